@@ -1,0 +1,192 @@
+"""Federation files: clouds, their own load and the workloads they offer to each other, in TOML.
+
+    [[cloud]]
+    id = "A"
+    nodes = "7x12"                              # or "4x8,2x16"
+    trace = "eucalyptus/DS2-trace.txt"          # its on-demand load: a file in the data directory or
+    beside this one overflow = true                             # optional: offer what it must refuse to
+    the others until = "10d"                               # top level, optional
+
+    [[workload]]
+    origin = "A"
+    trace = { synthetic = "table-1", hours = 240, seed = 1 }
+    delay = "24h"
+    sla = 0.01                                  # left out: no guarantee
+    targets = ["B", "C"]                        # left out: all but the origin
+
+Synthetic traces: ``table-1`` (P1 Table I; ``hours``) and ``production-A`` to ``production-D`` (modelled on
+the published statistics of the production traces; ``days``). Both take ``seed``.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloudsim.cloud import CloudSpec
+from cloudsim.durations import parse_duration_s
+from cloudsim.errors import SpecError
+from cloudsim.federation import FederatedCloud, Federation, Workload
+from cloudsim.inventory import parse_nodes
+from cloudsim.traces.formats import read
+from cloudsim.traces.synthesis import lognormal_trace, production_like
+from cloudsim.traces.trace import Trace
+
+_PRODUCTION = "production-"
+
+
+def load(path: Path, data_dir: Path | None, *, until_s: float | None = None) -> Federation:
+    """Reads a federation file. Traces are looked up in ``data_dir``, then beside the file.
+
+    Raises SpecError naming file and field, and TraceError naming file and line of a trace.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"cannot read it: {error}", file=str(path)) from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"not TOML: {error}", file=str(path)) from error
+    try:
+        return _Reader(path, data_dir).federation(document, until_s)
+    except SpecError as error:
+        if error.file is not None:
+            raise
+        raise SpecError(error.message, file=str(path), field=error.field) from error
+
+
+class _Reader:
+    """Turns a parsed document into a Federation; a trace named twice is read once."""
+
+    def __init__(self, path: Path, data_dir: Path | None):
+        self._path = path
+        self._data_dir = data_dir
+        self._traces: dict[str, Trace] = {}
+
+    def federation(self, document: Mapping[str, Any], until_s: float | None) -> Federation:
+        _only(document, {"cloud", "workload", "until"}, "")
+        clouds = tuple(self._cloud(n, table) for n, table in enumerate(_tables(document, "cloud")))
+        if not clouds:
+            raise SpecError("a federation needs at least one [[cloud]]", field="cloud")
+        ids = tuple(cloud.spec.id for cloud in clouds)
+        workloads = tuple(
+            self._workload(n, table, ids) for n, table in enumerate(_tables(document, "workload"))
+        )
+        limit_s = until_s
+        if limit_s is None:
+            limit_s = parse_duration_s(document["until"], field="until") if "until" in document else math.inf
+        return Federation(clouds, workloads, limit_s)
+
+    def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
+        where = f"cloud[{number}]"
+        _only(table, {"id", "nodes", "trace", "overflow"}, where)
+        nodes = _text(table, "nodes", where)
+        overflow = table.get("overflow", False)
+        if not isinstance(overflow, bool):
+            raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
+        return FederatedCloud(
+            CloudSpec(_text(table, "id", where), parse_nodes(nodes, field=f"{where}.nodes")),
+            nodes,
+            self._trace(table, where),
+            overflow,
+        )
+
+    def _workload(self, number: int, table: Mapping[str, Any], ids: tuple[str, ...]) -> Workload:
+        where = f"workload[{number}]"
+        _only(table, {"origin", "trace", "delay", "sla", "targets"}, where)
+        origin = _text(table, "origin", where)
+        targets = table.get("targets", [cloud for cloud in ids if cloud != origin])
+        if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+            raise SpecError(f"{targets!r} is not a list of cloud ids", field=f"{where}.targets")
+        return Workload(
+            origin,
+            self._trace(table, where),
+            parse_duration_s(table.get("delay", 0), field=f"{where}.delay"),
+            _sla(table.get("sla"), f"{where}.sla"),
+            tuple(targets),
+        )
+
+    def _trace(self, table: Mapping[str, Any], where: str) -> Trace:
+        where = f"{where}.trace"
+        value = table.get("trace")
+        key = repr(value)
+        if key not in self._traces:
+            if isinstance(value, str):
+                self._traces[key] = read(self._find(value, where))[0]
+            elif isinstance(value, dict):
+                self._traces[key] = _synthesise(value, where)
+            else:
+                raise SpecError("name a trace file or a synthetic trace", field=where)
+        return self._traces[key]
+
+    def _find(self, name: str, where: str) -> Path:
+        places = [self._path.parent / name]
+        if self._data_dir is not None:
+            places.insert(0, self._data_dir / name)
+        for place in places:
+            if place.is_file():
+                return place
+        looked = " or ".join(str(place) for place in places)
+        raise SpecError(f"no such trace: {looked}. Set SPOTFED_DATA to the data directory", field=where)
+
+
+def _synthesise(value: Mapping[str, Any], where: str) -> Trace:
+    kind = value.get("synthetic")
+    seed = value.get("seed", 0)
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise SpecError(f"{seed!r} is not a whole number of 0 or more", field=f"{where}.seed")
+    rng = np.random.default_rng(seed)
+    if kind == "table-1":
+        _only(value, {"synthetic", "seed", "hours"}, where)
+        return lognormal_trace(
+            rng, hours=_positive(value.get("hours", 240), f"{where}.hours"), name="table-1"
+        )
+    if isinstance(kind, str) and kind.removeprefix(_PRODUCTION) in ("A", "B", "C", "D"):
+        _only(value, {"synthetic", "seed", "days"}, where)
+        days = _positive(value["days"], f"{where}.days") if "days" in value else None
+        return production_like(rng, kind.removeprefix(_PRODUCTION), days=days)
+    raise SpecError(
+        f"{kind!r} is not a synthetic trace; there are: table-1, production-A to production-D",
+        field=f"{where}.synthetic",
+    )
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in table:
+        if name not in known:
+            field = f"{where}.{name}" if where else name
+            raise SpecError(f"unknown field; known are: {', '.join(sorted(known))}", field=field)
+
+
+def _tables(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    tables = document.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SpecError(f"write each as [[{name}]]", field=name)
+    return tables
+
+
+def _text(table: Mapping[str, Any], name: str, where: str) -> str:
+    value = table.get(name)
+    if not isinstance(value, str) or not value:
+        raise SpecError("is missing or not text", field=f"{where}.{name}")
+    return value
+
+
+def _sla(value: object, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise SpecError(f"{value!r} is not a probability from 0 to 1", field=where)
+    return float(value)
+
+
+def _positive(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise SpecError(f"{value!r} is not a number above 0", field=where)
+    return float(value)

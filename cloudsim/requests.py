@@ -1,0 +1,133 @@
+"""Requests, their answers and what changes in a cloud because of them: values, no behaviour.
+
+Times are seconds of the cloud's own time. An unknown end is ``math.inf``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What an instance may do to others, and what may be done to it."""
+
+    ON_DEMAND = "on_demand"  # placed if it fits after evictions; never evicted
+    SPOT = "spot"  # placed only in free room; evicted when an on-demand request needs the cores
+
+
+class Reason(StrEnum):
+    """Why a request was refused, in order of precedence: the first that applies is the one reported."""
+
+    TOO_LARGE = "too_large"  # larger than any node
+    NO_CAPACITY = "no_capacity"  # no free slot (on-demand: not even after evicting every spot instance)
+    NO_TABLE = "no_table"  # no quantile table yet, or none of this size
+    NO_EVIDENCE = "no_evidence"  # nothing was followed up as long as this lifetime
+    RISK_TOO_HIGH = "risk_too_high"  # probability of eviction before the lifetime exceeds the SLA
+    UNREACHABLE = "unreachable"  # the cloud does not answer; nothing is known about it
+    NOT_A_TARGET = "not_a_target"  # the requester asked for other clouds only
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A wish for one instance. ``sla`` is the largest acceptable probability of eviction before
+    ``lifetime_s``.
+
+    spot: ``lifetime_s`` is the longest lifetime; ``sla`` None (or 1) asks for no guarantee, 0 only for
+    zero risk. on-demand: ``sla`` is None; ``lifetime_s`` is None where the user will stop it by hand.
+    """
+
+    id: str
+    kind: Kind
+    cores: int
+    lifetime_s: float | None
+    sla: float | None = None
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A running instance. ``number`` counts admissions of its cloud: the order of arrival, and the key of
+    its history."""
+
+    id: str
+    kind: Kind
+    cores: int
+    node: int
+    start_s: float
+    end_s: float  # requested end, inf if unknown
+    number: int
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where an instance goes and who has to make room for it, youngest first."""
+
+    node: int
+    victims: tuple[Instance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a cloud would promise now. Estimates are None where no guarantee was asked and no table exists."""
+
+    cloud: str
+    cores: int
+    free_slots: int
+    eviction_probability: float | None
+    survives_s: float | None  # the longest lifetime that keeps the asked SLA
+    table_version: str | None
+    table_made_at_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Who refused, why, whether evicting someone would help, and what would be accepted instead."""
+
+    cloud: str
+    reason: Reason
+    eviction_would_help: bool = False
+    free_slots: int | None = None
+    eviction_probability: float | None = None  # the SLA at which this lifetime would be accepted
+    survives_s: float | None = None  # the lifetime that would be accepted at this SLA
+    table_version: str | None = None
+    table_made_at_s: float | None = None
+
+
+class End(StrEnum):
+    """How an instance ends. It ends exactly once."""
+
+    COMPLETED = "completed"
+    EVICTED = "evicted"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An instance was placed."""
+
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An instance left its node. ``cause`` is the id of the request that needed the cores, or who asked."""
+
+    instance: Instance
+    at_s: float
+    how: End
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A request of the cloud's own load was refused."""
+
+    request: Request
+    at_s: float
+    refusal: Refusal
+
+
+Change = Started | Ended | TurnedAway

@@ -1,0 +1,27 @@
+"""Weighers: one number a node, larger is better. They return arrays and touch nothing.
+
+``pipeline.py`` alone normalises, multiplies, sums and breaks ties (by node order). No weigher at all is
+first-fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.inventory import Inventory
+from cloudsim.requests import Request
+
+Weigher = Callable[[Inventory, Request], NDArray[np.float64]]
+
+
+def fewest_free_cores(inventory: Inventory, _request: Request) -> NDArray[np.float64]:
+    """Prefers the fullest node that still has room (best fit)."""
+    return -inventory.free.astype(np.float64)
+
+
+def most_free_cores(inventory: Inventory, _request: Request) -> NDArray[np.float64]:
+    """Prefers the emptiest node (worst fit: spreads the load)."""
+    return inventory.free.astype(np.float64)

@@ -1,0 +1,166 @@
+"""Trace files: ``read`` recognises what it is given by its content, ``write`` writes our own CSV.
+
+A reader a file: ``eucalyptus``, ``swf``, ``azure``, ``table``. Each has one function, ``parse``, from lines
+to ``Parsed``; what all formats have in common (the error rate, the report) is here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from cloudsim.errors import SpecError, TraceError
+from cloudsim.traces import statistics
+from cloudsim.traces.formats import azure, eucalyptus, swf, table
+from cloudsim.traces.formats.columns import header
+from cloudsim.traces.formats.parsed import Parsed
+from cloudsim.traces.formats.source import ACCEPTED, Source, load
+from cloudsim.traces.formats.table import write
+from cloudsim.traces.report import ImportReport
+from cloudsim.traces.trace import Trace
+
+__all__ = ["FORMATS", "read", "write"]
+
+#: Name of a format -> its reader.
+FORMATS: dict[str, Callable[[Source], Parsed]] = {
+    "eucalyptus": eucalyptus.parse,
+    "swf": swf.parse,
+    "azure": azure.parse,
+    "table": table.parse,
+}
+
+_RECOGNISE_LINES = 200
+_LINES_NAMED = 5
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    max_error_rate: float = 0.01,
+    capacity_cores: int | None = None,
+) -> tuple[Trace, ImportReport]:
+    """Read a trace file and say what was found in it.
+
+    The format is recognised by content, gzip by its magic bytes, unless ``format`` names one of ``FORMATS``.
+    The trace is named after the file. With ``capacity_cores`` (else SWF's MaxProcs) the report says how long
+    usage exceeds it.
+
+    Raises:
+        TraceError: not a trace, no instance in it, or more than ``max_error_rate`` of its lines are bad.
+        SpecError: an unknown format, a rate outside 0..1, a capacity below 1.
+    """
+    if format is not None and format not in FORMATS:
+        raise SpecError(f"{format!r} is not one of {', '.join(FORMATS)}", field="format")
+    if not 0 <= max_error_rate <= 1:
+        raise SpecError(f"must be from 0 to 1, not {max_error_rate}", field="max_error_rate")
+    if capacity_cores is not None and capacity_cores < 1:
+        raise SpecError(f"must be at least 1, not {capacity_cores}", field="capacity_cores")
+    source = load(path)
+    kind = format or _recognise(source)
+    parsed = FORMATS[kind](source)
+    _judge(source, parsed, max_error_rate)
+    return parsed.trace, _report(source, kind, parsed, capacity_cores)
+
+
+def _recognise(source: Source) -> str:
+    names = header(source)
+    for kind, required in (("azure", azure.REQUIRED), ("table", table.REQUIRED)):
+        if set(required) <= set(names):
+            return kind
+    for text in source.lines[:_RECOGNISE_LINES]:
+        words = text.split()
+        if len(words) >= 3 and words[0] in ("START", "STOP"):
+            return "eucalyptus"
+        if len(words) == swf.FIELDS and all(_is_number(word) for word in words):
+            return "swf"
+    raise TraceError(f"is not a trace in a known format; {ACCEPTED}", file=source.file)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _judge(source: Source, parsed: Parsed, max_error_rate: float) -> None:
+    """Refuse a file that is too damaged to use, or has nothing in it."""
+    bad = parsed.quarantined
+    if len(bad) > max_error_rate * parsed.lines:
+        named = "; ".join(f"line {q.line}: {q.reason} ({q.text[:60]!r})" for q in bad[:_LINES_NAMED])
+        more = f"; and {len(bad) - _LINES_NAMED} more" if len(bad) > _LINES_NAMED else ""
+        raise TraceError(
+            f"{len(bad)} of {parsed.lines} lines are bad (limit {max_error_rate:.2%}): {named}{more}",
+            file=source.file,
+            line=bad[0].line,
+        )
+    if not len(parsed.trace):
+        raise TraceError(f"holds no instance; {ACCEPTED}", file=source.file)
+
+
+def _report(source: Source, kind: str, parsed: Parsed, capacity_cores: int | None) -> ImportReport:
+    trace = parsed.trace
+    assert len(trace) + parsed.lost + sum(n for _, n in parsed.skipped) == parsed.records
+    capacity = capacity_cores if capacity_cores is not None else parsed.capacity_cores
+    over = statistics.overcommit(trace, capacity) if capacity is not None else None
+    grid = statistics.find_grid(trace)
+    drop_outs = statistics.find_drop_outs(trace)
+    return ImportReport(
+        file=source.file,
+        format=kind,
+        records=parsed.records,
+        rows=len(trace),
+        quarantined_records=parsed.lost,
+        quarantined=parsed.quarantined,
+        skipped=parsed.skipped,
+        left_truncated=int(trace.left_truncated.sum()),
+        right_censored=int(trace.right_censored.sum()),
+        grid_s=grid.step_s if grid else None,
+        off_grid=grid.off_times if grid else 0,
+        drop_outs=drop_outs,
+        peak_cores=statistics.peak_cores(trace),
+        capacity_cores=capacity,
+        overcommitted_s=over.seconds if over else 0.0,
+        warnings=tuple(_warnings(parsed, grid, drop_outs, over)),
+    )
+
+
+def _warnings(
+    parsed: Parsed,
+    grid: statistics.Grid | None,
+    drop_outs: tuple[statistics.DropOut, ...],
+    over: statistics.Overcommit | None,
+) -> list[str]:
+    """One sentence for each kind of finding."""
+    trace = parsed.trace
+    found = []
+    if parsed.quarantined:
+        first = parsed.quarantined[0]
+        found.append(
+            f"{len(parsed.quarantined)} lines were quarantined, first line {first.line}: {first.reason}."
+        )
+    found += [f"{count} records were skipped: {reason}." for reason, count in parsed.skipped]
+    if truncated := int(trace.left_truncated.sum()):
+        found.append(
+            f"{truncated} instances started before the trace; they count from 0 and their age is unknown."
+        )
+    if censored := int(trace.right_censored.sum()):
+        found.append(f"{censored} instances have no known end; they run until the trace ends.")
+    if grid and grid.off_times:
+        found.append(
+            f"{grid.off_times} times of {grid.off_instances} instances are off the {grid.step_s:g} s grid; "
+            "they are taken as they are."
+        )
+    if drop_outs:
+        longest = max(d.end_s - d.start_s for d in drop_outs)
+        found.append(
+            f"{len(drop_outs)} drop-outs of the log were found, the longest {longest / 86400:.1f} days."
+        )
+    if over and over.seconds > 0:
+        found.append(
+            f"{over.peak_cores} cores are in use on {over.capacity_cores} at the peak; "
+            f"usage exceeds them for {over.seconds:g} s."
+        )
+    return [*found, *parsed.warnings]

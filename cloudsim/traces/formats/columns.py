@@ -1,0 +1,116 @@
+"""CSV with a header, read by column: fast for hundreds of thousands of rows, and exact about bad lines."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cloudsim.errors import TraceError
+from cloudsim.traces.formats.source import Source
+from cloudsim.traces.report import QuarantinedLine
+from cloudsim.traces.trace import MAX_CORES, BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The well-formed rows of a CSV file, as text by column, and the lines that are not."""
+
+    source: Source
+    #: Line number of each row, from 1.
+    line: list[int]
+    cells: dict[str, list[str]]
+    malformed: tuple[QuarantinedLine, ...]
+
+    def numbers(self, column: str) -> FloatArray:
+        """A column as floats, shape (rows,); NaN for whatever is not a number."""
+        cells = self.cells[column]
+        if "_" not in "".join(cells):  # Python's float reads 1_000; no trace format does
+            try:
+                return np.fromiter(map(float, cells), np.float64, len(cells))
+            except ValueError:
+                pass
+        return np.fromiter(map(_number, cells), np.float64, len(cells))
+
+    def sift(self, faults: Iterable[tuple[BoolArray, str]]) -> tuple[BoolArray, tuple[QuarantinedLine, ...]]:
+        """The rows to keep, and all quarantined lines by number; a row has the first fault that applies."""
+        keep = np.ones(len(self.line), dtype=np.bool_)
+        bad = list(self.malformed)
+        for fault, reason in faults:
+            for row in np.flatnonzero(fault & keep):
+                line = self.line[row]
+                bad.append(QuarantinedLine.of(line, self.source.lines[line - 1], reason))
+            keep &= ~fault
+        return keep, tuple(sorted(bad, key=lambda q: q.line))
+
+
+def header(source: Source) -> list[str]:
+    """The column names of the first line."""
+    return [cell.strip() for cell in _split(source.lines[0]) or ()]
+
+
+def read_columns(source: Source, required: Sequence[str]) -> Columns:
+    """Split a CSV file into columns. Blank lines are passed over.
+
+    Raises:
+        TraceError: the header lacks a required column, or names one twice.
+    """
+    names = header(source)
+    missing = [name for name in required if name not in names]
+    if missing or len(set(names)) < len(names):
+        wrong = f"lacks {','.join(missing)}" if missing else "names a column twice"
+        raise TraceError(f"the header {wrong}; needed are {','.join(required)}", file=source.file, line=1)
+    line: list[int] = []
+    texts: list[str] = []
+    malformed: list[QuarantinedLine] = []
+    width, quoted = len(names), False
+    for at, text in enumerate(source.lines[1:], start=2):
+        if not text or text.isspace():
+            continue
+        if '"' in text:
+            quoted = True
+            cells = len(_split(text) or ())
+        else:
+            cells = text.count(",") + 1
+        if cells != width:
+            malformed.append(QuarantinedLine.of(at, text, f"not {width} comma-separated cells"))
+            continue
+        line.append(at)
+        texts.append(text)
+    # One flat list, cut by stride: a list a row is three times as slow, most of it in the garbage collector.
+    if quoted:
+        flat = [cell for text in texts for cell in _split(text) or ()]
+    else:
+        flat = ",".join(texts).split(",") if texts else []
+    return Columns(source, line, {name: flat[i::width] for i, name in enumerate(names)}, tuple(malformed))
+
+
+def bad_ids(cells: Sequence[str]) -> BoolArray:
+    """Where an id is empty or not printable."""
+    return np.fromiter((not cell or not cell.isprintable() for cell in cells), np.bool_, len(cells))
+
+
+def bad_cores(cores: FloatArray) -> BoolArray:
+    """Where a count of cores is not a whole number from 1 to ``MAX_CORES``."""
+    with np.errstate(invalid="ignore"):
+        good: BoolArray = (cores == np.floor(cores)) & (cores >= 1) & (cores <= MAX_CORES)
+    return ~good
+
+
+def _number(text: str) -> float:
+    try:
+        return float("nan") if "_" in text else float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _split(text: str) -> list[str] | None:
+    """The cells of one line; None if its quotes are broken. By line: no bad quote eats the file."""
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error:
+        return None

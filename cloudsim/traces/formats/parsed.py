@@ -1,0 +1,51 @@
+"""What every reader hands back, and the numbers they all read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cloudsim.traces.report import QuarantinedLine
+from cloudsim.traces.trace import MAX_CORES, Trace
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A file after its reader, before it is judged. ``records`` = rows + ``lost`` + all ``skipped``."""
+
+    trace: Trace
+    #: Lines that ought to hold something: the denominator of the error rate.
+    lines: int
+    #: Instances the file speaks of.
+    records: int
+    #: Those of them that were quarantined.
+    lost: int
+    quarantined: tuple[QuarantinedLine, ...]
+    skipped: tuple[tuple[str, int], ...] = ()
+    warnings: tuple[str, ...] = ()
+    #: Cores of the machine, where the file says so.
+    capacity_cores: int | None = None
+
+
+class BadValueError(ValueError):
+    """A cell that cannot be taken; the text is the reason a line is quarantined for."""
+
+
+def number(text: str, what: str) -> float:
+    """A finite decimal number. Raises BadValueError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    # Python's float reads 1_000; no trace format does.
+    if not math.isfinite(value) or "_" in text:
+        raise BadValueError(f"{what} {text[:40]!r} is not a finite number")
+    return value
+
+
+def core_count(text: str) -> int:
+    """A whole number of cores, 1 to ``MAX_CORES``. Raises BadValueError."""
+    value = number(text, "cores")
+    if value != int(value) or not 1 <= value <= MAX_CORES:
+        raise BadValueError(f"cores {text[:40]!r} is not a whole number from 1 to {MAX_CORES}")
+    return int(value)

@@ -1,0 +1,110 @@
+"""Reader of the Standard Workload Format of the Parallel Workloads Archive (Feitelson et al.).
+
+A job is 18 blank-separated fields: 1 number, 2 submit s, 3 wait s, 4 run s, 5 processors, 8 requested
+processors, 9 requested time s, 11 status; -1 is "unknown". Lines that begin with ``;`` are the header.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+from cloudsim.traces.formats.parsed import BadValueError, Parsed, core_count, number
+from cloudsim.traces.formats.source import Source
+from cloudsim.traces.report import QuarantinedLine
+from cloudsim.traces.trace import MAX_CORES, Trace
+
+FIELDS = 18
+
+_NEVER_RAN = "run time is not positive: the job never ran"
+_NO_CORES = "neither processors used nor requested are known"
+_PARTIAL = "part of a job that is there as a whole (status 2, 3 or 4)"
+_MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d+)")
+
+
+class _NoRunError(Exception):
+    """A job that is well formed and never held a core; the text is the reason it is counted under."""
+
+
+def parse(source: Source) -> Parsed:
+    """Read jobs as instances: start = submit + wait, stop = start + run, cores = field 5, else 8.
+
+    Jobs that never ran or have no cores are skipped and counted, malformed lines quarantined. An unknown wait
+    is taken as none, with one warning.
+    """
+    rows: list[tuple[str, float, float, int, float]] = []
+    quarantined: list[QuarantinedLine] = []
+    skipped: Counter[str] = Counter()
+    lines = no_wait = 0
+    capacity: int | None = None
+    for line, text in enumerate(source.lines, start=1):
+        if text.lstrip().startswith(";"):
+            if found := _MAX_PROCS.match(text.strip()):
+                capacity = int(found[1]) or None
+            continue
+        words = text.split()
+        if not words:
+            continue
+        lines += 1
+        try:
+            row, wait_known = _job(words)
+        except _NoRunError as reason:
+            skipped[str(reason)] += 1
+            continue
+        except BadValueError as reason:
+            quarantined.append(QuarantinedLine.of(line, text, str(reason)))
+            continue
+        rows.append(row)
+        no_wait += not wait_known
+    warnings = (
+        (f"{no_wait} jobs have no known wait; they start when they were submitted.",) if no_wait else ()
+    )
+    return Parsed(
+        trace=_trace(source.name, rows),
+        lines=lines,
+        records=lines,
+        lost=len(quarantined),
+        quarantined=tuple(quarantined),
+        skipped=tuple(sorted(skipped.items())),
+        warnings=warnings,
+        capacity_cores=capacity if capacity is not None and capacity <= MAX_CORES else None,
+    )
+
+
+def _job(words: list[str]) -> tuple[tuple[str, float, float, int, float], bool]:
+    """((id, start, stop, cores, requested), wait known) of one job line."""
+    if len(words) != FIELDS:
+        raise BadValueError(f"a job has {FIELDS} fields, this line {len(words)}")
+    if not words[0].isprintable():
+        raise BadValueError("the job number has unprintable characters")
+    submit, wait, run = (
+        number(words[i], what) for i, what in ((1, "submit time"), (2, "wait"), (3, "run time"))
+    )
+    used, asked, requested = (
+        number(words[i], what) for i, what in ((4, "cores"), (7, "cores"), (8, "requested time"))
+    )
+    if words[10] in ("2", "3", "4"):
+        raise _NoRunError(_PARTIAL)
+    if run <= 0:
+        raise _NoRunError(_NEVER_RAN)
+    if used <= 0 and asked <= 0:
+        raise _NoRunError(_NO_CORES)
+    cores = core_count(words[4] if used > 0 else words[7])
+    start = submit + max(wait, 0.0)
+    if start + run < 0:
+        raise BadValueError("the job ends before the log begins")
+    return (words[0], start, start + run, cores, requested if requested > 0 else math.nan), wait >= 0
+
+
+def _trace(name: str, rows: list[tuple[str, float, float, int, float]]) -> Trace:
+    ids, starts, stops, cores, requested = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    return Trace.checked(
+        name,
+        ids,
+        [max(start, 0.0) for start in starts],
+        stops,
+        cores,
+        requested_s=requested,
+        left_truncated=[start < 0 for start in starts],
+    )

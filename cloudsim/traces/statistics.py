@@ -1,0 +1,246 @@
+"""What a trace is like: sizes, load, lifetimes; and what is odd about it: drop-outs, overcommit, times off a
+grid.
+
+Nothing here changes a trace. Replay takes it as written; statistics leave out the lifetimes that are not
+lifetimes and say how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.errors import SpecError
+from cloudsim.traces.trace import BoolArray, FloatArray, IntArray, Trace
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+# A drop-out is a gap of so many usual gaps, and no shorter than a day: a quiet night is not one. Measured on
+# DS2: the drop-out of day 40 is 53 usual gaps; quiet times with as many stops before and starts after reach
+# 31 (DS3).
+_GAP_TIMES_USUAL = 40.0
+_GAP_AT_LEAST_S = 86_400.0
+_SEVERAL = 2
+# Stops are "at" the start of a gap within this share of its length (three hours of twelve days).
+_EDGE_SHARE = 0.01
+
+_GRIDS_S = (3600.0, 1800.0, 900.0, 600.0, 300.0, 60.0)
+_GRID_EVIDENCE = 20
+
+
+@dataclass(frozen=True)
+class DropOut:
+    """A time without records: instances were closed at its start and (re)opened at its end."""
+
+    start_s: float
+    end_s: float
+    #: Instances with a stop at its start.
+    closed: int
+    #: Instances with a start at its end.
+    reopened: int
+
+    @property
+    def edge_s(self) -> float:
+        """How far from its ends a stop or start still belongs to it, seconds."""
+        return _EDGE_SHARE * (self.end_s - self.start_s)
+
+
+@dataclass(frozen=True)
+class Overcommit:
+    """How far the recorded usage exceeds a capacity."""
+
+    capacity_cores: int
+    peak_cores: int
+    #: Time spent above capacity, seconds, and its share of the trace's span.
+    seconds: float
+    share: float
+    #: Integral of (usage - capacity) over that time.
+    core_seconds: float
+    #: When usage first exceeded it, seconds; None if never.
+    first_s: float | None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The raster most times of a trace lie on, and the exceptions."""
+
+    step_s: float
+    off_times: int
+    off_instances: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A trace in numbers. Cores are averaged over the span, from the first start to the last stop."""
+
+    name: str
+    instances: int
+    first_start_s: float
+    last_stop_s: float
+    span_s: float
+    mean_cores: float
+    peak_cores: int
+    core_seconds: float
+    #: (cores, instances), ascending.
+    sizes: tuple[tuple[int, int], ...]
+    #: (probability, seconds) over the lifetimes that were seen whole.
+    lifetime_quantiles_s: tuple[tuple[float, float], ...]
+    lifetimes_counted: int
+    #: Lifetimes left out, by the first reason that applies.
+    left_out_truncated: int
+    left_out_censored: int
+    left_out_drop_outs: int
+    drop_outs: tuple[DropOut, ...]
+
+
+def usage(trace: Trace) -> tuple[FloatArray, IntArray]:
+    """Cores in use as a step function: ``cores[i]`` from ``times[i]`` until the next, ascending time.
+
+    Instances of zero length are invisible here, but not in ``peak_cores``.
+    """
+    times = np.concatenate([trace.start_s, trace.stop_s])
+    steps = np.concatenate([trace.cores, -trace.cores])
+    distinct, where = np.unique(times, return_inverse=True)
+    change = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(change, where, steps)
+    return distinct, np.cumsum(change)
+
+
+def peak_cores(trace: Trace) -> int:
+    """The most cores in use at once. At one instant: stops, then starts, then stops of zero-length
+    instances.
+    """
+    if not len(trace):
+        return 0
+    last = (trace.stop_s == trace.start_s).astype(np.int64) * 2
+    times = np.concatenate([trace.stop_s, trace.start_s])
+    rank = np.concatenate([last, np.ones(len(trace), dtype=np.int64)])
+    steps = np.concatenate([-trace.cores, trace.cores])
+    return int(np.cumsum(steps[np.lexsort((rank, times))]).max())
+
+
+def core_seconds(trace: Trace) -> float:
+    """Sum of cores x lifetime."""
+    return float(trace.cores @ trace.lifetime_s)
+
+
+def span_s(trace: Trace) -> float:
+    """From the first start to the last stop, seconds; 0 of an empty trace."""
+    return trace.last_stop_s - float(trace.start_s[0]) if len(trace) else 0.0
+
+
+def mean_cores(trace: Trace) -> float:
+    """Cores in use, averaged over the span; 0 of an empty span."""
+    span = span_s(trace)
+    return core_seconds(trace) / span if span > 0 else 0.0
+
+
+def find_drop_outs(trace: Trace) -> tuple[DropOut, ...]:
+    """Gaps that look like a logger that was off (CASES.md 14), by time.
+
+    A gap between two neighbouring event times is one if it lasts a day and 40 times the mean of all shorter
+    gaps, and at least two instances stop at its start and two start at its end ("at": within 1 % of its
+    length; in a busy log any silence so long qualifies). Ends that were never recorded (``right_censored``)
+    and starts before the trace (``left_truncated``) are no events.
+    """
+    starts = trace.start_s[~trace.left_truncated]
+    stops = np.sort(trace.stop_s[~trace.right_censored])
+    times = np.unique(np.concatenate([starts, stops]))
+    gaps = np.diff(times)
+    ascending = np.sort(gaps)
+    before = np.concatenate([[0.0], np.cumsum(ascending)])
+    shorter = np.searchsorted(ascending, gaps, side="left")
+    usual = before[shorter] / np.maximum(shorter, 1)
+    found = []
+    for i in np.flatnonzero((gaps >= _GAP_AT_LEAST_S) & (shorter > 0) & (gaps >= _GAP_TIMES_USUAL * usual)):
+        begin, end = float(times[i]), float(times[i + 1])
+        edge = DropOut(begin, end, 0, 0).edge_s
+        closed = np.searchsorted(stops, begin, "right") - np.searchsorted(stops, begin - edge, "left")
+        reopened = np.searchsorted(starts, end + edge, "right") - np.searchsorted(starts, end, "left")
+        if closed >= _SEVERAL and reopened >= _SEVERAL:
+            found.append(DropOut(begin, end, int(closed), int(reopened)))
+    return tuple(found)
+
+
+def cut_by(trace: Trace, drop_outs: Sequence[DropOut]) -> BoolArray:
+    """Mask (n,) of the instances whose lifetime a drop-out cut: closed at its start or opened at its end."""
+    cut = np.zeros(len(trace), dtype=np.bool_)
+    for gap in drop_outs:
+        cut |= (trace.stop_s >= gap.start_s - gap.edge_s) & (trace.stop_s <= gap.start_s)
+        cut |= (trace.start_s >= gap.end_s) & (trace.start_s <= gap.end_s + gap.edge_s)
+    return cut
+
+
+def overcommit(trace: Trace, capacity_cores: int) -> Overcommit:
+    """How long and by how much recorded usage exceeds ``capacity_cores`` (CASES.md 15).
+
+    Raises:
+        SpecError: capacity_cores < 1.
+    """
+    if capacity_cores < 1:
+        raise SpecError(f"must be at least 1, not {capacity_cores}", field="capacity_cores")
+    times, cores = usage(trace)
+    excess = np.maximum(cores[:-1] - capacity_cores, 0)
+    lengths = np.diff(times)
+    above = excess > 0
+    seconds = float(lengths[above].sum())
+    span = span_s(trace)
+    return Overcommit(
+        capacity_cores=capacity_cores,
+        peak_cores=peak_cores(trace),
+        seconds=seconds,
+        share=seconds / span if span > 0 else 0.0,
+        core_seconds=float(excess @ lengths),
+        first_s=float(times[:-1][above][0]) if above.any() else None,
+    )
+
+
+def find_grid(trace: Trace) -> Grid | None:
+    """The raster of a trace's times, if one is evident: the coarsest of 1 h .. 1 min that 90 % of them lie
+    on, else the coarsest that more than half do. None with fewer than 20 recorded times other than 0.
+    """
+    start_known, stop_known = ~trace.left_truncated, ~trace.right_censored
+    times = np.concatenate([trace.start_s[start_known], trace.stop_s[stop_known]])
+    times = times[times != 0]
+    if len(times) < _GRID_EVIDENCE:
+        return None
+    shares = [(step, float(np.mean(times % step == 0))) for step in _GRIDS_S]
+    evident = [s for s, share in shares if share >= 0.9] or [s for s, share in shares if share > 0.5]
+    if not evident:
+        return None
+    step = evident[0]
+    off = (start_known & (trace.start_s % step != 0)) | (stop_known & (trace.stop_s % step != 0))
+    return Grid(step, int(np.count_nonzero(times % step)), int(np.count_nonzero(off)))
+
+
+def summarise(trace: Trace, *, quantiles: Sequence[float] = QUANTILES) -> Summary:
+    """The trace in numbers. Lifetimes leave out those left-truncated, right-censored or cut by a drop-out."""
+    drop_outs = find_drop_outs(trace)
+    truncated = trace.left_truncated
+    censored = trace.right_censored & ~truncated
+    cut = cut_by(trace, drop_outs) & ~truncated & ~censored
+    whole: NDArray[Any] = trace.lifetime_s[~(truncated | censored | cut)]
+    sizes, counts = np.unique(trace.cores, return_counts=True)
+    return Summary(
+        name=trace.name,
+        instances=len(trace),
+        first_start_s=float(trace.start_s[0]) if len(trace) else 0.0,
+        last_stop_s=trace.last_stop_s,
+        span_s=span_s(trace),
+        mean_cores=mean_cores(trace),
+        peak_cores=peak_cores(trace),
+        core_seconds=core_seconds(trace),
+        sizes=tuple(zip(sizes.tolist(), counts.tolist(), strict=True)),
+        lifetime_quantiles_s=tuple((q, float(np.quantile(whole, q))) for q in quantiles)
+        if len(whole)
+        else (),
+        lifetimes_counted=len(whole),
+        left_out_truncated=int(truncated.sum()),
+        left_out_censored=int(censored.sum()),
+        left_out_drop_outs=int(cut.sum()),
+        drop_outs=drop_outs,
+    )

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloudsim.errors import InputError
+from cloudsim.federation_file import load
+
+GOOD = """
+until = "2d"
+
+[[cloud]]
+id = "A"
+nodes = "8x4"
+trace = { synthetic = "table-1", hours = 30, seed = 1 }
+overflow = true
+
+[[cloud]]
+id = "B"
+nodes = "2x8"
+trace = "b.txt"
+
+[[workload]]
+origin = "A"
+trace = "b.txt"
+delay = "1h"
+sla = 0.05
+"""
+
+TRACE = "START 0 i-1 NODE0 2\nSTOP 7200 i-1\nSTART 7300 i-2 NODE0 16\nSTOP 400000 i-2\n"
+
+
+def write(directory: Path, text: str) -> Path:
+    (directory / "b.txt").write_text(TRACE)
+    path = directory / "federation.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_federation_is_read(tmp_path: Path) -> None:
+    federation = load(write(tmp_path, GOOD), None)
+    first, second = federation.clouds
+    assert (first.spec.id, first.nodes, first.overflow, len(first.spec.node_cores)) == ("A", "8x4", True, 8)
+    assert (second.spec.id, len(second.own_load), second.overflow) == ("B", 2, False)
+    (workload,) = federation.workloads
+    assert (workload.delay_s, workload.sla, workload.targets) == (3600, 0.05, ("B",))
+    assert 0 < federation.ends_s <= 2 * 86400
+    assert load(write(tmp_path, GOOD), None, until_s=5.0).ends_s == 5.0
+    assert federation.spot_sizes(second) == (2,)  # 16 cores fit on none of its nodes
+    assert federation.spot_sizes(first) == ()
+
+
+def test_requests_come_by_time_then_workload_then_file_order(tmp_path: Path) -> None:
+    text = GOOD + '[[workload]]\norigin = "B"\ntrace = "b.txt"\ndelay = "1h"\n'
+    requests = list(load(write(tmp_path, text), None).requests())
+    assert [(at_s, request.id) for at_s, request, _ in requests] == [
+        (3600, "A-w0-0"), (3600, "B-w1-0"), (10900, "A-w0-1"), (10900, "B-w1-1"),
+    ]  # fmt: skip
+    assert requests[1][1].sla is None
+
+
+def test_data_directory_comes_first(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "b.txt").write_text(TRACE.splitlines()[0] + "\n" + TRACE.splitlines()[1] + "\n")
+    assert len(load(write(tmp_path, GOOD), data).clouds[1].own_load) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('nodes = "8x4"', 'nodes = "8xx4"', "cloud[0].nodes"),
+        ('nodes = "8x4"', "", "cloud[0].nodes"),
+        ('id = "B"', 'id = "A"', "cloud.id"),
+        ('id = "B"', "id = 7", "cloud[1].id"),
+        ("overflow = true", 'overflow = "yes"', "cloud[0].overflow"),
+        ("sla = 0.05", "sla = 1.5", "workload[0].sla"),
+        ("sla = 0.05", "sla = nan", "workload[0].sla"),
+        ("sla = 0.05", 'sla = "low"', "workload[0].sla"),
+        ('delay = "1h"', 'delay = "PT1H"', "workload[0].delay"),
+        ("sla = 0.05", 'targets = ["X"]', "workload.targets"),
+        ("sla = 0.05", 'targets = "B"', "workload[0].targets"),
+        ("sla = 0.05", "slo = 0.05", "workload[0].slo"),
+        ("seed = 1", "seed = -1", "cloud[0].trace.seed"),
+        ("hours = 30", "hours = 0", "cloud[0].trace.hours"),
+        ("hours = 30", "days = 30", "cloud[0].trace.days"),
+        ('synthetic = "table-1"', 'synthetic = "table-9"', "cloud[0].trace.synthetic"),
+        ('until = "2d"', 'untill = "2d"', "untill"),
+        ('until = "2d"', 'until = "soon"', "until"),
+        ('"b.txt"', '"missing.txt"', "cloud[1].trace"),
+        ("[[workload]]", "[workload]", "workload"),
+    ],
+)
+def test_a_mistake_names_file_and_field(tmp_path: Path, old: str, new: str, field: str) -> None:
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        load(path, None)
+    assert caught.value.field == field
+    assert str(caught.value).startswith(f"{path}: {field}: ")
+
+
+@pytest.mark.parametrize("content", [b"[[cloud", b"\xff\xfe", b""])
+def test_what_is_no_federation_names_the_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "federation.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"federation\.toml"):
+        load(path, None)
+
+
+def test_a_damaged_trace_names_its_file(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    (tmp_path / "b.txt").write_text("this is\nno trace\n")
+    with pytest.raises(InputError, match=r"b\.txt"):
+        load(path, None)
