@@ -1,0 +1,90 @@
+# Needs python3 (3.11 or newer) and make. Everything else goes into .venv beside this file.
+# `make PYTHON=python3.13 setup` picks another interpreter; JOBS=4 gives the tests more processes.
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra dev
+PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test lint format bench kills acceptance lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY)  ## create .venv with the locked packages (half a minute, once)
+	@:
+
+# A .venv without its stamp is the work of a set-up that did not finish: it is made anew. With an old stamp it is
+# sound and only brought up to date. Packages come by hash through uv, itself taken by hash from the same lock.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "spotfed needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." \
+	    "Name another one: make PYTHON=/path/to/python3.12 setup" >&2; exit 1; }
+	@if [ -e $(READY) ] && $(BIN)/python -c '' 2>/dev/null; then \
+	  echo "setup: bringing $(VENV) up to date"; rm -f $(READY); \
+	else \
+	  echo "setup: creating $(VENV) with $$($(PYTHON) --version)"; rm -rf $(VENV); \
+	  $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
+	    echo "setup: no ensurepip here, using the pip of $(PYTHON)"; rm -rf $(VENV); \
+	    $(PYTHON) -m venv --without-pip $(VENV); }; \
+	fi
+	@awk '/^[^ #]/ { uv = /^uv==/ } uv' requirements.lock > $(VENV)/uv.txt
+	@awk '/^[^ #]/ { uv = /^uv==/ } !uv' requirements.lock > $(VENV)/rest.txt
+	@set -e; pip="$(BIN)/python -m pip --disable-pip-version-check"; \
+	$$pip --version >/dev/null 2>&1 || pip="$(PIP)"; \
+	$$pip --version >/dev/null 2>&1 || { \
+	  echo "setup: $(PYTHON) has neither ensurepip nor pip; install one of them (Debian: python3-venv)" >&2; \
+	  exit 1; }; \
+	echo "setup: installing the locked packages (about half a minute the first time)"; \
+	if $$pip install -q --only-binary :all: --require-hashes -r $(VENV)/uv.txt 2>/dev/null; then \
+	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r $(VENV)/rest.txt; \
+	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps --no-build-isolation --editable .; \
+	else \
+	  echo "setup: uv is not to be had for this machine, using pip"; \
+	  $$pip install -q --require-hashes -r $(VENV)/rest.txt; \
+	  $$pip install -q --no-deps --no-build-isolation --editable .; \
+	fi
+	@rm -f $(VENV)/uv.txt $(VENV)/rest.txt
+	@touch $(READY)
+	@echo "setup: done"
+
+demo: setup  ## one federation on this machine, start to figures
+	@$(BIN)/spotfed demo
+
+up: setup  ## run a federation of simulated clouds and its HTTP API on 127.0.0.1:8000
+	@$(BIN)/spotfed up
+
+test: lint  ## everything CI checks: format, lint, types, import contracts, tests
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+lint: setup  ## the checks that run no test
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## lay the code out and repair what ruff can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: setup  ## measure kernels and latencies (quiet machine)
+	$(BIN)/python -m tests.bench.bench_prediction
+	$(BIN)/python -m tests.bench.bench_admission
+
+kills: setup  ## kill -9 owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
+	$(BIN)/python -m tests.integration.kill_storm --kills 200
+
+acceptance: setup  ## the papers' production pairs and the four-cloud federation, whole (minutes; needs SPOTFED_DATA)
+	$(BIN)/python -m tests.acceptance.production
+
+lock: setup  ## resolve the dependencies anew into requirements.lock
+	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-annotate --no-emit-index-url --no-emit-find-links $(EXTRAS) pyproject.toml -o requirements.lock
+
+clean:  ## remove .venv, caches and build output
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find broker workers cloudsim tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,127 @@
+"""Request bodies: bytes in, messages out, and problems that name the field. Nothing ends as a 500."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypeVar
+from uuid import uuid4
+
+from fastapi import Request
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from broker.api.problems import (
+    ProblemError,
+    from_validation,
+    invalid_field,
+    malformed,
+    too_long,
+    unsupported_media_type,
+)
+from broker.contract import Id, OnDemandRequest, SpotRequest
+
+LONGEST_BODY = 4 * 2**20
+MOST_ITEMS = 5000
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_ids: TypeAdapter[str] = TypeAdapter(Id)
+_spot_requests = TypeAdapter(list[SpotRequest])
+
+
+async def read_json(request: Request) -> bytes:
+    """The body, which claims to be JSON. Raises ProblemError (413, 415)."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise unsupported_media_type()
+    claimed = request.headers.get("content-length", "")
+    if claimed.isascii() and claimed.isdecimal() and int(claimed[:20]) > LONGEST_BODY:
+        raise too_long(LONGEST_BODY)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LONGEST_BODY:
+            raise too_long(LONGEST_BODY)
+    return bytes(body)
+
+
+def parse(model: type[_Model], body: bytes) -> _Model:
+    """One message. Raises ProblemError (400, 422)."""
+    try:
+        return model.model_validate_json(body, strict=True)
+    except ValidationError as error:
+        raise from_validation(error, model.model_fields) from None
+
+
+def is_id(text: str) -> bool:
+    """Whether the text can be an id at all."""
+    try:
+        _ids.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def is_list(body: bytes) -> bool:
+    """Whether the JSON is a list."""
+    return body.lstrip(b" \t\r\n").startswith(b"[")
+
+
+def parse_list(body: bytes) -> list[SpotRequest | ProblemError]:
+    """The items of a list, each a request or what is wrong with it.
+
+    Raises ProblemError (400, 422) for the whole.
+    """
+    items: list[SpotRequest | ProblemError]
+    try:
+        items = [*_spot_requests.validate_json(body, strict=True)]
+    except ValidationError:
+        try:
+            raw = from_json(body)
+        except ValueError as error:
+            raise malformed(str(error)) from None
+        items = [_item(one) for one in raw[: MOST_ITEMS + 1]]
+    if len(items) > MOST_ITEMS:
+        raise invalid_field("body", "the list is too long", f"at most {MOST_ITEMS} items")
+    return items
+
+
+def _item(raw: object) -> SpotRequest | ProblemError:
+    try:
+        return parse(SpotRequest, to_json(raw, inf_nan_mode="constants"))
+    except ProblemError as problem:
+        return problem
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The header, or None. Raises ProblemError (422)."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):
+        raise invalid_field("Idempotency-Key", "cannot be used")
+    return key
+
+
+def named(request: SpotRequest, principal: str, key: str | None, index: int | None = None) -> SpotRequest:
+    """With an id: its own, else one that follows from the call's key, else a fresh one."""
+    if request.id is not None:
+        return request
+    return request.model_copy(update={"id": derived_id(principal, key, index)})
+
+
+def named_instance(request: OnDemandRequest, principal: str, key: str | None) -> OnDemandRequest:
+    """The same for a request of a cloud's own users."""
+    if request.id is not None:
+        return request
+    return request.model_copy(update={"id": derived_id(principal, key)})
+
+
+def derived_id(principal: str, key: str | None, index: int | None = None) -> str:
+    """The same for the same holder, key and place in the list; fresh without a key."""
+    if key is None:
+        return uuid4().hex
+    digest = fingerprint(principal.encode(), key.encode())[:40]
+    return f"key-{digest}" if index is None else f"key-{digest}-{index}"
+
+
+def fingerprint(*parts: bytes) -> str:
+    """Of byte strings."""
+    return hashlib.sha256(b"\n".join(parts)).hexdigest()

@@ -1,0 +1,108 @@
+"""What one API process is made of, put together in one place, and its background tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Self
+from uuid import uuid4
+
+import redis
+import redis.asyncio
+
+from broker.adverts import Adverts
+from broker.api.auth import Authenticator
+from broker.api.desk import Desk
+from broker.api.exchange import Doorbells, Exchange
+from broker.api.overflow import OverflowDesk
+from broker.api.replies import Replies
+from broker.keys import Keys
+from broker.queue import make_app, ring
+from broker.records import Records
+from broker.redis_server import connect_async
+from broker.service import Service
+from broker.settings import Settings, SettingsError
+
+log = logging.getLogger(__name__)
+
+_SWEEP_S = 1.0
+_ANSWER_S = 3.0  # a Redis that is silent for longer is away
+
+
+class Broker:
+    """Connections, services and tasks of this process. It connects to nothing until it is entered."""
+
+    def __init__(self, settings: Settings):
+        """Raises SettingsError when it is not told where Redis is."""
+        url = settings.redis_url
+        if url is None:
+            raise SettingsError(
+                "SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)"
+            )
+        self.settings, self.keys, self.name = settings, Keys(settings.key_prefix), uuid4().hex
+        self.redis = connect_async(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
+        self.streaming = connect_async(url)
+        self._reading, self._overflowing = connect_async(url), connect_async(url)
+        celery = make_app(settings)
+        self._bells = Doorbells(lambda cloud: ring(celery, cloud))
+        self.records = Records(self.redis, self.keys)
+        self.adverts = Adverts(self.redis, self.keys, max_age_s=settings.advert_max_age_s)
+        self._replies = Replies(self._reading, self.keys, self.name)
+        exchange = Exchange(self.records, self._replies, self._bells)
+        self.service = Service(settings, self.records, self.adverts, exchange)
+        self.desk = Desk(settings, self.redis, self.keys, self.adverts, exchange)
+        self.authenticator = Authenticator(self.redis, self.keys)
+        self._overflow = OverflowDesk(
+            self._overflowing,
+            self.keys,
+            self.name,
+            service=self.service,
+            desk=self.desk,
+            records=self.records,
+            adverts=self.adverts,
+            exchange=exchange,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def call_takeover_ms(self) -> int:
+        """After how long a call with an Idempotency-Key is held to be abandoned."""
+        rounds = self.settings.max_clouds_asked
+        longest_s = max(self.settings.trace_reply_deadline_s, rounds * self.settings.reply_deadline_s)
+        return round(1000 * longest_s)
+
+    async def __aenter__(self) -> Self:
+        for name, work in (
+            ("replies", self._replies.run),
+            ("sweeper", self._sweep),
+            ("overflow", self._overflow.run),
+        ):
+            self._tasks.append(asyncio.create_task(_keep_up(name, work), name=name))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._bells.close()
+        for client in (self.redis, self.streaming, self._reading, self._overflowing):
+            await client.aclose()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                await self.service.sweep()
+            except (redis.RedisError, OSError) as error:
+                log.warning("sweeper: %s; trying again", error)
+
+
+async def _keep_up(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """A task that ends by a fault of ours is started again: without it, this process would answer nothing."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("the task %r failed and is started again", name)
+            await asyncio.sleep(1.0)

@@ -1,0 +1,106 @@
+"""Commands to owners, doorbells and answers: how this process talks to the clouds.
+
+A command is written to the owner's inbox, the doorbell (a Celery task) tells the owner to look, the answer
+comes back by this process's reply stream. The bell may be lost: the owner looks by itself once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import kombu.exceptions
+import redis
+
+from broker.api.replies import Replies
+from broker.contract import Answer, Command
+from broker.records import Records
+
+log = logging.getLogger(__name__)
+
+_SOON_S = 0.1  # in a stream of requests the next one rings before
+
+
+class Doorbells:
+    """Rings for clouds without making anybody wait; one bell at a time for a cloud, whoever asks."""
+
+    def __init__(self, ring: Callable[[str], None]):
+        """``ring`` may block; it is called on a thread."""
+        self._ring = ring
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="doorbell")
+        self._again: dict[str, bool] = {}  # clouds whose bell is being rung: must it be rung once more?
+        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ring(self, clouds: Iterable[str]) -> None:
+        """Now. Call it when the inbox entries are written."""
+        for cloud in clouds:
+            timer = self._later.pop(cloud, None)
+            if timer is not None:
+                timer.cancel()
+            if cloud in self._again:
+                self._again[cloud] = True  # the bell under way may have been heard before the entry was there
+                continue
+            self._again[cloud] = True
+            task = asyncio.create_task(self._run(cloud))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def ring_soon(self, clouds: Iterable[str]) -> None:
+        """In a moment, unless somebody rings for the same cloud before: for what nobody waits for."""
+        loop = asyncio.get_running_loop()
+        for cloud in clouds:
+            if cloud not in self._later:
+                self._later[cloud] = loop.call_later(_SOON_S, self.ring, (cloud,))
+
+    async def _run(self, cloud: str) -> None:
+        while self._again[cloud]:
+            self._again[cloud] = False
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._threads, self._ring, cloud)
+            except (kombu.exceptions.KombuError, redis.RedisError, OSError) as error:
+                log.warning("doorbell of %s: %s; its owner will look by itself", cloud, error)
+        del self._again[cloud]
+
+    async def close(self) -> None:
+        """Lets the bells under way end; those that were to ring soon are left to the owners' own look."""
+        for timer in self._later.values():
+            timer.cancel()
+        await asyncio.gather(*self._tasks)
+        self._threads.shutdown(wait=False)
+
+
+class Exchange:
+    """Sends commands and awaits their answers."""
+
+    def __init__(self, records: Records, replies: Replies, bells: Doorbells):
+        self.records, self.replies, self.bells = records, replies, bells
+
+    @property
+    def reply_to(self) -> str:
+        """What commands name as the place to answer to."""
+        return self.replies.name
+
+    async def tell(self, batches: Mapping[str, Sequence[Command]]) -> None:
+        """Sends commands, by cloud, and waits for no answer."""
+        await self.records.send(batches)
+        self.bells.ring_soon(batches)
+
+    async def ask(self, batches: Mapping[str, Sequence[Command]], deadline_s: float) -> dict[str, Answer]:
+        """Sends commands, by cloud, and returns the answers by command id; who is silent is missing."""
+        futures = self.replies.expect(command.id for batch in batches.values() for command in batch)
+        try:
+            await self.records.send(batches)
+            self.bells.ring(batches)
+            return await answers(futures, deadline_s)
+        finally:
+            self.replies.forget(futures)
+
+
+async def answers(futures: Mapping[str, asyncio.Future[Answer]], deadline_s: float) -> dict[str, Answer]:
+    """What has been answered when all have, or at the deadline."""
+    if futures:
+        await asyncio.wait(futures.values(), timeout=deadline_s)
+    return {command: future.result() for command, future in futures.items() if future.done()}

@@ -1,0 +1,183 @@
+"""The calls about leases and clouds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from broker.api import bodies, problems
+from broker.api.door import Caller, answer, broker_of
+from broker.api.models import Admission, Advance, Cancellation, Clouds, CloudView, Leases, Stopped, Table
+from broker.api.openapi import body_of, problem_responses
+from broker.contract import Done, Lease, LeaseGranted, LeaseState, OnDemandRequest, RefusalView
+from broker.routing import Member
+
+router = APIRouter()
+
+
+# -- leases -----------------------------------------------------------------------------------------------
+
+
+@router.get("/leases", summary="Spot leases", response_model=Leases, responses=problem_responses(422))
+async def leases(
+    request: Request,
+    state: LeaseState | None = None,
+    cloud: Annotated[str | None, Query(max_length=64)] = None,
+    origin: Annotated[str | None, Query(max_length=64)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """Those that have not ended, by cloud and id; then those that ended, the latest first."""
+    found, more = await broker_of(request).desk.leases(state, cloud, origin, limit)
+    return answer(Leases(leases=found, more=more))
+
+
+@router.get(
+    "/leases/{lease_id:path}",
+    summary="One spot lease",
+    response_model=Lease,
+    responses=problem_responses(404),
+)
+async def lease(request: Request, lease_id: str) -> Response:
+    """As it is now; an ended one is kept for some days."""
+    found = await broker_of(request).desk.lease(lease_id)
+    if found is None:
+        raise problems.not_found("lease")
+    return answer(found)
+
+
+@router.delete(
+    "/leases/{lease_id:path}",
+    summary="End a spot lease",
+    response_model=Cancellation,
+    responses={
+        202: {"model": Cancellation, "description": "kept; carried out when the cloud's owner returns"},
+        **problem_responses(404),
+    },
+)
+async def cancel(request: Request, lease_id: str, principal: Caller) -> Response:
+    """Durable. A lease that has ended stays as it ended."""
+    done = await broker_of(request).desk.cancel(lease_id, principal)
+    if done is None:
+        raise problems.not_found("lease")
+    return answer(done, 200 if done.done else 202)
+
+
+# -- clouds -----------------------------------------------------------------------------------------------
+
+
+@router.get("/clouds", summary="The members", response_model=Clouds)
+async def clouds(request: Request) -> Response:
+    """In cloud order, with what they say of themselves."""
+    members = await broker_of(request).adverts.members()
+    return answer(Clouds(clouds=[_view(member) for member in members]))
+
+
+async def _member(request: Request, cloud: str) -> Member:
+    member = await broker_of(request).adverts.member(cloud)
+    if member is None:
+        raise problems.not_found("cloud")
+    return member
+
+
+@router.get(
+    "/clouds/{cloud}", summary="One member", response_model=CloudView, responses=problem_responses(404)
+)
+async def cloud(request: Request, cloud: str) -> Response:
+    """What it is and what it says of itself."""
+    return answer(_view(await _member(request, cloud)))
+
+
+@router.get(
+    "/clouds/{cloud}/table",
+    summary="A member's quantile table",
+    response_model=Table,
+    responses=problem_responses(404),
+)
+async def table(request: Request, cloud: str) -> Response:
+    """As far as the cloud shows it."""
+    await _member(request, cloud)
+    found = await broker_of(request).desk.table(cloud)
+    if found is None:
+        raise problems.not_found("table yet")
+    return answer(found)
+
+
+@router.post(
+    "/clouds/{cloud}/on-demand",
+    summary="A request of the cloud's own users",
+    status_code=201,
+    response_model=Admission,
+    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    openapi_extra=body_of("OnDemandRequest", example={"cores": 4, "lifetime_s": 3600}),
+)
+async def start_on_demand(request: Request, cloud: str, principal: Caller) -> Response:
+    """Placed if it fits, if need be after evictions: 201. Else 409, and with overflow on offered as spot."""
+    wish = bodies.parse(OnDemandRequest, await bodies.read_json(request))
+    wish = bodies.named_instance(wish, principal, bodies.idempotency_key(request))
+    assert wish.id is not None
+    await _member(request, cloud)
+    if wish.id.startswith(f"{cloud}/own-"):
+        raise problems.invalid_field("id", "ids of this form belong to the load that the cloud plays")
+    match await broker_of(request).desk.start_on_demand(cloud, wish):
+        case LeaseGranted(lease=started) if started.cores == wish.cores:
+            return answer(Admission(lease=started), 201)
+        case RefusalView() as refusal:
+            raise problems.refused([refusal])
+        case None:
+            raise problems.owner_silent(cloud)
+        case _:
+            raise problems.key_reused()
+
+
+@router.delete(
+    "/clouds/{cloud}/on-demand/{instance:path}",
+    summary="Stop an on-demand instance",
+    response_model=Stopped,
+    responses={
+        202: {"model": Stopped, "description": "kept; carried out when the cloud's owner returns"},
+        **problem_responses(404),
+    },
+)
+async def stop_on_demand(request: Request, cloud: str, instance: str) -> Response:
+    """One that has ended stays as it ended. What was offered to the federation ends there too."""
+    await _member(request, cloud)
+    if not bodies.is_id(instance):
+        raise problems.not_found("instance")
+    match await broker_of(request).desk.stop_on_demand(cloud, instance):
+        case LeaseGranted(lease=stopped):
+            return answer(Stopped(done=True, lease=stopped))
+        case Done(found=True):
+            return answer(Stopped(done=True))
+        case None:
+            return answer(Stopped(done=False), 202)
+        case _:
+            raise problems.not_found("instance")
+
+
+@router.post(
+    "/clouds/{cloud}/advance",
+    summary="Trace time: let everything happen that is still to come",
+    response_model=Done,
+    responses=problem_responses(400, 404, 413, 415, 422),
+    openapi_extra=body_of("Advance", example={"finish": True}),
+)
+async def advance(request: Request, cloud: str) -> Response:
+    """For federations that run in trace time: answered when the cloud's last instance has ended."""
+    bodies.parse(Advance, await bodies.read_json(request))
+    member = await _member(request, cloud)
+    if member.info.time != "trace":
+        raise problems.invalid_field(
+            "finish", "this cloud runs in wall time", "nothing: its time passes by itself"
+        )
+    return answer(await broker_of(request).desk.finish(cloud))
+
+
+def _view(member: Member) -> CloudView:
+    return CloudView(
+        info=member.info,
+        advert=member.advert,
+        reachable=member.reachable,
+        advert_age_s=member.advert_age_s,
+    )

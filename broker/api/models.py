@@ -1,0 +1,122 @@
+"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from broker.contract import Advert, CloudInfo, CounterOffers, Event, Lease, QuoteView, RefusalView
+
+
+class FieldError(BaseModel):
+    """One field of the input that cannot be used."""
+
+    field: str
+    message: str
+    accepted: str | None = None
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details. Branch on ``type``; ``detail`` is for people."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] | None = Field(default=None, description="input that cannot be used, by field")
+    refusals: list[RefusalView] | None = Field(default=None, description="refused: one a cloud")
+    counter_offers: CounterOffers | None = Field(
+        default=None, description="refused: the best of what the clouds would accept instead"
+    )
+
+
+class Admission(BaseModel):
+    """A request that was admitted. ``refusals``: of the clouds that were asked or passed over before."""
+
+    lease: Lease
+    refusals: list[RefusalView] = []
+
+
+class ListedResult(BaseModel):
+    """What became of one item of a list: ``lease`` or ``problem``."""
+
+    lease: Lease | None = None
+    problem: Problem | None = None
+    refusals: list[RefusalView] = []
+
+
+class ListedResults(BaseModel):
+    """One result an item, in the order of the list."""
+
+    results: list[ListedResult]
+
+
+class Quotes(BaseModel):
+    """What the clouds would promise now: ``quotes`` in the order in which they would be asked."""
+
+    quotes: list[QuoteView]
+    refusals: list[RefusalView]
+
+
+class Leases(BaseModel):
+    """Leases by cloud and admission. ``more``: ``limit`` left some out."""
+
+    leases: list[Lease]
+    more: bool = False
+
+
+class Cancellation(BaseModel):
+    """``done`` False: the cancellation is kept, and is carried out when the cloud's owner returns."""
+
+    done: bool
+    lease: Lease
+
+
+class Stopped(BaseModel):
+    """``done`` False: the command is kept, and is carried out when the cloud's owner returns."""
+
+    done: bool
+    lease: Lease | None = None
+
+
+class CloudView(BaseModel):
+    """A member and what it says of itself. ``reachable`` False: nothing new is routed to it."""
+
+    info: CloudInfo
+    advert: Advert | None
+    reachable: bool
+    advert_age_s: float | None
+
+
+class Clouds(BaseModel):
+    """The members in cloud order."""
+
+    clouds: list[CloudView]
+
+
+class Table(BaseModel):
+    """A cloud's quantile table as far as the cloud shows it; rows as of ``QuantileTable.rows``."""
+
+    version: str
+    made_at_s: float
+    rows: list[dict[str, Any]]
+
+
+class Advance(BaseModel):
+    """Trace time only: lets everything happen that is still to come."""
+
+    finish: Literal[True]
+
+
+class Health(BaseModel):
+    """``ok``, or a problem is answered instead."""
+
+    status: Literal["ok"] = "ok"
+
+
+class StreamedEvent(BaseModel):
+    """An event with its id in the merged stream."""
+
+    id: str
+    event: Event

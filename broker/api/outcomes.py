@@ -1,0 +1,122 @@
+"""What a call of the client comes to: values and one tree of errors.
+
+ClientError                     base; the message says what to do
+├── UnavailableError            no answer before the deadline: ask again with the same id
+├── ProblemAnswer               the API answered with a problem (in ``problem``)
+│   ├── InputRefusedError       400, 413, 415, 422: the input cannot be used
+│   ├── UnauthorizedError       401
+│   ├── NotFoundError           404
+│   └── EventsGoneError         410: the event stream no longer reaches back that far
+└── ProtocolError               something answered that is not this API
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from broker.api.models import Problem
+from broker.contract import CounterOffers, Lease, RefusalView
+
+REFUSED = "urn:spotfed:problem:refused"
+IN_FLIGHT = "urn:spotfed:problem:in-flight"
+_NO_OFFERS = CounterOffers()
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class GrantedRequest:
+    """Admitted: the lease, and the refusals of clouds that were asked before."""
+
+    lease: Lease
+    refusals: tuple[RefusalView, ...] = ()
+
+
+@dataclass(frozen=True)
+class RefusedRequest:
+    """Not admitted: why, by cloud, and the best of what would be accepted instead."""
+
+    refusals: tuple[RefusalView, ...]
+    counter_offers: CounterOffers = _NO_OFFERS
+
+
+class ClientError(Exception):
+    """Base of all errors of the client."""
+
+
+class UnavailableError(ClientError):
+    """No answer before the deadline. What was asked may still happen: ask again with the same id."""
+
+
+class ProtocolError(ClientError):
+    """Something answered that is not this API."""
+
+
+class ProblemAnswer(ClientError):  # noqa: N818  - an answer, and the base of errors
+    """The API answered with a problem."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        accepted = [f"{error.field}: {error.accepted}" for error in problem.errors or () if error.accepted]
+        super().__init__(f"{problem.detail}{''.join(f' (accepted for {text})' for text in accepted)}")
+
+
+class InputRefusedError(ProblemAnswer):
+    """The input cannot be used; the message names the field and what is accepted."""
+
+
+class UnauthorizedError(ProblemAnswer):
+    """No API key was sent, or one that is not known there."""
+
+
+class NotFoundError(ProblemAnswer):
+    """There is no such thing."""
+
+
+class EventsGoneError(ProblemAnswer):
+    """The event stream no longer reaches back to that id: read the leases, then follow from now."""
+
+
+_BY_STATUS: dict[int, type[ProblemAnswer]] = {
+    400: InputRefusedError,
+    401: UnauthorizedError,
+    404: NotFoundError,
+    410: EventsGoneError,
+    413: InputRefusedError,
+    415: InputRefusedError,
+    422: InputRefusedError,
+}
+
+
+def parse(model: type[_Model], response: httpx.Response) -> _Model:
+    """The body of an answer. Raises ProtocolError where it is something else."""
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        raise ProtocolError(
+            f"{response.url} answered {response.status_code} with something else than a {model.__name__}: "
+            "is this a spotfed broker, of this version?"
+        ) from error
+
+
+def problem_of(response: httpx.Response) -> Problem:
+    """The problem that was answered, or one made of the status where somebody else answered."""
+    try:
+        return Problem.model_validate_json(response.content)
+    except ValidationError:
+        text = f"{response.url} answered {response.status_code} {response.reason_phrase}"
+        return Problem(type="about:blank", title=text, status=response.status_code, detail=text)
+
+
+def error_of(problem: Problem) -> ProblemAnswer:
+    """The error that a problem is."""
+    return _BY_STATUS.get(problem.status, ProblemAnswer)(problem)
+
+
+def refused_of(problem: Problem) -> RefusedRequest:
+    """The value that a refusal is."""
+    return RefusedRequest(tuple(problem.refusals or ()), problem.counter_offers or _NO_OFFERS)

@@ -1,0 +1,269 @@
+"""Own on-demand requests that a cloud had to turn away, offered to the federation as spot. Wall time.
+
+Two streams are read by a consumer group that all API processes share, so that each entry is handled by one
+of them, and again by another if that one dies: the offers of the owners, and the public events, which tell
+when a lease that an offer got has ended. Everything told to an owner names the offer's attempt: told twice,
+it changes nothing.
+
+    offer n of an instance ──submit──► lease  → its owner is told "placed";  its end → "evicted", "completed"
+                                       nobody → "refused"
+    stopped by its user    ──────────► the lease is cancelled, or the offer closed before it is submitted
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import redis
+import redis.asyncio
+from pydantic import BaseModel, ValidationError
+
+from broker.adverts import Adverts
+from broker.api.desk import Desk
+from broker.api.exchange import Exchange
+from broker.api.wishes import LONGEST_REQUEST_ID, InFlightError, Settled
+from broker.contract import CloudId, Event, EventKind, Id, Overflow, SpotRequest
+from broker.keys import Keys
+from broker.records import Accept, Outcome, Records
+from broker.service import Service
+
+log = logging.getLogger(__name__)
+
+GROUP = "overflow"
+PRINCIPAL = "overflow"
+_PREFIX = "overflow/"
+_BLOCK_MS = 1000
+_IDLE_MS = 15_000  # an entry that its consumer has not finished by then is taken over
+_BATCH = 200
+_OUTCOMES: dict[EventKind, Literal["evicted", "completed"]] = {
+    EventKind.EVICTED: "evicted",
+    EventKind.FAILED: "evicted",  # gone before its time as well
+    EventKind.COMPLETED: "completed",
+    EventKind.CANCELLED: "completed",
+}
+
+
+class Offer(BaseModel):
+    """An entry of the overflow stream. ``stop``: its user stopped it; ``lease`` is what it got, if any."""
+
+    cloud: CloudId
+    instance: Id
+    attempt: int
+    cores: int = 1
+    lifetime_s: float = 0.0
+    sla: float | None = None
+    avoid: CloudId | None = None
+    stop: bool = False
+    lease: Id | None = None
+
+    @property
+    def request_id(self) -> str:
+        """Instances have their names from their cloud: two clouds may use the same."""
+        return f"{_PREFIX}{self.cloud}/{self.instance}/{self.attempt}"
+
+
+class OverflowDesk:
+    """Handles offers and ends for one process."""
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        keys: Keys,
+        name: str,
+        *,
+        service: Service,
+        desk: Desk,
+        records: Records,
+        adverts: Adverts,
+        exchange: Exchange,
+    ):
+        """``client`` blocks while it reads: it is used by nobody else."""
+        self._client, self._keys, self._name = client, keys, name
+        self._service, self._desk, self._records = service, desk, records
+        self._adverts, self._exchange = adverts, exchange
+
+    async def run(self) -> None:
+        """Reads for ever; outlives outages of Redis. Idle while no member has overflow on."""
+        while True:
+            try:
+                members = await self._adverts.members()
+                if any(member.info.overflow and member.info.time == "wall" for member in members):
+                    await self._read()
+                else:
+                    await asyncio.sleep(_BLOCK_MS / 1000)
+            except (redis.RedisError, OSError) as error:
+                log.warning("overflow: %s; trying again", error)
+                await asyncio.sleep(1.0)
+
+    async def _read(self) -> None:
+        offers, ends = self._keys.overflow, self._keys.all_events
+        for stream in (offers, ends):
+            for entry, fields in await self._abandoned(stream):
+                await self._handle(stream, [(entry, fields)])
+        try:
+            found: Any = await self._client.xreadgroup(
+                GROUP, self._name, {offers: ">", ends: ">"}, count=_BATCH, block=_BLOCK_MS
+            )
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            await self._create_groups()
+            return
+        for stream, entries in _streams(found):
+            await self._handle(stream, entries)
+
+    async def _create_groups(self) -> None:
+        # Offers from the first on; ends from now on, as before there were none of ours.
+        for stream, start in ((self._keys.overflow, "0"), (self._keys.all_events, "$")):
+            try:
+                await self._client.xgroup_create(stream, GROUP, id=start, mkstream=True)
+            except redis.ResponseError as error:
+                if not str(error).startswith("BUSYGROUP"):
+                    raise
+
+    async def _abandoned(self, stream: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """Entries that some process, this one included, took and did not finish."""
+        try:
+            claimed: Any = await self._client.xautoclaim(
+                stream, GROUP, self._name, min_idle_time=_IDLE_MS, count=_BATCH
+            )
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            return []
+        return [(entry, fields) for entry, fields in claimed[1] if fields]
+
+    async def _handle(self, stream: str, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
+        if stream == self._keys.all_events:
+            done = [entry for entry, _ in entries]
+            await self._ends([fields.get(b"e", b"") for _, fields in entries])
+        else:
+            handled = await asyncio.gather(*(self._offer(fields.get(b"o", b"")) for _, fields in entries))
+            done = [entry for (entry, _), finished in zip(entries, handled, strict=True) if finished]
+        if done:
+            await self._client.xack(stream, GROUP, *done)
+            if stream == self._keys.overflow:
+                await self._client.xdel(stream, *done)
+
+    # -- offers -------------------------------------------------------------------------------------------
+
+    async def _offer(self, text: bytes) -> bool:
+        """False: it is to be taken up again."""
+        try:
+            offer = Offer.model_validate_json(text)
+            request = None if offer.stop else SpotRequest(
+                id=offer.request_id,
+                origin=offer.cloud,
+                cores=offer.cores,
+                lifetime_s=offer.lifetime_s,
+                sla=offer.sla,
+                targets=await self._targets(offer),
+            )  # fmt: skip
+        except ValidationError:
+            log.warning("an entry of the overflow stream cannot be read, it is passed over")
+            return True
+        if request is None:
+            return await self._stop(offer)
+        return await self._submit(offer, request)
+
+    async def _targets(self, offer: Offer) -> tuple[str, ...] | None:
+        """All but the cloud that has just evicted it, unless there is no other."""
+        if offer.avoid is None:
+            return None
+        others = [
+            member.info.id
+            for member in await self._adverts.members()
+            if member.info.id not in (offer.cloud, offer.avoid) and member.reachable
+        ]
+        return tuple(others) or None
+
+    async def _submit(self, offer: Offer, request: SpotRequest) -> bool:
+        if len(offer.request_id) > LONGEST_REQUEST_ID:
+            await self._tell(offer.cloud, _refused(offer))
+            return True
+        (result,) = await self._service.submit([request], PRINCIPAL)
+        if isinstance(result, InFlightError):
+            return False
+        if isinstance(result, Settled) and result.lease is not None:
+            told = Overflow(
+                id=f"{offer.request_id}:placed",
+                instance=offer.instance,
+                outcome="placed",
+                attempt=offer.attempt,
+                lease=result.lease.id,
+                cloud=result.lease.cloud,
+            )
+        else:
+            told = _refused(offer)
+        await self._tell(offer.cloud, told)
+        return True
+
+    async def _stop(self, offer: Offer) -> bool:
+        """Cancels what the offer got, or sees to it that it gets nothing."""
+        if offer.lease is not None:
+            await self._desk.cancel(offer.lease, PRINCIPAL)
+            return True
+        # A record of another fingerprint, closed at once: who submits the offer later finds its id taken.
+        (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", _IDLE_MS)])
+        if accepted.outcome is Outcome.NEW:
+            await self._records.close({offer.request_id: Settled(lease=None, refusals=[]).model_dump_json()})
+            return True
+        record = await self._records.get(offer.request_id)
+        if record is None or record.standing.answer is None:
+            return False  # it is being submitted: look again
+        settled = Settled.model_validate_json(record.standing.answer)
+        if settled.lease is not None:
+            await self._desk.cancel(settled.lease.id, PRINCIPAL)
+        return True
+
+    # -- ends ---------------------------------------------------------------------------------------------
+
+    async def _ends(self, texts: Sequence[bytes]) -> None:
+        batches: dict[str, list[Overflow]] = {}
+        for text in texts:
+            if b'"request":"' + _PREFIX.encode() not in text:
+                continue  # nearly all of them: not worth reading
+            try:
+                event = Event.model_validate_json(text)
+            except ValidationError:
+                continue
+            outcome, lease = _OUTCOMES.get(event.kind), event.lease
+            if outcome is None or lease is None or not lease.request.startswith(f"{_PREFIX}{lease.origin}/"):
+                continue
+            instance, _, attempt = lease.request.removeprefix(f"{_PREFIX}{lease.origin}/").rpartition("/")
+            if not attempt.isdecimal():
+                continue  # somebody's own request with a name like ours
+            batches.setdefault(lease.origin, []).append(
+                Overflow(
+                    id=f"{lease.request}:{outcome}",
+                    instance=instance,
+                    outcome=outcome,
+                    attempt=int(attempt),
+                    lease=lease.id,
+                    cloud=lease.cloud,
+                )
+            )
+        known = {member.info.id for member in await self._adverts.members()}
+        batches = {cloud: told for cloud, told in batches.items() if cloud in known}
+        if batches:
+            await self._exchange.tell(batches)
+
+    async def _tell(self, cloud: str, told: Overflow) -> None:
+        await self._exchange.tell({cloud: [told]})
+
+
+def _refused(offer: Offer) -> Overflow:
+    return Overflow(
+        id=f"{offer.request_id}:refused", instance=offer.instance, outcome="refused", attempt=offer.attempt
+    )
+
+
+def _streams(found: Any) -> list[tuple[str, list[tuple[bytes, dict[bytes, bytes]]]]]:
+    """The answer to XREADGROUP, whichever protocol the client speaks."""
+    if not found:
+        return []
+    pairs = [(name, pages[0]) for name, pages in found.items()] if isinstance(found, dict) else found
+    return [(name.decode(), list(entries)) for name, entries in pairs]

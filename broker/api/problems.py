@@ -1,0 +1,266 @@
+"""Errors as RFC 9457 problems: one table from what went wrong to what the caller is told.
+
+``type`` is a stable URN (``urn:spotfed:problem:<name>``) to branch on; ``detail`` is for people and says what
+to do next. A value that was sent is never repeated: it may be long, or a secret.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import redis
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from broker.api.models import FieldError, Problem
+from broker.api.wishes import InFlightError, NoMembersError, ReusedError, SilentError, UnsuitableError
+from broker.contract import CounterOffers, RefusalView
+from broker.routing import UnfittableError, UnknownTargetError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+_URN = "urn:spotfed:problem:"
+
+_ID = "letters, digits and . _ : @ / -, beginning with a letter or digit, at most 128 characters"
+_CLOUD = "letters, digits, _ and -, beginning with a letter or digit, at most 64 characters"
+ACCEPTED = {
+    "id": f"null, or {_ID}",
+    "origin": f"the id of a cloud: {_CLOUD}",
+    "cores": "an integer from 1 to 1000000",
+    "lifetime_s": "seconds as a number, more than 0 and at most 3200000000",
+    "sla": "the largest acceptable probability of eviction, a number from 0 to 1; null or 1: no guarantee",
+    "targets": "null, or a list of ids of member clouds (see GET /v1/clouds)",
+    "at_s": "seconds as a number from 0 to 3200000000; only where the federation runs in trace time",
+    "state": "one of reserved, running, completed, evicted, cancelled, failed",
+    "limit": "an integer from 1 to 1000",
+    "finish": "true",
+    "Last-Event-ID": "an id of this stream, such as 1700000000000-0",
+    "Idempotency-Key": "1 to 255 printable ASCII characters",
+}
+
+
+class ProblemError(Exception):
+    """Ends a call with a problem."""
+
+    def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None):
+        self.problem, self.headers = problem, dict(headers or {})
+        super().__init__(problem.detail)
+
+    def response(self) -> Response:
+        """As it is sent."""
+        body = self.problem.model_dump_json(exclude_none=True)
+        return Response(body, self.problem.status, self.headers, MEDIA_TYPE)
+
+
+def _problem(name: str, status: int, title: str, detail: str, **more: Any) -> Problem:
+    return Problem(type=_URN + name, title=title, status=status, detail=detail, **more)
+
+
+def _later(name: str, title: str, detail: str) -> ProblemError:
+    return ProblemError(_problem(name, 503, title, detail), {"Retry-After": "1"})
+
+
+def unauthorized(detail: str) -> ProblemError:
+    """401: no key, or one that is not known."""
+    return ProblemError(
+        _problem("unauthorized", 401, "An API key is needed", detail),
+        {"WWW-Authenticate": 'Bearer realm="spotfed"'},
+    )
+
+
+def not_found(what: str) -> ProblemError:
+    """404. ``what`` is a kind of thing, such as "lease"."""
+    return ProblemError(_problem("not-found", 404, "Not found", f"there is no such {what}"))
+
+
+def invalid(errors: Iterable[FieldError]) -> ProblemError:
+    """422: fields that cannot be used."""
+    found = list(errors)
+    detail = "; ".join(f"{error.field}: {error.message}" for error in found[:5])
+    return ProblemError(_problem("invalid", 422, "The input cannot be used", detail, errors=found))
+
+
+def invalid_field(field: str, message: str, accepted: str | None = None) -> ProblemError:
+    """422 for one field."""
+    return invalid([FieldError(field=field, message=message, accepted=accepted or ACCEPTED.get(field))])
+
+
+def malformed(detail: str) -> ProblemError:
+    """400: not JSON at all."""
+    return ProblemError(_problem("malformed", 400, "The body is not JSON", detail))
+
+
+def unsupported_media_type() -> ProblemError:
+    """415."""
+    detail = "send the body as JSON, with the header Content-Type: application/json"
+    return ProblemError(_problem("unsupported-media-type", 415, "Only JSON is understood", detail))
+
+
+def too_long(limit: int) -> ProblemError:
+    """413."""
+    detail = f"a body may have at most {limit} bytes: send long lists in parts"
+    return ProblemError(_problem("body-too-large", 413, "The body is too large", detail))
+
+
+def refused(refusals: list[RefusalView]) -> ProblemError:
+    """409: no cloud admits the request."""
+    offers = [refusal.counter_offers for refusal in refusals]
+    best = CounterOffers(
+        lifetime_s=max((offer.lifetime_s for offer in offers if offer.lifetime_s), default=None),
+        sla=min((offer.sla for offer in offers if offer.sla is not None and offer.sla < 1), default=None),
+    )
+    asked = len(refusals)
+    detail = "no cloud could be asked" if not asked else f"refused by all of {asked}; see refusals for why"
+    if best.lifetime_s is not None or best.sla is not None:
+        detail += "; counter_offers holds what would be accepted instead, under a new id"
+    return ProblemError(_problem("refused", 409, "Refused", detail, refusals=refusals, counter_offers=best))
+
+
+def in_flight() -> ProblemError:
+    """409: the same request is being worked on."""
+    detail = "a request with this id is still being answered: ask again with the same id and body"
+    return ProblemError(_problem("in-flight", 409, "Not answered yet", detail), {"Retry-After": "1"})
+
+
+def key_reused() -> ProblemError:
+    """422: an id or key was used for something else before."""
+    detail = "this id or Idempotency-Key was used with another body before: choose a new one"
+    return ProblemError(_problem("key-reused", 422, "Used before", detail))
+
+
+def events_gone() -> ProblemError:
+    """410: the stream no longer reaches back to that event."""
+    detail = (
+        "events after this Last-Event-ID are no longer kept: read GET /v1/leases for what is true now, then "
+        "follow the events without Last-Event-ID"
+    )
+    return ProblemError(_problem("events-gone", 410, "Too far back", detail))
+
+
+def owner_silent(cloud: str) -> ProblemError:
+    """503: the command is kept, the owner did not answer in time."""
+    detail = (
+        f"the owner of {cloud} did not answer in time; the command is kept and will be carried out once: "
+        "ask again with the same id to learn the answer"
+    )
+    return ProblemError(
+        _problem("owner-silent", 503, "The cloud does not answer", detail), {"Retry-After": "1"}
+    )
+
+
+def not_ready(detail: str) -> ProblemError:
+    """503: the federation cannot work yet."""
+    return _later("not-ready", "Not ready", detail)
+
+
+def _queue_away(error: Exception) -> ProblemError:
+    if isinstance(
+        error, redis.ResponseError
+    ):  # it answers, but will not do it: disk full, memory full, our fault
+        log.error("Redis refused a command: %s", error)
+    detail = "the queue (Redis) does not answer; nothing admitted is lost: ask again with the same id"
+    return _later("queue-away", "The queue is away", detail)
+
+
+def _unfittable(error: Exception) -> ProblemError:
+    assert isinstance(error, UnfittableError)
+    accepted = f"an integer from 1 to {error.largest_node}, the cores of the largest node of any member"
+    found = [FieldError(field="cores", message="fits on no member's node", accepted=accepted)]
+    return ProblemError(_problem("unfittable", 422, "Fits nowhere", str(error), errors=found))
+
+
+def _unsuitable(error: Exception) -> ProblemError:
+    assert isinstance(error, UnsuitableError)
+    return invalid_field(error.field, str(error))
+
+
+def _silent(error: Exception) -> ProblemError:
+    assert isinstance(error, SilentError)
+    return owner_silent(error.clouds)
+
+
+def _unknown_target(error: Exception) -> ProblemError:
+    return invalid_field("targets", str(error))
+
+
+def from_validation(error: ValidationError, fields: Iterable[str]) -> ProblemError:
+    """What pydantic found in a body; ``fields`` are those the message knows."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if details[0]["type"] == "json_invalid":
+        return malformed(details[0]["msg"])
+    return invalid(_field_error(detail, tuple(fields)) for detail in details)
+
+
+def _field_error(detail: ErrorDetails, fields: tuple[str, ...] = ()) -> FieldError:
+    path = [str(part)[:64] for part in detail["loc"]]
+    named = next((part for part in path if part in ACCEPTED), None)
+    accepted = ACCEPTED.get(named or "")
+    if detail["type"] == "extra_forbidden":
+        accepted = f"these fields: {', '.join(fields)}"
+    elif not path:
+        accepted = "a JSON object"
+    return FieldError(field=".".join(path) or "body", message=detail["msg"], accepted=accepted)
+
+
+def _request_validation(error: Exception) -> ProblemError:
+    assert isinstance(error, RequestValidationError)
+    # The first part of a location is where the value came from: query, path, header.
+    details = [{**detail, "loc": tuple(detail["loc"][1:]) or detail["loc"]} for detail in error.errors()]
+    return invalid(_field_error(detail) for detail in details)  # type: ignore[arg-type]
+
+
+def _http(error: Exception) -> ProblemError:
+    assert isinstance(error, HTTPException)
+    name = str(error.detail)
+    problem = Problem(type="about:blank", title=name, status=error.status_code, detail=name)
+    return ProblemError(problem, error.headers)
+
+
+def _bug(_: Exception) -> ProblemError:
+    detail = "this is a fault of ours; it was logged"
+    return ProblemError(_problem("internal", 500, "Internal error", detail))
+
+
+def _itself(error: Exception) -> ProblemError:
+    assert isinstance(error, ProblemError)
+    return error
+
+
+#: The first class that matches decides.
+TABLE: tuple[tuple[type[Exception], Callable[[Exception], ProblemError]], ...] = (
+    (ProblemError, _itself),
+    (InFlightError, lambda _: in_flight()),
+    (ReusedError, lambda _: key_reused()),
+    (UnsuitableError, _unsuitable),
+    (SilentError, _silent),
+    (NoMembersError, lambda _: not_ready("no cloud has joined the federation yet")),
+    (UnfittableError, _unfittable),
+    (UnknownTargetError, _unknown_target),
+    (RequestValidationError, _request_validation),
+    (HTTPException, _http),
+    (redis.RedisError, _queue_away),
+    (OSError, _queue_away),  # sockets; includes the built-in TimeoutError
+    (Exception, _bug),
+)
+
+
+def translate(error: Exception) -> ProblemError:
+    """The problem that an error is to the caller."""
+    return next(make(error) for kind, make in TABLE if isinstance(error, kind))
+
+
+def install(app: FastAPI) -> None:
+    """Lets every error of ``app`` end as a problem."""
+
+    async def handle(_: Request, error: Exception) -> Response:
+        return translate(error).response()
+
+    for kind, _ in TABLE:
+        app.add_exception_handler(kind, handle)

@@ -1,0 +1,160 @@
+"""The calls under ``/v1``: each reads its input, asks the service or the desk, and words the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+from urllib.parse import quote
+from uuid import uuid4
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from starlette.responses import Response
+
+from broker.api import bodies, member_routes, problems
+from broker.api.broker import Broker
+from broker.api.door import JSON, Caller, answer, broker_of, caller
+from broker.api.models import (
+    Admission,
+    ListedResult,
+    ListedResults,
+    Quotes,
+)
+from broker.api.openapi import body_of, problem_responses
+from broker.api.problems import ProblemError
+from broker.api.stream import event_stream
+from broker.api.wishes import Settled
+from broker.contract import SpotRequest
+from broker.records import Outcome
+from broker.service import Result
+
+_EXAMPLE = {"cores": 2, "lifetime_s": 7200, "sla": 0.05}
+
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(caller)], responses=problem_responses(401, 503))
+router.include_router(member_routes.router)
+
+
+# -- requests ---------------------------------------------------------------------------------------------
+
+
+@router.post(
+    "/requests",
+    summary="Ask the federation for spot instances",
+    status_code=201,
+    response_model=Admission,
+    responses={
+        200: {"model": ListedResults, "description": "a list: one result an item, in order"},
+        **problem_responses(400, 409, 413, 415, 422),
+    },
+    openapi_extra=body_of("SpotRequest", "a list of them", example=_EXAMPLE),
+)
+async def submit(
+    request: Request,
+    principal: Caller,
+    idempotency_key: Annotated[str | None, Header(description="names the call; items go by their id")] = None,
+) -> Response:
+    """One request: 201 with the lease, or 409 with a refusal a cloud. Same id and body: same answer.
+
+    A list of up to 5,000: 200 with one result each.
+    """
+    del idempotency_key  # documented here, read from the request as it is
+    broker = broker_of(request)
+    body = await bodies.read_json(request)
+    key = bodies.idempotency_key(request)
+    if bodies.is_list(body):
+        if key is not None:
+            await _begin_call(broker, principal, key, body)
+        answer = await _submit_list(broker, bodies.parse_list(body), principal, key)
+        if key is not None:
+            await broker.records.answer_call(principal, key, "done")
+        return answer
+    wish = bodies.parse(SpotRequest, body)
+    if key is not None and wish.id is not None:
+        await _begin_call(broker, principal, key, body)
+        await broker.records.answer_call(principal, key, "done")
+    (result,) = await broker.service.submit([bodies.named(wish, principal, key)], principal)
+    if not isinstance(result, Settled):
+        raise result
+    if result.lease is None:
+        raise problems.refused(result.refusals)
+    headers = {"Location": f"/v1/leases/{quote(result.lease.id)}"}
+    return Response(result.model_dump_json(), 201, headers, JSON)
+
+
+async def _begin_call(broker: Broker, principal: str, key: str, body: bytes) -> None:
+    """Notes what the key stands for. What came of the call is in the records of its items."""
+    accepted = await broker.records.accept_call(
+        principal, key, bodies.fingerprint(body), broker.call_takeover_ms, uuid4().hex
+    )
+    if accepted.outcome is Outcome.MISMATCH:
+        raise problems.key_reused()
+    if accepted.outcome is Outcome.IN_FLIGHT:
+        raise problems.in_flight()
+
+
+async def _submit_list(
+    broker: Broker, items: Sequence[SpotRequest | ProblemError], principal: str, key: str | None
+) -> Response:
+    wishes = {
+        index: bodies.named(item, principal, key, index)
+        for index, item in enumerate(items)
+        if isinstance(item, SpotRequest)
+    }
+    settled = await broker.service.submit(list(wishes.values()), principal)
+    by_index = dict(zip(wishes, settled, strict=True))
+    results = [
+        _listed(item if isinstance(item, ProblemError) else by_index[index])
+        for index, item in enumerate(items)
+    ]
+    return Response(ListedResults(results=results).model_dump_json(), 200, media_type=JSON)
+
+
+def _listed(result: Result | ProblemError) -> ListedResult:
+    if not isinstance(result, Settled):
+        return ListedResult(problem=problems.translate(result).problem)
+    if result.lease is not None:
+        return ListedResult(lease=result.lease, refusals=result.refusals)
+    problem = problems.refused(result.refusals).problem
+    return ListedResult(problem=problem.model_copy(update={"refusals": None}), refusals=result.refusals)
+
+
+@router.post(
+    "/quotes",
+    summary="Ask what would be promised, without side effects",
+    response_model=Quotes,
+    responses=problem_responses(400, 413, 415, 422),
+    openapi_extra=body_of("SpotRequest", example=_EXAMPLE),
+)
+async def quotes(request: Request) -> Response:
+    """The same code path as a request, dry: quotes in the order in which clouds would be asked; refusals."""
+    wish = bodies.parse(SpotRequest, await bodies.read_json(request))
+    return answer(await broker_of(request).desk.quotes(wish))
+
+
+# -- events -----------------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/events",
+    summary="Public events of all clouds, as they happen",
+    responses={
+        200: {"content": {"text/event-stream": {}}, "description": "server-sent events; data is an Event"},
+        **problem_responses(410, 422),
+    },
+    response_class=Response,
+)
+async def events(
+    request: Request,
+    cloud: Annotated[str | None, Query(max_length=64)] = None,
+    origin: Annotated[str | None, Query(max_length=64)] = None,
+    follow: Annotated[bool, Query(description="false: end after the last event there is")] = True,
+    last_event_id: Annotated[str | None, Header(description="resume after this event")] = None,
+) -> Response:
+    """Ids are those of the merged stream; a cloud's own sequence is in the event.
+
+    Without Last-Event-ID: from now on, or, with follow=false, from the oldest that is kept.
+    """
+    broker = broker_of(request)
+    return await event_stream(
+        broker.streaming, broker.keys, last_event_id=last_event_id, cloud=cloud, origin=origin, follow=follow
+    )

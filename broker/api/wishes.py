@@ -1,0 +1,182 @@
+"""What a request may ask of the federation, how it is put to an owner, what can become of it: values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from broker.contract import (
+    Answer,
+    Ask,
+    CounterOffers,
+    Lease,
+    LeaseGranted,
+    LeaseState,
+    QuoteView,
+    RefusalView,
+    SpotRequest,
+)
+from broker.records import attempt_id
+from broker.routing import Member, targets_of
+from cloudsim.requests import Quote, Reason, Refusal
+
+LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole is an Id
+_HELD = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
+
+
+class Settled(BaseModel):
+    """The answer to a request, as it is stored and sent: a lease or none, and who refused."""
+
+    lease: Lease | None
+    refusals: list[RefusalView]
+
+
+class SubmitError(Exception):
+    """Base of what can become of a request beside an answer.
+
+    SubmitError
+    ├── InFlightError       another call with this id has not been answered yet
+    ├── ReusedError         the id was used with another body
+    ├── UnsuitableError     the request does not suit the federation; names the field
+    ├── SilentError         trace time: an owner that must be waited for did not answer
+    └── NoMembersError      no cloud has joined the federation
+    """
+
+
+class InFlightError(SubmitError):
+    """Another call with this id has not been answered yet."""
+
+
+class ReusedError(SubmitError):
+    """The id was used with another body."""
+
+
+class UnsuitableError(SubmitError):
+    """The request does not suit the federation. ``field`` is the one to change."""
+
+    def __init__(self, name: str, message: str):
+        self.field = name
+        super().__init__(message)
+
+
+class SilentError(SubmitError):
+    """Trace time: an owner that must be waited for did not answer."""
+
+    def __init__(self, clouds: Sequence[str]):
+        self.clouds = ", ".join(clouds)
+        super().__init__(f"no answer from {self.clouds}")
+
+
+class NoMembersError(SubmitError):
+    """No cloud has joined the federation."""
+
+
+@dataclass
+class OpenRequest:
+    """A request on its way. ``candidates``: clouds still to be asked, best first; None: not known yet."""
+
+    id: str
+    request: SpotRequest
+    targets: list[Member]
+    trace_time: bool
+    deadline_s: float  # for an owner's answer
+    candidates: list[str] | None = None
+    attempts: int = 0
+    asked: dict[str, RefusalView] = field(default_factory=dict)  # refusals of clouds that were asked
+    passed_over: list[RefusalView] = field(default_factory=list)
+
+    @property
+    def command(self) -> str:
+        """Id of the present attempt's Reserve."""
+        return f"{attempt_id(self.id, self.attempts)}:reserve"
+
+    def heard(self, cloud: str, answer: Answer | None) -> Settled | None:
+        """What follows from a cloud's answer to the present attempt, or its silence; None: on to the next."""
+        if isinstance(answer, LeaseGranted) and answer.lease.state in _HELD:
+            # Once this is decided it runs, whether or not the owner has read so.
+            return self.settled(answer.lease.model_copy(update={"state": LeaseState.RUNNING}))
+        if isinstance(answer, RefusalView):
+            self.refused_by(answer)
+        else:
+            detail = "did not answer in time" if answer is None else "gave the attempt up meanwhile"
+            self.refused_by(RefusalView(cloud=cloud, reason=Reason.UNREACHABLE, detail=detail))
+        return None
+
+    def refused_by(self, refusal: RefusalView) -> None:
+        """Each cloud counts once, however often it was asked."""
+        self.asked.setdefault(refusal.cloud, refusal)
+
+    def settled(self, lease: Lease | None = None) -> Settled:
+        """The answer. That a cloud was no target is worth telling only to those who got nothing."""
+        others = [one for one in self.passed_over if lease is None or one.reason is not Reason.NOT_A_TARGET]
+        return Settled(lease=lease, refusals=[*self.asked.values(), *others])
+
+
+def admissible(request: SpotRequest, members: Sequence[Member]) -> tuple[list[Member], bool]:
+    """The request's targets in cloud order, and whether they run in trace time.
+
+    Raises NoMembersError, UnsuitableError, or routing.UnknownTargetError.
+    """
+    if not members:
+        raise NoMembersError
+    request_id = request.id or ""
+    if len(request_id) > LONGEST_REQUEST_ID:
+        raise UnsuitableError("id", f"longer than {LONGEST_REQUEST_ID} characters")
+    if any(request_id.startswith(f"{member.info.id}/own-") for member in members):
+        raise UnsuitableError("id", "ids of the form <cloud>/own-... belong to the load of that cloud")
+    targets = targets_of(request, members)
+    times = {member.info.time for member in targets or members}
+    if len(times) > 1:
+        raise UnsuitableError("targets", "some of these clouds run in trace time, others in wall time")
+    trace_time = times == {"trace"}
+    if trace_time and request.at_s is None:
+        raise UnsuitableError("at_s", "this federation runs in trace time: say when the request is made")
+    if not trace_time and request.at_s is not None:
+        raise UnsuitableError("at_s", "this federation runs in wall time: leave it out")
+    if not trace_time and request.lifetime_s <= 0:
+        raise UnsuitableError("lifetime_s", "must be more than 0")
+    return targets, trace_time
+
+
+def ask_command(command_id: str, request: SpotRequest, reply_to: str) -> Ask:
+    """The question for a quote."""
+    assert request.id is not None
+    return Ask(
+        id=command_id,
+        reply_to=reply_to,
+        at_s=request.at_s,
+        request=request.id,
+        origin=request.origin,
+        cores=request.cores,
+        lifetime_s=request.lifetime_s,
+        sla=request.sla,
+    )
+
+
+def quote_of(view: QuoteView) -> Quote:
+    """As ``cloudsim.ranking`` takes it."""
+    return Quote(
+        view.cloud,
+        view.cores,
+        view.free_slots,
+        view.eviction_probability,
+        view.survives_s,
+        view.table_version,
+        view.table_made_at_s,
+    )
+
+
+def refusal_view(refusal: Refusal) -> RefusalView:
+    """A refusal by routing, as it is sent. A lifetime of nothing is no counter-offer."""
+    offers = CounterOffers(lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability)
+    return RefusalView(
+        cloud=refusal.cloud,
+        reason=refusal.reason,
+        eviction_would_help=refusal.eviction_would_help,
+        free_slots=refusal.free_slots,
+        counter_offers=offers,
+        table_version=refusal.table_version,
+        table_made_at_s=refusal.table_made_at_s,
+    )

@@ -1,0 +1,95 @@
+"""The Celery application's configuration, and how to send its two tasks by name. Importing connects to
+nothing.
+
+A Celery message is never the only copy of anything (RELIABILITY.md 1): ``ring`` only says that an inbox has
+something to read, and a Monte-Carlo batch is sent again when its result does not come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from kombu.transport import TRANSPORT_ALIASES
+
+from broker.redis_server import celery_url
+from broker.settings import Settings, SettingsError
+
+DRAIN = "spotfed.cloud.drain"
+BATCH = "spotfed.montecarlo.batch"
+MONTECARLO = "montecarlo"
+
+#: A doorbell older than this says nothing that the poll has not found.
+RING_EXPIRES_S = 30
+#: A batch older than this has been sent again.
+BATCH_EXPIRES_S = 600
+#: A batch that runs longer is killed with its process.
+BATCH_LIMIT_S = 600
+
+
+def cloud_queue(cloud: str) -> str:
+    """The queue of a cloud's owner."""
+    return f"cloud.{cloud}"
+
+
+def montecarlo_queue(worker: str) -> str:
+    """The own queue of a Monte-Carlo worker, beside the shared one."""
+    return f"{MONTECARLO}.{worker}"
+
+
+def make_app(settings: Settings) -> Celery:
+    """A Celery application for the queue at ``settings.redis_url``.
+
+    Raises SettingsError when there is no address.
+    """
+    if settings.redis_url is None:
+        raise SettingsError("SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)")
+    # Whatever the form of the address, the transport is ours.
+    TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "broker.transport:Transport"))
+    app = Celery("spotfed", set_as_current=False)
+    app.conf.update(
+        broker_url=celery_url(settings.redis_url),
+        broker_transport_options={
+            "global_keyprefix": settings.key_prefix,
+            "socket_timeout": 5,
+            "socket_connect_timeout": 5,
+            "socket_keepalive": True,
+            "visibility_timeout": 3 * BATCH_LIMIT_S,
+            "unacked_restore_interval": 2,
+            "unacked_restore_throttle": 1,
+        },
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        task_publish_retry=False,
+        task_acks_late=True,
+        task_default_queue=MONTECARLO,
+        task_send_sent_event=False,
+        worker_prefetch_multiplier=1,
+        worker_soft_shutdown_timeout=10,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+    )
+    return app
+
+
+def ring(app: Celery, cloud: str) -> None:
+    """Tells a cloud's owner to look into its inbox.
+
+    Raises kombu.exceptions.OperationalError when the queue is away; the owner then finds out by itself.
+    """
+    app.send_task(DRAIN, queue=cloud_queue(cloud), ignore_result=True, expires=RING_EXPIRES_S)
+
+
+def send_batch(app: Celery, queue: str, message: dict[str, Any]) -> None:
+    """Sends a Monte-Carlo batch to the shared queue or to one worker's own.
+
+    Raises kombu.exceptions.OperationalError when the queue is away.
+    """
+    app.send_task(BATCH, args=[message], queue=queue, ignore_result=True, expires=BATCH_EXPIRES_S)

@@ -1,0 +1,237 @@
+"""Which clouds a request is offered to, and in which order. Pure: from what the clouds say of themselves.
+
+This is for wall time. Adverts are a little old, so a cloud is passed over only where its advert leaves no
+doubt; everything else is the owner's to decide. In trace time every target is asked instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.contract import Advert, CloudInfo, SpotRequest
+from cloudsim.ranking import tightest_fit
+from cloudsim.requests import Quote, Reason, Refusal
+
+
+class TableCell(NamedTuple):
+    """One row of a published table: lifetimes survived at some SLAs, for a range of free slots."""
+
+    free_slots_from: int
+    free_slots_to: int
+    followed_up_s: float  # nothing is known of longer lifetimes
+    survives_s: tuple[tuple[float, float], ...]  # (sla, seconds), SLAs ascending
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """A cloud's table as far as it shows it: cells by instance size in cores, by free slots."""
+
+    version: str
+    made_at_s: float
+    cells: dict[int, tuple[TableCell, ...]]
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> TableSummary:
+        """Reads what the owner published under ``keys.table`` (rows as of ``QuantileTable.rows``).
+
+        Raises ValueError, KeyError or TypeError where it is something else.
+        """
+        published = json.loads(text)
+        cells: dict[int, list[TableCell]] = {}
+        for row in published["rows"]:
+            survives = sorted((float(sla), float(seconds)) for sla, seconds in row["quantiles_s"].items())
+            cells.setdefault(int(row["cores"]), []).append(
+                TableCell(
+                    int(row["free_slots_from"]),
+                    int(row["free_slots_to"]),
+                    float(row["followed_up_s"]),
+                    tuple(survives),
+                )
+            )
+        return cls(
+            str(published["version"]),
+            float(published["made_at_s"]),
+            {cores: tuple(sorted(rows)) for cores, rows in cells.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Member:
+    """A cloud as the broker sees it now. ``reachable`` False: its advert is too old, or there is none."""
+
+    info: CloudInfo
+    advert: Advert | None = None
+    table: TableSummary | None = None
+    reachable: bool = True
+    advert_age_s: float | None = None
+
+
+class UnfittableError(ValueError):
+    """No member has a node that large; ``largest_node`` is what the largest one holds, in cores."""
+
+    def __init__(self, cores: int, largest_node: int):
+        self.cores, self.largest_node = cores, largest_node
+        super().__init__(
+            f"{cores} cores fit on no member's node: ask for at most {largest_node} cores an instance"
+        )
+
+
+class UnknownTargetError(ValueError):
+    """The request names a cloud that is no member."""
+
+    def __init__(self, cloud: str, known: Iterable[str]):
+        self.cloud = cloud
+        super().__init__(f"no member is called {cloud!r}; there are: {', '.join(known) or 'none yet'}")
+
+
+@dataclass(frozen=True)
+class Route:
+    """``candidates`` in the order in which they are asked; ``passed_over`` says why the others are not."""
+
+    candidates: tuple[str, ...]
+    passed_over: tuple[Refusal, ...]
+
+
+@dataclass
+class Booked:
+    """Cores that earlier requests of the same list were routed to, by cloud: no advert tells of them yet."""
+
+    cores: dict[str, int] = field(default_factory=dict)
+
+    def add(self, cloud: str, cores: int) -> None:
+        """One more request goes to ``cloud``."""
+        self.cores[cloud] = self.cores.get(cloud, 0) + cores
+
+
+def targets_of(request: SpotRequest, members: Sequence[Member]) -> list[Member]:
+    """The members a request may be sent to, in cloud order: those it names, else all but its origin.
+
+    Raises UnknownTargetError when it names a cloud that is no member.
+    """
+    ordered = sorted(members, key=lambda member: member.info.order)
+    if request.targets is None:
+        return [member for member in ordered if member.info.id != request.origin]
+    known = [member.info.id for member in ordered]
+    for target in request.targets:
+        if target not in known:
+            raise UnknownTargetError(target, known)
+    return [member for member in ordered if member.info.id in request.targets]
+
+
+def route(
+    request: SpotRequest, members: Sequence[Member], *, most: int, booked: Booked | None = None
+) -> Route:
+    """The clouds to ask, tightest fit first, at most ``most`` of them; and a refusal for all passed over.
+
+    A member beyond ``most`` gets no refusal: nothing is known against it. ``booked`` is not added to here.
+
+    Raises UnfittableError when no member has a node that large, UnknownTargetError for a target that is none.
+    """
+    targets = targets_of(request, members)
+    largest = max((member.info.largest_node for member in members), default=0)
+    if members and request.cores > largest:
+        raise UnfittableError(request.cores, largest)
+    taken = booked.cores if booked is not None else {}
+    quotes: list[tuple[int, Quote]] = []
+    doubtful: list[tuple[int, Quote]] = []  # full, if what was routed there before is admitted
+    passed_over: list[Refusal] = []
+    wanted = {member.info.id for member in targets}
+    for member in sorted(members, key=lambda one: one.info.order):
+        cloud = member.info.id
+        refusal = _objection(request, member) if cloud in wanted else Refusal(cloud, Reason.NOT_A_TARGET)
+        if refusal is not None:
+            passed_over.append(refusal)
+            continue
+        assert member.advert is not None, "a cloud without an advert is unreachable"
+        slots = free_slots(member.advert, request.cores)
+        if slots is None:
+            slots = member.advert.free_cores // request.cores  # no more than that
+        quote = Quote(cloud, request.cores, slots, None, None, None, None)
+        full = member.advert.free_cores - taken.get(cloud, 0) < request.cores
+        (doubtful if full else quotes).append((member.info.order, quote))
+    ranked = tightest_fit(quotes) + tightest_fit(doubtful)
+    return Route(tuple(quote.cloud for quote in ranked[:most]), tuple(passed_over))
+
+
+def free_slots(advert: Advert, cores: int) -> int | None:
+    """Free slots of that size as far as the advert, which need not list all sizes, tells. None: unknown."""
+    listed = advert.free_slots.get(cores)
+    if listed is not None:
+        return listed
+    if cores > advert.free_cores or any(
+        size < cores and slots == 0 for size, slots in advert.free_slots.items()
+    ):
+        return 0
+    return None
+
+
+def _objection(request: SpotRequest, member: Member) -> Refusal | None:
+    """Why this cloud would certainly refuse, in the order of precedence of ``Reason``.
+
+    But unreachable comes before what an advert says that is too old to be believed.
+    """
+    cloud, advert, cores = member.info.id, member.advert, request.cores
+    if cores > member.info.largest_node:
+        return Refusal(cloud, Reason.TOO_LARGE)
+    if advert is None or not member.reachable:
+        return Refusal(cloud, Reason.UNREACHABLE)
+    slots = free_slots(advert, cores)
+    if slots == 0:
+        return Refusal(cloud, Reason.NO_CAPACITY, free_slots=0)
+    if request.sla is not None and request.sla < 1:
+        return _risk(request, request.sla, member, slots)
+    return None
+
+
+def _risk(request: SpotRequest, sla: float, member: Member, slots: int | None) -> Refusal | None:
+    """A refusal if the table would not do for any number of free slots.
+
+    A published lifetime at an SLA no smaller than the wanted one bounds what is survived at the wanted one;
+    conditions between two cells are mixtures of both. So a lifetime above that bound in all cells is refused
+    whatever is free.
+    """
+    assert member.advert is not None
+    cloud, table = member.info.id, member.table
+    if member.advert.table_version is None:
+        return Refusal(cloud, Reason.NO_TABLE, free_slots=slots)
+    if table is None or table.version != member.advert.table_version:
+        return None
+    cells = table.cells.get(request.cores, ())
+    bounds = [_survived_at_least(cell, sla) for cell in cells]
+    if not bounds or any(bound is None or request.lifetime_s <= bound for bound in bounds):
+        return None
+    here = next(
+        (cell for cell in cells if slots and cell.free_slots_from <= slots <= cell.free_slots_to), None
+    )
+    unseen = here is not None and request.lifetime_s > here.followed_up_s
+    return Refusal(
+        cloud,
+        Reason.NO_EVIDENCE if unseen else Reason.RISK_TOO_HIGH,
+        free_slots=slots,
+        eviction_probability=_sla_for(here, request.lifetime_s),
+        survives_s=_surely_survived(here, sla),
+        table_version=table.version,
+        table_made_at_s=table.made_at_s,
+    )
+
+
+def _survived_at_least(cell: TableCell, sla: float) -> float | None:
+    """Published lifetime at the smallest SLA not below ``sla``: an upper bound of the one at ``sla``."""
+    return next((seconds for shown, seconds in cell.survives_s if shown >= sla), None)
+
+
+def _surely_survived(cell: TableCell | None, sla: float) -> float | None:
+    """A lifetime this cell would accept at ``sla``, as a counter-offer."""
+    if cell is None:
+        return None
+    return max((seconds for shown, seconds in cell.survives_s if shown <= sla), default=None)
+
+
+def _sla_for(cell: TableCell | None, lifetime_s: float) -> float | None:
+    """An SLA at which this cell would accept the lifetime, as a counter-offer."""
+    if cell is None:
+        return None
+    return next((shown for shown, seconds in cell.survives_s if seconds >= lifetime_s), None)

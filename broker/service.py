@@ -1,0 +1,306 @@
+"""Submission of spot requests: accept, offer to one cloud after the other, decide once, answer.
+
+    wall time    reserve at the first candidate of ``routing.route`` → its answer → commit, or on to the next
+    trace time   ask all targets at once and wait for all → rank → reserve at the first → commit, or the next
+
+One path serves a single request, a list, and requests whose process died (``sweep``): a set of open requests
+goes through rounds; in each round a cloud gets one inbox entry and one doorbell. What counts is written by
+``broker.records``: whoever loses a race there is told, and takes what stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from broker.adverts import Adverts
+from broker.api.exchange import Exchange, answers
+from broker.api.wishes import (
+    InFlightError,
+    OpenRequest,
+    ReusedError,
+    Settled,
+    SilentError,
+    SubmitError,
+    admissible,
+    ask_command,
+    quote_of,
+    refusal_view,
+)
+from broker.contract import (
+    Ask,
+    QuoteView,
+    RefusalView,
+    Reserve,
+    SpotRequest,
+)
+from broker.records import Accept, Accepted, Attempt, Decision, Outcome, Records, Standing, State, attempt_id
+from broker.routing import Booked, Member, route
+from broker.settings import Settings
+from cloudsim.ranking import tightest_fit
+from cloudsim.requests import Quote
+
+_SCRIPT_ITEMS = 200  # a script serves nobody else meanwhile
+_SWEPT_AT_ONCE = 200
+_MARGIN_S = 3.0  # what an attempt may take beside waiting for its owner
+_ITEM_S = 0.005  # more patience for each request that comes with it
+
+_T = TypeVar("_T")
+
+
+Result = Settled | SubmitError | ValueError
+
+
+class _Sent(NamedTuple):
+    """A request as it was sent. ``fingerprint``: of all that makes two the same, their holder included."""
+
+    id: str
+    request: SpotRequest
+    body: str
+    fingerprint: str
+
+
+class Service:
+    """Submits requests for one process."""
+
+    def __init__(self, settings: Settings, records: Records, adverts: Adverts, exchange: Exchange):
+        self._settings, self._records, self._adverts, self._exchange = settings, records, adverts, exchange
+
+    async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
+        """One result a request, in order: its answer, or the error that it met. Every request has an id.
+
+        Raises redis.RedisError when the queue is away. What was begun then is finished by some process
+        (``sweep``), so that asking again with the same ids finds the answer.
+        """
+        sent = [_sent(request, principal) for request in requests]
+        first: dict[str, _Sent] = {}
+        for one in sent:
+            first.setdefault(one.id, one)
+        results = await self._submit(list(first.values()))
+        return [
+            results[one.id] if one.fingerprint == first[one.id].fingerprint else ReusedError() for one in sent
+        ]
+
+    async def _submit(self, requests: list[_Sent]) -> dict[str, Result]:
+        """Results of requests with different ids, by id."""
+        members = await self._adverts.members()
+        booked = Booked()
+        results: dict[str, Result] = {}
+        opened: list[tuple[OpenRequest, Accept]] = []
+        for sent in requests:
+            try:
+                one = self._open(sent.request, members, booked, among=len(requests))
+            except (SubmitError, ValueError) as error:
+                results[sent.id] = error
+            else:
+                opened.append((one, Accept(sent.id, sent.fingerprint, sent.body, _look_after_ms(one))))
+        new: list[OpenRequest] = []
+        for chunk in _chunks(opened):
+            found = await self._records.accept([accept for _, accept in chunk])
+            for (one, _), accepted in zip(chunk, found, strict=True):
+                if accepted.outcome is Outcome.NEW:
+                    new.append(one)
+                else:
+                    results[one.id] = _known(accepted)
+        return results | await self._settle(new)
+
+    async def sweep(self) -> int:
+        """Finishes requests that were not answered in time, as their process died. Returns how many it took.
+
+        Raises redis.RedisError.
+        """
+        records = await self._records.overdue(_SWEPT_AT_ONCE, self._longest_ms())
+        attempting = [one for one in records if one.standing.state is State.ATTEMPTING]
+        await self._records.decide([Decision(one.id, one.standing.attempt) for one in attempting])
+        members = await self._adverts.members()
+        opened: list[OpenRequest] = []
+        unusable: dict[str, str] = {}
+        for record in records:
+            try:
+                wish = SpotRequest.model_validate_json(record.body)
+                one = self._open(wish, members, Booked(), among=len(records))
+            except (SubmitError, ValueError):  # its federation has changed, or another version accepted it
+                unusable[record.id] = Settled(lease=None, refusals=[]).model_dump_json()
+            else:
+                one.attempts = record.standing.attempt
+                opened.append(one)
+        await self._records.close(unusable)
+        await self._settle(opened)
+        return len(records)
+
+    # -- before the first attempt -------------------------------------------------------------------------
+
+    def _open(
+        self, request: SpotRequest, members: Sequence[Member], booked: Booked, among: int
+    ) -> OpenRequest:
+        """Raises SubmitError or ValueError for what this federation cannot be asked."""
+        assert request.id is not None
+        targets, trace_time = admissible(request, members)
+        told = self._settings
+        deadline_s = told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
+        one = OpenRequest(request.id, request, targets, trace_time, deadline_s + among * _ITEM_S)
+        if not trace_time:
+            found = route(request, members, most=self._settings.max_clouds_asked, booked=booked)
+            one.candidates = list(found.candidates)
+            one.passed_over = [refusal_view(refusal) for refusal in found.passed_over]
+            if one.candidates:
+                booked.add(one.candidates[0], request.cores)
+        return one
+
+    async def _ask(self, opened: list[OpenRequest]) -> dict[str, Result]:
+        """Trace time: every target is asked. Sets the candidates; returns what cannot go on."""
+        batches: dict[str, list[Ask]] = {}
+        for one in opened:
+            for target in one.targets:
+                cloud = target.info.id
+                batches.setdefault(cloud, []).append(
+                    ask_command(f"{one.id}:quote:{cloud}", one.request, self._exchange.reply_to)
+                )
+        heard = await self._exchange.ask(batches, max(one.deadline_s for one in opened))
+        silent: dict[str, Result] = {}
+        for one in opened:
+            quotes: list[tuple[int, Quote]] = []
+            missing: list[str] = []
+            for target in one.targets:
+                answer = heard.get(f"{one.id}:quote:{target.info.id}")
+                if isinstance(answer, QuoteView):
+                    quotes.append((target.info.order, quote_of(answer)))
+                elif isinstance(answer, RefusalView):
+                    one.refused_by(answer)
+                else:
+                    missing.append(target.info.id)
+            if missing:
+                silent[one.id] = SilentError(missing)
+            one.candidates = [quote.cloud for quote in tightest_fit(quotes)]
+        return silent
+
+    # -- rounds -------------------------------------------------------------------------------------------
+
+    async def _settle(self, opened: list[OpenRequest]) -> dict[str, Result]:
+        results = await self._ask(unasked) if (unasked := [o for o in opened if o.candidates is None]) else {}
+        opened = [one for one in opened if one.id not in results]
+        while opened:
+            groups: dict[str, list[OpenRequest]] = {}
+            without: list[OpenRequest] = []
+            for one in opened:
+                if one.candidates:
+                    groups.setdefault(one.candidates.pop(0), []).append(one)
+                else:
+                    without.append(one)
+            done = await asyncio.gather(
+                self._close(without), *(self._round(cloud, group) for cloud, group in groups.items())
+            )
+            for more in done:
+                results |= more
+            opened = [one for one in opened if one.id not in results]
+        return results
+
+    async def _round(self, cloud: str, group: list[OpenRequest]) -> dict[str, Result]:
+        """One attempt of each request, on one cloud. Those without a result go on."""
+        results: dict[str, Result] = {}
+        for one in group:
+            one.attempts += 1
+        trace_time = group[0].trace_time
+        futures = self._exchange.replies.expect(one.command for one in group)
+        try:
+            attempting: list[OpenRequest] = []
+            for chunk in _chunks(group):
+                standings = await self._records.reserve([self._attempt(one, cloud) for one in chunk])
+                for one, standing in zip(chunk, standings, strict=True):
+                    if standing.attempts(one.attempts, cloud):
+                        attempting.append(one)
+                    else:
+                        results[one.id] = _standing(standing)
+                self._exchange.bells.ring([cloud])
+            awaited = {one.command: futures[one.command] for one in attempting}
+            heard = await answers(awaited, max(one.deadline_s for one in group))
+        finally:
+            self._exchange.replies.forget(futures)
+        decided: list[tuple[OpenRequest, Settled | None]] = []
+        for one in attempting:
+            answer = heard.get(one.command)
+            if answer is None and trace_time:
+                results[one.id] = SilentError([cloud])  # stays open: who sweeps goes on with it
+            else:
+                decided.append((one, one.heard(cloud, answer)))
+        for some in _chunks(decided):
+            results |= await self._decide(some)
+        if not trace_time:  # there the next question rings
+            self._exchange.bells.ring_soon([cloud])
+        return results
+
+    async def _decide(self, decided: Sequence[tuple[OpenRequest, Settled | None]]) -> dict[str, Result]:
+        """Commits what got a lease, abandons the rest; these have no result unless they were overtaken."""
+        results: dict[str, Result] = {}
+        standings = await self._records.decide([
+            Decision(
+                one.id, one.attempts, settled.model_dump_json() if settled else None, one.request.at_s
+            )
+            for one, settled in decided
+        ])  # fmt: skip
+        for (one, settled), standing in zip(decided, standings, strict=True):
+            if settled is not None and standing.committed(one.attempts):
+                results[one.id] = settled
+            elif settled is not None or standing.state is not State.OPEN:
+                results[one.id] = _standing(standing)
+        return results
+
+    async def _close(self, opened: list[OpenRequest]) -> dict[str, Result]:
+        """Refuses for good."""
+        results: dict[str, Result] = {}
+        for chunk in _chunks(opened):
+            closing = {one.id: one.settled().model_dump_json() for one in chunk}
+            for request, standing in zip(closing, await self._records.close(closing), strict=True):
+                results[request] = _standing(standing)
+        return results
+
+    def _attempt(self, one: OpenRequest, cloud: str) -> Attempt:
+        wish = one.request
+        command = Reserve(
+            id=one.command,
+            reply_to=self._exchange.reply_to,
+            at_s=wish.at_s,
+            attempt=attempt_id(one.id, one.attempts),
+            request=one.id,
+            origin=wish.origin,
+            cores=wish.cores,
+            lifetime_s=wish.lifetime_s,
+            sla=wish.sla,
+        )
+        return Attempt(one.id, one.attempts, cloud, command, _look_after_ms(one))
+
+    def _longest_ms(self) -> int:
+        told = self._settings
+        return round((max(told.trace_reply_deadline_s, told.reply_deadline_s) + _MARGIN_S) * 1000)
+
+
+def _look_after_ms(one: OpenRequest) -> int:
+    """When another process may believe that this one died over the request."""
+    return round((one.deadline_s + _MARGIN_S) * 1000)
+
+
+def _sent(request: SpotRequest, principal: str) -> _Sent:
+    assert request.id is not None
+    body = request.model_dump_json()
+    fingerprint = hashlib.sha256(f"{principal}\n{body}".encode()).hexdigest()
+    return _Sent(request.id, request, body, fingerprint)
+
+
+def _known(accepted: Accepted) -> Result:
+    if accepted.outcome is Outcome.ANSWERED:
+        return Settled.model_validate_json(accepted.answer or "")
+    return ReusedError() if accepted.outcome is Outcome.MISMATCH else InFlightError()
+
+
+def _standing(standing: Standing) -> Result:
+    """What another process made of a request, or we did earlier."""
+    if standing.answer:
+        return Settled.model_validate_json(standing.answer)
+    return InFlightError()
+
+
+def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(items), _SCRIPT_ITEMS):
+        yield items[start : start + _SCRIPT_ITEMS]

@@ -1,0 +1,134 @@
+"""Settings of the broker and its workers: the only module that reads the environment.
+
+Every field is read from the variable `SPOTFED_<NAME>` (upper case); an empty variable counts as unset.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import platformdirs
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "SPOTFED_"
+_PROJECT_ROOT = Path(__file__).resolve().parent.parent
+
+
+class SettingsError(ValueError):
+    """An environment variable is malformed; the message names each one and says what is wrong with it."""
+
+
+def _state_dir() -> Path:
+    return Path(platformdirs.user_state_dir("spotfed", appauthor=False))
+
+
+def _data_dir() -> Path | None:
+    """Recorded traces laid beside the project or beside the directory the command is run in."""
+    for base in (_PROJECT_ROOT, Path.cwd()):
+        candidate = base.parent / "shared" / "data"
+        if candidate.is_dir():
+            return candidate
+    return None
+
+
+def _redis_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"redis", "rediss", "unix"}:
+        raise ValueError("must start with redis://, rediss:// or unix://")
+    if parts.scheme == "unix" and not parts.path.startswith("/"):
+        raise ValueError("a unix:// address needs an absolute path, as in unix:///run/redis.sock?db=0")
+    return value
+
+
+def _http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must be an address like http://127.0.0.1:8000")
+    return value.rstrip("/")
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _expanded(value: Path) -> Path:
+    return value.expanduser().absolute()
+
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Directory = Annotated[Path, AfterValidator(_expanded)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)]
+
+
+class Settings(BaseSettings):
+    """What one process of spotfed was told. Frozen; names ending in `_s` are seconds of wall time."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True)
+
+    redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
+    """Where the queue is; None means a server of our own, embedded in `state_dir`."""
+    state_dir: Directory = Field(default_factory=_state_dir)
+    """Where the embedded server and the first API key live."""
+    data: Directory | None = Field(default_factory=_data_dir)
+    """Recorded traces, or None where there are none."""
+
+    url: Annotated[str, AfterValidator(_http_url)] = "http://127.0.0.1:8000"
+    """Where clients find the broker's HTTP API."""
+    api_key: SecretStr | None = None
+    """The key clients send."""
+    host: str = "127.0.0.1"
+    """The address the HTTP API listens on."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """The port the HTTP API listens on; 0 takes a free one."""
+    key_prefix: str = Field(default="spotfed:", pattern=r"^[\w{}.:-]+$")
+    """Put before every Redis key and channel, so that several federations can share a server."""
+    log_level: LogLevel = "INFO"
+
+    reply_deadline_s: Seconds = 5.0
+    """How long the broker waits for an owner's answer in wall time."""
+    trace_reply_deadline_s: Seconds = 120.0
+    """The same in trace time, where an owner may first have to compute new tables."""
+    max_clouds_asked: int = Field(default=4, ge=1)
+    """How many clouds, best first, one request is offered to."""
+    owner_lease_ttl_s: Seconds = 2.0
+    """How long an owner's lease lasts without renewal: the delay before another takes over."""
+    reservation_ttl_s: Seconds = 30.0
+    """How long an owner holds cores for a request that was quoted and not yet confirmed."""
+    inbox_poll_s: Seconds = 1.0
+    """How often an owner looks into its inbox when no doorbell rings."""
+    advert_max_age_s: Seconds = 10.0
+    """A cloud whose last advert is older is unreachable."""
+
+    seed: int = Field(default=0, ge=0)
+    """Seed of every random stream; each stream is keyed by it and its sample's number."""
+    samples: int = Field(default=10_000, ge=1)
+    """Monte-Carlo samples behind one quantile table."""
+
+
+def load() -> Settings:
+    """Read the environment now.
+
+    Raises:
+        SettingsError: a variable is malformed; the message names it.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        # Not pydantic's own text: it repeats the value, which may hold a password.
+        problems = [
+            f"{PREFIX}{str(detail['loc'][0]).upper()}: {detail['msg'].removeprefix('Value error, ')}"
+            for detail in error.errors(include_input=False, include_url=False)
+        ]
+        raise SettingsError("; ".join(problems)) from None
+
+
+@cache
+def settings() -> Settings:
+    """The settings of this process, read once; `settings.cache_clear()` where a test changes the environment.
+
+    Raises:
+        SettingsError: a variable is malformed; the message names it.
+    """
+    return load()

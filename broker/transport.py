@@ -1,0 +1,36 @@
+"""Kombu's Redis transport, but a worker survives that Redis restarts while it holds a message.
+
+kombu 5.7.0 puts unacknowledged messages back when a connection ends. If the connection was lost, that raises
+in the middle of reconnecting ('NoneType' object has no attribute 'hostname') and the worker dies. Here it is
+left undone: the messages are still in Redis, where the visibility timeout brings them back, and no message of
+ours is the only copy of anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu.transport import redis
+
+
+class QoS(redis.QoS):
+    """Acknowledgements."""
+
+    def restore_unacked(self, client: Any = None) -> None:
+        """Puts delivered messages back, unless Redis cannot be reached."""
+        try:
+            super().restore_unacked(client)
+        except (*redis.Transport.connection_errors, AttributeError):
+            self._delivered.clear()
+
+
+class Channel(redis.Channel):
+    """A channel with these acknowledgements."""
+
+    QoS = QoS
+
+
+class Transport(redis.Transport):
+    """A transport with these channels."""
+
+    Channel = Channel

@@ -1,0 +1,193 @@
+"""The recorded history, checked and cut into chunks that the kernel can run every replay through.
+
+An instance gets a slot number when it starts and gives it back when it stops, by its *requested* stop: the
+same in every replay, whether the instance runs there or not. A number is given back only at the end of a
+chunk, so that within a chunk a slot, and a place in the line of spot instances, never means two instances.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.errors import InputError
+from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
+
+#: Few enough that replays which have met in the same state are soon found, and that a chunk stays in the
+#: first cache together with a replay's rows; many enough that looking for them costs little.
+EVENTS_A_CHUNK = 256
+
+MOST_CORES = 2**31 - 1
+
+
+class Events(NamedTuple):
+    """Events of a chunk; all columns have the same length.
+
+    kind: int8, as in EventLog. slot, cores: int32, of the instance. spots_before: int32, how many places of
+    the chunk's ``SpotLine`` have started before the event.
+    """
+
+    kind: NDArray[np.int8]
+    slot: NDArray[np.int32]
+    cores: NDArray[np.int32]
+    spots_before: NDArray[np.int32]
+
+
+class SpotLine(NamedTuple):
+    """Spot instances that are open, by requested stop, when a chunk begins or start in it; oldest first.
+
+    slot, cores: int32. ordinal: int64, how many spot instances had started before.
+    """
+
+    slot: NDArray[np.int32]
+    cores: NDArray[np.int32]
+    ordinal: NDArray[np.int64]
+
+
+class Chunk(NamedTuple):
+    """Events begin to begin + len(events.kind) of a log. slots: slot numbers in use are below this."""
+
+    begin: int
+    events: Events
+    spots: SpotLine
+    slots: int
+
+
+def _fault(message: str) -> InputError:
+    return InputError(message, field="events")
+
+
+class HistoryCutter:
+    """Cuts consecutive event logs of one cloud, and remembers who is still open between them."""
+
+    def __init__(self) -> None:
+        self.slots = 0  # numbers ever given out
+        self.spot_starts = 0
+        self._last_number = -1
+        # Instances whose stop has not come, by instance number.
+        self._number = np.empty(0, np.int64)
+        self._cores = np.empty(0, np.int64)
+        self._slot = np.empty(0, np.int32)
+        self._free = np.empty(0, np.int32)  # slot numbers given back
+        self._line = SpotLine(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+
+    def cut(self, events: EventLog, from_s: float, until_s: float) -> list[Chunk]:
+        """Chunks of a log of [from_s, until_s) that goes on where the last one ended; at least one.
+
+        Raises InputError, and remembers nothing of the log, when it is out of order or stops an instance that
+        is not open.
+        """
+        self._check(events, from_s, until_s)
+        starts = np.flatnonzero(events.kind != STOP)
+        number = np.concatenate((self._number, events.instance[starts]))
+        cores = np.concatenate((self._cores, events.cores[starts]))
+        stops = np.flatnonzero(events.kind == STOP)
+        stopped = self._match(events, stops, starts, number, cores)
+
+        instance = np.empty(len(events), np.int64)  # row of each event's instance in ``number``
+        instance[starts] = np.arange(len(self._number), len(number))
+        instance[stops] = stopped
+        slot = np.concatenate((self._slot, np.empty(len(starts), np.int32)))
+        chunks = [
+            self._chunk(events, begin, instance[begin : begin + EVENTS_A_CHUNK], slot)
+            for begin in range(0, max(len(events), 1), EVENTS_A_CHUNK)
+        ]
+        running = np.ones(len(number), np.bool_)
+        running[stopped] = False
+        self._number, self._cores, self._slot = number[running], cores[running], slot[running]
+        self._last_number = int(events.instance[starts[-1]]) if len(starts) else self._last_number
+        return chunks
+
+    def _check(self, events: EventLog, from_s: float, until_s: float) -> None:
+        """Columns, times and the order of starts."""
+        times = events.time_s
+        if not len(times) == len(events.kind) == len(events.instance) == len(events.cores):
+            raise _fault("the columns of an event log have the same length")
+        if not len(times):
+            return
+        if not np.all(np.isfinite(times)):
+            raise _fault("times are finite seconds")
+        if np.any(times[1:] < times[:-1]):
+            at = int(np.flatnonzero(times[1:] < times[:-1])[0]) + 1
+            raise _fault(f"event {at} at {times[at]} s comes after one at {times[at - 1]} s")
+        if times[0] < from_s or times[-1] >= until_s:
+            raise _fault(f"times from {times[0]} to {times[-1]} s are not within [{from_s}, {until_s})")
+        if not np.all(np.isin(events.kind, (STOP, START_ON_DEMAND, START_SPOT))):
+            raise _fault("an event is a STOP, START_ON_DEMAND or START_SPOT")
+        if events.cores.min() < 1 or events.cores.max() > MOST_CORES:
+            raise _fault(f"instances have 1 to {MOST_CORES} cores")
+        started = np.append(self._last_number, events.instance[events.kind != STOP])
+        if np.any(started[1:] <= started[:-1]):
+            at = int(np.flatnonzero(started[1:] <= started[:-1])[0])
+            raise _fault(
+                f"instance {started[at + 1]} starts after instance {started[at]}: numbers rise with starts"
+            )
+
+    @staticmethod
+    def _match(
+        events: EventLog,
+        stops: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        number: NDArray[np.int64],
+        cores: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """The row in ``number`` of each stop's instance."""
+        stopping = events.instance[stops]
+        rows = np.searchsorted(number, stopping)
+        unknown = rows == len(number)
+        unknown[~unknown] = number[rows[~unknown]] != stopping[~unknown]
+        # Rows of instances that start in this log come last in ``number``; their stop must come after their
+        # start.
+        open_before = len(number) - len(starts)
+        known = np.flatnonzero(~unknown & (rows >= open_before))
+        early = known[starts[rows[known] - open_before] > stops[known]]
+        unknown[early] = True
+        if np.any(unknown):
+            raise _fault(f"instance {stopping[unknown][0]} stops but does not run")
+        twice = np.sort(rows)
+        if np.any(twice[1:] == twice[:-1]):
+            raise _fault(f"instance {number[twice[:-1][twice[1:] == twice[:-1]][0]]} stops twice")
+        if np.any(cores[rows] != events.cores[stops]):
+            wrong = stopping[cores[rows] != events.cores[stops]][0]
+            raise _fault(f"instance {wrong} stops with other cores than it started with")
+        return rows
+
+    def _chunk(
+        self, events: EventLog, begin: int, instance: NDArray[np.int64], slot: NDArray[np.int32]
+    ) -> Chunk:
+        """Gives slot numbers to the starts of a chunk, in ``slot``, and takes back those of its stops."""
+        end = begin + len(instance)
+        kind = events.kind[begin:end].astype(np.int8)  # a copy: one kind of array is one compilation
+        cores = events.cores[begin:end].astype(np.int32)
+        starts = np.flatnonzero(kind != STOP)
+        reused = min(len(starts), len(self._free))
+        fresh = len(starts) - reused
+        given = np.concatenate(
+            (
+                self._free[len(self._free) - reused :],
+                np.arange(self.slots, self.slots + fresh, dtype=np.int32),
+            )
+        )
+        self.slots += fresh
+        slot[instance[starts]] = given
+        slots = slot[instance]
+        spot = kind == START_SPOT
+        open_before, started = len(self._line.slot), np.cumsum(spot)
+        spots = SpotLine(
+            np.concatenate((self._line.slot, slots[spot])),
+            np.concatenate((self._line.cores, cores[spot])),
+            np.concatenate((self._line.ordinal, self.spot_starts + np.arange(np.count_nonzero(spot)))),
+        )
+        self.spot_starts += int(np.count_nonzero(spot))
+        given_back = slots[kind == STOP]
+        self._free = np.concatenate((self._free[: len(self._free) - reused], given_back))
+        still_open = ~np.isin(spots.slot, given_back)
+        self._line = SpotLine(spots.slot[still_open], spots.cores[still_open], spots.ordinal[still_open])
+        return Chunk(
+            begin,
+            Events(kind, slots, cores, (open_before + started - spot).astype(np.int32)),
+            spots,
+            self.slots,
+        )

@@ -1,0 +1,341 @@
+"""The checked door to the replays: one size of one cloud, fed as its history grows.
+
+Virtual instances are streaming: each is replayed once, is kept running between feeds, and is fed only the new
+events. Replays that have come to the same state have the same future, so one of them goes on for all (exact,
+and most of the speed): two born between the same two events are the same from the start, and others meet when
+what the virtual instances displaced has ended. Random births are a function of (seed, size, number) alone, so
+samples depend neither on the boundaries that were fed nor on the split into shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.errors import SpecError
+from cloudsim.eventlog import START_SPOT, EventLog
+from cloudsim.prediction.births import BirthGrid, divisible_by_power
+from cloudsim.prediction.chunks import MOST_CORES, Chunk, HistoryCutter
+from cloudsim.prediction.replays import base_replay, copied, empty_replays, resized
+from cloudsim.prediction.samples import Samples
+from cloudsim.prediction.tables import QuantileTable
+
+__all__ = ["LocalPredictor", "Sampler", "SamplerSpec", "Samples"]
+
+#: int16 holds the node of an instance.
+MOST_NODES = 2**15 - 1
+
+#: Some thirty thousand years: the numbers of the births up to it fit into int64.
+LATEST_S = 1e12
+
+#: Replays that have met are looked for after so many events: the search costs about as much as twenty events.
+_EVENTS_BETWEEN_SEARCHES = 128
+
+_NEVER = -1
+
+
+@dataclass(frozen=True)
+class SamplerSpec:
+    """What is sampled: a cloud, in exact terms, and how well.
+
+    node_cores: cores of each node, in first-fit order. seed: 0 to 2**64 - 1, keys the births. births: samples
+    wanted a size; there are at least so many as soon as the history has room for them, and fewer than about
+    twice as many.
+    """
+
+    node_cores: tuple[int, ...]
+    seed: int
+    births: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.node_cores) <= MOST_NODES:
+            raise SpecError(
+                f"a cloud has 1 to {MOST_NODES} nodes, not {len(self.node_cores)}", field="node_cores"
+            )
+        if not all(1 <= cores <= MOST_CORES for cores in self.node_cores):
+            raise SpecError(f"nodes have 1 to {MOST_CORES} cores", field="node_cores")
+        if not 0 <= self.seed < 2**64:
+            raise SpecError(f"a seed is 0 to 2**64 - 1, not {self.seed}", field="seed")
+        if not 1 <= self.births <= 2**31:
+            raise SpecError(f"births are 1 to 2**31, not {self.births}", field="births")
+
+
+class Sampler:
+    """Samples of the time until eviction of one size; of all numbers, or of the share k % shares == share.
+
+    ``shares`` is odd, so that thinning by halves thins all shares alike. ``until_s``: the boundary fed last.
+    """
+
+    def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1):
+        cores = int(cores)  # sizes often come out of a numpy column
+        if not 1 <= cores <= MOST_CORES:
+            raise SpecError(f"a size is 1 to {MOST_CORES} cores, not {cores}", field="cores")
+        if shares < 1 or shares % 2 == 0 or not 0 <= share < shares:
+            raise SpecError(
+                f"shares are an odd number and a share below it, not {share} of {shares}", field="share"
+            )
+        self.spec, self.cores, self.share, self.shares = spec, cores, share, shares
+        self.until_s = 0.0
+        self._level = 0
+        self._grid = BirthGrid(int(spec.seed), cores, spec.births)
+        # Births with a free slot so far, of all shares, by the largest power of two that divides the number.
+        # Counts below ``_level`` are not kept up: the level never falls.
+        self._valid = np.zeros(64, np.int64)
+        self._cutter = HistoryCutter()
+        self._base = base_replay(spec.node_cores)
+        self._replays = empty_replays(len(spec.node_cores))
+        self._unused = np.empty(0, np.int64)  # rows of ``_replays`` that are free
+        self._unsearched_events = 0
+        # Samples by number. end_s is NaN as long as the instance runs; row is then that of its replay.
+        self._number = np.empty(0, np.int64)
+        self._birth_s = np.empty(0, np.float64)
+        self._free_slots = np.empty(0, np.int32)
+        self._end_s = np.empty(0, np.float64)
+        self._row = np.empty(0, np.int64)
+
+    def feed(self, events: EventLog, until_s: float) -> None:
+        """Goes on with the history up to, not including, ``until_s``.
+
+        events: those in [previous ``until_s``, ``until_s``), going on where the last feed ended. Raises
+        SpecError when the boundary goes back, InputError when the events are out of order; then nothing has
+        changed.
+        """
+        if not self.until_s <= until_s <= LATEST_S:
+            raise SpecError(
+                f"a boundary is from {self.until_s} s (the last one) to {LATEST_S} s, not {until_s} s",
+                field="until_s",
+            )
+        chunks = self._cutter.cut(events, self.until_s, until_s)
+        self._widen(chunks[-1].slots)
+        free_slots = self._count_free_slots(chunks, len(events))
+        number, birth_s = self._draw(events.time_s, free_slots, until_s)
+        gap = np.searchsorted(events.time_s, birth_s, side="right")
+        unborn = len(self._number)
+        self._number = np.concatenate((self._number, number))
+        self._birth_s = np.concatenate((self._birth_s, birth_s))
+        self._free_slots = np.concatenate((self._free_slots, free_slots[gap]))
+        self._end_s = np.concatenate((self._end_s, np.full(len(number), np.nan)))
+        self._row = np.concatenate((self._row, np.full(len(number), _NEVER)))
+        rank = self._ranks(events, gap)
+        for chunk in chunks:
+            end = chunk.begin + len(chunk.events.kind)
+            # Births after the last event of a chunk belong to the next one, if there is one.
+            born = len(gap) if chunk is chunks[-1] else int(np.searchsorted(gap, end))
+            begin = int(np.searchsorted(gap, chunk.begin))
+            self._run(
+                chunk, events.time_s, slice(unborn + begin, unborn + born), gap[begin:born], rank[begin:born]
+            )
+        self.until_s = until_s
+
+    def samples(self) -> Samples:
+        """What is known at ``until_s``: ended virtual instances, and running ones as right-censored."""
+        running = np.isnan(self._end_s)
+        return Samples(
+            self.cores,
+            self.until_s,
+            self._level,
+            self._number,
+            self._birth_s,
+            self._free_slots,
+            np.where(running, self.until_s, self._end_s) - self._birth_s,
+            ~running,
+        )
+
+    # -- births ----------------------------------------------------------------------------------------------
+
+    def _count_free_slots(self, chunks: list[Chunk], count: int) -> NDArray[np.int32]:
+        """Free slots of the size before each event and after the last, without virtual instances."""
+        from cloudsim.prediction import kernel
+
+        base = copied(self._base)
+        free_slots = np.empty(count + 1, np.int32)
+        for chunk in chunks:
+            written = free_slots[chunk.begin : chunk.begin + len(chunk.events.kind) + 1]
+            kernel.count_free_slots(chunk.events, chunk.spots, base, self.cores, written)
+        return free_slots
+
+    def _draw(
+        self, times: NDArray[np.float64], free_slots: NDArray[np.int32], until_s: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Births of this share in [self.until_s, until_s) that find a free slot.
+
+        Their level is the highest one with as many births as wanted in the whole history; older samples are
+        thinned to it.
+        """
+        edges = np.concatenate(([self.until_s], times, [until_s]))
+        room = np.concatenate(([False], free_slots > 0, [False]))
+        from_s = edges[:-1][room[1:-1] & ~room[:-2]]
+        to_s = edges[1:][room[1:-1] & ~room[2:]]
+        level = max(self._level, self._grid.highest_level(until_s))
+        while True:
+            number, birth_s = self._grid.within(from_s, to_s, level)
+            if level == self._level or int(self._valid[level:].sum()) + len(number) >= self.spec.births:
+                break
+            level -= 1
+        self._valid += np.bincount(divisible_by_power(number), minlength=len(self._valid))
+        if level > self._level:
+            self._thin(level)
+        own = number % self.shares == self.share
+        return number[own], birth_s[own]
+
+    def _thin(self, level: int) -> None:
+        """Drops the samples that are not of the level, and the replays that nobody needs any more."""
+        self._level = level
+        kept = self._number % (1 << level) == 0
+        self._number, self._birth_s = self._number[kept], self._birth_s[kept]
+        self._free_slots, self._end_s = self._free_slots[kept], self._end_s[kept]
+        self._row = self._row[kept]
+        self._collect()
+
+    def _ranks(self, events: EventLog, gap: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many spot instances have started before each birth."""
+        started = np.zeros(len(events) + 1, np.int64)
+        np.cumsum(events.kind == START_SPOT, out=started[1:])
+        before: NDArray[np.int64] = self._cutter.spot_starts - started[-1] + started[gap]
+        return before
+
+    # -- replays ---------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        chunk: Chunk,
+        times: NDArray[np.float64],
+        born: slice,
+        gap: NDArray[np.int64],
+        rank: NDArray[np.int64],
+    ) -> None:
+        """One chunk: starts the replays of those ``born`` in it, and runs all replays through it."""
+        from cloudsim.prediction import kernel
+
+        old = self._running_rows()
+        first = np.flatnonzero(np.diff(gap, prepend=-1))  # those born before the same event share a replay
+        rows = self._take_rows(len(first))
+        self._row[born] = np.repeat(rows, np.diff(first, append=len(gap)))
+        self._replays.rank[rows] = rank[first]
+        begin = gap[first] - chunk.begin
+        kernel.give_birth(
+            chunk.events,
+            chunk.spots,
+            self._base,
+            self.cores,
+            self._replays,
+            rows,
+            begin,
+        )
+        rows = np.concatenate((old, rows))
+        if not len(rows):
+            return
+        evicted_by = np.empty(len(rows), np.int64)
+        begin = np.concatenate((np.zeros(len(old), np.int64), begin))
+        kernel.advance(chunk.events, chunk.spots, self.cores, self._replays, rows, begin, evicted_by)
+        if np.any(evicted_by != -1):
+            self._end(rows, evicted_by, times[chunk.begin :])
+        self._unsearched_events += len(chunk.events.kind)
+        if self._unsearched_events >= _EVENTS_BETWEEN_SEARCHES:
+            self._unsearched_events = 0
+            self._join_twins(chunk)
+
+    def _end(
+        self, rows: NDArray[np.int64], evicted_by: NDArray[np.int64], times: NDArray[np.float64]
+    ) -> None:
+        """Notes the evictions of a chunk."""
+        by_row = np.full(len(self._replays.rank) + 1, -1, np.int64)  # the last is for samples without a row
+        by_row[rows] = evicted_by
+        ended = np.flatnonzero(by_row[self._row] != -1)
+        self._end_s[ended] = times[by_row[self._row[ended]]]
+        self._row[ended] = _NEVER
+        self._collect()
+
+    def _join_twins(self, chunk: Chunk) -> None:
+        """Lets one replay go on for all that are in the same state."""
+        from cloudsim.prediction import kernel
+
+        rows = self._running_rows()
+        words = self._replays.node.view(np.uint64)
+        younger, digests = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
+        kernel.digest(chunk.spots, self._replays, words, rows, younger, digests)
+        order = np.argsort(digests, kind="stable")
+        rows, twin = rows[order], np.empty(len(rows), np.int64)
+        kernel.find_twins(self._replays, words, rows, younger[order], digests[order], twin)
+        if np.array_equal(twin, rows):
+            return
+        by_row = np.arange(len(self._replays.rank) + 1)
+        by_row[-1] = _NEVER
+        by_row[rows] = twin
+        self._row = by_row[self._row]
+        self._collect()
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    def _running_rows(self) -> NDArray[np.int64]:
+        used = np.ones(len(self._replays.rank), np.bool_)
+        used[self._unused] = False
+        return np.flatnonzero(used)
+
+    def _collect(self) -> None:
+        """Frees the rows of replays that no running sample needs."""
+        unused = np.ones(len(self._replays.rank) + 1, np.bool_)
+        unused[self._row] = False
+        self._unused = np.flatnonzero(unused[:-1])
+
+    def _take_rows(self, count: int) -> NDArray[np.int64]:
+        rows = len(self._replays.rank)
+        if count > len(self._unused):
+            grown = max(2 * rows, rows + count)
+            self._replays = resized(self._replays, grown, self._base.node.shape[1])
+            self._unused = np.concatenate((self._unused, np.arange(rows, grown)))
+        taken, self._unused = self._unused[:count], self._unused[count:]
+        return taken
+
+    def _widen(self, slots: int) -> None:
+        """Makes room for so many slot numbers."""
+        known = self._base.node.shape[1]
+        if slots > known:
+            width = -4 * (-max(slots, known + known // 2) // 4)  # four to a word, see ``kernel.digest``
+            self._base = resized(self._base, 1, width)
+            self._replays = resized(self._replays, len(self._replays.rank), width)
+
+
+class LocalPredictor:
+    """Makes a cloud's tables in this process: one sampler a size, all fed the same history."""
+
+    def __init__(self, spec: SamplerSpec, sizes: Iterable[int]):
+        self.spec = spec
+        self._log: list[EventLog] = []
+        self._samplers: dict[int, Sampler] = {}
+        self.until_s = 0.0
+        for cores in sizes:
+            self.add(int(cores))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes in cores, ascending."""
+        return tuple(sorted(self._samplers))
+
+    def add(self, cores: int) -> None:
+        """A further size: it starts from the beginning of the history, and gives the same bits as ever.
+
+        Raises SpecError when it is not a size.
+        """
+        if cores in self._samplers:
+            return
+        sampler = Sampler(self.spec, cores)
+        if self.until_s > 0:
+            sampler.feed(EventLog.concatenate(self._log), self.until_s)
+        self._samplers[cores] = sampler
+
+    def table(self, new_events: EventLog, boundary_s: float) -> QuantileTable:
+        """The table made at ``boundary_s`` from the events so far and the new ones, all before it.
+
+        Raises SpecError or InputError as ``Sampler.feed`` does.
+        """
+        for sampler in self._samplers.values():
+            sampler.feed(new_events, boundary_s)
+        self._log.append(new_events)
+        self.until_s = boundary_s
+        return QuantileTable.from_samples(
+            [sampler.samples() for sampler in self._samplers.values()], self.spec.node_cores, boundary_s
+        )

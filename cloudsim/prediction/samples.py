@@ -1,0 +1,124 @@
+"""What became of the virtual instances of one size: values that travel between processes and merge."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Little-endian: mark, bytes a number, level, cores, until_s, count. Then the columns: number (as multiples of
+# 2**level), birth_s (float64), free_slots (int32), duration_s (float64), evicted (one bit each).
+_HEADER = struct.Struct("<4sBBqdQ")
+_MARK = b"SFS1"
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples of the time until eviction of one size, in order of number. All columns have the same length.
+
+    cores: the size. until_s: the boundary; only events strictly before it have been replayed. level: only
+    numbers divisible by 2**level are samples (births.py). number: int64, ascending, unique. birth_s: float64,
+    seconds of the cloud's time. free_slots: int32, free slots of this size just before the instance was
+    placed, at least 1. duration_s: float64, seconds until eviction, or from birth to until_s if it still ran
+    then (right-censored). evicted: bool.
+    """
+
+    cores: int
+    until_s: float
+    level: int
+    number: NDArray[np.int64]
+    birth_s: NDArray[np.float64]
+    free_slots: NDArray[np.int32]
+    duration_s: NDArray[np.float64]
+    evicted: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def __eq__(self, other: object) -> bool:
+        """True when all values are the same bits."""
+        return isinstance(other, Samples) and self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def empty(cls, cores: int, until_s: float = 0.0) -> Samples:
+        """No samples of a size."""
+        return cls(
+            cores,
+            until_s,
+            0,
+            np.empty(0, np.int64),
+            np.empty(0, np.float64),
+            np.empty(0, np.int32),
+            np.empty(0, np.float64),
+            np.empty(0, np.bool_),
+        )
+
+    @classmethod
+    def merge(cls, parts: list[Samples]) -> Samples:
+        """All shares of one size at one boundary, in any order, as one.
+
+        Raises ValueError when the parts are of different sizes, boundaries or levels, or hold a number twice.
+        """
+        if not parts:
+            raise ValueError("nothing to merge")
+        kinds = {(part.cores, part.until_s, part.level) for part in parts}
+        if len(kinds) > 1:
+            raise ValueError(f"samples of different (cores, until_s, level) do not merge: {sorted(kinds)}")
+        number = np.concatenate([part.number for part in parts])
+        order = np.argsort(number, kind="stable")
+        number = number[order]
+        if np.any(number[1:] == number[:-1]):
+            raise ValueError("the parts hold the same sample twice: shares overlap")
+        return cls(
+            parts[0].cores,
+            parts[0].until_s,
+            parts[0].level,
+            number,
+            np.concatenate([part.birth_s for part in parts])[order],
+            np.concatenate([part.free_slots for part in parts])[order],
+            np.concatenate([part.duration_s for part in parts])[order],
+            np.concatenate([part.evicted for part in parts])[order],
+        )
+
+    def to_bytes(self) -> bytes:
+        """A header and the columns, little-endian, about 24 bytes a sample."""
+        multiple = self.number >> self.level
+        width = 4 if len(self) == 0 or int(multiple[-1]) < 2**32 else 8
+        return b"".join(
+            (
+                _HEADER.pack(_MARK, width, self.level, self.cores, self.until_s, len(self)),
+                multiple.astype(f"<u{width}").tobytes(),
+                self.birth_s.astype("<f8").tobytes(),
+                self.free_slots.astype("<i4").tobytes(),
+                self.duration_s.astype("<f8").tobytes(),
+                np.packbits(self.evicted).tobytes(),
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Samples:
+        """The inverse of ``to_bytes``. Raises ValueError when the bytes are something else or cut off."""
+        if len(data) < _HEADER.size or data[:4] != _MARK:
+            raise ValueError("these bytes are not samples")
+        _, width, level, cores, until_s, count = _HEADER.unpack_from(data)
+        expected = _HEADER.size + count * (width + 20) + (count + 7) // 8
+        if width not in (4, 8) or len(data) != expected:
+            raise ValueError(f"{count} samples take {expected} bytes, not {len(data)}")
+        at = _HEADER.size
+
+        def column(code: str, itemsize: int) -> NDArray[np.generic]:
+            nonlocal at
+            values = np.frombuffer(data, code, count, at)
+            at += count * itemsize
+            return values
+
+        number = column(f"<u{width}", width).astype(np.int64) << level
+        birth_s = column("<f8", 8).astype(np.float64)
+        free_slots = column("<i4", 4).astype(np.int32)
+        duration_s = column("<f8", 8).astype(np.float64)
+        evicted = np.unpackbits(np.frombuffer(data, np.uint8, offset=at), count=count).astype(np.bool_)
+        return cls(cores, until_s, level, number, birth_s, free_slots, duration_s, evicted)

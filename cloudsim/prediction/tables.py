@@ -1,0 +1,223 @@
+"""Quantile tables: the risk of eviction before a lifetime, by size and number of free slots of that size.
+
+P1 §III and P2 §2.3: the condition of a request is the number of free slots of its size on the cloud before it
+is placed. What the papers leave open (bins, rare conditions, conditions never seen) is settled in
+PREDICTION.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.errors import NoTableError, SpecError
+from cloudsim.prediction.lifetimes import LifetimeDistribution
+from cloudsim.prediction.samples import Samples
+
+#: Bins of free slots: one a number below this, then so many to each doubling.
+SINGLE_BELOW = 8
+BINS_A_DOUBLING = 3
+#: A cell with fewer samples says too little by itself.
+FEWEST_SAMPLES = 30
+
+SHOWN_SLAS = (0.01, 0.05, 0.10, 0.25, 0.5)
+
+_VERSION_DIGITS = 16
+
+
+class Estimate(NamedTuple):
+    """What a table says of one size, condition and lifetime.
+
+    eviction_probability: risk of eviction before that lifetime. evidence: False when nobody was followed up
+    for that long; the risk is then 1. samples: how many stand behind it, of the smaller cell if interpolated.
+    """
+
+    eviction_probability: float
+    evidence: bool
+    samples: int
+
+
+def bin_edges(most: int) -> NDArray[np.int64]:
+    """First number of free slots of each bin, on a cloud with at most ``most`` of them; from 0."""
+    edges = list(range(SINGLE_BELOW + 1))
+    power = 1
+    while edges[-1] <= most:
+        edges.append(round(SINGLE_BELOW * 2 ** (power / BINS_A_DOUBLING)))
+        power += 1
+    return np.array([edge for edge in edges if edge <= most] or [0], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """Samples of one range of free slots, both ends included."""
+
+    free_slots_from: int
+    free_slots_to: int
+    duration_s: NDArray[np.float64]
+    evicted: NDArray[np.bool_]
+
+    @cached_property
+    def distribution(self) -> LifetimeDistribution:
+        return LifetimeDistribution.from_samples(self.duration_s, self.evicted)
+
+
+class _Size:
+    """The cells of one size, lowest first, and the distributions that were asked for."""
+
+    def __init__(self, samples: Samples, most: int):
+        edges = bin_edges(most)
+        bins = np.searchsorted(edges, samples.free_slots, side="right") - 1
+        # Cut the samples, ordered by bin, into pooled cells: from the highest down, one that is too small is
+        # merged with the next lower one that was seen. The lowest has none to merge with and stays as it is:
+        # taken for unseen it would refuse whatever meets a scarce condition (B-A: .805 admitted, not .835).
+        order = np.argsort(bins, kind="stable")
+        counts = np.bincount(bins, minlength=len(edges))
+        upper_edges = np.append(edges[1:] - 1, max(most, 0))
+        ends = np.cumsum(counts)
+        cells: list[_Cell] = []
+        top: int | None = None  # highest bin of the cell that is being pooled
+        seen = np.flatnonzero(counts).tolist()
+        for index in reversed(seen):
+            top = index if top is None else top
+            first, last = int(ends[index] - counts[index]), int(ends[top])
+            if last - first >= FEWEST_SAMPLES or index == seen[0]:
+                chosen = order[first:last]
+                cells.append(
+                    _Cell(
+                        int(edges[index]),
+                        int(upper_edges[top]),
+                        samples.duration_s[chosen],
+                        samples.evicted[chosen],
+                    )
+                )
+                top = None
+        self.cells = cells[::-1]
+        self._upper_ends = [cell.free_slots_to for cell in self.cells]
+        self._asked: dict[int, LifetimeDistribution | None] = {}
+
+    def distribution(self, free_slots: int) -> LifetimeDistribution | None:
+        """Of that condition, interpolated if it was never seen; None when there is nothing to go by."""
+        try:
+            return self._asked[free_slots]
+        except KeyError:
+            found = self._asked[free_slots] = self._distribution(free_slots)
+            return found
+
+    def _distribution(self, free_slots: int) -> LifetimeDistribution | None:
+        if not self.cells or free_slots <= 0:
+            return None
+        index = bisect_left(self._upper_ends, free_slots)
+        if index == len(self.cells):
+            return self.cells[-1].distribution
+        upper = self.cells[index]
+        if free_slots >= upper.free_slots_from:
+            return upper.distribution
+        lower = self.cells[index - 1] if index else None
+        below = lower.free_slots_to if lower else 0
+        weight = (free_slots - below) / (upper.free_slots_from - below)
+        return LifetimeDistribution.mixture(lower.distribution if lower else None, upper.distribution, weight)
+
+
+class QuantileTable:
+    """What a cloud's history says about spot instances at one refresh boundary.
+
+    made_at_s: the boundary; the table holds events strictly before it. version: digest of the content; equal
+    tables have equal versions, wherever and in however many parts they were made.
+    """
+
+    def __init__(self, samples: Sequence[Samples], node_cores: Sequence[int], made_at_s: float):
+        self.made_at_s = made_at_s
+        self.node_cores = tuple(node_cores)
+        self.samples = {one.cores: one for one in sorted(samples, key=lambda one: one.cores)}
+        if len(self.samples) != len(samples):
+            raise SpecError("a table takes the samples of each size once: merge the shares first")
+        self._sizes: dict[int, _Size] = {}
+
+    @classmethod
+    def from_samples(
+        cls, samples: Sequence[Samples], node_cores: Sequence[int], made_at_s: float
+    ) -> QuantileTable:
+        """A table from merged samples, one ``Samples`` a size. Cells are worked out when first asked for.
+
+        Raises SpecError when a size comes twice.
+        """
+        return cls(samples, node_cores, made_at_s)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes in cores, ascending."""
+        return tuple(self.samples)
+
+    def has(self, cores: int) -> bool:
+        """True when the size was sampled, whether or not it ever found room."""
+        return cores in self.samples
+
+    @cached_property
+    def version(self) -> str:
+        """Digest of the content, in hexadecimal."""
+        digest = hashlib.sha256(struct.pack("<d", self.made_at_s))
+        digest.update(struct.pack(f"<{len(self.node_cores)}q", *self.node_cores))
+        for samples in self.samples.values():
+            digest.update(samples.to_bytes())
+        return digest.hexdigest()[:_VERSION_DIGITS]
+
+    def distribution(self, cores: int, free_slots: int) -> LifetimeDistribution | None:
+        """Lifetime of an instance of ``cores`` admitted with so many free slots; None when there is nothing
+        to go by.
+
+        Raises NoTableError when the table does not hold the size.
+        """
+        size = self._sizes.get(cores)
+        if size is None:
+            size = self._sizes[cores] = self._cells(cores)
+        return size.distribution(free_slots)
+
+    def _cells(self, cores: int) -> _Size:
+        if cores not in self.samples:
+            held = ", ".join(map(str, self.samples)) or "none"
+            raise NoTableError(f"the table made at {self.made_at_s} s has no size {cores} (it has {held})")
+        return _Size(self.samples[cores], sum(node // cores for node in self.node_cores))
+
+    def estimate(self, cores: int, free_slots: int, lifetime_s: float) -> Estimate:
+        """Risk of eviction before ``lifetime_s``.
+
+        Raises NoTableError when the table does not hold the size.
+        """
+        distribution = self.distribution(cores, free_slots)
+        if distribution is None:
+            return Estimate(0.0 if lifetime_s <= 0 else 1.0, lifetime_s <= 0, 0)
+        return Estimate(
+            distribution.risk(lifetime_s), distribution.has_evidence(lifetime_s), distribution.samples
+        )
+
+    def survives_s(self, cores: int, free_slots: int, sla: float) -> float:
+        """The longest lifetime in seconds whose ``estimate`` is at most ``sla`` and has evidence.
+
+        Raises NoTableError when the table does not hold the size, SpecError unless 0 <= sla <= 1.
+        """
+        distribution = self.distribution(cores, free_slots)
+        return 0.0 if distribution is None else distribution.survives_s(sla)
+
+    def rows(self, slas: Sequence[float] = SHOWN_SLAS) -> list[dict[str, Any]]:
+        """One dictionary a cell, by size and free slots, fit for JSON: for people and plots."""
+        return [
+            {
+                "cores": cores,
+                "free_slots_from": cell.free_slots_from,
+                "free_slots_to": cell.free_slots_to,
+                "samples": cell.distribution.samples,
+                "evictions": cell.distribution.evictions,
+                "followed_up_s": cell.distribution.followed_up_s,
+                "quantiles_s": {sla: cell.distribution.survives_s(sla) for sla in slas},
+            }
+            for cores in self.samples
+            for cell in self._cells(cores).cells
+        ]

@@ -1,0 +1,46 @@
+"""Fixtures every test may use: recorded traces, and a real Redis-compatible server."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import settings as hypothesis_settings
+
+from broker.redis_server import EmbeddedRedis, connect
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+
+# Two cores shared by several processes: an example's time says nothing about the code.
+hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True)
+hypothesis_settings.load_profile("spotfed")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The recorded traces; a test without them is skipped, but fails in CI."""
+    told = os.environ.get("SPOTFED_DATA")
+    path = Path(told) if told else PROJECT_ROOT.parent / "shared" / "data"
+    if not path.is_dir():
+        reason = f"no recorded traces in {path}: set SPOTFED_DATA to their directory"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path.resolve()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of one embedded server for the whole session (one for each process of pytest-xdist)."""
+    # What a test wrote need not survive a power failure: without waiting for the disk it is faster.
+    with EmbeddedRedis(tmp_path_factory.mktemp("redis"), appendfsync="no") as server:
+        yield server.url
+
+
+@pytest.fixture
+def redis_client(redis_url: str) -> Iterator[redis.Redis]:
+    """A client of that server, which is empty when the test begins."""
+    with connect(redis_url) as client:
+        client.flushall()
+        yield client

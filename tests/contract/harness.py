@@ -1,0 +1,177 @@
+"""A broker API on a port of its own, and owners that answer in threads: real Redis and HTTP, no Celery."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+import uvicorn
+
+from broker.api.app import create_app
+from broker.api.auth import digest
+from broker.contract import CloudInfo
+from broker.journal import Commit, Journal, Malformed
+from broker.keys import Keys
+from broker.redis_server import connect
+from broker.settings import Settings
+from cloudsim.cloud import CloudSpec
+from workers.owner import Owner
+from workers.recorder import Outcome
+from workers.state import OwnerSpec
+
+KEY = "a-test-key"
+
+
+class FakeOwner(threading.Thread):
+    """The real state machine of an owner and its real journal, driven by a loop that polls its inbox.
+
+    ``deaf``: it reads nothing while this is set. ``swallow``: it carries commands out and does not answer.
+    """
+
+    def __init__(self, url: str, keys: Keys, cloud: str, nodes: tuple[int, ...], order: int, **options: Any):
+        super().__init__(daemon=True, name=f"owner-{cloud}")
+        self.cloud, self.order = cloud, order
+        self.spec = OwnerSpec(CloudSpec(cloud, nodes), **options)
+        self.deaf, self.swallow = threading.Event(), threading.Event()
+        self.handled: list[Any] = []
+        self._redis = connect(url)
+        self._journal = Journal(self._redis, keys, cloud)
+        self._inbox = keys.inbox(cloud)
+        self._token = uuid.uuid4().hex
+        self._ending = threading.Event()
+        self._events = 0
+        epoch = self._journal.acquire(self._token, 60)
+        assert epoch is not None
+        self.owner = Owner(self.spec, epoch)
+        nodes_text = ",".join(map(str, nodes))
+        self._journal.publish_info(
+            CloudInfo(
+                id=cloud,
+                order=order,
+                nodes=nodes_text,
+                cores=sum(nodes),
+                largest_node=max(nodes),
+                time="trace" if self.spec.trace_time else "wall",
+                overflow=self.spec.overflow,
+            )
+        )
+        self._commit(self.owner.open(0.0, _now()), None)
+
+    def go_deaf(self) -> None:
+        """From now on it reads nothing."""
+        self.deaf.set()
+        time.sleep(0.1)  # it may be reading just now
+
+    def running(self) -> list[str]:
+        """Ids of what runs on its nodes."""
+        return [instance.id for instance in self.owner.cloud.inventory]
+
+    def run(self) -> None:
+        cursor, advertised_s = "0-0", 0.0
+        while not self._ending.is_set():
+            if self.deaf.is_set():
+                time.sleep(0.01)
+                continue
+            self._redis.xread({self._inbox: cursor}, count=64, block=20)
+            entries = self._journal.read_inbox(cursor)
+            outcome = Outcome()
+            for entry, commands in entries:
+                cursor = entry
+                for command in commands:
+                    assert not isinstance(command, Malformed), command
+                    self.handled.append(command)
+                    outcome.extend(self.owner.handle(command, time.time(), _now()))
+            if entries or time.monotonic() > advertised_s + 0.5:
+                advertised_s = time.monotonic()
+                self._commit(outcome, cursor if entries else None)
+
+    def _commit(self, outcome: Outcome, cursor: str | None) -> None:
+        replies: dict[str, list[Any]] = {}
+        for stream, reply in outcome.replies:
+            if not self.swallow.is_set():
+                replies.setdefault(stream, []).append(reply)
+        self._journal.commit(
+            Commit(
+                epoch=self.owner.epoch,
+                token=self._token,
+                ttl_s=60,
+                first=self._events + 1,
+                events=outcome.events,
+                cursor=cursor,
+                replies=replies,
+                leases=outcome.leases,
+                advert=self.owner.advert(_now()),
+                overflow=[json.dumps(item) for item in outcome.overflow],
+            )
+        )
+        self._events += len(outcome.events)
+
+    def stop(self) -> None:
+        self._ending.set()
+        self.join(5)
+        self._redis.close()
+
+
+class Federation:
+    """One broker and its owners, under a key prefix of its own."""
+
+    def __init__(self, redis_url: str, **settings: Any):
+        self.prefix = f"t{uuid.uuid4().hex[:12]}:"
+        self.keys = Keys(self.prefix)
+        self.redis_url = redis_url
+        told = {"reply_deadline_s": 1.0, "trace_reply_deadline_s": 2.0, "api_key": None} | settings
+        self.settings = Settings(redis_url=redis_url, key_prefix=self.prefix, **told)
+        self.owners: dict[str, FakeOwner] = {}
+        self.url = ""
+
+    @property
+    def redis(self) -> redis.Redis:
+        return connect(self.redis_url)
+
+    def join(self, cloud: str, nodes: tuple[int, ...] = (8,), **options: Any) -> FakeOwner:
+        owner = FakeOwner(self.redis_url, self.keys, cloud, nodes, len(self.owners), **options)
+        self.owners[cloud] = owner
+        owner.start()
+        time.sleep(0.12)  # the broker's view of the members is a tenth of a second old
+        return owner
+
+    def stop(self) -> None:
+        for owner in self.owners.values():
+            owner.stop()
+
+
+@contextmanager
+def serving(federation: Federation) -> Iterator[Federation]:
+    """The API in a thread, until the block ends."""
+    with connect(federation.redis_url) as client:
+        client.hset(federation.keys.api_keys, digest(KEY), "tester")
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        config = uvicorn.Config(
+            create_app(federation.settings), log_level="warning", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive(), "the API does not start"
+            time.sleep(0.005)
+        federation.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        try:
+            yield federation
+        finally:
+            server.should_exit = True
+            thread.join(10)
+            federation.stop()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

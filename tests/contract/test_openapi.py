@@ -1,0 +1,115 @@
+"""The OpenAPI document: whole, and true of what the API does. No server is needed."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.api.app import create_app
+from broker.api.models import Problem
+from broker.contract import SpotRequest
+from broker.settings import Settings
+
+VERBS = {"get", "post", "delete"}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    app = create_app(Settings(redis_url="redis://nowhere.invalid"))
+    made: dict[str, Any] = json.loads(json.dumps(app.openapi()))
+    return made
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, verbs in document["paths"].items():
+        for verb, operation in verbs.items():
+            assert verb in VERBS
+            yield path, verb, operation
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    found = list(references(document))
+    assert found
+    for reference in found:
+        node = document
+        for part in reference.removeprefix("#/").split("/"):
+            node = node[part]
+    assert document["openapi"].startswith("3.1")
+    assert document["info"]["version"]
+
+
+def test_operations_have_names_of_their_own_and_say_what_they_do(document: dict[str, Any]) -> None:
+    names = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(set(names)) == len(names)
+    for path, verb, operation in operations(document):
+        assert operation["summary"], (path, verb)
+        assert all(response["description"] for response in operation["responses"].values())
+
+
+def test_every_error_is_a_problem(document: dict[str, Any]) -> None:
+    for path, verb, operation in operations(document):
+        errors = {status: one for status, one in operation["responses"].items() if status >= "4"}
+        if path.startswith("/v1"):
+            assert {"401", "503"} <= errors.keys(), (path, verb)
+            assert operation["security"] == [{"HTTPBearer": []}]
+        for status, one in errors.items():
+            schema = one["content"]["application/problem+json"]["schema"]
+            assert schema == {"$ref": "#/components/schemas/Problem"}, (path, verb, status)
+    assert "409" in document["paths"]["/v1/requests"]["post"]["responses"]
+    assert set(document["components"]["schemas"]["Problem"]["properties"]) == set(Problem.model_fields)
+
+
+def test_bodies_are_described_with_an_example_that_is_accepted(document: dict[str, Any]) -> None:
+    for path, verb, operation in operations(document):
+        if verb != "post":
+            continue
+        (media,) = operation["requestBody"]["content"].values()
+        assert media["example"], path
+    media = document["paths"]["/v1/requests"]["post"]["requestBody"]["content"]["application/json"]
+    SpotRequest.model_validate(media["example"])
+    one, several = media["schema"]["anyOf"]
+    assert several["items"] == one == {"$ref": "#/components/schemas/SpotRequest"}
+
+
+def test_the_calls_are_those_of_the_design(document: dict[str, Any]) -> None:
+    calls = {f"{verb.upper()} {path}" for path, verb, _ in operations(document)}
+    assert calls == {
+        "POST /v1/requests",
+        "POST /v1/quotes",
+        "GET /v1/leases",
+        "GET /v1/leases/{lease_id}",
+        "DELETE /v1/leases/{lease_id}",
+        "GET /v1/clouds",
+        "GET /v1/clouds/{cloud}",
+        "GET /v1/clouds/{cloud}/table",
+        "POST /v1/clouds/{cloud}/on-demand",
+        "DELETE /v1/clouds/{cloud}/on-demand/{instance}",
+        "POST /v1/clouds/{cloud}/advance",
+        "GET /v1/events",
+        "GET /healthz",
+        "GET /readyz",
+    }
+
+
+def test_the_web_process_starts_without_heavy_modules() -> None:
+    code = (
+        "import sys; from broker.api.app import create_app; import broker.client;"
+        "create_app(); heavy = {'numba', 'pandas', 'matplotlib', 'typer', 'numpy'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

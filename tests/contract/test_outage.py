@@ -1,0 +1,87 @@
+"""Redis away: a quick 503 that says when to come back; then all goes on, and nothing was lost."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from broker.client import Client, GrantedRequest, UnavailableError
+from broker.contract import SpotRequest
+from broker.redis_server import EmbeddedRedis
+from tests.contract.harness import KEY, Federation, serving
+from tests.contract.test_requests import WISH, problem, until
+
+pytestmark = pytest.mark.redis
+
+CALLS = [
+    ("POST", "/v1/requests", WISH),
+    ("POST", "/v1/requests", [WISH]),
+    ("POST", "/v1/quotes", WISH),
+    ("GET", "/v1/leases", None),
+    ("GET", "/v1/leases/a", None),
+    ("DELETE", "/v1/leases/a", None),
+    ("GET", "/v1/clouds", None),
+    ("GET", "/v1/clouds/east", None),
+    ("POST", "/v1/clouds/east/on-demand", {"cores": 1}),
+    ("GET", "/v1/events", None),
+    ("GET", "/readyz", None),
+]
+
+
+def test_away_and_back(tmp_path: Path) -> None:
+    server = EmbeddedRedis(tmp_path / "redis", appendfsync="always")
+    server.start()
+    try:
+        with serving(Federation(server.url)) as federation:
+            federation.join("east", (64,))
+            with httpx.Client(
+                base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=20
+            ) as api:
+                kept = api.post("/v1/requests", json=WISH | {"id": "kept"}).json()
+                for owner in federation.owners.values():
+                    owner.stop()
+                server.stop()
+                for method, path, body in CALLS:
+                    began_s = time.monotonic()
+                    response = api.request(method, path, json=body)
+                    assert problem(response, "queue-away")["status"] == 503, path
+                    assert response.headers["retry-after"] == "1"
+                    assert time.monotonic() - began_s < 4
+                assert api.get("/healthz").status_code == 200
+                with (
+                    Client(federation.url, KEY, deadline_s=0.5) as client,
+                    pytest.raises(UnavailableError, match="queue"),
+                ):
+                    client.submit(SpotRequest(cores=1, lifetime_s=60))
+                server.start()
+                until(lambda: api.get("/v1/clouds").status_code == 200, 10)
+                assert api.post("/v1/requests", json=WISH | {"id": "kept"}).json() == kept
+                assert api.get(f"/v1/leases/{kept['lease']['id']}").status_code == 200
+    finally:
+        server.stop()
+
+
+def test_a_frozen_queue_is_away(tmp_path: Path) -> None:
+    with (
+        EmbeddedRedis(tmp_path / "redis", appendfsync="no") as server,
+        serving(Federation(server.url)) as federation,
+    ):
+        federation.join("east", (64,))
+        with Client(federation.url, KEY, deadline_s=30) as client:
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                began_s = time.monotonic()
+                response = httpx.post(
+                    f"{federation.url}/v1/requests",
+                    json=WISH,
+                    headers={"Authorization": f"Bearer {KEY}"},
+                    timeout=20,
+                )
+                problem(response, "queue-away")
+                assert time.monotonic() - began_s < 8
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+            assert isinstance(client.submit(SpotRequest(cores=1, lifetime_s=60)), GrantedRequest)

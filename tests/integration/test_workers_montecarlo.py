@@ -1,0 +1,258 @@
+"""Refreshes on a real server, with Monte-Carlo workers in this process: who makes what, and what is lost."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import redis
+
+from broker.contract import Batch
+from broker.journal import Journal
+from broker.keys import Keys
+from broker.queue import MONTECARLO, montecarlo_queue
+from cloudsim.eventlog import EventLog
+from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+from cloudsim.prediction.tables import QuantileTable
+from tests.unit.workers.owners import Live, load, spec
+from workers import refresh
+from workers.montecarlo import Checkpoints, MonteCarlo
+from workers.refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
+
+pytestmark = pytest.mark.redis
+
+NODES = (4, 4)
+HOUR_S = 3600.0
+BOUNDARIES = (24 * HOUR_S, 30 * HOUR_S, 36 * HOUR_S)
+
+
+def history() -> list[tuple[float, EventLog]]:
+    """Chunks of the history of a small busy cloud."""
+    rng = np.random.default_rng(5)
+    starts = np.sort(rng.uniform(0, 40 * HOUR_S, 400)).round()
+    rows = [(s, s + float(rng.integers(60, 4000)), int(rng.integers(1, 5))) for s in starts.tolist()]
+    live = Live(spec(NODES, own_load=load(*rows)))
+    live.advance(40 * HOUR_S)
+    return [(boundary, live.owner.cloud.history.cut(boundary)) for boundary in BOUNDARIES]
+
+
+CHUNKS = history()
+
+
+class Bench:
+    """A refresher, workers, and the queues between them."""
+
+    def __init__(self, client: redis.Redis, workers: int = 1, births: int = 300):
+        self.keys = Keys("mc:")
+        self.client = client
+        self.now_s = 0.0
+        self.queue: deque[tuple[str, Batch]] = deque()
+        self.journal = Journal(client, self.keys, "A")
+        sampling = Sampling("A", 1, NODES, seed=9, births=births)
+        self.refresher = Refresher(
+            sampling, self.journal, lambda name, batch: self.queue.append((name, batch)), lambda: self.now_s
+        )
+        self.rung: list[str] = []
+        self.workers = [self.worker(f"w{number}") for number in range(workers)]
+        self.sent: list[tuple[str, Batch]] = []
+
+    def worker(self, name: str) -> MonteCarlo:
+        self.client.set(self.keys.sampler(name), 1)
+        return MonteCarlo(name, self.client, self.keys, self.rung.append)
+
+    def begin(self, number: int, sizes: tuple[int, ...] = (1, 2, 4)) -> QuantileTable | None:
+        boundary_s, events = CHUNKS[number]
+        self.refresher.begin(boundary_s, sizes, events)
+        return self.refresher.step()
+
+    def deliver(self) -> list[tuple[str, Batch]]:
+        """Takes what has been sent off the queue, undone."""
+        taken = list(self.queue)
+        self.queue.clear()
+        self.sent += taken
+        return taken
+
+    def work(self) -> QuantileTable:
+        """Lets the workers do all there is, in turn."""
+        for worker, (_, batch) in zip(itertools.cycle(self.workers), self.deliver(), strict=False):
+            worker.run(batch)
+        table = self.refresher.step()
+        assert table is not None
+        assert not self.refresher.busy
+        return table
+
+
+Make = Callable[..., Bench]
+
+
+@pytest.fixture
+def make(redis_client: redis.Redis) -> Make:
+    return lambda **options: Bench(redis_client, **options)
+
+
+def expected(number: int, births: int = 300) -> QuantileTable:
+    """The same table, made in one piece."""
+    predictor = LocalPredictor(SamplerSpec(NODES, seed=9, births=births), (1, 2, 4))
+    tables = [predictor.table(events, boundary_s) for boundary_s, events in CHUNKS[: number + 1]]
+    return tables[-1]
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_the_whole_is_the_same_for_any_number_of_workers(
+    make: Make, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refresh, "BIRTHS_A_SHARE", 100)  # three batches a size
+    bench = make(workers=workers)
+    for number in range(len(CHUNKS)):
+        bench.begin(number)
+        assert bench.work().version == expected(number).version
+    assert len(bench.sent) == 9 * len(CHUNKS)
+
+
+def test_no_two_batches_hold_the_same_numbers(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refresh, "BIRTHS_A_SHARE", 100)
+    bench = make()
+    bench.begin(0)
+    results = []
+    for _, batch in bench.deliver():
+        bench.workers[0].run(batch)
+        results.append(
+            bench.client.hget(bench.keys.batch(batch.refresh, batch.cores, batch.share), "samples")
+        )
+    assert len(set(results)) == len(results) == 9
+    assert bench.refresher.step() is not None
+
+
+def test_a_worker_without_the_checkpoint_makes_the_same_bits(make: Make) -> None:
+    bench = make()
+    for number in range(len(CHUNKS)):
+        bench.begin(number)
+        bench.workers = [bench.worker(f"new{number}")]
+        assert bench.work().version == expected(number).version
+
+
+def test_a_batch_goes_to_whom_made_it_last_while_that_one_lives(make: Make) -> None:
+    bench = make(workers=2)
+    bench.begin(0)
+    assert {name for name, _ in bench.queue} == {MONTECARLO}
+    bench.work()
+    bench.client.delete(bench.keys.sampler("w1"))
+    bench.begin(1)
+    assert [name for name, _ in bench.queue] == [montecarlo_queue("w0"), MONTECARLO, montecarlo_queue("w0")]
+
+
+def test_what_does_not_come_is_sent_again_ever_less_often(make: Make) -> None:
+    bench = make()
+    bench.begin(0, sizes=(1,))
+    times = []
+    for second in range(200):
+        bench.now_s = float(second)
+        bench.refresher.step()
+        times += [second] * len(bench.deliver())
+    assert times == [0, 10, 30, 70, 150]
+    bench.queue.append(bench.sent[0])
+    assert bench.work().version
+
+
+def test_a_worker_that_is_at_it_is_waited_for_but_not_for_ever(make: Make) -> None:
+    bench = make()
+    bench.begin(0, sizes=(1,))
+    ((_, batch),) = bench.deliver()
+    key = bench.keys.batch(batch.refresh, 1, 0)
+    bench.client.hset(key, mapping={"by": "w0", "tries": 1})
+    bench.refresher.step()
+    bench.now_s = FIRST_DEADLINE_S
+    bench.refresher.step()
+    bench.now_s = 3 * FIRST_DEADLINE_S
+    bench.refresher.step()
+    assert not bench.queue
+    bench.now_s = 7 * FIRST_DEADLINE_S
+    bench.refresher.step()
+    assert [name for name, _ in bench.queue] == [MONTECARLO]
+
+
+def test_a_batch_that_kills_its_workers_is_given_up_and_its_size_keeps_what_it_had(make: Make) -> None:
+    bench = make()
+    bench.begin(0)
+    old = bench.work()
+    bench.begin(1)
+    batches = [batch for _, batch in bench.deliver()]
+    for batch in batches[1:]:
+        bench.workers[0].run(batch)
+    key = bench.keys.batch(batches[0].refresh, batches[0].cores, batches[0].share)
+    bench.client.hset(key, mapping={"by": "gone", "tries": MOST_TRIES})
+    bench.refresher.step()
+    bench.now_s = FIRST_DEADLINE_S
+    table = bench.refresher.step()
+    assert table is not None
+    assert table.made_at_s == BOUNDARIES[1]
+    assert table.samples[1] == old.samples[1]
+    assert table.samples[2] == expected(1).samples[2]
+
+
+def test_batches_of_an_epoch_that_is_over_are_dropped_quietly(make: Make) -> None:
+    bench = make()
+    bench.begin(0, sizes=(1,))
+    ((_, batch),) = bench.deliver()
+    bench.client.delete(bench.keys.history("A", 1))
+    bench.workers[0].run(batch)
+    assert bench.rung == []
+    bench.now_s = FIRST_DEADLINE_S
+    bench.refresher.step()  # its owner is there after all: the history is written again, the batch sent again
+    assert bench.work().version
+
+
+def test_a_repeated_batch_is_not_made_again_and_a_broken_result_is(make: Make) -> None:
+    bench = make()
+    bench.begin(0, sizes=(1,))
+    ((_, batch),) = bench.deliver()
+    key = bench.keys.batch(batch.refresh, 1, 0)
+    bench.workers[0].run(batch)
+    bench.workers[0].run(batch)
+    assert bench.rung == ["A", "A"]
+    assert bench.client.hget(key, "tries") == b"1"
+    bench.client.hset(key, "samples", b"broken")
+    assert bench.refresher.step() is None
+    bench.workers[0].run(batch)
+    table = bench.refresher.step()
+    assert table is not None
+    bench.workers[0].run(batch)  # late: harmless
+    assert bench.refresher.step() is None
+
+
+def test_checkpoints_go_when_there_are_too_many() -> None:
+    kept = Checkpoints(most=2)
+    same = {"cloud": "A", "epoch": 1, "refresh": "x", "chunks": 1, "share": 0, "shares": 1}
+    one = Batch.model_validate(same | {"cores": 1, "node_cores": NODES, "seed": 0, "births": 9})
+    batches = [one.model_copy(update={"cores": cores}) for cores in (1, 2, 3)]
+    for batch in batches:
+        sampler, _ = kept.take(batch)
+        kept.keep(batch, sampler)
+    assert [kept.take(batch)[1] for batch in batches] == [0, 1, 1]
+    assert kept.take(batches[1])[1] == 0  # taken, and not given back
+
+
+def test_a_late_batch_does_not_cost_the_checkpoint(make: Make) -> None:
+    bench = make()
+    bench.begin(0, sizes=(1,))
+    bench.work()
+    bench.begin(1, sizes=(1,))
+    bench.work()
+    (worker,) = bench.workers
+    worker.run(bench.sent[0][1])
+    assert worker._checkpoints.take(bench.sent[1][1])[1] == 2
+
+
+def test_a_worker_that_died_at_it_is_not_waited_for(make: Make) -> None:
+    bench = make()
+    bench.begin(0, sizes=(1,))
+    ((_, batch),) = bench.deliver()
+    bench.client.hset(bench.keys.batch(batch.refresh, 1, 0), mapping={"by": "w0", "tries": 1})
+    bench.client.delete(bench.keys.sampler("w0"))
+    bench.refresher.step()
+    bench.now_s = FIRST_DEADLINE_S
+    bench.refresher.step()
+    assert [name for name, _ in bench.queue] == [MONTECARLO]

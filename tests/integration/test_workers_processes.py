@@ -1,0 +1,186 @@
+"""The owner of a cloud and a Monte-Carlo worker as real processes on a real server, and what befalls them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.contract import EventKind, LeaseGranted, LeaseState, QuoteView
+from broker.queue import ring
+from broker.redis_server import EmbeddedRedis
+from cloudsim.federation_file import load
+from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+from tests.integration.worker_processes import Processes, wait_for
+from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve
+from workers.owner import Owner
+from workers.state import OwnerSpec
+
+pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
+
+WALL = ("--time", "wall", "--speed", "6000", "--history", "30h")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis(tmp_path_factory.mktemp("redis")) as started:
+        yield started
+
+
+@pytest.fixture
+def processes(server: EmbeddedRedis, tmp_path: Path) -> Iterator[Processes]:
+    with Processes(server.url, tmp_path) as started:
+        yield started
+
+
+def folded(processes: Processes) -> Owner:
+    """The owner as its journal tells it."""
+    federation = load(processes.file, None)
+    member = federation.clouds[0]
+    spec = OwnerSpec(member.spec, own_load=member.own_load)
+    owner = Owner.recover(spec, 0, processes.events())
+    owner.validate()
+    return owner
+
+
+def test_a_killed_owner_goes_on_where_its_journal_ends(processes: Processes) -> None:
+    first = processes.owner(*WALL)
+    processes.montecarlo()
+    processes.table(1)
+    processes.send(question := ask(lifetime_s=60.0, sla=1.0), wish := reserve("r.1", lifetime_s=3e6))
+    assert isinstance(processes.answer(question.id), QuoteView)
+    held = processes.answer(wish.id)
+    processes.send(decision := confirm("r.1"))
+    granted = processes.answer(decision.id)
+    assert isinstance(granted, LeaseGranted)
+    assert granted.lease.id == held.lease.id
+    assert granted.lease.state in (LeaseState.RUNNING, LeaseState.EVICTED)
+
+    first.kill()
+    first.wait()
+    before = folded(processes)
+    processes.send(again := wish.model_copy(update={"id": "again"}), bell=False)
+    processes.owner(*WALL)
+    processes.opened(2)
+    assert processes.answer(again.id).lease.node == held.lease.node
+    after = folded(processes)
+    assert after.cloud.history.instances >= before.cloud.history.instances
+    made_s = processes.table(2).table_made_at_s
+    assert made_s is not None
+    assert made_s > before.cloud.now_s
+    events = processes.events()
+    check_journal(events)
+    assert [event.kind for event in events].count(EventKind.OPENED) == 2
+    for process in processes.running[1:]:
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(20) for process in processes.running[1:]] == [0, 0]
+    advert = processes.advert()
+    assert advert is not None
+    last = folded(processes)
+    running = (
+        advert.on_demand_cores + advert.spot_cores,
+        advert.spot_leases,
+        advert.admitted,
+        advert.evicted,
+    )
+    inventory, state = last.cloud.inventory, last.state
+    used = int((inventory.capacity - inventory.free).sum())
+    assert running == (used, len(inventory.spot()), state.admitted, state.evicted)
+
+
+def test_a_second_owner_waits_and_a_paused_one_that_wakes_up_is_fenced(processes: Processes) -> None:
+    first = processes.owner(*WALL)
+    processes.opened(1)
+    second = processes.owner(*WALL)
+    log = processes.directory / "1.log"
+    wait_for(lambda: "waiting for its lease" in log.read_text(), "the second owner says that it waits")
+    time.sleep(1.5 * processes.settings.owner_lease_ttl_s)
+    assert first.poll() is None
+    processes.opened(1)
+    first.send_signal(signal.SIGSTOP)
+    processes.opened(2)
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(20) == 75
+    assert second.poll() is None
+    processes.send(wish := reserve("r.1"))
+    assert isinstance(processes.answer(wish.id), LeaseGranted)
+
+
+def test_a_lost_doorbell_costs_a_moment(processes: Processes) -> None:
+    processes.owner("--time", "trace", "--until", "1h")
+    processes.opened(1)
+    processes.send(warm := ask(lifetime_s=60.0))
+    processes.answer(warm.id)
+    began = time.monotonic()
+    processes.send(question := ask(lifetime_s=60.0), bell=False)
+    processes.answer(question.id)
+    assert time.monotonic() - began < 3 * processes.settings.inbox_poll_s
+
+
+def test_an_owner_hears_its_doorbell_after_redis_was_killed_under_it(
+    server: EmbeddedRedis, processes: Processes
+) -> None:
+    """A solo worker that cannot acknowledge stays deaf for ever: doorbells are not acknowledged."""
+    owner = processes.owner("--time", "trace", SPOTFED_INBOX_POLL_S="600")
+    processes.opened(1)
+    processes.send(warm := ask(lifetime_s=60.0))
+    processes.answer(warm.id)
+    processes.send(*(reserve(f"r{number}.1", lifetime_s=9.0) for number in range(1000)))
+    os.kill(server.pid, signal.SIGKILL)
+    time.sleep(1.5)
+    server.start()
+    wait_for(processes.client.ping, "redis")
+    processes.send(wish := reserve("s.1", lifetime_s=60.0))
+    processes.answer(wish.id)
+    assert owner.poll() is None
+    check_journal(processes.events())
+
+
+def test_workers_survive_a_restart_of_redis(server: EmbeddedRedis, processes: Processes) -> None:
+    owner, sampler = processes.owner(*WALL), processes.montecarlo()
+    made_s = processes.table(1).table_made_at_s
+    assert made_s is not None
+    for number in range(20):
+        processes.send(reserve(f"r{number}.1", lifetime_s=60.0))
+    server.stop()
+    time.sleep(0.5)
+    server.start()
+    processes.send(wish := reserve("s.1", lifetime_s=60.0), bell=False)
+    ring(processes.app, "A")
+    processes.answer(wish.id)
+    processes.table(1, after_s=made_s)
+    assert owner.poll() is None
+    assert sampler.poll() is None
+    check_journal(processes.events())
+
+
+def test_in_trace_time_a_request_waits_for_its_table(processes: Processes) -> None:
+    processes.owner("--time", "trace", "--seed", "3")
+    processes.opened(1)
+    at_s = 31 * 3600.0
+    question = ask(lifetime_s=600.0, sla=0.5).model_copy(update={"at_s": at_s})
+    behind = ask(lifetime_s=600.0).model_copy(update={"at_s": at_s})
+    processes.send(question, behind)
+    time.sleep(1.5)
+    assert processes.advert() is not None
+    assert processes.client.xlen(processes.keys.replies("me")) == 0
+    processes.montecarlo()
+    answer, second = processes.answer(question.id), processes.answer(behind.id)
+
+    federation = load(processes.file, None)
+    member = federation.clouds[0]
+    live = Live(
+        OwnerSpec(member.spec, trace_time=True, own_load=member.own_load, own_load_until_s=federation.ends_s)
+    )
+    boundary_s = 30 * 3600.0
+    live.advance(boundary_s)
+    sampler = SamplerSpec(member.spec.node_cores, seed=3, births=500)
+    predictor = LocalPredictor(sampler, federation.spot_sizes(member))
+    table = predictor.table(live.owner.cloud.history.cut(boundary_s), boundary_s)
+    live.take(live.owner.adopt(table, "2026-01-01T00:00:00+00:00"))
+    assert answer == live.tell(question)
+    assert second == live.tell(behind)

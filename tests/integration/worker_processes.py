@@ -1,0 +1,160 @@
+"""Real worker processes on a real server, each test's under a key prefix of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import redis
+
+from broker.contract import Advert, Command, Event, Reply, replies
+from broker.journal import Journal
+from broker.keys import Keys
+from broker.queue import make_app, ring
+from broker.redis_server import connect
+from broker.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 60.0  # far beyond what anything here takes; a machine under load must not fail a test
+
+FEDERATION = """
+[[cloud]]
+id = "A"
+nodes = "8x4"
+trace = { synthetic = "table-1", hours = 120, seed = 1 }
+
+[[workload]]
+origin = "B"
+trace = { synthetic = "table-1", hours = 120, seed = 2 }
+delay = "24h"
+sla = 0.2
+targets = ["A"]
+"""
+
+Result = TypeVar("Result")
+_prefixes = itertools.count()
+
+
+def wait_for(look: Callable[[], Result | None], what: str, limit_s: float = LIMIT_S) -> Result:
+    """The first true answer of ``look``."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what}: not within {limit_s} s")
+
+
+class Processes:
+    """Owners and Monte-Carlo workers of one small federation. All of them are killed at the end."""
+
+    def __init__(self, redis_url: str, directory: Path):
+        self.settings = Settings(
+            redis_url=redis_url, state_dir=directory, key_prefix=f"t{os.getpid()}-{next(_prefixes)}:"
+        )
+        self.file = directory / "federation.toml"
+        self.file.write_text(FEDERATION)
+        self.directory = directory
+        self.client = connect(redis_url)
+        self.keys = Keys(self.settings.key_prefix)
+        self.journal = Journal(self.client, self.keys, "A")
+        self.app = make_app(self.settings)
+        self.running: list[subprocess.Popen[bytes]] = []
+        self._read = "0-0"
+        self._answers: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.running:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+        self.app.close()
+        self.client.close()
+        if error is not None:
+            for log in sorted(self.directory.glob("*.log")):
+                print(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}")  # noqa: T201
+
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[bytes]:
+        log = self.directory / f"{len(self.running)}.log"
+        environment = {
+            **os.environ,
+            "SPOTFED_REDIS_URL": str(self.settings.redis_url),
+            "SPOTFED_STATE_DIR": str(self.directory),
+            "SPOTFED_KEY_PREFIX": self.settings.key_prefix,
+            **environ,
+        }
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments], cwd=ROOT, env=environment, stdout=output, stderr=output
+            )
+        self.running.append(process)
+        return process
+
+    def owner(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
+        command = ("workers.cloud", "--cloud", "A", "--federation", str(self.file), "--samples", "500")
+        return self.start(*command, *options, **environ)
+
+    def montecarlo(self, name: str = "m") -> subprocess.Popen[bytes]:
+        return self.start("workers.montecarlo", "--name", name)
+
+    def advert(self) -> Advert | None:
+        stored = cast("bytes | None", self.client.get(self.keys.advert("A")))
+        return None if stored is None else Advert.model_validate_json(stored)
+
+    def opened(self, epoch: int) -> Advert:
+        """Waits for the owner of that epoch."""
+
+        def look() -> Advert | None:
+            advert = self.advert()
+            return advert if advert is not None and advert.epoch == epoch else None
+
+        return wait_for(look, f"epoch {epoch}")
+
+    def table(self, epoch: int, *, after_s: float = 0.0) -> Advert:
+        """Waits for a table that this epoch's owner made later than ``after_s``."""
+
+        def look() -> Advert | None:
+            advert = self.advert()
+            if advert is None or advert.epoch != epoch or advert.table_made_at_s is None:
+                return None
+            return advert if advert.table_made_at_s > after_s else None
+
+        return wait_for(look, f"a table of epoch {epoch}")
+
+    def send(self, *batch: Command, bell: bool = True) -> None:
+        self.journal.send("A", batch)
+        if bell:
+            ring(self.app, "A")
+
+    def answer(self, command: str, limit_s: float = LIMIT_S) -> Any:
+        """Waits for the answer to a command that was sent."""
+        return wait_for(lambda: self._look(command), f"the answer to {command}", limit_s)
+
+    def _look(self, command: str) -> Any:
+        try:
+            found = self.client.xread({self.keys.replies("me"): self._read}, block=1000)
+        except redis.RedisError:
+            return self._answers.get(command)
+        for _, entries in cast("Iterable[Any]", found or []):
+            for entry, fields in entries:
+                self._read = entry.decode()
+                answers: list[Reply] = replies.validate_json(fields[b"r"])
+                self._answers |= {reply.command: reply.answer for reply in answers}
+        return self._answers.get(command)
+
+    def events(self) -> list[Event]:
+        return [event for _, event in self.journal.read()]

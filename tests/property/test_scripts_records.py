@@ -1,0 +1,323 @@
+"""The scripts of a request's life, driven at random beside a model of a page.
+
+The machine may send any call again, at any time: what a network does to a process that retries.
+"""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from broker.contract import Confirm, Release, Reserve, commands
+from broker.journal import read_script
+from broker.keys import Keys
+from broker.records import (
+    Accept,
+    Accepted,
+    Attempt,
+    Decision,
+    Outcome,
+    Record,
+    Records,
+    Standing,
+    State,
+    attempt_id,
+)
+from broker.redis_server import connect_async
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
+
+KEYS = Keys("p:")
+CLOUDS = ["a", "b", "c"]
+AT_ONCE, NEVER = 0, 10**9  # ms until somebody must look after it
+
+NAMES = ["r1", "r2", "r3"]
+
+#: By cloud, each entry as the commands in it: "reserve r1.2".
+Inboxes = dict[str, list[list[str]]]
+
+requests = st.sampled_from(NAMES)
+clouds = st.sampled_from(CLOUDS)
+waits = st.sampled_from([AT_ONCE, NEVER])
+
+
+def steps(usual: int) -> st.SearchStrategy[int]:
+    """How far from the latest attempt's number."""
+    return st.sampled_from([usual, usual, usual, -1, 0, 1, 2])
+
+
+def rarely(answer: str) -> st.SearchStrategy[str | None]:
+    """An answer ends a request's life, and there is little to see after it."""
+    return st.sampled_from([None] * 5 + [answer])
+
+
+@dataclass
+class Known:
+    """What the model knows of one request."""
+
+    fingerprint: str
+    body: str
+    token: str
+    state: State = State.OPEN
+    attempt: int = 0
+    cloud: str | None = None
+    answer: str | None = None
+    overdue: bool = False
+
+    def standing(self) -> Standing:
+        return Standing(self.state, self.attempt, self.cloud, self.answer)
+
+    def fields(self) -> dict[str, str]:
+        fields = {
+            "fingerprint": self.fingerprint,
+            "body": self.body,
+            "token": self.token,
+            "state": self.state.value,
+            "attempt": str(self.attempt),
+        }
+        if self.cloud is not None:
+            fields["cloud"] = self.cloud
+        if self.answer is not None:
+            fields["answer"] = self.answer
+        return fields
+
+
+class Model:
+    """What the scripts shall do, one item at a time."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Known] = {}
+        self.inboxes: dict[str, list[list[str]]] = defaultdict(list)
+
+    def standing(self, request: str) -> Standing:
+        return self.known[request].standing() if request in self.known else Standing(State.UNKNOWN)
+
+    def accept(self, one: Accept) -> Accepted:
+        known = self.known.get(one.id)
+        if known is None:
+            self.known[one.id] = Known(
+                one.fingerprint, one.body, one.token, overdue=one.look_after_ms == AT_ONCE
+            )
+            return Accepted(Outcome.NEW)
+        if known.fingerprint != one.fingerprint:
+            return Accepted(Outcome.MISMATCH)
+        if known.answer is not None:
+            return Accepted(Outcome.ANSWERED, known.answer)
+        mine = known.token == one.token and known.state is State.OPEN and known.attempt == 0
+        return Accepted(Outcome.NEW if mine else Outcome.IN_FLIGHT)
+
+    def reserve(self, one: Attempt, sent: dict[str, list[str]]) -> Standing:
+        known = self.known.get(one.request)
+        if known is not None and known.state is State.OPEN and one.number > known.attempt:
+            known.state, known.attempt, known.cloud = State.ATTEMPTING, one.number, one.cloud
+            known.overdue = one.look_after_ms == AT_ONCE
+            sent[one.cloud].append(f"reserve {one.command.attempt}")
+        return self.standing(one.request)
+
+    def decide(self, one: Decision, sent: dict[str, list[str]]) -> Standing:
+        known = self.known.get(one.request)
+        if known is not None and known.state is State.ATTEMPTING and known.attempt == one.number:
+            assert known.cloud is not None
+            attempt = attempt_id(one.request, one.number)
+            if one.answer is None:
+                known.state = State.OPEN
+                sent[known.cloud].append(f"release {attempt}")
+            else:
+                known.state, known.answer = State.COMMITTED, one.answer
+                sent[known.cloud].append(f"confirm {attempt}")
+        return self.standing(one.request)
+
+    def close(self, request: str, answer: str) -> Standing:
+        known = self.known.get(request)
+        if known is not None and known.state is State.OPEN:
+            known.state, known.answer = State.REFUSED, answer
+        return self.standing(request)
+
+    def overdue(self, look_after_ms: int) -> list[Record]:
+        due = [(name, one) for name, one in self.known.items() if one.overdue and one.answer is None]
+        for _, one in due:
+            one.overdue = look_after_ms == AT_ONCE
+        return [Record(name, one.fingerprint, one.body, one.standing()) for name, one in due]
+
+    def deliver(self, sent: dict[str, list[str]]) -> None:
+        for cloud, batch in sent.items():
+            self.inboxes[cloud].append(batch)
+
+
+class Life(RuleBasedStateMachine):
+    """Any number of processes that retry, sleep and race."""
+
+    url = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.model = Model()
+        self.calls: dict[str, list[Any]] = defaultdict(list)
+
+    @initialize()
+    def begin(self) -> None:
+        self.client = self.runner.run(self._connected())
+        self.records = Records(self.client, KEYS)
+        self.call("accept", [Accept(name, "x", f"body {name}", AT_ONCE) for name in NAMES[:2]])
+
+    async def _connected(self) -> Any:
+        client = connect_async(self.url)
+        await client.flushall()
+        return client
+
+    def teardown(self) -> None:
+        if hasattr(self, "client"):
+            self.runner.run(self.client.aclose())
+        self.runner.close()
+
+    # -- what processes do: mostly what makes sense, now and then what does not ---------------------------
+
+    @rule(items=st.lists(st.tuples(requests, st.sampled_from("xxxy"), waits), min_size=1, max_size=4))
+    def accept(self, items: list[tuple[str, str, int]]) -> None:
+        self.call("accept", [Accept(name, print_, f"body {name}", wait) for name, print_, wait in items])
+
+    @rule(items=st.lists(st.tuples(requests, steps(1), clouds, waits), min_size=1, max_size=4))
+    def reserve(self, items: list[tuple[str, int, str, int]]) -> None:
+        self.call("reserve", [attempt(one[0], self.number(one[0], one[1]), one[2], one[3]) for one in items])
+
+    @rule(items=st.lists(st.tuples(requests, steps(0), rarely("m")), min_size=1, max_size=4))
+    def decide(self, items: list[tuple[str, int, str | None]]) -> None:
+        self.call("decide", [Decision(name, self.number(name, step), answer) for name, step, answer in items])
+
+    def number(self, request: str, step: int) -> int:
+        return max(1, self.model.standing(request).attempt + step)
+
+    @rule(request=requests, answer=st.sampled_from([None, "n"]))
+    def close(self, request: str, answer: str | None) -> None:
+        self.call("close", {} if answer is None else {request: answer})
+
+    @rule(wait=waits)
+    def overdue(self, wait: int) -> None:
+        claimed = self.runner.run(self.records.overdue(100, wait))
+        expected = self.model.overdue(wait)
+        assert sorted(claimed, key=lambda one: one.id) == sorted(expected, key=lambda one: one.id)
+
+    @rule(verb=st.sampled_from(["accept", "reserve", "decide", "close"]), place=st.integers(-3, 2))
+    def again(self, verb: str, place: int) -> None:
+        """A retry, or a late duplicate: one of the first or last calls of its kind."""
+        if -len(self.calls[verb]) <= place < len(self.calls[verb]):
+            self.call(verb, self.calls[verb][place])
+
+    def call(self, verb: str, items: Any) -> None:
+        self.calls[verb].append(items)
+        actual = self.runner.run(getattr(self.records, verb)(items))
+        sent: dict[str, list[str]] = defaultdict(list)
+        match verb:
+            case "accept":
+                expected: list[Any] = [self.model.accept(one) for one in items]
+            case "reserve":
+                expected = [self.model.reserve(one, sent) for one in items]
+            case "decide":
+                expected = [self.model.decide(one, sent) for one in items]
+            case "close":
+                expected = [self.model.close(*one) for one in items.items()]
+        assert actual == expected
+        self.model.deliver(sent)
+
+    # -- what must hold ---------------------------------------------------------------------------
+
+    @invariant()
+    def the_model_is_right_and_no_request_holds_two_clouds(self) -> None:
+        records, lives, listed, inboxes = self.runner.run(self.look())
+        assert records == {name: known.fields() for name, known in self.model.known.items()}
+        for name, ttl in lives.items():
+            answered = "answer" in records.get(name, {})
+            assert ttl > 7 * 86_400 - 60 if answered else ttl < 0
+        assert listed == {name for name, known in self.model.known.items() if known.answer is None}
+        assert inboxes == {cloud: self.model.inboxes[cloud] for cloud in CLOUDS}
+        check_clouds(inboxes)
+
+    async def look(self) -> tuple[dict[str, dict[str, str]], dict[str, int], set[str], Inboxes]:
+        """Records, how long they live, which are listed as open, and what the clouds were told."""
+        async with self.client.pipeline() as pipeline:
+            for name in NAMES:
+                pipeline.hgetall(KEYS.request(name))
+                pipeline.ttl(KEYS.request(name))
+            pipeline.zrange(KEYS.open_requests, 0, -1)
+            for cloud in CLOUDS:
+                pipeline.xrange(KEYS.inbox(cloud))
+            found = await pipeline.execute()
+        size = 2 * len(NAMES)
+        records = {
+            name: {key.decode(): value.decode() for key, value in fields.items()}
+            for name, fields in zip(NAMES, found[:size:2], strict=True)
+            if fields
+        }
+        inboxes = {
+            cloud: [[told(one) for one in commands.validate_json(fields[b"c"])] for _, fields in entries]
+            for cloud, entries in zip(CLOUDS, found[size + 1 :], strict=True)
+        }
+        lives = dict(zip(NAMES, found[1:size:2], strict=True))
+        return records, lives, {name.decode() for name in found[size]}, inboxes
+
+
+def check_clouds(inboxes: Inboxes) -> None:
+    """From what the clouds were told alone, whatever the model thinks."""
+    held, confirmed = defaultdict(set), defaultdict(set)
+    for cloud, inbox in inboxes.items():
+        for command in (one for batch in inbox for one in batch):
+            verb, attempt = command.split()
+            request, _ = attempt.rsplit(".", 1)
+            if verb == "reserve":
+                held[request].add((cloud, attempt))
+            elif verb == "release":
+                held[request].remove((cloud, attempt))
+            else:
+                confirmed[request].add((cloud, attempt))
+    for request, attempts in held.items():
+        assert len(attempts) <= 1
+        assert confirmed[request] <= attempts
+
+
+def attempt(request: str, number: int, cloud: str, look_after_ms: int) -> Attempt:
+    name = attempt_id(request, number)
+    command = Reserve(
+        id=name, attempt=name, request=request, origin="user", cores=1, lifetime_s=1, sla=None, reply_to="api"
+    )
+    return Attempt(request, number, cloud, command, look_after_ms)
+
+
+def told(command: Any) -> str:
+    assert isinstance(command, Reserve | Confirm | Release)
+    return f"{command.kind} {command.attempt}"
+
+
+def test_the_life_of_requests(redis_url):
+    machine = type("Life", (Life,), {"url": redis_url})
+    run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30))
+
+
+@pytest.mark.parametrize(
+    ("script", "sound", "broken"),
+    [
+        ("decide", "known[1] == 'attempting' and known[2] == attempt", "known[1] == 'attempting'"),
+        ("reserve", "tonumber(number) > tonumber(known[2])", "true"),
+        ("reserve", "known[1] == 'open'", "known[1]"),
+        ("close", "known[1] == 'open'", "known[1]"),
+        ("accept", "known[1] ~= fingerprint", "false"),
+    ],
+)
+def test_the_machine_finds_a_missing_check(redis_url, monkeypatch, script, sound, broken):
+    def planted(name):
+        text = read_script(name)
+        assert name != script or sound in text
+        return text.replace(sound, broken) if name == script else text
+
+    monkeypatch.setattr("broker.records.read_script", planted)
+    machine = type("Life", (Life,), {"url": redis_url})
+    # Found is enough: no shrinking, and a fixed seed.
+    plan = settings(max_examples=300, stateful_step_count=30, derandomize=True, phases=[Phase.generate])
+    with pytest.raises((AssertionError, redis.ResponseError)):
+        run_state_machine_as_test(machine, settings=plan)

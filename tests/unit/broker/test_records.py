@@ -1,0 +1,329 @@
+"""The life of a request, step by step, on a real server. The random walk is in `tests/property`."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from broker.contract import Ask, Reserve, Tick, commands
+from broker.journal import Journal
+from broker.keys import Keys
+from broker.records import (
+    Accept,
+    Accepted,
+    Attempt,
+    Decision,
+    Outcome,
+    Records,
+    Standing,
+    State,
+    attempt_id,
+    read_stream,
+)
+from broker.redis_server import connect_async
+
+pytestmark = pytest.mark.redis
+
+KEYS = Keys("t:")
+SOON, LATER = 0, 60_000
+
+
+@asynccontextmanager
+async def connected(url):
+    client = connect_async(url)
+    try:
+        yield Records(client, KEYS)
+    finally:
+        await client.aclose()
+
+
+@pytest.fixture
+def run(redis_client, redis_url):
+    """Runs an async function of `Records` on an empty server."""
+
+    def _run(story):
+        async def tell():
+            async with connected(redis_url) as records:
+                return await story(records)
+
+        return asyncio.run(tell())
+
+    return _run
+
+
+@pytest.fixture
+def inbox(redis_client):
+    """What a cloud was told, one list an entry."""
+
+    def _inbox(cloud):
+        return [
+            [f"{one['kind']} {one['attempt']}" for one in json.loads(fields[b"c"])]
+            for _, fields in redis_client.xrange(KEYS.inbox(cloud))
+        ]
+
+    return _inbox
+
+
+def accept(request: str = "r", fingerprint: str = "f", wait: int = LATER) -> Accept:
+    return Accept(request, fingerprint, '{"cores": 1}', wait)
+
+
+def attempt(number: int = 1, cloud: str = "a", request: str = "r", wait: int = LATER) -> Attempt:
+    name = attempt_id(request, number)
+    command = Reserve(id=name, attempt=name, request=request, origin="o", cores=1, lifetime_s=1, sla=None)
+    return Attempt(request, number, cloud, command, wait)
+
+
+def test_a_request_is_carried_out_once_and_keeps_its_answer(run, inbox):
+    async def story(records):
+        assert await records.accept([accept()]) == [Accepted(Outcome.NEW)]
+        assert await records.accept([accept()]) == [Accepted(Outcome.IN_FLIGHT)]
+        (standing,) = await records.reserve([attempt()])
+        assert standing.attempts(1, "a")
+        assert not standing.attempts(1, "b")
+        assert not standing.attempts(2, "a")
+        (standing,) = await records.decide([Decision("r", 1, '{"lease": 1}')])
+        assert standing == Standing(State.COMMITTED, 1, "a", '{"lease": 1}')
+        assert standing.committed(1)
+        assert not standing.committed(2)
+        assert await records.accept([accept()]) == [Accepted(Outcome.ANSWERED, '{"lease": 1}')]
+        assert await records.accept([accept(fingerprint="g")]) == [Accepted(Outcome.MISMATCH)]
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
+
+
+def test_the_same_call_again_is_still_new_until_it_goes_on(run):
+    async def story(records):
+        ours = accept()
+        assert await records.accept([ours, ours]) == [Accepted(Outcome.NEW)] * 2
+        await records.reserve([attempt()])
+        assert await records.accept([ours]) == [Accepted(Outcome.IN_FLIGHT)]
+        await records.decide([Decision("r", 1)])
+        assert await records.accept([ours]) == [Accepted(Outcome.IN_FLIGHT)]
+
+    run(story)
+
+
+def test_an_abandoned_attempt_makes_room_for_the_next_one_only(run, inbox):
+    async def story(records):
+        await records.accept([accept()])
+        await records.reserve([attempt(1, "a")])
+        assert await records.reserve([attempt(2, "b")]) == [Standing(State.ATTEMPTING, 1, "a")]
+        assert await records.decide([Decision("r", 1)]) == [Standing(State.OPEN, 1, "a")]
+        assert await records.reserve([attempt(1, "a")]) == [Standing(State.OPEN, 1, "a")]
+        assert await records.reserve([attempt(2, "b")]) == [Standing(State.ATTEMPTING, 2, "b")]
+        assert await records.decide([Decision("r", 1, "late")]) == [Standing(State.ATTEMPTING, 2, "b")]
+        assert await records.decide([Decision("r", 2, "yes")]) == [Standing(State.COMMITTED, 2, "b", "yes")]
+        assert await records.decide([Decision("r", 2)]) == [Standing(State.COMMITTED, 2, "b", "yes")]
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["release r.1"]]
+    assert inbox("b") == [["reserve r.2"], ["confirm r.2"]]
+
+
+def test_a_retry_sends_no_second_command(run, inbox):
+    async def story(records):
+        await records.accept([accept()])
+        for _ in range(2):
+            assert (await records.reserve([attempt()]))[0].attempts(1, "a")
+        for _ in range(2):
+            assert (await records.decide([Decision("r", 1, "yes")]))[0].committed(1)
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
+
+
+def test_of_two_processes_that_decide_one_wins(run, inbox):
+    async def story(records):
+        await records.accept([accept()])
+        await records.reserve([attempt()])
+        outcomes = await asyncio.gather(
+            records.decide([Decision("r", 1)]),
+            *(records.decide([Decision("r", 1, str(n))]) for n in range(5)),
+        )
+        return {standing for (standing,) in outcomes}
+
+    standings = run(story)
+    assert len(standings) == 1
+    assert [told for told in inbox("a") if told != ["reserve r.1"]] in ([["confirm r.1"]], [["release r.1"]])
+
+
+def test_closing_needs_an_open_request(run):
+    async def story(records):
+        await records.accept([accept("r"), accept("s")])
+        await records.reserve([attempt(request="s")])
+        standings = await records.close({"r": "no", "s": "no", "t": "no"})
+        assert standings == [
+            Standing(State.REFUSED, 0, None, "no"),
+            Standing(State.ATTEMPTING, 1, "a"),
+            Standing(State.UNKNOWN),
+        ]
+        assert (await records.close({"r": "other"}))[0].answer == "no"
+        assert await records.reserve([attempt()]) == [Standing(State.REFUSED, 0, None, "no")]
+
+    run(story)
+
+
+def test_a_batch_is_one_entry_a_cloud(run, inbox):
+    names = [f"r{n}" for n in range(6)]
+
+    async def story(records):
+        await records.accept([accept(name) for name in names[:5]])
+        attempts = [attempt(cloud="ab"[n % 2], request=name) for n, name in enumerate(names)]
+        standings = await records.reserve(attempts)
+        assert [standing.state for standing in standings] == [State.ATTEMPTING] * 5 + [State.UNKNOWN]
+        await records.decide([Decision(name, 1, "yes" if n < 3 else None) for n, name in enumerate(names)])
+
+    run(story)
+    assert inbox("a") == [
+        ["reserve r0.1", "reserve r2.1", "reserve r4.1"],
+        ["confirm r0.1", "confirm r2.1", "release r4.1"],
+    ]
+    assert inbox("b") == [["reserve r1.1", "reserve r3.1"], ["confirm r1.1", "release r3.1"]]
+
+
+def test_nothing_to_do_is_no_round_trip(run):
+    async def story(records):
+        records.redis = None
+        return [
+            await records.accept([]),
+            await records.reserve([]),
+            await records.decide([]),
+            await records.close({}),
+        ]
+
+    assert run(story) == [[], [], [], []]
+
+
+def test_confirmations_and_releases_carry_what_the_decision_says(run, redis_client):
+    async def story(records):
+        await records.accept([accept()])
+        await records.reserve([attempt()])
+        await records.decide([Decision("r", 1, at_s=7.5, reply_to="api")])
+
+    run(story)
+    _, (_, fields) = redis_client.xrange(KEYS.inbox("a"))
+    (release,) = commands.validate_json(fields[b"c"])
+    assert (release.kind, release.id, release.at_s, release.reply_to) == (
+        "release",
+        "r.1:abandon",
+        7.5,
+        "api",
+    )
+
+
+def test_overdue_requests_are_claimed_by_one_sweeper(run):
+    async def story(records):
+        await records.accept([accept(f"r{n}", wait=SOON) for n in range(5)] + [accept("later")])
+        await records.reserve([attempt(request="r4", wait=SOON)])
+        await records.close({"r0": "no"})
+        sweeps = await asyncio.gather(*(records.overdue(2, LATER) for _ in range(4)))
+        claimed = [record for sweep in sweeps for record in sweep]
+        assert sorted(record.id for record in claimed) == ["r1", "r2", "r3", "r4"]
+        r4 = next(record for record in claimed if record.id == "r4")
+        assert (r4.fingerprint, r4.body) == ("f", '{"cores": 1}')
+        assert r4.standing == Standing(State.ATTEMPTING, 1, "a")
+        assert await records.overdue(10, LATER) == []
+
+    run(story)
+
+
+def test_reserving_puts_the_sweeper_off(run):
+    async def story(records):
+        await records.accept([accept(wait=SOON)])
+        await records.reserve([attempt(wait=LATER)])
+        return await records.overdue(10, LATER)
+
+    assert run(story) == []
+
+
+def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
+    async def story(records):
+        await records.accept([accept(wait=SOON)])
+        await records.reserve([attempt(wait=SOON)])
+        (record,) = await records.overdue(1, LATER)
+        number = record.standing.attempt
+        await records.decide([Decision("r", number)])
+        await records.reserve([attempt(number + 1, "b")])
+        # The first process wakes up.
+        (standing,) = await records.decide([Decision("r", 1, "lease on a")])
+        assert not standing.committed(1)
+        await records.decide([Decision("r", 2, "lease on b")])
+        return await records.get("r")
+
+    assert run(story).standing == Standing(State.COMMITTED, 2, "b", "lease on b")
+    assert inbox("a") == [["reserve r.1"], ["release r.1"]]
+
+
+def test_a_listed_request_without_a_record_is_forgotten(run, redis_client):
+    redis_client.zadd(KEYS.open_requests, {"ghost": 1})
+    assert run(lambda records: records.overdue(10, LATER)) == []
+    assert redis_client.zcard(KEYS.open_requests) == 0
+
+
+def test_records_are_kept_a_week_after_their_answer(run, redis_client):
+    async def story(records):
+        await records.accept([accept("r"), accept("s"), accept("t")])
+        await records.reserve([attempt(request="s")])
+        await records.decide([Decision("s", 1, "yes")])
+        await records.close({"r": "no"})
+        assert await records.get("u") is None
+
+    run(story)
+    ages = [redis_client.ttl(KEYS.request(name)) for name in "rst"]
+    assert ages == [pytest.approx(7 * 86_400, abs=5), pytest.approx(7 * 86_400, abs=5), -1]
+
+
+def test_a_call_gets_the_same_answer(run, redis_client):
+    async def story(records):
+        async def call(fingerprint, token, principal="p"):
+            return await records.accept_call(principal, "key", fingerprint, LATER, token)
+
+        assert await call("f", "one") == Accepted(Outcome.NEW)
+        assert await call("f", "one") == Accepted(Outcome.NEW)
+        assert await call("f", "two") == Accepted(Outcome.IN_FLIGHT)
+        assert await call("g", "two") == Accepted(Outcome.MISMATCH)
+        assert await call("g", "two", "q") == Accepted(Outcome.NEW)
+        assert await records.answer_call("p", "key", "first") == "first"
+        assert await records.answer_call("p", "key", "second") == "first"
+        assert await call("f", "two") == Accepted(Outcome.ANSWERED, "first")
+        assert await call("g", "two") == Accepted(Outcome.MISMATCH)
+        assert await records.answer_call("p", "other", "x") is None
+
+    run(story)
+    assert 0 < redis_client.ttl(KEYS.call("p", "key")) <= 7 * 86_400
+    assert not redis_client.exists(KEYS.call("p", "other"))
+
+
+def test_a_call_whose_process_died_may_be_taken_over(run):
+    async def story(records):
+        assert await records.accept_call("p", "key", "f", SOON, "one") == Accepted(Outcome.NEW)
+        assert await records.accept_call("p", "key", "f", LATER, "two") == Accepted(Outcome.NEW)
+        assert await records.accept_call("p", "key", "f", LATER, "one") == Accepted(Outcome.IN_FLIGHT)
+
+    run(story)
+
+
+def test_commands_reach_the_owners(run, redis_client):
+    question = Ask(id="q", request="r", origin="o", cores=1, lifetime_s=5, sla=0.1)
+    run(lambda records: records.send({"a": [question, Tick(id="t")], "b": [Tick(id="u")]}))
+    for cloud, expected in (("a", [question, Tick(id="t")]), ("b", [Tick(id="u")])):
+        ((_, batch),) = Journal(redis_client, KEYS, cloud).read_inbox("0-0")
+        assert batch == expected
+
+
+def test_a_stream_is_read_in_portions_and_waited_for(run):
+    async def story(records):
+        client = records.redis
+        assert await read_stream(client, "s", "0-0", 10, None) == []
+        assert await read_stream(client, "s", "0-0", 10, 1) == []
+        waiting = asyncio.create_task(read_stream(client, "s", "0-0", 10, 4000))
+        await asyncio.sleep(0.02)
+        for n in (1, 2, 3):
+            await client.xadd("s", {"n": n}, id=f"{n}-0")
+        assert (await waiting)[0] == ("1-0", {b"n": b"1"})
+        return [entry for entry, _ in await read_stream(client, "s", "1-0", 1, None)]
+
+    assert run(story) == ["2-0"]

@@ -1,0 +1,188 @@
+"""Routing: who is asked, in which order, and who is passed over because it would certainly refuse."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.contract import Advert, CloudInfo, SpotRequest
+from broker.routing import (
+    Booked,
+    Member,
+    TableSummary,
+    UnfittableError,
+    UnknownTargetError,
+    free_slots,
+    route,
+)
+from cloudsim.admission import examine
+from cloudsim.inventory import Inventory
+from cloudsim.prediction.samples import Samples
+from cloudsim.prediction.tables import QuantileTable
+from cloudsim.requests import Instance, Kind, Reason, Refusal, Request
+
+
+def member(
+    cloud: str, order: int, slots: dict[int, int], *, largest: int = 8, free: int | None = None, **fields: Any
+) -> Member:
+    info = CloudInfo(id=cloud, order=order, nodes="", cores=64, largest_node=largest, time="wall")
+    advert = Advert(
+        cloud=cloud,
+        at="2026-01-01T00:00:00+00:00",
+        at_s=0,
+        epoch=1,
+        free_cores=max((size * count for size, count in slots.items()), default=0) if free is None else free,
+        on_demand_cores=0,
+        spot_cores=0,
+        spot_leases=0,
+        free_slots=slots,
+        table_version=fields.pop("version", None),
+        table_made_at_s=None,
+        evicted=0,
+        admitted=0,
+    )
+    return Member(info, advert, **fields)
+
+
+def wish(**fields: Any) -> SpotRequest:
+    return SpotRequest(**({"cores": 2, "lifetime_s": 100} | fields))
+
+
+def reasons(refusals: tuple[Refusal, ...]) -> dict[str, Reason]:
+    return {refusal.cloud: refusal.reason for refusal in refusals}
+
+
+def test_fewest_free_slots_first_then_cloud_order() -> None:
+    members = [
+        member("wide", 0, {2: 9}),
+        member("z-tied", 1, {2: 3}),
+        member("a-tied", 2, {2: 3}),
+        member("tight", 3, {2: 1}),
+    ]
+    assert route(wish(), members, most=9).candidates == ("tight", "z-tied", "a-tied", "wide")
+    assert route(wish(), members[::-1], most=9) == route(wish(), members, most=9)
+    assert route(wish(), members, most=2).candidates == ("tight", "z-tied")
+
+
+def test_who_would_certainly_refuse_is_passed_over_with_the_reason() -> None:
+    members = [
+        member("home", 0, {2: 5}),
+        member("small", 1, {1: 9}, largest=1),
+        member("full", 2, {2: 0}),
+        member("silent", 3, {2: 5}, reachable=False),
+        Member(CloudInfo(id="new", order=4, nodes="", cores=8, largest_node=8, time="wall"), reachable=False),
+        member("fine", 5, {2: 5}),
+    ]
+    found = route(wish(origin="home"), members, most=9)
+    assert found.candidates == ("fine",)
+    assert reasons(found.passed_over) == {
+        "home": Reason.NOT_A_TARGET,
+        "small": Reason.TOO_LARGE,
+        "full": Reason.NO_CAPACITY,
+        "silent": Reason.UNREACHABLE,
+        "new": Reason.UNREACHABLE,
+    }
+
+
+def test_targets_limit_who_is_asked_even_to_the_origin_itself() -> None:
+    members = [member("home", 0, {2: 5}), member("other", 1, {2: 5})]
+    found = route(wish(origin="home", targets=("home",)), members, most=9)
+    assert found.candidates == ("home",)
+    assert reasons(found.passed_over) == {"other": Reason.NOT_A_TARGET}
+    with pytest.raises(UnknownTargetError, match="home, other"):
+        route(wish(targets=("nowhere",)), members, most=9)
+
+
+def test_too_large_for_everyone_is_an_error_and_for_the_targets_a_refusal() -> None:
+    members = [member("small", 0, {}, largest=4), member("large", 1, {}, largest=16)]
+    with pytest.raises(UnfittableError, match="16 cores"):
+        route(wish(cores=17), members, most=9)
+    found = route(wish(cores=16, targets=("small",)), members, most=9)
+    assert reasons(found.passed_over)["small"] is Reason.TOO_LARGE
+
+
+def test_a_list_spreads_over_clouds_before_the_adverts_tell() -> None:
+    members = [member("tight", 0, {2: 2}, free=4), member("wide", 1, {2: 9}, free=18)]
+    booked = Booked()
+    firsts = []
+    for _ in range(4):
+        firsts.append(route(wish(), members, most=9, booked=booked).candidates[0])
+        booked.add(firsts[-1], 2)
+    assert firsts == ["tight", "tight", "wide", "wide"]
+
+
+SIZES = st.integers(1, 12)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6), SIZES, st.sets(SIZES))
+def test_slots_are_zero_only_where_that_is_certain(free: list[int], cores: int, listed: set[int]) -> None:
+    slots = {size: sum(node // size for node in free) for size in listed}
+    advert = member("a", 0, slots, free=sum(free)).advert
+    assert advert is not None
+    told = free_slots(advert, cores)
+    assert told is None or told == sum(node // cores for node in free)
+
+
+# -- tables ---------------------------------------------------------------------------------------------
+
+
+def published(table: QuantileTable) -> TableSummary:
+    text = json.dumps({"version": table.version, "made_at_s": table.made_at_s, "rows": table.rows()})
+    return TableSummary.from_json(text)
+
+
+def some_table(seed: int) -> QuantileTable:
+    random = np.random.default_rng(seed)
+    n = int(random.integers(1, 400))
+    samples = Samples(
+        cores=2,
+        until_s=0.0,
+        level=0,
+        number=np.arange(n),
+        birth_s=np.zeros(n),
+        free_slots=random.integers(1, 20, n).astype(np.int32),
+        duration_s=random.exponential(1000.0, n),
+        evicted=random.random(n) < 0.7,
+    )
+    return QuantileTable.from_samples([samples], (8,) * 10, 0.0)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    slots=st.integers(0, 40),
+    lifetime_s=st.floats(0, 5000),
+    sla=st.one_of(st.sampled_from([0.01, 0.05, 0.1, 0.25, 0.5, 0.0]), st.floats(0, 0.99)),
+)
+def test_the_table_is_believed_only_where_the_owner_would_refuse(
+    seed: int, slots: int, lifetime_s: float, sla: float
+) -> None:
+    table = some_table(seed)
+    one = member("a", 0, {2: max(slots, 1)}, version=table.version, table=published(table))
+    found = route(wish(lifetime_s=lifetime_s, sla=sla), [one], most=9)
+    if found.passed_over:
+        inventory = Inventory((80,))  # whatever is free when the owner looks
+        if slots < 40:
+            inventory.place(Instance("x", Kind.ON_DEMAND, 80 - 2 * slots, 0, 0.0, 1.0, 0))
+        request = Request("r", Kind.SPOT, 2, lifetime_s, sla)
+        refusal = examine("a", request, inventory, table)
+        assert isinstance(refusal, Refusal)
+        (told,) = found.passed_over
+        assert told.reason in (Reason.RISK_TOO_HIGH, Reason.NO_EVIDENCE)
+        counter_s = told.survives_s
+        if counter_s and slots:
+            assert table.estimate(2, slots, counter_s).eviction_probability <= sla + 1e-12
+
+
+def test_an_advert_that_names_another_table_leaves_it_to_the_owner() -> None:
+    table = some_table(3)
+    hopeless = wish(lifetime_s=1e9, sla=0.01)
+    same = member("a", 0, {2: 5}, version=table.version, table=published(table))
+    other = member("a", 0, {2: 5}, version="newer", table=published(table))
+    none = member("a", 0, {2: 5})
+    assert route(hopeless, [same], most=9).candidates == ()
+    assert route(hopeless, [other], most=9).candidates == ("a",)
+    assert reasons(route(hopeless, [none], most=9).passed_over) == {"a": Reason.NO_TABLE}
+    assert route(wish(sla=1), [none], most=9).candidates == ("a",)

@@ -1,0 +1,212 @@
+"""Owners of small clouds, commands for them, and what must hold of any owner."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from broker.contract import (
+    Ask,
+    Cancel,
+    Confirm,
+    Done,
+    Event,
+    EventKind,
+    Lease,
+    LeaseGranted,
+    LeaseState,
+    Release,
+    Reserve,
+    StartOnDemand,
+    StopOnDemand,
+)
+from cloudsim.cloud import CloudSpec
+from cloudsim.eventlog import START_ON_DEMAND, STOP
+from cloudsim.inventory import Inventory
+from cloudsim.prediction.chunks import HistoryCutter
+from cloudsim.requests import Instance, Kind, Placement, Request
+from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
+from cloudsim.scheduling.pipeline import plan
+from cloudsim.traces.trace import Trace
+from workers.book import OPEN_STATES
+from workers.owner import Owner
+from workers.recorder import Outcome
+from workers.state import OwnerSpec
+
+NOW = "2026-01-01T00:00:00+00:00"
+FOREVER_S = 1e9
+_ids = itertools.count()
+
+
+def spec(nodes: tuple[int, ...] = (4, 4), **changes: Any) -> OwnerSpec:
+    """A cloud called A."""
+    return OwnerSpec(CloudSpec("A", nodes), **changes)
+
+
+def load(*rows: tuple[float, float, int]) -> Trace:
+    """An own load of (start, stop, cores)."""
+    start, stop, cores = zip(*rows, strict=True)
+    return Trace.checked(
+        name="own",
+        instance=[f"vm-{row}" for row in range(len(rows))],
+        start_s=np.array(start, dtype=np.float64),
+        stop_s=np.array(stop, dtype=np.float64),
+        cores=np.array(cores, dtype=np.int64),
+    )
+
+
+def command_id() -> dict[str, Any]:
+    return {"id": f"c{next(_ids)}", "reply_to": "me"}
+
+
+def reserve(attempt: str, cores: int = 1, lifetime_s: float = 100.0, sla: float | None = None) -> Reserve:
+    return Reserve(
+        **command_id(),
+        attempt=attempt,
+        request=attempt.partition(".")[0],
+        origin="B",
+        cores=cores,
+        lifetime_s=lifetime_s,
+        sla=sla,
+    )
+
+
+def ask(cores: int = 1, lifetime_s: float = 100.0, sla: float | None = None) -> Ask:
+    return Ask(**command_id(), request="q", origin="B", cores=cores, lifetime_s=lifetime_s, sla=sla)
+
+
+def confirm(attempt: str) -> Confirm:
+    return Confirm(**command_id(), attempt=attempt)
+
+
+def release(attempt: str) -> Release:
+    return Release(**command_id(), attempt=attempt)
+
+
+def cancel(lease: str) -> Cancel:
+    return Cancel(**command_id(), lease=lease, by="holder")
+
+
+def start(instance: str, cores: int = 1, lifetime_s: float | None = None) -> StartOnDemand:
+    return StartOnDemand(**command_id(), instance=instance, cores=cores, lifetime_s=lifetime_s)
+
+
+def stop(instance: str) -> StopOnDemand:
+    return StopOnDemand(**command_id(), instance=instance)
+
+
+class Live:
+    """An owner and the journal of all it ever did."""
+
+    def __init__(self, owner_spec: OwnerSpec):
+        self.spec = owner_spec
+        self.owner = Owner(owner_spec, epoch=1)
+        self.events: list[Event] = []
+        self.offers: list[dict[str, Any]] = []
+
+    def take(self, outcome: Outcome) -> Outcome:
+        self.events += outcome.events
+        self.offers += outcome.overflow
+        return outcome
+
+    def tell(self, command: Any, at_s: float = 0.0) -> Any:
+        """Handles a command and returns the answer."""
+        (reply,) = self.take(self.owner.handle(command, at_s, NOW)).replies
+        assert reply[0] == "me"
+        assert reply[1].command == command.id
+        return reply[1].answer
+
+    def advance(self, at_s: float) -> None:
+        self.take(self.owner.advance(at_s, NOW))
+
+    def crash(self) -> None:
+        """The next owner, from the journal alone."""
+        stored = [Event.model_validate_json(event.model_dump_json()) for event in self.events]
+        recovered = Owner.recover(self.spec, self.owner.epoch + 1, stored)
+        recovered.validate()
+        recovered.cloud.history.cut(self.owner.cloud.history.cut_s)  # that has been handed out
+        assert snapshot(recovered) == snapshot(self.owner)
+        self.owner = recovered
+
+    def kinds(self) -> list[EventKind]:
+        return [event.kind for event in self.events]
+
+
+def lease_state(answer: Any) -> LeaseState:
+    assert isinstance(answer, LeaseGranted), answer
+    return answer.lease.state
+
+
+def not_found(answer: Any) -> bool:
+    return isinstance(answer, Done) and not answer.found
+
+
+def snapshot(owner: Owner) -> dict[str, Any]:
+    """All that recovery must bring back."""
+    state, cloud = owner.state, owner.cloud
+    history = copy.deepcopy(cloud.history)
+    cut = history.cut(FOREVER_S)
+    return {
+        "running": list(cloud.inventory),
+        "free": cloud.inventory.free.tolist(),
+        "own_load_next": cloud._own_load_next,
+        "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
+        "instances": cloud.history.instances,
+        "open": state.book._open,
+        "closed": state.book._closed,
+        "offers": state.offers._open,
+        "counts": (state.sequence, state.admitted, state.evicted),
+        "place": state.place,
+        "opened": state.opened,
+    }
+
+
+def check_journal(events: Sequence[Event]) -> None:
+    """Public events count without gaps; a lease begins once and ends at most once."""
+    sequences = [event.sequence for event in events if event.sequence is not None]
+    assert sequences == list(range(1, len(sequences) + 1))
+    states: dict[str, LeaseState] = {}
+    for event in events:
+        lease = event.lease
+        if lease is None:
+            continue
+        public = lease.kind is Kind.SPOT and event.kind not in (EventKind.RESERVED, EventKind.RELEASED)
+        assert (event.sequence is not None) == public
+        before = states.get(lease.id)
+        if lease.state in OPEN_STATES:
+            assert before is None or (before, lease.state) == (LeaseState.RESERVED, LeaseState.RUNNING)
+        else:
+            assert before in OPEN_STATES, f"{lease.id}: {lease.state} after {before}"
+        states[lease.id] = lease.state
+
+
+def check_history_replays(owner: Owner, events: Iterable[Event]) -> None:
+    """The recorded history, replayed from an empty cloud, gives the cloud's own trajectory again."""
+    log = copy.deepcopy(owner.cloud.history).cut(FOREVER_S)
+    HistoryCutter().cut(log, 0.0, FOREVER_S)  # in order, and nothing stops that does not run
+    recorded = _nodes(events)
+    inventory = Inventory(owner.spec.cloud.node_cores)
+    rows = zip(log.time_s.tolist(), log.kind.tolist(), log.instance.tolist(), log.cores.tolist(), strict=True)
+    for time_s, kind, number, cores in rows:
+        if kind == STOP:
+            if str(number) in inventory:  # else it was evicted
+                inventory.remove(str(number))
+            continue
+        own = kind == START_ON_DEMAND
+        request = Request(str(number), Kind.ON_DEMAND if own else Kind.SPOT, cores, 0.0)
+        placement = plan(inventory, request, YOUNGEST_JOB_FIRST)
+        assert isinstance(placement, Placement), f"number {number} finds no room in the replay"
+        assert placement.node == recorded[number]
+        for victim in placement.victims:
+            inventory.remove(victim.id)
+        inventory.place(Instance(request.id, request.kind, cores, placement.node, time_s, math.inf, number))
+
+
+def _nodes(events: Iterable[Event]) -> dict[int, int]:
+    leases: list[Lease] = [event.lease for event in events if event.lease is not None]
+    return {lease.number: lease.node for lease in leases}

@@ -1,0 +1,84 @@
+"""Any commands, in any order, twice, late, with crashes between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.workers.owners import (
+    NOW,
+    Live,
+    ask,
+    cancel,
+    check_history_replays,
+    check_journal,
+    confirm,
+    load,
+    release,
+    reserve,
+    spec,
+    start,
+    stop,
+)
+
+ATTEMPTS = st.sampled_from(["r.1", "r.2", "s.1", "t.1", "u.1", "A/own-1"])
+INSTANCES = st.sampled_from(["od-1", "od-2", "od-3", "r.1", "A/own-0"])
+CORES = st.integers(1, 5)
+LIFETIMES = st.sampled_from([0.0, 1.0, 2.0, 5.0, 1e6])
+WISHES = st.tuples(CORES, LIFETIMES)
+
+COMMANDS: st.SearchStrategy[Any] = st.one_of(
+    st.builds(lambda attempt, wish: reserve(attempt, *wish), ATTEMPTS, WISHES),
+    st.builds(lambda wish: ask(*wish), WISHES),
+    st.builds(confirm, ATTEMPTS),
+    st.builds(release, ATTEMPTS),
+    st.builds(cancel, ATTEMPTS),
+    st.builds(start, INSTANCES, CORES, st.one_of(st.none(), st.sampled_from([1.0, 3.0]))),
+    st.builds(stop, INSTANCES),
+)
+#: A step: seconds that pass, then a new command, one of the earlier ones again, time for expiry, or a crash.
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.0, 0.5, 1.0, 3.0]),
+        st.one_of(COMMANDS, COMMANDS, st.integers(0, 30), st.sampled_from(["crash", "expire"])),
+    ),
+    max_size=40,
+)
+OWN_LOADS = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 6), st.integers(1, 4)).map(
+        lambda row: (float(row[0]), float(row[0] + row[1]), row[2])
+    ),
+    min_size=1,
+    max_size=12,
+).map(lambda rows: load(*rows))
+
+
+@settings(max_examples=150)
+@given(steps=STEPS, own_load=st.one_of(st.none(), OWN_LOADS), trace_time=st.booleans())
+def test_whatever_comes_the_journal_is_the_owner(steps: list[Any], own_load: Any, trace_time: bool) -> None:
+    live = Live(spec((4, 3), own_load=own_load, trace_time=trace_time))
+    told: list[Any] = []
+    now_s = 0.0
+    for passed_s, step in steps:
+        now_s += passed_s
+        match step:
+            case "crash":
+                live.crash()
+            case "expire":
+                live.take(live.owner.expire(now_s, NOW, now_s * 20))
+            case int(earlier):
+                if told:
+                    live.tell(told[earlier % len(told)], now_s)
+            case command:
+                stamped = command.model_copy(update={"at_s": now_s if trace_time else None})
+                told.append(stamped)
+                live.tell(stamped, now_s)
+        live.owner.validate()
+    live.crash()
+    live.advance(1e7)
+    assert len(live.owner.cloud.inventory) == sum(1 for i in live.owner.cloud.inventory if i.end_s > 1e7)
+    check_journal(live.events)
+    check_history_replays(live.owner, live.events)
+    live.crash()

@@ -1,0 +1,120 @@
+"""In trace time the live owner decides exactly what the in-process replay decides (ARCHITECTURE.md, 7)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.contract import Ask, Confirm, EventKind, Finish, QuoteView, RefusalView, Reserve
+from cloudsim.cloud import CloudSpec
+from cloudsim.federation import FederatedCloud, Federation, Workload
+from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+from cloudsim.ranking import tightest_fit
+from cloudsim.replay import replay
+from cloudsim.report import Tally
+from cloudsim.requests import End, Kind, Quote
+from cloudsim.traces.synthesis import lognormal_trace
+from tests.unit.workers.owners import Live, command_id
+from workers.state import OwnerSpec
+
+SEED, BIRTHS = 7, 100
+
+
+def federation() -> Federation:
+    traces = [lognormal_trace(np.random.default_rng(seed), hours=32, name=f"t{seed}") for seed in range(4)]
+    clouds = [
+        FederatedCloud(CloudSpec(name, (4,) * 7), "7x4", trace)
+        for name, trace in zip("AB", traces, strict=False)
+    ]
+    workloads = [
+        Workload("A", traces[2], 16 * 3600.0, 0.1, ("A", "B")),
+        Workload("B", traces[3], 20 * 3600.0, None, ("B",)),
+    ]
+    return Federation(tuple(clouds), tuple(workloads))
+
+
+class Member(Live):
+    """An owner whose tables are made in this process, and its part of the report."""
+
+    def __init__(self, member: FederatedCloud, whole: Federation):
+        load, until_s = member.own_load, whole.ends_s
+        super().__init__(OwnerSpec(member.spec, trace_time=True, own_load=load, own_load_until_s=until_s))
+        sampler = SamplerSpec(member.spec.node_cores, seed=SEED, births=BIRTHS)
+        self.predictor = LocalPredictor(sampler, whole.spot_sizes(member))
+        self.tables = 0
+
+    def ask(self, command: Any) -> Any:
+        due_s = self.owner.table_due(command)
+        if due_s is not None:
+            self.advance(due_s)
+            table = self.predictor.table(self.owner.cloud.history.cut(due_s), due_s)
+            self.take(self.owner.adopt(table, "2026-01-01T00:00:00+00:00"))
+            self.tables += 1
+        return self.tell(command)
+
+
+def quote_of(view: QuoteView) -> Quote:
+    fields = view.model_dump(exclude={"answer", "cloud_time_s"})
+    return Quote(**fields)
+
+
+def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
+    """The driver of a live federation, without the network between it and the owners."""
+    members = {cloud.spec.id: Member(cloud, whole) for cloud in whole.clouds}
+    order = list(members)
+    origins = list(dict.fromkeys(workload.origin for workload in whole.workloads))
+    tally = Tally({cloud.spec.id: cloud.nodes for cloud in whole.clouds}, origins, whole.ends_s)
+    for number, (at_s, request, targets) in enumerate(whole.requests()):
+        tally.asked(request)
+        wish = {
+            "request": request.id, "origin": request.origin, "cores": request.cores,
+            "lifetime_s": request.lifetime_s, "sla": request.sla, "at_s": at_s,
+        }  # fmt: skip
+        quotes = []
+        for target in targets:
+            answer = members[target].ask(Ask.model_validate(command_id() | wish))
+            if isinstance(answer, RefusalView):
+                tally.refused(request.origin, (answer.cloud, answer.reason))
+            else:
+                quotes.append((order.index(target), quote_of(answer)))
+        for quote in tightest_fit(quotes)[:1]:
+            attempt = f"{request.id}.1"
+            member = members[quote.cloud]
+            granted = member.ask(Reserve.model_validate(command_id() | wish | {"attempt": attempt}))
+            assert granted.lease.eviction_probability == quote.eviction_probability
+            member.tell(Confirm(**command_id(), attempt=attempt, at_s=at_s))
+            tally.admitted(request.origin, quote.cloud)
+        if number % crash_every == crash_every - 1:
+            for member in members.values():
+                table = member.owner.cloud.table
+                member.crash()
+                member.owner.cloud.table = table
+    for cloud, member in members.items():
+        member.tell(Finish(**command_id()))
+        count(tally, cloud, member)
+        member.owner.validate()
+        assert member.tables > 1
+    return tally.as_dict()
+
+
+def count(tally: Tally, cloud: str, member: Member) -> None:
+    for event in member.events:
+        lease = event.lease
+        if event.kind is EventKind.TURNED_AWAY:
+            tally.on_demand(cloud, requests=1, admitted=0)
+        elif lease is not None and lease.kind is Kind.ON_DEMAND:
+            tally.on_demand(cloud, requests=1, admitted=1) if event.kind is EventKind.ADMITTED else None
+        elif lease is not None and lease.ended_at_s is not None:
+            ran_s = lease.ended_at_s - lease.starts_at_s
+            tally.ended(lease.origin, cloud, End(lease.state.value), lease.cores, ran_s)
+
+
+@pytest.mark.parametrize("crash_every", [math.inf, 400])
+def test_the_owners_give_the_report_of_the_replay(crash_every: float) -> None:
+    whole = federation()
+    expected = replay(whole, seed=SEED, births=BIRTHS)
+    assert expected["total"]["evicted"] > 0
+    assert drive(whole, crash_every) == expected

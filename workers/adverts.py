@@ -1,0 +1,44 @@
+"""What a cloud says of itself to the federation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker.contract import Advert
+from cloudsim.requests import Kind
+from workers.state import State
+
+#: Clouds with larger nodes advertise powers of two, their whole node, and the sizes in their table.
+_ALL_SIZES_UP_TO = 64
+
+
+def advertised_sizes(largest_node: int) -> NDArray[np.int64]:
+    """Sizes whose free slots are told, to begin with: all of them, or powers of two and the whole node."""
+    if largest_node <= _ALL_SIZES_UP_TO:
+        return np.arange(1, largest_node + 1, dtype=np.int64)
+    powers = 2 ** np.arange(int(math.log2(largest_node)) + 1, dtype=np.int64)
+    return np.union1d(powers, [largest_node]).astype(np.int64)
+
+
+def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> Advert:
+    """The advert of a cloud in this state. ``now``: RFC 3339."""
+    inventory, table = state.cloud.inventory, state.cloud.table
+    slots = (inventory.free[:, None] // sizes).sum(axis=0)
+    return Advert(
+        cloud=state.spec.cloud.id,
+        at=now,
+        at_s=state.cloud.now_s,
+        epoch=epoch,
+        free_cores=int(inventory.free.sum()),
+        on_demand_cores=inventory.used_cores(Kind.ON_DEMAND),
+        spot_cores=inventory.used_cores(Kind.SPOT),
+        spot_leases=len(inventory.spot()),
+        free_slots=dict(zip(sizes.tolist(), slots.tolist(), strict=True)),
+        table_version=table.version if table else None,
+        table_made_at_s=table.made_at_s if table else None,
+        evicted=state.evicted,
+        admitted=state.admitted,
+    )

@@ -1,0 +1,109 @@
+"""The Celery side of the worker processes: the tasks, and how a worker is run.
+
+``python -m workers.cloud`` and ``python -m workers.montecarlo`` are the ways to start one.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.keys import Keys
+from broker.redis_server import connect
+from broker.settings import Settings
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from workers.montecarlo import MonteCarlo
+
+
+def create(settings: Settings) -> Celery:
+    """The application, without tasks; also sets logging up.
+
+    SIGTERM means SIGQUIT to Celery from here on: both end a worker after a task's moment of grace. Celery
+    takes this from the environment when its worker is imported.
+    """
+    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (said, not read)
+    from broker.queue import make_app
+    from workers import logs
+
+    logs.configure(settings.log_level)
+    return make_app(settings)
+
+
+def serve_drains(app: Celery, cloud: str, drain: Callable[[], None]) -> None:
+    """The doorbell of a cloud's owner.
+
+    It is not acknowledged, which halves what a doorbell writes: one that is lost with its worker is made up
+    for by the next owner's opening.
+    """
+    from kombu import Exchange, Queue
+
+    from broker.queue import DRAIN, cloud_queue
+
+    name = cloud_queue(cloud)
+    app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name, no_ack=True)]
+
+    @app.task(name=DRAIN)
+    def ring() -> None:
+        drain()
+
+
+def serve_batches(app: Celery, settings: Settings, name: str) -> None:
+    """Monte-Carlo batches."""
+    from broker.contract import Batch
+    from broker.queue import BATCH, BATCH_LIMIT_S
+
+    child: list[MonteCarlo] = []  # made in the pool's child, whose connections it holds
+
+    @app.task(name=BATCH, time_limit=BATCH_LIMIT_S)
+    def batch(message: dict[str, Any]) -> None:
+        if not child:
+            child.append(_montecarlo(app, settings, name))
+        child[0].run(Batch.model_validate(message))
+
+
+def _montecarlo(app: Celery, settings: Settings, name: str) -> MonteCarlo:
+    from broker.queue import ring
+    from workers.montecarlo import MonteCarlo
+
+    client = connect(str(settings.redis_url))
+    return MonteCarlo(name, client, Keys(settings.key_prefix), partial(ring, app))
+
+
+def run(
+    app: Celery,
+    *,
+    name: str,
+    queues: Sequence[str],
+    pool: str,
+    when_ready: Callable[[], None],
+) -> int:
+    """Runs a worker in this process until it is told to stop; returns its exit status."""
+    from celery import signals
+    from celery.exceptions import SecurityWarning
+
+    def ready(**_: object) -> None:
+        when_ready()
+
+    signals.worker_ready.connect(ready, weak=False)
+    # Celery warns of running as root because it may be told to unpickle messages; ours takes JSON only.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    worker = app.Worker(
+        hostname=name,
+        queues=list(queues),
+        pool=pool,
+        concurrency=1,
+        loglevel="WARNING",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        task_events=False,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)

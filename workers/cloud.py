@@ -1,0 +1,143 @@
+"""The owner of one cloud: ``python -m workers.cloud --cloud ID --federation FILE``.
+
+A Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells come. It starts to listen
+once it owns the cloud and has recovered; a second process for the same cloud waits for the first one's lease.
+
+Exit status: 0 told to stop, 2 wrong arguments or federation file, 70 the owner and its journal disagree, 75
+fenced: another process has become the owner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from broker.contract import Batch, CloudInfo
+from broker.journal import Journal
+from broker.keys import Keys
+from broker.redis_server import connect
+from broker.settings import Settings, SettingsError, settings
+from cloudsim.durations import parse_duration_s
+from cloudsim.errors import InputError
+from cloudsim.federation import FederatedCloud, Federation
+from cloudsim.federation_file import load
+from workers import app as workers_app
+from workers.runtime import Runtime, RuntimeSpec
+from workers.state import OwnerSpec
+from workers.tabling import wall_time_sizes
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m workers.cloud", description=__doc__)
+    made.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
+    made.add_argument("--federation", required=True, type=Path, help="federation file")
+    made.add_argument(
+        "--time", choices=("wall", "trace"), default="wall", help="whose time the cloud lives in"
+    )
+    made.add_argument("--speed", type=float, default=1.0, help="wall: seconds of the cloud's time a second")
+    made.add_argument("--history", default="48h", help="wall: own load replayed before the cloud first opens")
+    made.add_argument("--until", help="requests after this time of the federation are left out")
+    made.add_argument("--samples", type=int, help="Monte-Carlo samples a size")
+    made.add_argument("--seed", type=int, help="of the Monte-Carlo samples")
+    made.add_argument(
+        "--overflow-sla", type=float, help="SLA of requests offered to others; none: no guarantee"
+    )
+    return made
+
+
+def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federation) -> RuntimeSpec:
+    """What the arguments, the settings and the federation file say together. Raises InputError."""
+    names = [member.spec.id for member in federation.clouds]
+    if told.cloud not in names:
+        raise InputError(f"no cloud is called {told.cloud!r}; there are: {', '.join(names)}", field="--cloud")
+    order = names.index(told.cloud)
+    member = federation.clouds[order]
+    trace_time = told.time == "trace"
+    until_s = federation.ends_s if trace_time else federation.until_s
+    return RuntimeSpec(
+        owner=OwnerSpec(
+            member.spec,
+            trace_time=trace_time,
+            own_load=member.own_load,
+            own_load_until_s=until_s,
+            reservation_ttl_s=config.reservation_ttl_s,
+            overflow=member.overflow and not trace_time,
+            overflow_sla=told.overflow_sla,
+        ),
+        info=_info(member, order, told.time),
+        sizes=_sizes(federation, member, trace_time=trace_time),
+        seed=config.seed if told.seed is None else told.seed,
+        births=told.samples or config.samples,
+        speed=told.speed,
+        history_s=parse_duration_s(told.history, field="--history"),
+    )
+
+
+def _info(member: FederatedCloud, order: int, time: str) -> CloudInfo:
+    cores = member.spec.node_cores
+    return CloudInfo(
+        id=member.spec.id,
+        order=order,
+        nodes=member.nodes,
+        cores=sum(cores),
+        largest_node=max(cores),
+        time="trace" if time == "trace" else "wall",
+        overflow=member.overflow,
+    )
+
+
+def _sizes(federation: Federation, member: FederatedCloud, *, trace_time: bool) -> frozenset[int]:
+    if trace_time:
+        return frozenset(federation.spot_sizes(member))
+    return wall_time_sizes(member.spec.node_cores, member.own_load.cores.tolist())
+
+
+def exit_now(status: int) -> NoReturn:
+    """Ends the process from any thread; Celery would take an exception for a failed task."""
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the owner until it is told to stop; returns the exit status."""
+    told = parser().parse_args(arguments)
+    try:
+        config = settings()
+        app = workers_app.create(config)
+        until_s = math.inf if told.until is None else parse_duration_s(told.until, field="--until")
+        federation = load(told.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
+        spec = runtime_spec(told, config, federation)
+    except (InputError, SettingsError) as error:
+        print(f"workers.cloud: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    from broker.queue import cloud_queue, send_batch
+
+    def send(queue: str, batch: Batch) -> None:
+        send_batch(app, queue, batch.model_dump(mode="json"))
+
+    journal = Journal(connect(str(config.redis_url)), Keys(config.key_prefix), told.cloud)
+    runtime = Runtime(spec, config, journal, send, exit_now)
+    workers_app.serve_drains(app, told.cloud, runtime.drain)
+    runtime.open()
+    try:
+        return workers_app.run(
+            app,
+            name=f"cloud.{told.cloud}@{os.getpid()}",
+            queues=[cloud_queue(told.cloud)],
+            pool="solo",
+            when_ready=runtime.start,
+        )
+    finally:
+        runtime.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

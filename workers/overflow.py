@@ -1,0 +1,94 @@
+"""Own on-demand requests that a cloud had to turn away and offers to the federation. Pure.
+
+An offer ends where it was placed and fulfilled, refused, or stopped by its user. What was evicted elsewhere
+is offered again for what remains of its lifetime.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.contract import CloudId, Overflow, OverflowState
+
+_CLOSED = frozenset({"refused", "completed", "stopped"})
+
+
+class OverflowBook:
+    """Open offers by instance. It proposes the next state; ``apply`` makes it true, also in recovery."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, OverflowState] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, instance: str) -> OverflowState | None:
+        """The open offer of that instance, or None."""
+        return self._open.get(instance)
+
+    def apply(self, state: OverflowState) -> None:
+        """The next state of an offer."""
+        if state.state in _CLOSED:
+            self._open.pop(state.instance, None)
+        else:
+            self._open[state.instance] = state
+
+    def told(self, news: Overflow, now_s: float) -> OverflowState | None:
+        """What follows from what the federation says; None when it says nothing new."""
+        offer = self._open.get(news.instance)
+        if offer is None or (news.attempt is not None and news.attempt != offer.attempt):
+            return None  # closed, or about an earlier offer
+        match news.outcome:
+            case "placed":
+                if offer.state == "placed":
+                    return None
+                return _changed(
+                    offer,
+                    state="placed",
+                    ends_at_s=now_s + offer.remaining_s,
+                    lease=news.lease,
+                    cloud=news.cloud,
+                )
+            case "evicted":
+                return _offered_again(offer, news.cloud, now_s)
+            case "refused" | "completed":
+                return _changed(offer, state=news.outcome)
+
+    def stopped(self, instance: str) -> OverflowState | None:
+        """What follows when its user stops it; None when it is not an open offer."""
+        offer = self._open.get(instance)
+        return None if offer is None else _changed(offer, state="stopped")
+
+
+def first_offer(instance: str, cores: int, lifetime_s: float) -> OverflowState:
+    """An offer for the whole lifetime."""
+    return OverflowState(instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s)
+
+
+def item(cloud: CloudId, state: OverflowState, sla: float | None) -> dict[str, Any] | None:
+    """The entry of the overflow stream that a new state asks for, or None."""
+    entry: dict[str, Any] = {"cloud": cloud, "instance": state.instance, "attempt": state.attempt}
+    if state.state == "offered":
+        wish = {"cores": state.cores, "lifetime_s": state.remaining_s, "sla": sla, "avoid": state.avoid}
+        return entry | wish
+    if state.state == "stopped":
+        return entry | {"stop": True, "lease": state.lease}
+    return None
+
+
+def _offered_again(offer: OverflowState, evicted_by: str | None, now_s: float) -> OverflowState:
+    remaining_s = offer.remaining_s if offer.ends_at_s is None else offer.ends_at_s - now_s
+    if remaining_s <= 0:
+        return _changed(offer, state="completed")
+    return OverflowState(
+        instance=offer.instance,
+        attempt=offer.attempt + 1,
+        state="offered",
+        cores=offer.cores,
+        remaining_s=remaining_s,
+        avoid=evicted_by or offer.cloud,
+    )
+
+
+def _changed(offer: OverflowState, **changes: Any) -> OverflowState:
+    return offer.model_copy(update=changes)

@@ -1,0 +1,336 @@
+"""The owner's decisions: commands in; journal entries, replies and offers out. No Redis, no Celery, no clock.
+
+Within one instant of the cloud's time things happen in the order of PREDICTION.md: stops, own starts, spot
+starts. A command that comes too late for its place in that order happens at the next representable instant,
+so that the recorded history replays to exactly what happened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from broker.contract import (
+    Advert,
+    Answer,
+    Ask,
+    Cancel,
+    Command,
+    Confirm,
+    Done,
+    Event,
+    EventKind,
+    Finish,
+    Lease,
+    LeaseGranted,
+    LeaseState,
+    Overflow,
+    QuoteView,
+    RefusalView,
+    Release,
+    Reply,
+    Reserve,
+    StartOnDemand,
+    StopOnDemand,
+    Tick,
+)
+from cloudsim.cloud import AFTER_EVERYTHING, Cloud
+from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
+from cloudsim.requests import (
+    End,
+    Ended,
+    Kind,
+    Refusal,
+    Request,
+    Started,
+)
+from workers import views
+from workers.adverts import advertise, advertised_sizes
+from workers.book import Released
+from workers.recorder import Outcome, Recorder
+from workers.state import OwnerSpec, State
+
+if TYPE_CHECKING:
+    from cloudsim.prediction.tables import QuantileTable
+
+
+class Owner:
+    """State machine of one cloud. ``epoch`` is the fence that its leases carry."""
+
+    def __init__(self, spec: OwnerSpec, epoch: int = 0):
+        self.spec, self.epoch = spec, epoch
+        self.state = State(spec)
+        self._first_seen_s: dict[str, float] = {}  # reservations, on the monotonic clock of this process
+        self._sizes = advertised_sizes(self.cloud.inventory.largest_node)
+        self._recorder = Recorder(self.state, epoch)
+
+    @classmethod
+    def recover(cls, spec: OwnerSpec, epoch: int, events: Iterable[Event]) -> Owner:
+        """The owner after all that its journal holds, in order."""
+        owner = cls(spec, epoch)
+        for event in events:
+            owner.apply(event)
+        return owner
+
+    @property
+    def cloud(self) -> Cloud:
+        """The cloud itself."""
+        return self.state.cloud
+
+    def apply(self, event: Event) -> None:
+        """Makes a journal entry true again."""
+        self.state.apply(event)
+
+    def validate(self) -> None:
+        """Walks everything; for tests and after recovery."""
+        self.state.validate()
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def handle(self, command: Command, now_s: float, now: str) -> Outcome:
+        """Carries out one command.
+
+        now_s: the cloud's time; in trace time the command's own time counts instead. now: the same, RFC 3339.
+        """
+        self._recorder.begin(now)
+        at_s = self._time_of(command, now_s)
+        match command:
+            case Ask():
+                self._advance(at_s)
+                answer: Answer = self._quote(_spot_request(command))
+            case Reserve():
+                answer = self._reserve(command, at_s)
+            case Confirm():
+                self._advance(at_s)
+                answer = self._confirm(command)
+            case Release():
+                answer = self._release(command.attempt, at_s)
+            case Cancel():
+                answer = self._stop(command.lease, Kind.SPOT, at_s, command.by)
+            case StartOnDemand():
+                answer = self._start_on_demand(command, at_s)
+            case StopOnDemand():
+                answer = self._stop_on_demand(command, at_s)
+            case Overflow():
+                self._advance(at_s)
+                answer = self._told_of_overflow(command)
+            case Tick():
+                self._advance(at_s)
+                answer = Done()
+            case Finish():
+                self._recorder.record(self.cloud.advance(*AFTER_EVERYTHING))
+                answer = Done()
+            case _:
+                assert_never(command)
+        if command.reply_to is not None:
+            reply = Reply(command=command.id, answer=answer)
+            self._recorder.outcome.replies.append((command.reply_to, reply))
+        return self._recorder.outcome
+
+    def advance(self, now_s: float, now: str) -> Outcome:
+        """Lets everything happen that comes before the spot requests of ``now_s``."""
+        self._recorder.begin(now)
+        self._advance(now_s)
+        return self._recorder.outcome
+
+    def expire(self, now_s: float, now: str, monotonic_s: float) -> Outcome:
+        """Wall time: gives up reservations that nobody confirmed for ``reservation_ttl_s``, monotonic time.
+
+        A reservation's time begins when this process first sees it here: a clock that jumps expires nothing,
+        and after a restart the time begins anew.
+        """
+        self._recorder.begin(now)
+        if self.spec.trace_time:
+            return self._recorder.outcome
+        seen = self._first_seen_s
+        self._first_seen_s = {
+            attempt: seen.get(attempt, monotonic_s) for attempt in self.state.book.reserved()
+        }
+        for attempt, first_seen_s in self._first_seen_s.items():
+            if monotonic_s - first_seen_s > self.spec.reservation_ttl_s:
+                self._end_reservation(attempt, max(now_s, self.cloud.now_s), "expired")
+        return self._recorder.outcome
+
+    def open(self, now_s: float, now: str) -> Outcome:
+        """The first entry of an epoch: from here on the cloud's time goes on from ``now_s`` at ``now``."""
+        self._recorder.begin(now)
+        self._recorder.emit(EventKind.OPENED, now_s)
+        return self._recorder.outcome
+
+    # -- spot ------------------------------------------------------------------------------------------------
+
+    def _quote(self, request: Request) -> QuoteView | RefusalView:
+        answer = self.cloud.quote(request)
+        if isinstance(answer, Refusal):
+            return views.refusal_view(answer)
+        return views.quote_view(answer, self.cloud.now_s)
+
+    def _reserve(self, command: Reserve, at_s: float) -> Answer:
+        known = self._known(command.attempt, Kind.SPOT)
+        if known is not None:
+            return known
+        at_s = self._step(at_s, PHASE_SPOT)
+        request = _spot_request(command)
+        quote = self.cloud.quote(request)
+        if isinstance(quote, Refusal):
+            refusal = views.refusal_view(quote)
+            self._recorder.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal)
+            return refusal
+        # Its instance goes by the id of the attempt: one request may try several times.
+        changes = self.cloud.admit(_spot_request(command, command.attempt), at_s)
+        assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
+        (started,) = changes
+        assert isinstance(started, Started), "a spot instance displaces nobody"
+        lease = self._recorder.lease_of(started.instance, LeaseState.RESERVED, request=request, quote=quote)
+        self._recorder.emit(EventKind.RESERVED, at_s, lease=lease)
+        return LeaseGranted(lease=lease)
+
+    def _confirm(self, command: Confirm) -> Answer:
+        entry = self.state.book.get(command.attempt)
+        if not isinstance(entry, Lease) or entry.kind is not Kind.SPOT:
+            return Done(found=False)
+        if entry.state is LeaseState.RESERVED:
+            entry = entry.model_copy(update={"state": LeaseState.RUNNING})
+            self._recorder.emit(EventKind.ADMITTED, self.cloud.now_s, lease=entry)
+        return LeaseGranted(lease=entry)
+
+    def _release(self, attempt: str, at_s: float) -> Answer:
+        entry = self.state.book.get(attempt)
+        if entry is None and not self.state.own_load_holds(attempt):
+            self._advance(at_s)
+            self._recorder.emit(EventKind.RELEASED, self.cloud.now_s, attempt=attempt)  # a tombstone
+            return Done(found=False)
+        if isinstance(entry, Released):
+            return Done(found=entry.held)
+        reserved = isinstance(entry, Lease) and entry.state is LeaseState.RESERVED
+        if reserved and self._end_reservation(attempt, at_s, "released"):
+            return Done()
+        return self._stop(attempt, Kind.SPOT, at_s, "released")
+
+    def _end_reservation(self, attempt: str, at_s: float, cause: str) -> bool:
+        """Takes an unconfirmed instance off its node; False when its time came before."""
+        at_s = self._step(at_s, PHASE_STOP)
+        lease = self.state.book.get(attempt)
+        assert isinstance(lease, Lease)
+        for change in self.cloud.end(attempt, at_s, End.CANCELLED, cause):
+            assert isinstance(change, Ended)
+            lease = views.ended(lease, change)
+            self._recorder.emit(EventKind.RELEASED, at_s, lease=lease, attempt=attempt, cause=cause)
+            return True
+        return False
+
+    def _stop(self, lease_id: str, kind: Kind, at_s: float, cause: str) -> Answer:
+        """Ends a running instance for whoever holds it; an ended one stays as it ended."""
+        at_s = self._step(at_s, PHASE_STOP)
+        instance = self.cloud.inventory.get(lease_id)
+        if instance is not None and instance.kind is kind:
+            self._recorder.record(self.cloud.end(lease_id, at_s, End.CANCELLED, cause))
+            lease = self._recorder.outcome.events[-1].lease
+            assert lease is not None
+            return LeaseGranted(lease=lease)
+        known = self._known(lease_id, kind)
+        return known if isinstance(known, LeaseGranted) else Done(found=False)
+
+    # -- own users -------------------------------------------------------------------------------------------
+
+    def _start_on_demand(self, command: StartOnDemand, at_s: float) -> Answer:
+        known = self._known(command.instance, Kind.ON_DEMAND)
+        if known is not None:
+            return known
+        at_s = self._step(at_s, PHASE_ON_DEMAND)
+        request = Request(
+            command.instance,
+            Kind.ON_DEMAND,
+            command.cores,
+            command.lifetime_s,
+            origin=self.spec.cloud.id,
+        )
+        self._recorder.record(self.cloud.start_on_demand(request, at_s))
+        answer = self._known(command.instance, Kind.ON_DEMAND)
+        assert answer is not None
+        return answer
+
+    def _stop_on_demand(self, command: StopOnDemand, at_s: float) -> Answer:
+        offer = self.state.offers.stopped(command.instance)
+        if offer is not None:
+            self._advance(at_s)
+            self._recorder.emit_overflow(offer)
+        if isinstance(self.state.book.get(command.instance), RefusalView):
+            return Done()  # it does not run, neither here nor, from now on, elsewhere
+        return self._stop(command.instance, Kind.ON_DEMAND, at_s, "stopped")
+
+    def _told_of_overflow(self, command: Overflow) -> Answer:
+        offer = self.state.offers.told(command, self.cloud.now_s)
+        if offer is not None:
+            self._recorder.emit_overflow(offer)
+        return Done(found=offer is not None)
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def _time_of(self, command: Command, now_s: float) -> float:
+        if self.spec.trace_time:
+            now_s = self.cloud.now_s if command.at_s is None else command.at_s
+        return max(now_s, self.cloud.now_s)
+
+    def _step(self, at_s: float, phase: int) -> float:
+        """Advances to the place in time of a start or stop that is about to be made, and returns its time."""
+        if (at_s, phase) < self.state.place:
+            at_s = math.nextafter(at_s, math.inf)
+        self._recorder.record(self.cloud.advance(at_s, phase))
+        assert (at_s, phase) >= self.state.place
+        return at_s
+
+    def _advance(self, at_s: float) -> None:
+        self._recorder.record(self.cloud.advance(at_s))
+
+    # -- tables ----------------------------------------------------------------------------------------------
+
+    def table_due(self, command: Command) -> float | None:
+        """Trace time: the refresh boundary whose table this command must meet and that is not there yet."""
+        if not self.spec.trace_time or not isinstance(command, Ask | Reserve):
+            return None
+        if isinstance(command, Reserve) and self._known(command.attempt, Kind.SPOT) is not None:
+            return None
+        if not self.cloud.needs_table(_spot_request(command)):
+            return None
+        return self.cloud.table_due_s(self._time_of(command, 0.0))
+
+    def adopt(self, table: QuantileTable, now: str) -> Outcome:
+        """A new table is in use."""
+        self._recorder.begin(now)
+        self.cloud.table = table
+        self._sizes = np.union1d(self._sizes, np.array(table.sizes, dtype=np.int64))
+        self._recorder.emit(
+            EventKind.TABLE,
+            self.cloud.now_s,
+            table_version=table.version,
+            table_made_at_s=table.made_at_s,
+        )
+        return self._recorder.outcome
+
+    def advert(self, now: str) -> Advert:
+        """What the cloud says of itself."""
+        return advertise(self.state, self.epoch, self._sizes, now)
+
+    # -- answers and events ----------------------------------------------------------------------------------
+
+    def _known(self, entry_id: str, kind: Kind) -> Answer | None:
+        """The answer this id has already got; ``Done(found=False)`` for one that means something else."""
+        if self.state.own_load_holds(entry_id):
+            return Done(found=False)
+        match self.state.book.get(entry_id):
+            case None:
+                return None
+            case Lease() as lease:
+                return LeaseGranted(lease=lease) if lease.kind is kind else Done(found=False)
+            case RefusalView() as refusal:
+                return refusal
+            case Released():
+                return Done(found=False)
+
+
+def _spot_request(wish: Ask | Reserve, request_id: str | None = None) -> Request:
+    return Request(request_id or wish.request, Kind.SPOT, wish.cores, wish.lifetime_s, wish.sla, wish.origin)

@@ -1,0 +1,224 @@
+"""Making a new quantile table: cut the history, send out batches, gather their samples, merge.
+
+The ledger of batches is ours, not a Celery chord: a chord does not survive a restart of Redis and waits for
+ever for a worker that is not there. Here a batch is sent again when its deadline passes. Batches are pure, so
+a late or repeated result is the same bits and harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import redis
+import structlog
+
+from broker.contract import Batch
+from broker.journal import Journal
+from broker.queue import MONTECARLO, montecarlo_queue
+from cloudsim.eventlog import EventLog
+from cloudsim.prediction.samples import Samples
+from cloudsim.prediction.tables import QuantileTable
+from workers.chunks import HistoryChunk
+
+FIRST_DEADLINE_S = 10.0
+LONGEST_DEADLINE_S = 160.0
+#: Deadlines that may pass without sending a batch again while a worker is at it.
+PATIENCE = 2
+#: A batch that was begun so often without an end kills its workers; its size keeps the samples it had.
+MOST_TRIES = 5
+#: So many births are one batch's worth; more are split in three (an odd number, see ``Sampler``).
+BIRTHS_A_SHARE = 5_000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What all batches of one owner's epoch have in common."""
+
+    cloud: str
+    epoch: int
+    node_cores: tuple[int, ...]
+    seed: int
+    births: int
+
+    @property
+    def shares(self) -> int:
+        """How many batches a size is split into."""
+        return 1 if self.births < BIRTHS_A_SHARE else 3
+
+
+@dataclass
+class _Share:
+    """One batch of the refresh under way. Times are monotonic seconds."""
+
+    cores: int
+    share: int
+    due_s: float = 0.0
+    wait_s: float = FIRST_DEADLINE_S
+    sent: int = 0
+    patience: int = 0
+    tries: int = 0  # as counted by the workers that began it
+    by: str | None = None
+    samples: Samples | None = None
+    given_up: bool = False
+
+    @property
+    def open(self) -> bool:
+        return self.samples is None and not self.given_up
+
+
+class Refresher:
+    """At most one refresh at a time. ``send(queue, batch)`` may raise; ``step`` may then be called again."""
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        journal: Journal,
+        send: Callable[[str, Batch], None],
+        monotonic: Callable[[], float],
+    ):
+        self._sampling, self._journal, self._send, self._monotonic = sampling, journal, send, monotonic
+        self._chunks: list[bytes] = []
+        self._shares: list[_Share] = []
+        self._previous: dict[int, Samples] = {}
+        self._keeper: dict[tuple[int, int], str] = {}  # who made a share last and may hold its checkpoint
+        self.boundary_s = 0.0  # everything before is in the chunks
+
+    @property
+    def busy(self) -> bool:
+        """Whether a refresh is under way."""
+        return bool(self._shares)
+
+    def begin(self, boundary_s: float, sizes: Iterable[int], events: EventLog) -> None:
+        """Starts a table from all events before ``boundary_s``; ``events`` are those since the last one."""
+        assert not self.busy
+        self._chunks.append(HistoryChunk(boundary_s, events).to_bytes())
+        self.boundary_s = boundary_s
+        self._shares = [
+            _Share(cores, share) for cores in sorted(sizes) for share in range(self._sampling.shares)
+        ]
+
+    def step(self) -> QuantileTable | None:
+        """Gathers what has come and sends what is due; the table when all is in. Raises redis.RedisError."""
+        if not self.busy:
+            return None
+        self._gather()
+        now_s = self._monotonic()
+        due = [share for share in self._shares if share.open and share.due_s <= now_s]
+        if due:
+            self._push_history()
+            alive = self._alive({share.by or self._kept_by(share) for share in due})
+            for share in due:
+                self._act(share, alive, now_s)
+        if any(share.open for share in self._shares):
+            return None
+        return self._finish()
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    def _act(self, share: _Share, alive: set[str], now_s: float) -> None:
+        """A deadline has passed, the first one when the refresh begins."""
+        if share.tries >= MOST_TRIES:
+            log.error("batch given up", cores=share.cores, share=share.share, tries=share.tries)
+            share.given_up = True
+            return
+        # Its worker is at it and seems to live: wait before somebody else begins from the start.
+        if share.sent and share.by in alive and share.patience:
+            share.patience -= 1
+        else:
+            keeper = self._kept_by(share)
+            sticky = share.sent == 0 and keeper in alive
+            self._send(montecarlo_queue(keeper) if sticky else MONTECARLO, self._batch(share))
+            share.sent += 1
+            share.patience = PATIENCE
+            if share.sent > 1:
+                log.warning("batch sent again", cores=share.cores, share=share.share, sent=share.sent)
+        share.due_s = now_s + share.wait_s
+        share.wait_s = min(2 * share.wait_s, LONGEST_DEADLINE_S)
+
+    def _kept_by(self, share: _Share) -> str:
+        return self._keeper.get((share.cores, share.share), "")
+
+    def _batch(self, share: _Share) -> Batch:
+        sampling = self._sampling
+        return Batch(
+            cloud=sampling.cloud,
+            epoch=sampling.epoch,
+            refresh=self._name,
+            chunks=len(self._chunks),
+            cores=share.cores,
+            share=share.share,
+            shares=sampling.shares,
+            node_cores=sampling.node_cores,
+            seed=sampling.seed,
+            births=sampling.births,
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"{self._sampling.cloud}:{self._sampling.epoch}:{len(self._chunks)}"
+
+    def _push_history(self) -> None:
+        """Appends the chunks that Redis does not hold: the new one, or all should it have lost them."""
+        epoch = self._sampling.epoch
+        name = self._journal.keys.history(self._sampling.cloud, epoch)
+        present = self._journal.redis.llen(name)
+        for index in range(present, len(self._chunks)):
+            self._journal.append_history(epoch, self._chunks[index], index)
+
+    def _alive(self, workers: set[str]) -> set[str]:
+        named = sorted(workers - {""})
+        if not named:
+            return set()
+        pipe = self._journal.redis.pipeline(transaction=False)
+        for worker in named:
+            pipe.exists(self._journal.keys.sampler(worker))
+        return {worker for worker, found in zip(named, pipe.execute(), strict=True) if found}
+
+    # -- gathering -------------------------------------------------------------------------------------------
+
+    def _key(self, share: _Share) -> str:
+        return self._journal.keys.batch(self._name, share.cores, share.share)
+
+    def _gather(self) -> None:
+        waiting = [share for share in self._shares if share.open and share.sent]
+        if not waiting:
+            return
+        pipe = self._journal.redis.pipeline(transaction=False)
+        for share in waiting:
+            pipe.hmget(self._key(share), ["samples", "by", "tries"])
+        for share, (data, by, tries) in zip(waiting, pipe.execute(), strict=True):
+            share.tries = int(tries or 0)
+            share.by = by.decode() if by else None
+            if data is not None:
+                self._take(share, data)
+
+    def _take(self, share: _Share, data: bytes) -> None:
+        try:
+            samples = Samples.from_bytes(data)
+        except ValueError:
+            log.exception("samples cannot be read", cores=share.cores, share=share.share)
+            self._journal.redis.delete(self._key(share))
+            return
+        if (samples.cores, samples.until_s) == (share.cores, self.boundary_s):
+            share.samples = samples
+            if share.by is not None:
+                self._keeper[share.cores, share.share] = share.by
+
+    def _finish(self) -> QuantileTable:
+        sizes: dict[int, Samples] = {}
+        for cores in {share.cores for share in self._shares}:
+            parts = [share.samples for share in self._shares if share.cores == cores]
+            whole = [part for part in parts if part is not None]
+            if len(whole) == len(parts):
+                sizes[cores] = Samples.merge(whole)
+            elif cores in self._previous:  # a part says nothing that fits the other parts: keep the old ones
+                sizes[cores] = self._previous[cores]
+        with suppress(redis.RedisError):  # they also expire by themselves
+            self._journal.redis.delete(*(self._key(share) for share in self._shares))
+        self._shares = []
+        self._previous = sizes
+        return QuantileTable.from_samples(list(sizes.values()), self._sampling.node_cores, self.boundary_s)

@@ -1,0 +1,101 @@
+"""Values of ``cloudsim`` put into the words of the contract, and back."""
+
+from __future__ import annotations
+
+import math
+
+from broker.contract import CounterOffers, Lease, LeaseState, QuoteView, RefusalView
+from cloudsim.requests import End, Ended, Instance, Quote, Refusal, Request
+
+_STATE = {
+    End.COMPLETED: LeaseState.COMPLETED,
+    End.EVICTED: LeaseState.EVICTED,
+    End.CANCELLED: LeaseState.CANCELLED,
+    End.FAILED: LeaseState.FAILED,
+}
+_END = {state: end for end, state in _STATE.items()}
+
+
+def quote_view(quote: Quote, cloud_time_s: float) -> QuoteView:
+    """A quote as it is sent."""
+    return QuoteView(
+        cloud=quote.cloud,
+        cores=quote.cores,
+        free_slots=quote.free_slots,
+        eviction_probability=quote.eviction_probability,
+        survives_s=quote.survives_s,
+        table_version=quote.table_version,
+        table_made_at_s=quote.table_made_at_s,
+        cloud_time_s=cloud_time_s,
+    )
+
+
+def refusal_view(refusal: Refusal, detail: str | None = None) -> RefusalView:
+    """A refusal as it is sent. A lifetime of nothing is no counter-offer."""
+    offers = CounterOffers(lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability)
+    return RefusalView(
+        cloud=refusal.cloud,
+        reason=refusal.reason,
+        eviction_would_help=refusal.eviction_would_help,
+        free_slots=refusal.free_slots,
+        counter_offers=offers,
+        table_version=refusal.table_version,
+        table_made_at_s=refusal.table_made_at_s,
+        detail=detail,
+    )
+
+
+def lease_of(
+    instance: Instance,
+    cloud: str,
+    fence: int,
+    state: LeaseState,
+    *,
+    request: Request | None = None,
+    quote: Quote | None = None,
+) -> Lease:
+    """The promise about an instance. ``request`` and ``quote`` are those of a spot instance."""
+    return Lease(
+        id=instance.id,
+        request=request.id if request else instance.id,
+        cloud=cloud,
+        origin=instance.origin,
+        kind=instance.kind,
+        cores=instance.cores,
+        node=instance.node,
+        starts_at_s=instance.start_s,
+        ends_at_s=instance.end_s if math.isfinite(instance.end_s) else None,
+        promised_sla=request.sla if request else None,
+        eviction_probability=quote.eviction_probability if quote else None,
+        table_version=quote.table_version if quote else None,
+        fence=fence,
+        number=instance.number,
+        state=state,
+    )
+
+
+def ended(lease: Lease, change: Ended) -> Lease:
+    """The lease after its end."""
+    return lease.model_copy(
+        update={"state": _STATE[change.how], "ended_at_s": change.at_s, "cause": change.cause}
+    )
+
+
+def instance_of(lease: Lease) -> Instance:
+    """The instance that a lease is about."""
+    return Instance(
+        lease.id,
+        lease.kind,
+        lease.cores,
+        lease.node,
+        lease.starts_at_s,
+        math.inf if lease.ends_at_s is None else lease.ends_at_s,
+        lease.number,
+        lease.origin,
+    )
+
+
+def end_of(lease: Lease) -> Ended:
+    """The change that ended a lease."""
+    assert lease.ended_at_s is not None
+    return Ended(instance_of(lease), lease.ended_at_s, _END[lease.state], lease.cause)
