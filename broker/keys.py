@@ -5,7 +5,13 @@ Streams are the truth; strings and sets beside them are projections written in t
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+
+
+def api_key_digest(key: str) -> str:
+    """What is stored of an API key."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ Each call takes a list and costs one round trip. Redis serves nobody else meanwh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
@@ -51,6 +51,17 @@ def _token() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """Attempt `number` (from 1) of a request, on one cloud; `look_after_ms` as in `Accept`."""
+
+    request: str
+    number: int
+    cloud: str
+    command: Reserve
+    look_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Accept:
     """A request to be noted. Sent again, the same object is recognised by its `token`.
 
@@ -59,6 +70,7 @@ class Accept:
         fingerprint: of everything that makes two requests the same, its holder included.
         body: JSON, kept for the process that takes over.
         look_after_ms: from when on another process may take over.
+        first: an attempt, number 1, that is made in the same step; None: none yet.
         token: of this call.
     """
 
@@ -66,6 +78,7 @@ class Accept:
     fingerprint: str
     body: str
     look_after_ms: int
+    first: Attempt | None = None
     token: str = field(default_factory=_token)
 
 
@@ -75,17 +88,6 @@ class Accepted:
 
     outcome: Outcome
     answer: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Attempt `number` (from 1) of a request, on one cloud; `look_after_ms` as in `Accept`."""
-
-    request: str
-    number: int
-    cloud: str
-    command: Reserve
-    look_after_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +158,24 @@ class Records:
     # -- requests ----------------------------------------------------------------------------------------
 
     async def accept(self, requests: Sequence[Accept]) -> list[Accepted]:
-        """Note new requests; tell of the others what is known."""
+        """Note new requests, and make their first attempts; tell of the others what is known."""
         if not requests:
             return []
-        names = [self.keys.open_requests, *(self.keys.request(one.id) for one in requests)]
-        arguments: list[str | int] = []
+        clouds = _places(one.first.cloud for one in requests if one.first is not None)
+        names = [
+            self.keys.open_requests,
+            *(self.keys.inbox(cloud) for cloud in clouds),
+            *(self.keys.request(one.id) for one in requests),
+        ]
+        arguments: list[str | int] = [len(clouds)]
         for one in requests:
             arguments += [one.id, one.fingerprint, one.body, one.token, one.look_after_ms]
+            if one.first is None:
+                arguments += ["", 0, ""]
+            else:
+                assert one.first.number == 1
+                cloud = one.first.cloud
+                arguments += [cloud, clouds[cloud], one.first.command.model_dump_json()]
         return [_accepted(row) for row in await self._accept(names, arguments)]
 
     async def reserve(self, attempts: Sequence[Attempt]) -> list[Standing]:
@@ -174,7 +187,7 @@ class Records:
         """
         if not attempts:
             return []
-        clouds = {cloud: place for place, cloud in enumerate({one.cloud: None for one in attempts}, 1)}
+        clouds = _places(one.cloud for one in attempts)
         names = [
             self.keys.open_requests,
             *(self.keys.inbox(cloud) for cloud in clouds),
@@ -284,6 +297,11 @@ async def read_stream(
     found: Any = await client.xread({stream: after}, count=count, block=block_ms)
     # A list of pairs of stream and entries, or None; there is one stream.
     return [(entry.decode(), fields) for _, page in found or () for entry, fields in page]
+
+
+def _places(clouds: Iterable[str]) -> dict[str, int]:
+    """Each cloud once, with its place (from 1) among the inboxes of a script."""
+    return {cloud: place for place, cloud in enumerate(dict.fromkeys(clouds), 1)}
 
 
 async def _result(awaitable: Any) -> Any:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 from broker.adverts import Adverts
@@ -30,6 +31,7 @@ from broker.api.wishes import (
     refusal_view,
 )
 from broker.contract import (
+    Answer,
     Ask,
     QuoteView,
     RefusalView,
@@ -88,23 +90,51 @@ class Service:
         members = await self._adverts.members()
         booked = Booked()
         results: dict[str, Result] = {}
-        opened: list[tuple[OpenRequest, Accept]] = []
+        opened: list[tuple[OpenRequest, _Sent]] = []
         for sent in requests:
             try:
-                one = self._open(sent.request, members, booked, among=len(requests))
+                opened.append((self._open(sent.request, members, booked, among=len(requests)), sent))
             except (SubmitError, ValueError) as error:
                 results[sent.id] = error
-            else:
-                opened.append((one, Accept(sent.id, sent.fingerprint, sent.body, _look_after_ms(one))))
+        new, met = await self._accept(opened)
+        results |= met
+        return results | await self._settle([one for one in new if one.id not in results])
+
+    async def _accept(
+        self, opened: list[tuple[OpenRequest, _Sent]]
+    ) -> tuple[list[OpenRequest], dict[str, Result]]:
+        """Notes requests, each with its first attempt where the first candidate is known: one write for both.
+
+        Returns what is new, and the results so far.
+        """
+        first: dict[str, str] = {}  # cloud of the first attempt, by request
+        for one, _ in opened:
+            if one.candidates:
+                first[one.id] = one.candidates.pop(0)
+                one.attempts = 1
         new: list[OpenRequest] = []
-        for chunk in _chunks(opened):
-            found = await self._records.accept([accept for _, accept in chunk])
-            for (one, _), accepted in zip(chunk, found, strict=True):
-                if accepted.outcome is Outcome.NEW:
-                    new.append(one)
-                else:
-                    results[one.id] = _known(accepted)
-        return results | await self._settle(new)
+        results: dict[str, Result] = {}
+        with self._expecting([one for one, _ in opened if one.id in first]) as futures:
+            for chunk in _chunks(opened):
+                accepts = [self._note(one, sent, first.get(one.id)) for one, sent in chunk]
+                for (one, _), accepted in zip(chunk, await self._records.accept(accepts), strict=True):
+                    if accepted.outcome is Outcome.NEW:
+                        new.append(one)
+                    else:
+                        results[one.id] = _known(accepted)
+                self._exchange.bells.ring({first[one.id] for one, _ in chunk if one.id in first})
+            attempting: dict[str, list[OpenRequest]] = {}
+            for one in new:
+                if one.id in first:
+                    attempting.setdefault(first[one.id], []).append(one)
+            concluded = (self._conclude(cloud, group, futures) for cloud, group in attempting.items())
+            for more in await asyncio.gather(*concluded):
+                results |= more
+        return new, results
+
+    def _note(self, one: OpenRequest, sent: _Sent, cloud: str | None) -> Accept:
+        attempt = None if cloud is None else self._attempt(one, cloud)
+        return Accept(sent.id, sent.fingerprint, sent.body, _look_after_ms(one), attempt)
 
     async def sweep(self) -> int:
         """Finishes requests that were not answered in time, as their process died. Returns how many it took.
@@ -202,9 +232,7 @@ class Service:
         results: dict[str, Result] = {}
         for one in group:
             one.attempts += 1
-        trace_time = group[0].trace_time
-        futures = self._exchange.replies.expect(one.command for one in group)
-        try:
+        with self._expecting(group) as futures:
             attempting: list[OpenRequest] = []
             for chunk in _chunks(group):
                 standings = await self._records.reserve([self._attempt(one, cloud) for one in chunk])
@@ -214,10 +242,27 @@ class Service:
                     else:
                         results[one.id] = _standing(standing)
                 self._exchange.bells.ring([cloud])
-            awaited = {one.command: futures[one.command] for one in attempting}
-            heard = await answers(awaited, max(one.deadline_s for one in group))
+            return results | await self._conclude(cloud, attempting, futures)
+
+    @contextmanager
+    def _expecting(self, group: Sequence[OpenRequest]) -> Iterator[dict[str, asyncio.Future[Answer]]]:
+        """Futures of the answers to the present attempts, by command; enter it before they are sent."""
+        futures = self._exchange.replies.expect(one.command for one in group)
+        try:
+            yield futures
         finally:
             self._exchange.replies.forget(futures)
+
+    async def _conclude(
+        self, cloud: str, attempting: Sequence[OpenRequest], futures: Mapping[str, asyncio.Future[Answer]]
+    ) -> dict[str, Result]:
+        """Awaits a cloud's answers to attempts that were sent, and decides. Those without a result go on."""
+        results: dict[str, Result] = {}
+        if not attempting:
+            return results
+        trace_time = attempting[0].trace_time
+        awaited = {one.command: futures[one.command] for one in attempting}
+        heard = await answers(awaited, max(one.deadline_s for one in attempting))
         decided: list[tuple[OpenRequest, Settled | None]] = []
         for one in attempting:
             answer = heard.get(one.command)

@@ -16,6 +16,11 @@ from kombu.transport import redis
 class QoS(redis.QoS):
     """Acknowledgements."""
 
+    def ack(self, delivery_tag: str) -> None:
+        """Writes nothing for a message that was delivered for good (an owner's doorbell)."""
+        if delivery_tag in self._delivered:
+            super().ack(delivery_tag)
+
     def restore_unacked(self, client: Any = None) -> None:
         """Puts delivered messages back, unless Redis cannot be reached."""
         try:

@@ -137,7 +137,7 @@ class Runtime:
         self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has these
 
     def _begin_time(self) -> None:
-        """Plays what a cloud missed, or the history of one that opens for the first time; then its time runs."""
+        """Plays what a cloud missed, or the history of one that opens first; then its time runs."""
         owner = self._owner
         start_s = owner.cloud.now_s
         opened = owner.state.opened

@@ -6,23 +6,17 @@ answer takes tells nothing about the keys there are.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import OrderedDict
 
 import redis.asyncio
 
 from broker.api.problems import unauthorized
-from broker.keys import Keys
+from broker.keys import Keys, api_key_digest
 
 KNOWN_FOR_S = 5.0  # how long a withdrawn key may still work in this process
 UNKNOWN_FOR_S = 1.0
 _MOST_REMEMBERED = 4096
-
-
-def digest(key: str) -> str:
-    """What is stored of an API key."""
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class Authenticator:
@@ -44,7 +38,7 @@ class Authenticator:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise unauthorized("the Authorization header must read: Bearer <key>")
-        holder = await self._holder(digest(key.strip()))
+        holder = await self._holder(api_key_digest(key.strip()))
         if holder is None:
             raise unauthorized("this API key is not known here, or was withdrawn")
         return holder

@@ -86,10 +86,9 @@ def counts(report: dict[str, Any]) -> tuple[int, int, int, int, int]:
 def live(
     data_dir: Path, until: str | None, births: int, monte_carlo: int, kill: tuple[str, int] | None
 ) -> dict[str, Any]:
-    """The production federation through HTTP, Celery and Redis; ``kill``: an owner and after which request."""
-    federation = load(
-        FEDERATION_FILE, data_dir, until_s=parse_duration_s(until, field="until") if until else None
-    )
+    """The production federation through HTTP, Celery and Redis. ``kill``: an owner, after which request."""
+    until_s = parse_duration_s(until, field="until") if until else None
+    federation = load(FEDERATION_FILE, data_dir, until_s=until_s)
     run = LiveRun(FEDERATION_FILE, federation, until, births, 0, monte_carlo)
     requests = 0
     with live_run.running(run, lambda _: None) as local:

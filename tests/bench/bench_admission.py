@@ -27,6 +27,7 @@ from typing import Any
 import httpx
 import redis
 
+from broker.keys import api_key_digest
 from broker.redis_server import EmbeddedRedis, connect
 from tests.bench import bare_celery
 
@@ -88,9 +89,7 @@ def federation(redis_url: str, clouds: int, api_processes: int) -> Iterator[list
         file = directory / "federation.toml"
         file.write_text(federation_text(clouds))
         processes = Processes(directory, redis_url)
-        import hashlib
-
-        client.hset("spotfed:apikeys", hashlib.sha256(key.encode()).hexdigest(), "bench")
+        client.hset("spotfed:apikeys", api_key_digest(key), "bench")
         try:
             for number in range(clouds):
                 processes.start(

@@ -15,10 +15,9 @@ import redis
 import uvicorn
 
 from broker.api.app import create_app
-from broker.api.auth import digest
 from broker.contract import CloudInfo
 from broker.journal import Commit, Journal, Malformed
-from broker.keys import Keys
+from broker.keys import Keys, api_key_digest
 from broker.redis_server import connect
 from broker.settings import Settings
 from cloudsim.cloud import CloudSpec
@@ -151,7 +150,7 @@ class Federation:
 def serving(federation: Federation) -> Iterator[Federation]:
     """The API in a thread, until the block ends."""
     with connect(federation.redis_url) as client:
-        client.hset(federation.keys.api_keys, digest(KEY), "tester")
+        client.hset(federation.keys.api_keys, api_key_digest(KEY), "tester")
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

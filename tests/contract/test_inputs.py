@@ -121,7 +121,7 @@ def test_a_large_body_without_a_length(api: httpx.Client) -> None:
         problem(api.post("/v1/requests", content=parts(), headers=JSON), "body-too-large")
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "\x7f"])
+@pytest.mark.parametrize("key", ["", "x" * 256])
 def test_keys_that_cannot_be_used(api: httpx.Client, key: str) -> None:
     headers = {"Idempotency-Key": key}
     invalid(api.post("/v1/requests", json={"cores": 1, "lifetime_s": 60}, headers=headers), "Idempotency-Key")

@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,14 @@ from workers.state import OwnerSpec
 
 CLOUDS = ("a", "b", "c")
 FEDERATION = "".join(
-    f'[[cloud]]\nid = "{cloud}"\nnodes = "8x4"\ntrace = {{ synthetic = "table-1", hours = 2000, seed = {seed} }}\n\n'
+    f'[[cloud]]\nid = "{cloud}"\nnodes = "8x4"\n'
+    f'trace = {{ synthetic = "table-1", hours = 2000, seed = {seed} }}\n\n'
     for seed, cloud in enumerate(CLOUDS)
 )
 PREFIX = "storm:"
 PATIENCE_S = 120.0  # an answer may have to wait for several restarts in a row
 SETTLE_S = 60.0
+LISTENER_GIVES_UP_S = 10.0
 
 
 @dataclass
@@ -107,15 +109,13 @@ def _release_one(storm: Storm, client: Client, rng: random.Random) -> None:
 
 def listen(storm: Storm, client: Client) -> None:
     """A subscriber that only hears through the API, which is killed under it."""
-    last: str | None = "0-0"
+    last = "0-0"
     while not storm.over.is_set():
         with suppress(ClientError):
-            for sent in client.events(follow=not storm.over.is_set(), last_event_id=last):
+            for sent in client.events(last_event_id=last):
                 last = sent.id
                 assert sent.event.sequence is not None
                 storm.heard.append((sent.event.cloud, sent.event.sequence))
-                if storm.over.is_set():
-                    break
 
 
 def kill(
@@ -203,46 +203,36 @@ def storm(kills: int, seed: int, pause_s: tuple[float, float] = (0.3, 1.5)) -> d
     """Runs it; returns what happened, with the list of breaches."""
     rng = random.Random(seed)
     state = Storm()
-    with tempfile.TemporaryDirectory(prefix="storm-") as name, EmbeddedRedis(Path(name) / "redis") as server:
-        directory = Path(name)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm-")))
+        server = stack.enter_context(EmbeddedRedis(directory / "redis"))
+        redis_client = stack.enter_context(connect(server.url))
         file = directory / "federation.toml"
         file.write_text(FEDERATION)
-        options = (
-            "--time",
-            "wall",
-            "--speed",
-            "60",
-            "--history",
-            "30h",
-            "--samples",
-            "500",
-            "--seed",
-            str(seed),
-        )
-        layout = Layout(file, CLOUDS, options, monte_carlo=2, port=_free_port())
-        redis_client = connect(server.url)
+        options = f"--time wall --speed 60 --history 30h --samples 500 --seed {seed}".split()
+        layout = Layout(file, CLOUDS, tuple(options), monte_carlo=2, port=_free_port())
         with LocalFederation(layout, directory / "state", redis_url=server.url, key_prefix=PREFIX) as local:
-            clients = [local.client(deadline_s=PATIENCE_S) for _ in range(4)]
-            threads = [
-                threading.Thread(
-                    target=submit, args=(state, clients[user], user, random.Random(rng.random()))
-                )
-                for user in (0, 1)
+            first, second, judging = (
+                stack.enter_context(local.client(deadline_s=PATIENCE_S)) for _ in range(3)
+            )
+            listening = stack.enter_context(local.client(deadline_s=LISTENER_GIVES_UP_S))
+            users = [
+                threading.Thread(target=submit, args=(state, client, user, random.Random(rng.random())))
+                for user, client in enumerate((first, second))
             ]
-            listener = threading.Thread(target=listen, args=(state, clients[2]), daemon=True)
-            for thread in [*threads, listener]:
+            listener = threading.Thread(target=listen, args=(state, listening))
+            for thread in [*users, listener]:
                 thread.start()
             started_s = time.monotonic()
             kill(state, local, kills, pause_s, rng)
             seconds = time.monotonic() - started_s
             state.over.set()
-            for thread in threads:
+            for thread in users:
                 thread.join(PATIENCE_S + 10)
                 assert not thread.is_alive(), "a user still waits for an answer"
-            breaches = _settle(redis_client, clients[3], state)
-            breaches += ask_again(state, clients[3])
-            time.sleep(3)  # the listener hears the last events
-        listener.join(20)
+            breaches = _settle(redis_client, judging, state)
+            breaches += ask_again(state, judging)
+        listener.join()  # it hears that the API is gone
         findings = check(redis_client, PREFIX)
         breaches += judge(state, findings)
         breaches += fold_equals_inventory(redis_client, file, findings)

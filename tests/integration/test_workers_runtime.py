@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -64,12 +65,20 @@ class Bench:
         self.spec = RuntimeSpec(owner, info, frozenset({1}), seed=1, births=50, **options)
         self.batches: list[Batch] = []
         self.read = "0-0"
+        self.made: list[Runtime] = []
         self.runtime = self.make()
 
     def make(self) -> Runtime:
-        return Runtime(
+        made = Runtime(
             self.spec, self.settings, self.journal, lambda _, batch: self.batches.append(batch), fail
         )
+        self.made.append(made)
+        return made
+
+    def close(self) -> None:
+        """Ends the threads that keep the leases."""
+        for runtime in self.made:
+            runtime.close()
 
     def tell(self, *batch: Command) -> list[Reply]:
         """Sends commands as one entry, drains, and returns what is answered."""
@@ -95,9 +104,26 @@ class Bench:
         self.batches.clear()
 
 
+Make = Callable[..., Bench]
+
+
 @pytest.fixture
-def bench(redis_client: redis.Redis, tmp_path: Path) -> Bench:
-    made = Bench(redis_client, tmp_path, spec())
+def make_bench(redis_client: redis.Redis, tmp_path: Path) -> Iterator[Make]:
+    """Makes benches, and closes them after the test."""
+    benches: list[Bench] = []
+
+    def make(owner: OwnerSpec, **options: Any) -> Bench:
+        benches.append(Bench(redis_client, tmp_path, owner, **options))
+        return benches[-1]
+
+    yield make
+    for one in benches:
+        one.close()
+
+
+@pytest.fixture
+def bench(make_bench: Make) -> Bench:
+    made = make_bench(spec())
     made.runtime.open()
     return made
 
@@ -160,9 +186,9 @@ def test_an_epoch_is_never_opened_twice_though_redis_forgets(bench: Bench) -> No
     assert bench.client.get(bench.keys.epoch("A")) == b"2"
 
 
-def test_a_new_cloud_replays_its_history_before_it_opens(redis_client: redis.Redis, tmp_path: Path) -> None:
+def test_a_new_cloud_replays_its_history_before_it_opens(make_bench: Make) -> None:
     own = load(*((hour * HOUR_S, hour * HOUR_S + 1800.0, 1) for hour in range(60)))
-    bench = Bench(redis_client, tmp_path, spec(own_load=own), speed=1e-3, history_s=30 * HOUR_S)
+    bench = make_bench(spec(own_load=own), speed=1e-3, history_s=30 * HOUR_S)
     bench.runtime.open()
     kinds = [event.kind for event in bench.events()]
     assert kinds == [EventKind.ADMITTED, EventKind.COMPLETED] * 30 + [EventKind.ADMITTED, EventKind.OPENED]
@@ -173,11 +199,9 @@ def test_a_new_cloud_replays_its_history_before_it_opens(redis_client: redis.Red
     assert opened == pytest.approx([30 * HOUR_S] * 2, abs=1.0)
 
 
-def test_commands_wait_in_order_for_the_table_that_one_of_them_needs(
-    redis_client: redis.Redis, tmp_path: Path
-) -> None:
+def test_commands_wait_in_order_for_the_table_that_one_of_them_needs(make_bench: Make) -> None:
     own = load(*((minute * 600.0, minute * 600.0 + 900.0, 1) for minute in range(400)))
-    bench = Bench(redis_client, tmp_path, spec(own_load=own, trace_time=True))
+    bench = make_bench(spec(own_load=own, trace_time=True))
     bench.runtime.open()
     questions = [
         ask(sla=sla).model_copy(update={"at_s": at_s})
@@ -193,10 +217,10 @@ def test_commands_wait_in_order_for_the_table_that_one_of_them_needs(
     assert tables == [24 * HOUR_S, 30 * HOUR_S]
 
 
-def test_a_restart_gives_the_same_table_from_a_new_history(redis_client: redis.Redis, tmp_path: Path) -> None:
+def test_a_restart_gives_the_same_table_from_a_new_history(make_bench: Make) -> None:
     own = load(*((minute * 600.0, minute * 600.0 + 900.0, 1) for minute in range(400)))
     versions = []
-    bench = Bench(redis_client, tmp_path, spec(own_load=own, trace_time=True))
+    bench = make_bench(spec(own_load=own, trace_time=True))
     bench.runtime.open()
     for at_s in (25 * HOUR_S, 31 * HOUR_S):
         bench.tell(ask(sla=0.9).model_copy(update={"at_s": at_s}))
@@ -211,8 +235,8 @@ def test_a_restart_gives_the_same_table_from_a_new_history(redis_client: redis.R
     assert bench.tell()[0].answer.table_version == versions[1]  # type: ignore[union-attr]
 
 
-def test_overflow_goes_out_with_its_journal_entry(redis_client: redis.Redis, tmp_path: Path) -> None:
-    bench = Bench(redis_client, tmp_path, spec((4,), overflow=True, overflow_sla=0.1))
+def test_overflow_goes_out_with_its_journal_entry(make_bench: Make) -> None:
+    bench = make_bench(spec((4,), overflow=True, overflow_sla=0.1))
     bench.runtime.open()
     bench.tell(start("od", cores=4), start("more", cores=2, lifetime_s=500.0))
     bench.runtime.close()
@@ -225,10 +249,8 @@ def test_overflow_goes_out_with_its_journal_entry(redis_client: redis.Redis, tmp
     assert [(offer["attempt"], offer["avoid"]) for offer in offers] == [(1, None), (2, "B")]
 
 
-def test_the_timetable_ticks_through_the_inbox_and_gives_up_reservations(
-    redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    bench = Bench(redis_client, tmp_path, spec(reservation_ttl_s=0.2))
+def test_the_timetable_ticks_through_the_inbox_and_gives_up_reservations(make_bench: Make) -> None:
+    bench = make_bench(spec(reservation_ttl_s=0.2))
     bench.settings = bench.settings.model_copy(update={"inbox_poll_s": 0.05})
     bench.runtime = bench.make()
     bench.runtime.open()

@@ -287,6 +287,6 @@ def test_the_machine_finds_a_missing_check(redis_url, monkeypatch, script, sound
     monkeypatch.setattr("broker.journal.read_script", planted)
     machine = type("Takeovers", (Takeovers,), {"url": redis_url})
     # Found is enough: no shrinking, and a fixed seed.
-    plan = settings(max_examples=400, stateful_step_count=25, derandomize=True, phases=[Phase.generate])
+    plan = settings(max_examples=3000, stateful_step_count=25, derandomize=True, phases=[Phase.generate])
     with pytest.raises((AssertionError, JournalError, Fenced, pytest.fail.Exception)):
         run_state_machine_as_test(machine, settings=plan)

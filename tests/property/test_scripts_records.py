@@ -5,7 +5,7 @@ The machine may send any call again, at any time: what a network does to a proce
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ KEYS = Keys("p:")
 CLOUDS = ["a", "b", "c"]
 AT_ONCE, NEVER = 0, 10**9  # ms until somebody must look after it
 
-NAMES = ["r1", "r2", "r3"]
+NAMES = ["r1", "r2", "r3", "r4"]
 
 #: By cloud, each entry as the commands in it: "reserve r1.2".
 Inboxes = dict[str, list[list[str]]]
@@ -98,18 +98,21 @@ class Model:
     def standing(self, request: str) -> Standing:
         return self.known[request].standing() if request in self.known else Standing(State.UNKNOWN)
 
-    def accept(self, one: Accept) -> Accepted:
+    def accept(self, one: Accept, sent: dict[str, list[str]]) -> Accepted:
         known = self.known.get(one.id)
         if known is None:
             self.known[one.id] = Known(
                 one.fingerprint, one.body, one.token, overdue=one.look_after_ms == AT_ONCE
             )
+            if one.first is not None:
+                self.reserve(replace(one.first, look_after_ms=one.look_after_ms), sent)
             return Accepted(Outcome.NEW)
         if known.fingerprint != one.fingerprint:
             return Accepted(Outcome.MISMATCH)
         if known.answer is not None:
             return Accepted(Outcome.ANSWERED, known.answer)
-        mine = known.token == one.token and known.state is State.OPEN and known.attempt == 0
+        untouched = (State.OPEN, 0) if one.first is None else (State.ATTEMPTING, 1)
+        mine = known.token == one.token and (known.state, known.attempt) == untouched
         return Accepted(Outcome.NEW if mine else Outcome.IN_FLIGHT)
 
     def reserve(self, one: Attempt, sent: dict[str, list[str]]) -> Standing:
@@ -179,9 +182,21 @@ class Life(RuleBasedStateMachine):
 
     # -- what processes do: mostly what makes sense, now and then what does not ---------------------------
 
-    @rule(items=st.lists(st.tuples(requests, st.sampled_from("xxxy"), waits), min_size=1, max_size=4))
-    def accept(self, items: list[tuple[str, str, int]]) -> None:
-        self.call("accept", [Accept(name, print_, f"body {name}", wait) for name, print_, wait in items])
+    @rule(
+        items=st.lists(
+            st.tuples(requests, st.sampled_from("xxxy"), waits, st.sampled_from([None, *CLOUDS])),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def accept(self, items: list[tuple[str, str, int, str | None]]) -> None:
+        self.call(
+            "accept",
+            [
+                Accept(name, print_, f"body {name}", wait, attempt(name, 1, cloud, wait) if cloud else None)
+                for name, print_, wait, cloud in items
+            ],
+        )
 
     @rule(items=st.lists(st.tuples(requests, steps(1), clouds, waits), min_size=1, max_size=4))
     def reserve(self, items: list[tuple[str, int, str, int]]) -> None:
@@ -216,7 +231,7 @@ class Life(RuleBasedStateMachine):
         sent: dict[str, list[str]] = defaultdict(list)
         match verb:
             case "accept":
-                expected: list[Any] = [self.model.accept(one) for one in items]
+                expected: list[Any] = [self.model.accept(one, sent) for one in items]
             case "reserve":
                 expected = [self.model.reserve(one, sent) for one in items]
             case "decide":

@@ -106,6 +106,21 @@ def test_the_same_call_again_is_still_new_until_it_goes_on(run):
     run(story)
 
 
+def test_a_request_may_be_noted_with_its_first_attempt(run, inbox):
+    async def story(records):
+        ours = [Accept("r", "f", "{}", LATER, attempt(1, "a")), Accept("s", "f", "{}", LATER)]
+        for _ in range(2):  # the same call again sends nothing again
+            assert await records.accept(ours) == [Accepted(Outcome.NEW)] * 2
+        assert await records.reserve([attempt(1, "b")]) == [Standing(State.ATTEMPTING, 1, "a")]
+        theirs = Accept("r", "f", "{}", LATER, attempt(1, "b"))
+        assert await records.accept([theirs]) == [Accepted(Outcome.IN_FLIGHT)]
+        assert (await records.decide([Decision("r", 1, "yes")]))[0].committed(1)
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
+    assert inbox("b") == []
+
+
 def test_an_abandoned_attempt_makes_room_for_the_next_one_only(run, inbox):
     async def story(records):
         await records.accept([accept()])

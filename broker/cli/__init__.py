@@ -1,0 +1,72 @@
+"""The command line of spotfed.
+
+Importing this package imports none of the heavy modules (numpy, pandas, numba, FastAPI, Celery, Redis): each
+command imports what it needs when it runs, so that ``spotfed --help`` answers at once. A test holds this.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 refused, 4 not reachable.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from broker.cli import demo, federate, lasting, looking, replay, requests, table
+from broker.cli.output import exit_code_of, show_error
+
+app = typer.Typer(
+    name="spotfed",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="A federation broker for private clouds: spot instances on idle cores, with a promised lifetime.",
+    epilog="New here? Run [bold]spotfed demo[/bold], then [bold]spotfed up[/bold] in one terminal and "
+    "[bold]spotfed clouds[/bold] in another.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_PLAY, _USE, _STUDY = "Try it and run it", "Use a running federation", "Study traces"
+app.command(rich_help_panel=_PLAY)(demo.demo)
+app.command(rich_help_panel=_PLAY)(lasting.up)
+app.command(rich_help_panel=_PLAY)(lasting.ps)
+app.command(rich_help_panel=_USE)(looking.clouds)
+app.command(rich_help_panel=_USE)(requests.quote)
+app.command(rich_help_panel=_USE)(requests.submit)
+app.command(rich_help_panel=_USE)(looking.leases)
+app.command(rich_help_panel=_USE)(looking.release)
+app.command(rich_help_panel=_USE)(looking.events)
+app.command(rich_help_panel=_STUDY)(replay.replay)
+app.command(rich_help_panel=_STUDY)(table.table)
+app.command(rich_help_panel=_STUDY)(federate.federate)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"spotfed {version('spotfed')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of spotfed itself."""
+
+
+def main() -> None:
+    """Runs the command line and ends the process with its exit code."""
+    try:
+        app(prog_name="spotfed")
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None:
+            raise  # a bug: its traceback is the most useful thing to show
+        show_error(error)
+        sys.exit(code)

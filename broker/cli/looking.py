@@ -1,0 +1,204 @@
+"""``clouds``, ``leases``, ``release`` and ``events``: what a running federation is doing."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from broker.cli import words
+from broker.cli.connection import connected
+from broker.cli.output import JsonOption, console, print_json
+
+if TYPE_CHECKING:
+    from broker.api.models import CloudView
+    from broker.contract import Event, Lease
+
+
+class State(StrEnum):
+    """As ``broker.contract.LeaseState``, which is heavy to import; a test keeps them equal."""
+
+    RESERVED = "reserved"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    EVICTED = "evicted"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+CloudOption = Annotated[str | None, typer.Option(help="Of this cloud only.")]
+OriginOption = Annotated[str | None, typer.Option(help="Of this origin only.")]
+
+
+def clouds(as_json: JsonOption = False) -> None:
+    """Show the members of the federation: room, load and how old their tables are.
+
+    Example: spotfed clouds
+    """
+    with connected() as client:
+        views = client.clouds()
+    if as_json:
+        print_json({"clouds": [view.model_dump(mode="json") for view in views]})
+    else:
+        _show_clouds(views)
+
+
+def leases(
+    state: Annotated[State | None, typer.Option(help="In this state only.")] = None,
+    cloud: CloudOption = None,
+    origin: OriginOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Show at most so many.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """Show spot leases.
+
+    Example: spotfed leases --state running
+    """
+    with connected() as client:
+        from broker.contract import LeaseState
+
+        wanted = None if state is None else LeaseState(state.value)
+        found = client.leases(state=wanted, cloud=cloud, origin=origin, limit=limit)
+        now_s = {} if as_json else {view.info.id: view.advert.at_s for view in client.clouds() if view.advert}
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    _show_leases(found.leases, now_s)
+    if found.more:
+        console().print(f"there are more than {limit}: see --limit")
+
+
+def release(
+    lease: Annotated[str, typer.Argument(help="Id of the lease.")], as_json: JsonOption = False
+) -> None:
+    """Give a spot instance back before its time.
+
+    Example: spotfed release 4f1c9a.1
+    """
+    with connected() as client:
+        answer = client.cancel(lease)
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    elif not answer.done:
+        console().print(f"noted: {answer.lease.cloud} does not answer; it ends {lease} when it is back")
+    elif answer.lease.state == "cancelled":
+        console().print(f"released {lease} on {answer.lease.cloud}")
+    else:
+        console().print(f"{lease} had already ended: {answer.lease.state}")
+
+
+def events(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
+    cloud: CloudOption = None,
+    origin: OriginOption = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin after the event with this id.",
+            show_default="the oldest kept; with --follow: what is to come",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what happened to spot leases; with --follow also what happens from now on, as it happens.
+
+    With --json there is a line for each event.
+
+    Example: spotfed events --follow
+    """
+    out = console()
+    with connected() as client:
+        for sent in client.events(follow=follow, last_event_id=after, cloud=cloud, origin=origin):
+            if as_json:
+                print_json(sent.model_dump(mode="json"), lines=True)
+            else:
+                out.print(_in_words(sent.event))
+
+
+def _in_words(event: Event) -> str:
+    lease = event.lease
+    assert lease is not None, "public events are about leases"
+    colour = {"evicted": "red", "admitted": "green"}.get(event.kind.value)
+    kind = f"[{colour}]{event.kind}[/{colour}]" if colour else event.kind.value
+    what = f"{lease.id} ({words.cores(lease.cores)}, from {lease.origin})"
+    ran_s = event.at_s - lease.starts_at_s
+    if event.kind == "admitted":
+        planned = None if lease.ends_at_s is None else lease.ends_at_s - lease.starts_at_s
+        detail = f"for {words.duration(planned)}, risk {words.risk(lease.eviction_probability)}"
+    else:
+        detail = f"after {words.duration(ran_s)}" + (f", because of {event.cause}" if event.cause else "")
+    return f"{event.at[11:19]}  {event.cloud:<10} {kind} {what} {detail}"
+
+
+def _show_clouds(views: list[CloudView]) -> None:
+    from rich.table import Table
+
+    table = Table(title="Clouds", title_justify="left")
+    table.add_column("cloud")
+    table.add_column("nodes")
+    table.add_column("state")
+    for name in (
+        "cloud time",
+        "free cores",
+        "on-demand",
+        "spot",
+        "spot leases",
+        "admitted",
+        "evicted",
+        "table made",
+    ):
+        table.add_column(name, justify="right")
+    for view in views:
+        info, advert = view.info, view.advert
+        state = "[green]reachable[/green]" if view.reachable else "[red]unreachable[/red]"
+        if advert is None:
+            table.add_row(info.id, info.nodes, state)
+            continue
+        made_s = advert.table_made_at_s
+        table.add_row(
+            info.id,
+            info.nodes,
+            state,
+            words.duration(advert.at_s),
+            f"{advert.free_cores} of {info.cores}",
+            str(advert.on_demand_cores),
+            str(advert.spot_cores),
+            str(advert.spot_leases),
+            str(advert.admitted),
+            str(advert.evicted),
+            "none yet" if made_s is None else f"{words.duration(advert.at_s - made_s)} ago",
+        )
+    console().print(table)
+
+
+def _show_leases(found: list[Lease], now_s: dict[str, float]) -> None:
+    from rich.table import Table
+
+    table = Table(title="Spot leases", title_justify="left")
+    for name in ("lease", "cloud", "from", "state"):
+        table.add_column(name)
+    for name in ("cores", "promised SLA", "risk", "started", "ends"):
+        table.add_column(name, justify="right")
+    for lease in found:
+        now = now_s.get(lease.cloud)
+        table.add_row(
+            lease.id,
+            lease.cloud,
+            lease.origin,
+            lease.state.value,
+            str(lease.cores),
+            words.sla(lease.promised_sla),
+            words.risk(lease.eviction_probability),
+            "–" if now is None else f"{words.duration(now - lease.starts_at_s)} ago",
+            _end_in_words(lease, now),
+        )
+    console().print(table)
+
+
+def _end_in_words(lease: Lease, now_s: float | None) -> str:
+    if lease.ended_at_s is not None:
+        return f"after {words.duration(lease.ended_at_s - lease.starts_at_s)}"
+    if lease.ends_at_s is None or now_s is None:
+        return "–"
+    return f"in {words.duration(max(0.0, lease.ends_at_s - now_s))}"

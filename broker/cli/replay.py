@@ -1,0 +1,98 @@
+"""``spotfed replay``: one cloud, its own load and a spot workload, replayed in this process."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from broker.cli import words
+from broker.cli.output import JsonOption, console, print_json, progress
+from broker.cli.single_cloud import CLOUD, NODES_HELP, SAMPLES, SEED, SPOT, samples_and_seed, single_cloud
+
+SCHEMA = "spotfed.replay/1"
+
+
+def replay(
+    on_demand: Annotated[Path, typer.Option(help="Trace of the cloud's own, on-demand requests.")],
+    spot: Annotated[Path, typer.Option(help="Trace that is offered to the cloud as spot requests.")],
+    nodes: Annotated[str, typer.Option(help=NODES_HELP)],
+    sla: Annotated[
+        str,
+        typer.Option(help="Largest acceptable probability of eviction; 'none' admits whatever fits."),
+    ] = "0.01",
+    spot_delay: Annotated[str, typer.Option(help="How much later the spot trace is played.")] = "24h",
+    samples: Annotated[int | None, SAMPLES] = None,
+    seed: Annotated[int | None, SEED] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay a cloud's own load together with a spot workload: who is admitted, who is evicted?
+
+    Traces: Eucalyptus START/STOP, Standard Workload Format, Azure CSV, or our own CSV; gzipped or not.
+
+    Example: spotfed replay --on-demand DS2-trace.txt --spot DS3-trace.txt --nodes 7x12 --sla 0.01
+    """
+    from cloudsim.replay import replay as run
+
+    births, key = samples_and_seed(samples, seed)
+    promise = words.parse_sla(sla, field="--sla")
+    federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise)
+    began = time.perf_counter()
+    with progress("replaying", federation.ends_s) as reached:
+        report = run(federation, seed=key, births=births, progress=reached)
+    result = _result(report, promise, time.perf_counter() - began)
+    if as_json:
+        print_json(result)
+    else:
+        _show(result, nodes)
+
+
+def _result(report: dict[str, Any], sla: float | None, seconds: float) -> dict[str, Any]:
+    cloud, origin = report["clouds"][CLOUD], report["origins"][SPOT]
+    return {
+        "schema": SCHEMA,
+        "on_demand": cloud["on_demand"],
+        "spot": {name: origin[name] for name in ("requests", "admitted", "completed", "evicted")},
+        "sla": sla,
+        "seconds": round(seconds, 3),
+        "spot_core_hours": origin["spot_core_hours"],
+        "refusals": origin["refusals"],
+        "until_s": report["until_s"],
+    }
+
+
+def _show(result: dict[str, Any], nodes: str) -> None:
+    from rich.table import Table
+
+    on_demand, spot, hours = result["on_demand"], result["spot"], result["spot_core_hours"]
+    table = Table(title=f"Replay on {nodes}, SLA {words.sla(result['sla'])}", title_justify="left")
+    for name in ("", "requests", "admitted", "share", "completed", "evicted", "evicted / admitted"):
+        table.add_column(name, justify="left" if not name else "right")
+    table.add_row(
+        "on-demand",
+        str(on_demand["requests"]),
+        str(on_demand["admitted"]),
+        words.share(on_demand["admitted"], on_demand["requests"]),
+    )
+    table.add_row(
+        "spot",
+        *(str(spot[name]) for name in ("requests", "admitted")),
+        words.share(spot["admitted"], spot["requests"]),
+        *(str(spot[name]) for name in ("completed", "evicted")),
+        words.share(spot["evicted"], spot["admitted"]),
+    )
+    out = console()
+    out.print(table)
+    out.print(
+        f"Spot core-hours: {hours['requested']:,.0f} requested, {hours['completed']:,.0f} completed, "
+        f"{hours['lost']:,.0f} lost to evictions."
+    )
+    if result["refusals"]:
+        out.print(
+            "Refused: "
+            + ", ".join(f"{count} {words.REASONS[reason]}" for reason, count in result["refusals"].items())
+            + "."
+        )
+    out.print(f"{result['seconds']:.1f} s")

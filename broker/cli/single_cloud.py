@@ -1,0 +1,65 @@
+"""One cloud made from files named on the command line: what ``replay`` and ``table`` study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from broker.cli.output import warn
+
+if TYPE_CHECKING:
+    from cloudsim.federation import Federation
+    from cloudsim.traces.trace import Trace
+
+CLOUD, SPOT = "cloud", "spot"
+
+NODES_HELP = "Shape of the cloud: 7x12 is 7 nodes of 12 cores; 4x8,2x16 two kinds of node."
+SAMPLES = typer.Option(min=1, help="Monte-Carlo samples a size.", show_default="SPOTFED_SAMPLES, else 10000")
+SEED = typer.Option(min=0, help="Seed of all random streams.", show_default="SPOTFED_SEED, else 0")
+
+
+def read_trace(path: Path, *, field: str, capacity_cores: int | None = None) -> Trace:
+    """The trace in a file of any known format; what is odd about it is said on standard error.
+
+    Raises SpecError naming ``field`` where there is no such file, TraceError naming file and line.
+    """
+    from cloudsim.errors import SpecError
+    from cloudsim.traces.formats import read
+
+    if not path.is_file():
+        raise SpecError(f"no such file: {path}", field=field)
+    trace, report = read(path, capacity_cores=capacity_cores)
+    for warning in report.warnings:
+        warn(f"{path}: {warning}")
+    return trace
+
+
+def single_cloud(
+    nodes: str, on_demand: Path, on_demand_field: str, spot: Path | None, delay: str, sla: float | None
+) -> Federation:
+    """A federation of one cloud that plays one trace and is offered, ``delay`` later, another one as spot."""
+    from cloudsim.cloud import CloudSpec
+    from cloudsim.durations import parse_duration_s
+    from cloudsim.federation import FederatedCloud, Federation, Workload
+    from cloudsim.inventory import parse_nodes
+
+    node_cores = parse_nodes(nodes, field="--nodes")
+    delay_s = parse_duration_s(delay, field="--spot-delay")
+    own_load = read_trace(on_demand, field=on_demand_field, capacity_cores=sum(node_cores))
+    member = FederatedCloud(CloudSpec(CLOUD, node_cores), nodes, own_load)
+    workloads = []
+    if spot is not None:
+        workloads.append(Workload(SPOT, read_trace(spot, field="--spot"), delay_s, sla, (CLOUD,)))
+    return Federation((member,), tuple(workloads))
+
+
+def samples_and_seed(samples: int | None, seed: int | None) -> tuple[int, int]:
+    """What was asked for on the command line, else what the settings say."""
+    from broker.settings import settings
+
+    return (
+        settings().samples if samples is None else samples,
+        settings().seed if seed is None else seed,
+    )

@@ -1,0 +1,201 @@
+"""``spotfed table``: what a cloud's recorded load says about the lifetime of spot instances."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from broker.cli import words
+from broker.cli.output import JsonOption, check_picture, console, print_json, progress
+from broker.cli.single_cloud import NODES_HELP, SAMPLES, SEED, samples_and_seed, single_cloud
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cloudsim.federation import Federation
+    from cloudsim.prediction.tables import QuantileTable
+
+SCHEMA = "spotfed.table/1"
+SLAS = (0.01, 0.05, 0.10, 0.25)
+
+
+def table(
+    trace: Annotated[Path, typer.Option(help="Trace of the cloud's own, on-demand requests.")],
+    nodes: Annotated[str, typer.Option(help=NODES_HELP)],
+    spot: Annotated[
+        Path | None, typer.Option(help="Trace that the cloud also hosts as spot instances.")
+    ] = None,
+    spot_delay: Annotated[str, typer.Option(help="How much later the spot trace is played.")] = "24h",
+    spot_sla: Annotated[str, typer.Option(help="At which SLA the spot trace is admitted, or none.")] = "0.01",
+    sla: Annotated[
+        list[str] | None,
+        typer.Option(help="Quantile to show; may be repeated.", show_default="0.01, 0.05, 0.1 and 0.25"),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Sizes of instance in cores: 1,2,8.", show_default="those of the spot trace, else the trace"
+        ),
+    ] = None,
+    samples: Annotated[int | None, SAMPLES] = None,
+    seed: Annotated[int | None, SEED] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="Time of the table: what happened before it counts.", show_default="the end"),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Save a picture instead: .png, .svg or .pdf by its ending.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a cloud's quantile table: how long does a spot instance survive, by size and free slots?
+
+    A quantile is the longest lifetime whose risk of eviction is at most the SLA; 0 where no lifetime is.
+
+    Example: spotfed table --trace DS2-trace.txt --nodes 7x12 --sizes 1,2,4 --plot table.png
+    """
+    births, key = samples_and_seed(samples, seed)
+    levels = _levels(sla)
+    if plot is not None:
+        check_picture(plot, field="--plot")
+    federation = single_cloud(
+        nodes, trace, "--trace", spot, spot_delay, words.parse_sla(spot_sla, field="--spot-sla")
+    )
+    asked = _sizes(federation, sizes)
+    at_s = _at_s(federation, at)
+    began = time.perf_counter()
+    with progress("replaying", at_s) as reached:
+        made = _make(federation, asked, at_s, births, key, reached)
+    result = {
+        "schema": SCHEMA,
+        "trace": trace.name,
+        "nodes": nodes,
+        "at_s": at_s,
+        "samples": births,
+        "seed": key,
+        "version": made.version,
+        "rows": made.rows(levels),
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    if plot is not None:
+        _save(plot, result, levels)
+    if as_json:
+        print_json(result)
+    elif plot is None:
+        _show(result, levels)
+
+
+def _levels(texts: list[str] | None) -> tuple[float, ...]:
+    from cloudsim.errors import SpecError
+
+    levels = []
+    for text in texts or ():
+        level = words.parse_sla(text, field="--sla")
+        if level is None:
+            raise SpecError("a quantile needs a probability from 0 to 1", field="--sla")
+        levels.append(level)
+    return tuple(sorted(set(levels))) or SLAS
+
+
+def _sizes(federation: Federation, text: str | None) -> tuple[int, ...]:
+    from cloudsim.errors import SpecError
+
+    member = federation.clouds[0]
+    largest = max(member.spec.node_cores)
+    if text is not None:
+        asked = words.parse_sizes(text, field="--sizes")
+        if asked[-1] > largest:
+            raise SpecError(
+                f"an instance of {asked[-1]} cores fits on no node of {member.nodes}", field="--sizes"
+            )
+        return asked
+    if federation.workloads:
+        return federation.spot_sizes(member)
+    return tuple(sorted({int(cores) for cores in member.own_load.cores.tolist() if cores <= largest}))
+
+
+def _at_s(federation: Federation, text: str | None) -> float:
+    from cloudsim.durations import parse_duration_s
+    from cloudsim.errors import SpecError
+
+    ends_s = federation.ends_s
+    if text is None:
+        return ends_s
+    at_s = parse_duration_s(text, field="--at")
+    if not 0 < at_s <= ends_s:
+        raise SpecError(f"the trace runs from 0 to {ends_s:g} s; {text} is outside", field="--at")
+    return at_s
+
+
+def _make(
+    federation: Federation,
+    sizes: tuple[int, ...],
+    at_s: float,
+    births: int,
+    seed: int,
+    reached: Callable[[float], None],
+) -> QuantileTable:
+    """The table that ``cloudsim.replay`` would make if ``at_s`` were one of its refresh boundaries."""
+    from cloudsim.cloud import Cloud
+    from cloudsim.eventlog import PHASE_STOP
+    from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+
+    member = federation.clouds[0]
+    cloud = Cloud(member.spec, member.own_load, federation.ends_s)
+    predictor = LocalPredictor(
+        SamplerSpec(member.spec.node_cores, seed=seed, births=births),
+        tuple(sorted({*sizes, *federation.spot_sizes(member)})),
+    )
+    for now_s, request, _ in federation.requests():
+        if now_s >= at_s:
+            break
+        cloud.advance(now_s)
+        boundary_s = cloud.table_due_s(now_s) if cloud.needs_table(request) else None
+        if boundary_s is not None:
+            cloud.table = predictor.table(cloud.history.cut(boundary_s), boundary_s)
+        cloud.admit(request, now_s)
+        reached(now_s)
+    cloud.advance(at_s, PHASE_STOP)
+    return predictor.table(cloud.history.cut(at_s), at_s)
+
+
+def _save(path: Path, result: dict[str, Any], levels: tuple[float, ...]) -> None:
+    from cloudsim.plots import save, table_figure
+
+    title = f"{result['trace']} on {result['nodes']}, {words.duration(result['at_s'])} of history"
+    save(table_figure(result["rows"], levels, title=title), path)
+    console(stderr=True).print(f"saved {path}", soft_wrap=True)
+
+
+def _show(result: dict[str, Any], levels: tuple[float, ...]) -> None:
+    from rich.table import Table
+
+    what = f"{result['trace']} on {result['nodes']}: longest lifetime at an SLA (table {result['version']})"
+    view = Table(title=what, title_justify="left")
+    for name in (
+        "cores",
+        "free slots",
+        "samples",
+        "evicted",
+        "followed up",
+        *(f"SLA {level:g}" for level in levels),
+    ):
+        view.add_column(name, justify="right")
+    previous = None
+    for row in result["rows"]:
+        if previous not in {None, row["cores"]}:
+            view.add_section()
+        previous = row["cores"]
+        low, high = row["free_slots_from"], row["free_slots_to"]
+        view.add_row(
+            str(row["cores"]),
+            f"{low}–{high}" if high > low else str(low),
+            str(row["samples"]),
+            str(row["evictions"]),
+            words.duration(row["followed_up_s"]),
+            *(words.duration(row["quantiles_s"][level]) for level in levels),
+        )
+    console().print(view)

@@ -1,0 +1,48 @@
+"""Processes of the Procfile: ``queue``, and ``attach`` for all that need it.
+
+``python -m broker.local attach -m broker.api --port 8000`` waits until the queue answers, says in
+SPOTFED_REDIS_URL where it is, and becomes ``python -m broker.api --port 8000``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal
+
+from broker.local import queue
+from broker.redis_server import RedisServerError
+from broker.settings import SettingsError, settings
+
+_USAGE_QUEUE = "python -m broker.local queue"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one of the two; returns an exit code."""
+    try:
+        match arguments:
+            case ["queue"]:
+                queue.serve(settings())
+                return 0
+            case ["attach", "-m", _, *_]:
+                return _attach(arguments[1:])
+            case _:
+                print("usage: python -m broker.local queue | attach -m MODULE [OPTION ...]", file=sys.stderr)  # noqa: T201
+                return 2
+    except (RedisServerError, SettingsError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+
+
+def _attach(arguments: list[str]) -> Literal[1]:
+    url = queue.find(settings())
+    if url is None:
+        message = f"no queue after {queue.WAIT_S:g} s: start `{_USAGE_QUEUE}`, or set SPOTFED_REDIS_URL"
+        print(message, file=sys.stderr)  # noqa: T201
+        return 1
+    environment = {**os.environ, "SPOTFED_REDIS_URL": url}  # noqa: TID251  (handed on, not read)
+    return os.execve(sys.executable, [sys.executable, *arguments], environment)  # noqa: S606  (a module of ours)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""Which processes a federation on one machine is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+QUEUE = "queue"
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process: its name, as in the Procfile, and what Python is told to run."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[str, ...]:
+    """Options of owners that play their loads at a speed, after some replayed history."""
+    return (
+        *("--time", "wall", "--speed", f"{speed:g}", "--history", history),
+        *("--samples", str(samples), "--seed", str(seed)),
+    )
+
+
+def trace_time(*, until: str | None, samples: int, seed: int) -> tuple[str, ...]:
+    """Options of owners whose time moves with the requests."""
+    limit = () if until is None else ("--until", until)
+    return ("--time", "trace", *limit, "--samples", str(samples), "--seed", str(seed))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The queue, the API, some Monte-Carlo workers and one owner for each cloud of a federation file.
+
+    ``cloud_options`` are further options of ``python -m workers.cloud``. Host and port reach the API in its
+    environment.
+    """
+
+    federation: Path
+    clouds: tuple[str, ...]
+    cloud_options: tuple[str, ...] = ()
+    monte_carlo: int = 1
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+    @property
+    def url(self) -> str:
+        """Where the API listens."""
+        return f"http://{self.host}:{self.port}"
+
+    def processes(self) -> tuple[Process, ...]:
+        """In the order in which they are started; first the queue, which all of them need."""
+        samplers = tuple(
+            Process(f"montecarlo-{number}", ("-m", "workers.montecarlo", "--name", f"montecarlo-{number}"))
+            for number in range(1, self.monte_carlo + 1)
+        )
+        owners = tuple(
+            Process(f"cloud-{cloud}", ("-m", "workers.cloud", "--cloud", cloud, *self._options()))
+            for cloud in self.clouds
+        )
+        queue = Process(QUEUE, ("-m", "broker.local", "queue"))
+        return (queue, Process("api", ("-m", "broker.api")), *samplers, *owners)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of all its processes."""
+        return {"SPOTFED_HOST": self.host, "SPOTFED_PORT": str(self.port)}
+
+    def _options(self) -> tuple[str, ...]:
+        return ("--federation", str(self.federation), *self.cloud_options)

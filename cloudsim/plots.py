@@ -1,0 +1,259 @@
+"""Pictures of results that were computed elsewhere. Needs matplotlib (``pip install 'spotfed[plots]'``).
+
+Colours are those of Okabe and Ito, which colour-blind people can tell apart; lines differ in their markers
+too. Figures are made without pyplot: no window opens, and nothing keeps them alive. Importing matplotlib may
+start processes and write files, so that happens in the functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+_BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+_INK, _GREY, _PALE = "#222222", "#8C8C8C", "#E4E4E4"
+_LEVELS = ((_RED, "o"), (_ORANGE, "s"), (_GREEN, "^"), (_BLUE, "D"), (_PINK, "v"), (_SKY, "P"))
+
+_STYLE: Any = {
+    "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "legend.fontsize": 9, "legend.frameon": False,
+    "axes.edgecolor": _GREY, "axes.labelcolor": _INK, "text.color": _INK, "xtick.color": _INK,
+    "ytick.color": _INK, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white",
+    "svg.fonttype": "none", "svg.hashsalt": "spotfed", "pdf.fonttype": 42,
+}  # fmt: skip
+
+#: Marks of a time axis, those to keep first when there is no room for all: seconds and how people say them.
+_TIMES = (
+    (3600, "1 h"), (86400, "1 day"), (60, "1 min"), (7 * 86400, "1 week"), (1, "1 s"),
+    (30 * 86400, "30 days"), (600, "10 min"), (6 * 3600, "6 h"), (365 * 86400, "1 year"), (10, "10 s"),
+    (3 * 86400, "3 days"), (90 * 86400, "90 days"), (14 * 86400, "2 weeks"),
+)  # fmt: skip
+_MOST_TIMES, _MOST_SLOTS = 11, 8  # marks that an axis has room for
+_PANELS_A_ROW = 5
+#: More free slots than this and the axis is logarithmic.
+_MOST_LINEAR = 40
+
+
+@dataclass(frozen=True)
+class CloudUse:
+    """Cores in use on one cloud: a value holds from its time until the next. Evictions in seconds."""
+
+    name: str
+    capacity: int
+    time_s: NDArray[np.float64]
+    on_demand: NDArray[np.float64]
+    spot: NDArray[np.float64]
+    evictions_s: NDArray[np.float64]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure as PNG, SVG or PDF by the ending of ``path``, the same bytes for the same figure."""
+    stamps = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    from matplotlib import rc_context
+
+    with rc_context(_STYLE):
+        figure.savefig(path, dpi=160, metadata=stamps[path.suffix.lower()])
+
+
+def table_figure(rows: Sequence[Mapping[str, Any]], slas: Sequence[float], *, title: str) -> Figure:
+    """The papers' Figures 2 and 3 in one: samples (above) and quantiles of the lifetime, by size and room.
+
+    ``rows`` are those of ``QuantileTable.rows(slas)``. A quantile of 0 sits on the lower edge: no lifetime
+    keeps that SLA.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    sizes = sorted({int(row["cores"]) for row in rows})
+    columns = min(len(sizes), _PANELS_A_ROW) or 1
+    bands = math.ceil(len(sizes) / columns) or 1
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(1.2 + max(2.2 * columns, 6.4), 1.1 + 3.3 * bands), layout="constrained")
+        figure.suptitle(title, fontsize=11)
+        grid = figure.add_gridspec(2 * bands, columns, height_ratios=[1, 2.6] * bands)
+        low_s, high_s = _time_range(rows, slas)
+        most = max((int(row["samples"]) for row in rows), default=1)
+        for number, cores in enumerate(sizes):
+            band, column = divmod(number, columns)
+            own = [row for row in rows if int(row["cores"]) == cores]
+            counts = figure.add_subplot(grid[2 * band, column])
+            lives = figure.add_subplot(grid[2 * band + 1, column], sharex=counts)
+            _draw_counts(counts, own, most)
+            counts.set_title(f"{cores} core{'s' if cores > 1 else ''}", fontweight="bold")
+            _draw_lifetimes(lives, own, slas, low_s, high_s)
+            _slot_axis(counts, lives, own)
+            if column:
+                counts.tick_params(labelleft=False)
+                lives.tick_params(labelleft=False)
+            else:
+                counts.set_ylabel("samples")
+                lives.set_ylabel("longest lifetime")
+            lives.set_xlabel("free slots of this size")
+        _table_legend(figure, slas)
+    return figure
+
+
+def _time_range(rows: Sequence[Mapping[str, Any]], slas: Sequence[float]) -> tuple[float, float]:
+    lives = [float(row["quantiles_s"][sla]) for row in rows for sla in slas]
+    lives += [float(row["followed_up_s"]) for row in rows]
+    known = [life for life in lives if 0 < life < math.inf] or [1.0, 3600.0]
+    return min(known) / 2.5, max(known) * 1.6
+
+
+def _draw_counts(axes: Axes, rows: Sequence[Mapping[str, Any]], most: int) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    left = [row["free_slots_from"] - 0.5 for row in rows]
+    width = [row["free_slots_to"] - row["free_slots_from"] + 1 for row in rows]
+    axes.bar(
+        left, [row["samples"] for row in rows], width, align="edge", color=_SKY, edgecolor="white", lw=0.6
+    )
+    axes.set_yscale("log")
+    axes.set_ylim(10, max(most * 1.5, 1000))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.tick_params(labelbottom=False)
+
+
+def _draw_lifetimes(
+    axes: Axes, rows: Sequence[Mapping[str, Any]], slas: Sequence[float], low_s: float, high_s: float
+) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    edges = [(row["free_slots_from"] - 0.5, row["free_slots_to"] + 0.5) for row in rows]
+    for (left, right), row in zip(edges, rows, strict=True):
+        followed_s = min(float(row["followed_up_s"]), high_s)
+        axes.fill_between([left, right], [followed_s] * 2, [high_s] * 2, color=_PALE, lw=0, zorder=0)
+    # Lines may lie on each other: those drawn first are wider and stay visible beneath.
+    for number, sla in enumerate(slas):
+        colour, marker = _LEVELS[number % len(_LEVELS)]
+        lives = [max(float(row["quantiles_s"][sla]), low_s) for row in rows]
+        width = 1.0 + 0.6 * (len(slas) - 1 - number)
+        axes.plot(
+            [x for edge in edges for x in edge], [life for life in lives for _ in range(2)],
+            color=colour, lw=width, solid_capstyle="butt", zorder=2 + number,
+        )  # fmt: skip
+        middles = [_middle(row) for row in rows]
+        axes.plot(
+            middles, lives, marker, color=colour, ms=3.2 + 0.5 * (len(slas) - 1 - number), mec="white",
+            mew=0.4, zorder=20 + number, clip_on=False,
+        )  # fmt: skip
+    axes.set_yscale("log")
+    axes.set_ylim(low_s, high_s)
+    labels: dict[float, str] = {float(seconds): label for seconds, label in _TIMES}
+    marks = _spread(
+        [seconds for seconds in labels if low_s * 1.3 < seconds < high_s], low_s, high_s, _MOST_TIMES
+    )
+    if any(row["quantiles_s"][sla] <= 0 for row in rows for sla in slas):
+        marks, labels = [low_s, *marks], {**labels, low_s: "0"}
+    axes.yaxis.set_major_locator(FixedLocator(marks))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: labels.get(value, "")))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.grid(axis="y", color=_PALE, lw=0.7, zorder=1)
+
+
+def _middle(row: Mapping[str, Any]) -> float:
+    low, high = float(row["free_slots_from"]), float(row["free_slots_to"])
+    return math.sqrt(low * high) if high > _MOST_LINEAR else (low + high) / 2
+
+
+def _slot_axis(upper: Axes, lower: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The axis both panels share: linear for few free slots, else by doublings."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    first = min(int(row["free_slots_from"]) for row in rows)
+    most = max(int(row["free_slots_to"]) for row in rows)
+    if most <= _MOST_LINEAR:
+        upper.set_xlim(0.5, most + 0.5)
+        lower.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        return
+    upper.set_xscale("log")
+    upper.set_xlim(first - 0.5, most + 0.5)
+    marks = _spread([int(row["free_slots_from"]) for row in rows], first, most, _MOST_SLOTS)
+    lower.xaxis.set_major_locator(FixedLocator(marks))
+    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    lower.xaxis.set_minor_locator(NullLocator())
+
+
+def _spread(marks: Sequence[float], low: float, high: float, most: int) -> list[float]:
+    """The marks of a logarithmic axis that stand far enough from each other, the first ones preferred."""
+    apart = math.log(high / low) / most if high > low else 0.0
+    kept: list[float] = []
+    for mark in marks:
+        if all(abs(math.log(mark / other)) >= apart for other in kept):
+            kept.append(mark)
+    return sorted(kept)
+
+
+def _table_legend(figure: Figure, slas: Sequence[float]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    lines: list[Line2D | Patch] = [
+        Line2D([], [], color=_LEVELS[n % len(_LEVELS)][0], marker=_LEVELS[n % len(_LEVELS)][1], ms=4, lw=2,
+               label=f"risk ≤ {sla:g}")
+        for n, sla in enumerate(slas)
+    ]  # fmt: skip
+    lines.append(Patch(color=_PALE, label="never followed up for so long"))
+    wide = figure.get_figwidth() >= 1.3 * len(slas) + 2.4
+    columns = len(lines) if wide else math.ceil(len(lines) / 2)
+    figure.legend(handles=lines, loc="outside lower center", ncols=columns)
+
+
+def use_figure(clouds: Sequence[CloudUse], *, title: str, until_s: float) -> Figure:
+    """What each cloud's cores did: own users' instances, spot instances on top of them, evictions marked."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(9, 1.2 + 1.75 * len(clouds)), layout="constrained")
+        figure.suptitle(title, fontsize=11)
+        panels = figure.subplots(len(clouds), 1, sharex=True, squeeze=False)[:, 0]
+        unit_s, unit = (86400.0, "days") if until_s >= 2 * 86400 else (3600.0, "hours")
+        for axes, cloud in zip(panels, clouds, strict=True):
+            _draw_use(axes, cloud, until_s, unit_s)
+        panels[-1].set_xlabel(f"{unit} of the federation")
+        figure.supylabel("cores", fontsize=9)
+        handles: list[Patch | Line2D] = [
+            Patch(color=_BLUE, label="on-demand: own users"),
+            Patch(color=_ORANGE, label="spot: from the federation"),
+            Patch(facecolor=_PALE, label="free"),
+            Line2D([], [], color=_RED, marker="v", ls="", ms=6, mec="white", label="spot instance evicted"),
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _draw_use(axes: Axes, cloud: CloudUse, until_s: float, unit_s: float) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    time = (
+        np.append(cloud.time_s, max(until_s, float(cloud.time_s[-1]) if len(cloud.time_s) else 0.0)) / unit_s
+    )
+    own = np.append(cloud.on_demand, cloud.on_demand[-1:] if len(cloud.on_demand) else [0.0])
+    both = own + np.append(cloud.spot, cloud.spot[-1:] if len(cloud.spot) else [0.0])
+    axes.set_facecolor(_PALE)
+    axes.fill_between(time, 0, own, step="post", color=_BLUE, lw=0)
+    axes.fill_between(time, own, both, step="post", color=_ORANGE, lw=0)
+    at = cloud.evictions_s[cloud.evictions_s <= until_s] / unit_s
+    if len(at):  # an empty line has an extent, which would upset the layout
+        above = np.full(len(at), cloud.capacity * 1.06)  # of the panel, so that it hides nothing
+        axes.plot(at, above, "v", color=_RED, ms=5, mec="white", mew=0.4, clip_on=False)
+    axes.set_xlim(0, until_s / unit_s)
+    axes.set_ylim(0, cloud.capacity)
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    evicted = f", {len(at)} evicted" if len(at) else ""
+    axes.set_title(f"{cloud.name}: {cloud.capacity} cores{evicted}", loc="left", pad=11)
