@@ -37,6 +37,7 @@ from broker.contract import (
     StopOnDemand,
     Tick,
 )
+from broker.views import quote_view, refusal_view
 from cloudsim.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.requests import (
@@ -165,8 +166,8 @@ class Owner:
     def _quote(self, request: Request) -> QuoteView | RefusalView:
         answer = self.cloud.quote(request)
         if isinstance(answer, Refusal):
-            return views.refusal_view(answer)
-        return views.quote_view(answer, self.cloud.now_s)
+            return refusal_view(answer)
+        return quote_view(answer, self.cloud.now_s)
 
     def _reserve(self, command: Reserve, at_s: float) -> Answer:
         known = self._known(command.attempt, Kind.SPOT)
@@ -176,7 +177,7 @@ class Owner:
         request = _spot_request(command)
         quote = self.cloud.quote(request)
         if isinstance(quote, Refusal):
-            refusal = views.refusal_view(quote)
+            refusal = refusal_view(quote)
             self._recorder.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal)
             return refusal
         # Its instance goes by the id of the attempt: one request may try several times.

@@ -15,6 +15,7 @@ from broker.contract import (
     OverflowState,
     Reply,
 )
+from broker.views import refusal_view
 from cloudsim.requests import Change, End, Ended, Instance, Kind, Reason, Started, TurnedAway
 from workers import overflow, views
 from workers.state import State
@@ -98,7 +99,7 @@ class Recorder:
         self.emit(
             EventKind.TURNED_AWAY,
             change.at_s,
-            refusal=views.refusal_view(change.refusal, detail),
+            refusal=refusal_view(change.refusal, detail),
             # A trace may hold lifetimes of 0, which nobody may ask for.
             request=OnDemandRequest(
                 id=request.id, cores=request.cores, lifetime_s=request.lifetime_s or None

@@ -14,15 +14,15 @@ import redis.asyncio
 from broker.adverts import Adverts
 from broker.api.auth import Authenticator
 from broker.api.desk import Desk
-from broker.api.exchange import Doorbells, Exchange
 from broker.api.overflow import OverflowDesk
-from broker.api.replies import Replies
 from broker.keys import Keys
 from broker.queue import make_app, ring
 from broker.records import Records
 from broker.redis_server import connect_async
-from broker.service import Service
 from broker.settings import Settings, SettingsError
+from broker.submission.exchange import Doorbells, Exchange
+from broker.submission.replies import Replies
+from broker.submission.service import Service
 
 log = logging.getLogger(__name__)
 

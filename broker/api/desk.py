@@ -10,9 +10,7 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.adverts import Adverts
-from broker.api.exchange import Exchange
 from broker.api.models import Cancellation, Quotes, Table
-from broker.api.wishes import SilentError, admissible, ask_command, quote_of, refusal_view
 from broker.contract import (
     Answer,
     Cancel,
@@ -32,6 +30,9 @@ from broker.contract import (
 from broker.keys import Keys
 from broker.routing import route
 from broker.settings import Settings
+from broker.submission.exchange import Exchange
+from broker.submission.wishes import SilentError, admissible, ask_command
+from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Reason
 

@@ -23,12 +23,12 @@ from pydantic import BaseModel, ValidationError
 
 from broker.adverts import Adverts
 from broker.api.desk import Desk
-from broker.api.exchange import Exchange
-from broker.api.wishes import LONGEST_REQUEST_ID, InFlightError, Settled
 from broker.contract import CloudId, Event, EventKind, Id, Overflow, SpotRequest
 from broker.keys import Keys
 from broker.records import Accept, Outcome, Records
-from broker.service import Service
+from broker.submission.exchange import Exchange
+from broker.submission.service import Service
+from broker.submission.wishes import LONGEST_REQUEST_ID, InFlightError, Settled
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from broker.api.models import FieldError, Problem
-from broker.api.wishes import InFlightError, NoMembersError, ReusedError, SilentError, UnsuitableError
 from broker.contract import CounterOffers, RefusalView
 from broker.routing import UnfittableError, UnknownTargetError
+from broker.submission.wishes import InFlightError, NoMembersError, ReusedError, SilentError, UnsuitableError
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from broker.api.models import (
 from broker.api.openapi import body_of, problem_responses
 from broker.api.problems import ProblemError
 from broker.api.stream import event_stream
-from broker.api.wishes import Settled
 from broker.contract import SpotRequest
 from broker.records import Outcome
-from broker.service import Result
+from broker.submission.service import Result
+from broker.submission.wishes import Settled
 
 _EXAMPLE = {"cores": 2, "lifetime_s": 7200, "sla": 0.05}
 

@@ -22,7 +22,7 @@ from broker.local.layout import Process
 STOP_LIMIT_S = 8.0
 _LOOK_S = 0.1
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
-_SETTLED_S = 30.0  # who ran for so long starts again without a long pause
+_SETTLED_S = 10.0  # who ran for so long starts again without a long pause
 _LAST_WORDS = 12  # lines of a log that an error shows
 
 # Only the child itself can ask the kernel to be stopped with its parent (see broker.redis_server).

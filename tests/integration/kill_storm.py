@@ -1,7 +1,7 @@
 """Kills processes of a live federation at random (kill -9) while users submit, release and listen; then
 judges.
 
-    python -m tests.integration.kill_storm [--kills 200] [--seed 1] [--pause 0.3,1.5] [--json]
+    python -m tests.integration.kill_storm [--kills 200] [--seed 1] [--pause 0.1,1] [--json]
 
 The federation is the product's own: `broker.local` supervises three simulated clouds with load of their own,
 two Monte-Carlo workers and an API. Victims are drawn among owners, Monte-Carlo workers and the API. Judged
@@ -42,7 +42,7 @@ from workers.state import OwnerSpec
 
 CLOUDS = ("a", "b", "c")
 FEDERATION = "".join(
-    f'[[cloud]]\nid = "{cloud}"\nnodes = "8x4"\n'
+    f'[[cloud]]\nid = "{cloud}"\nnodes = "20x4"\n'
     f'trace = {{ synthetic = "table-1", hours = 2000, seed = {seed} }}\n\n'
     for seed, cloud in enumerate(CLOUDS)
 )
@@ -50,6 +50,9 @@ PREFIX = "storm:"
 PATIENCE_S = 120.0  # an answer may have to wait for several restarts in a row
 SETTLE_S = 60.0
 LISTENER_GIVES_UP_S = 10.0
+USERS = 6
+ANSWERS_BETWEEN_KILLS = 10
+LONGEST_LULL_S = 15.0
 
 
 @dataclass
@@ -95,7 +98,7 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
                 _release_one(storm, client, rng)
         except ClientError as error:
             storm.failures.append(f"user {user}, request {number}: {error!r}")
-        time.sleep(rng.uniform(0.0, 0.1))
+        time.sleep(rng.uniform(0.0, 0.3))
 
 
 def _release_one(storm: Storm, client: Client, rng: random.Random) -> None:
@@ -121,8 +124,12 @@ def listen(storm: Storm, client: Client) -> None:
 def kill(
     storm: Storm, local: LocalFederation, kills: int, pause_s: tuple[float, float], rng: random.Random
 ) -> None:
-    """Kills one running process after the other, never the queue: its death is another test's."""
+    """Kills one running process after the other, never the queue: its death is another test's.
+
+    Between two kills users get some answers, so that it is a live run that is hit and not a dead one.
+    """
     while sum(storm.killed.values()) < kills:
+        _await_traffic(storm)
         time.sleep(rng.uniform(*pause_s))
         running = sorted((name, pid) for name, pid in local.pids.items() if name != QUEUE)
         if not running:
@@ -134,6 +141,12 @@ def kill(
             done = sum(storm.killed.values())
             if done % 10 == 0:
                 _say(f"{done} kills, {len(storm.answers)} requests answered, {len(storm.heard)} events heard")
+
+
+def _await_traffic(storm: Storm) -> None:
+    wanted, deadline_s = len(storm.answers) + ANSWERS_BETWEEN_KILLS, time.monotonic() + LONGEST_LULL_S
+    while len(storm.answers) < wanted and time.monotonic() < deadline_s:
+        time.sleep(0.05)
 
 
 def judge(storm: Storm, findings: Findings) -> list[str]:
@@ -199,7 +212,7 @@ def fold_equals_inventory(redis_client: Any, federation_file: Path, findings: Fi
     return breaches
 
 
-def storm(kills: int, seed: int, pause_s: tuple[float, float] = (0.3, 1.5)) -> dict[str, Any]:
+def storm(kills: int, seed: int, pause_s: tuple[float, float] = (0.1, 1.0)) -> dict[str, Any]:
     """Runs it; returns what happened, with the list of breaches."""
     rng = random.Random(seed)
     state = Storm()
@@ -212,13 +225,13 @@ def storm(kills: int, seed: int, pause_s: tuple[float, float] = (0.3, 1.5)) -> d
         options = f"--time wall --speed 60 --history 30h --samples 500 --seed {seed}".split()
         layout = Layout(file, CLOUDS, tuple(options), monte_carlo=2, port=_free_port())
         with LocalFederation(layout, directory / "state", redis_url=server.url, key_prefix=PREFIX) as local:
-            first, second, judging = (
-                stack.enter_context(local.client(deadline_s=PATIENCE_S)) for _ in range(3)
+            judging, *clients = (
+                stack.enter_context(local.client(deadline_s=PATIENCE_S)) for _ in range(1 + USERS)
             )
             listening = stack.enter_context(local.client(deadline_s=LISTENER_GIVES_UP_S))
             users = [
                 threading.Thread(target=submit, args=(state, client, user, random.Random(rng.random())))
-                for user, client in enumerate((first, second))
+                for user, client in enumerate(clients)
             ]
             listener = threading.Thread(target=listen, args=(state, listening))
             for thread in [*users, listener]:
@@ -284,7 +297,7 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause", default="0.3,1.5", help="seconds between kills: least,most")
+    parser.add_argument("--pause", default="0.1,1", help="seconds between kills: least,most")
     arguments = parser.parse_args()
     least, most = map(float, arguments.pause.split(","))
     result = storm(arguments.kills, arguments.seed, (least, most))

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.contract import Ask, Confirm, EventKind, Finish, QuoteView, RefusalView, Reserve
+from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reserve
+from broker.views import quote_of
 from cloudsim.cloud import CloudSpec
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
 from cloudsim.ranking import tightest_fit
 from cloudsim.replay import replay
 from cloudsim.report import Tally
-from cloudsim.requests import End, Kind, Quote
+from cloudsim.requests import End, Kind
 from cloudsim.traces.synthesis import lognormal_trace
 from tests.unit.workers.owners import Live, command_id
 from workers.state import OwnerSpec
@@ -54,11 +55,6 @@ class Member(Live):
             self.take(self.owner.adopt(table, "2026-01-01T00:00:00+00:00"))
             self.tables += 1
         return self.tell(command)
-
-
-def quote_of(view: QuoteView) -> Quote:
-    fields = view.model_dump(exclude={"answer", "cloud_time_s"})
-    return Quote(**fields)
 
 
 def drive(whole: Federation, crash_every: float) -> dict[str, Any]:

@@ -9,9 +9,6 @@ import redis
 import redis.asyncio
 
 from broker.adverts import Adverts
-from broker.api.exchange import Doorbells, Exchange
-from broker.api.replies import Replies
-from broker.api.wishes import InFlightError, Settled, SilentError
 from broker.contract import (
     Advert,
     CloudInfo,
@@ -27,8 +24,11 @@ from broker.contract import (
 from broker.keys import Keys
 from broker.records import Decision, Records, State
 from broker.redis_server import connect_async
-from broker.service import Service
 from broker.settings import Settings
+from broker.submission.exchange import Doorbells, Exchange
+from broker.submission.replies import Replies
+from broker.submission.service import Service
+from broker.submission.wishes import InFlightError, Settled, SilentError
 from cloudsim.requests import Kind, Reason
 
 pytestmark = pytest.mark.redis

@@ -17,19 +17,6 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 from broker.adverts import Adverts
-from broker.api.exchange import Exchange, answers
-from broker.api.wishes import (
-    InFlightError,
-    OpenRequest,
-    ReusedError,
-    Settled,
-    SilentError,
-    SubmitError,
-    admissible,
-    ask_command,
-    quote_of,
-    refusal_view,
-)
 from broker.contract import (
     Answer,
     Ask,
@@ -41,6 +28,18 @@ from broker.contract import (
 from broker.records import Accept, Accepted, Attempt, Decision, Outcome, Records, Standing, State, attempt_id
 from broker.routing import Booked, Member, route
 from broker.settings import Settings
+from broker.submission.exchange import Exchange, answers
+from broker.submission.wishes import (
+    InFlightError,
+    OpenRequest,
+    ReusedError,
+    Settled,
+    SilentError,
+    SubmitError,
+    admissible,
+    ask_command,
+)
+from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Quote
 

@@ -10,17 +10,15 @@ from pydantic import BaseModel
 from broker.contract import (
     Answer,
     Ask,
-    CounterOffers,
     Lease,
     LeaseGranted,
     LeaseState,
-    QuoteView,
     RefusalView,
     SpotRequest,
 )
 from broker.records import attempt_id
 from broker.routing import Member, targets_of
-from cloudsim.requests import Quote, Reason, Refusal
+from cloudsim.requests import Reason
 
 LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole is an Id
 _HELD = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
@@ -152,31 +150,4 @@ def ask_command(command_id: str, request: SpotRequest, reply_to: str) -> Ask:
         cores=request.cores,
         lifetime_s=request.lifetime_s,
         sla=request.sla,
-    )
-
-
-def quote_of(view: QuoteView) -> Quote:
-    """As ``cloudsim.ranking`` takes it."""
-    return Quote(
-        view.cloud,
-        view.cores,
-        view.free_slots,
-        view.eviction_probability,
-        view.survives_s,
-        view.table_version,
-        view.table_made_at_s,
-    )
-
-
-def refusal_view(refusal: Refusal) -> RefusalView:
-    """A refusal by routing, as it is sent. A lifetime of nothing is no counter-offer."""
-    offers = CounterOffers(lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability)
-    return RefusalView(
-        cloud=refusal.cloud,
-        reason=refusal.reason,
-        eviction_would_help=refusal.eviction_would_help,
-        free_slots=refusal.free_slots,
-        counter_offers=offers,
-        table_version=refusal.table_version,
-        table_made_at_s=refusal.table_made_at_s,
     )

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 import kombu.exceptions
 import redis
 
-from broker.api.replies import Replies
 from broker.contract import Answer, Command
 from broker.records import Records
+from broker.submission.replies import Replies
 
 log = logging.getLogger(__name__)
 
