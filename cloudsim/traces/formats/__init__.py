@@ -30,6 +30,7 @@ FORMATS: dict[str, Callable[[Source], Parsed]] = {
 }
 
 _RECOGNISE_LINES = 200
+_FEW_BAD_LINES = 10  # a rate says nothing about a short file
 _LINES_NAMED = 5
 
 
@@ -47,7 +48,8 @@ def read(
     usage exceeds it.
 
     Raises:
-        TraceError: not a trace, no instance in it, or more than ``max_error_rate`` of its lines are bad.
+        TraceError: not a trace, no instance in it, or more than ``max_error_rate`` of its lines are bad. Of a
+            short file some lines, up to half of it, may always be bad, unless the rate is 0.
         SpecError: an unknown format, a rate outside 0..1, a capacity below 1.
     """
     if format is not None and format not in FORMATS:
@@ -88,7 +90,8 @@ def _is_number(text: str) -> bool:
 def _judge(source: Source, parsed: Parsed, max_error_rate: float) -> None:
     """Refuse a file that is too damaged to use, or has nothing in it."""
     bad = parsed.quarantined
-    if len(bad) > max_error_rate * parsed.lines:
+    few = len(bad) <= min(_FEW_BAD_LINES, parsed.lines / 2) and max_error_rate > 0
+    if len(bad) > max_error_rate * parsed.lines and not few:
         named = "; ".join(f"line {q.line}: {q.reason} ({q.text[:60]!r})" for q in bad[:_LINES_NAMED])
         more = f"; and {len(bad) - _LINES_NAMED} more" if len(bad) > _LINES_NAMED else ""
         raise TraceError(

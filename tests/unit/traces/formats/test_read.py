@@ -132,17 +132,29 @@ def test_damaged_text_is_a_trace_error_or_a_trace(
 
 
 @pytest.mark.parametrize(
-    ("bad", "rate", "accepted"), [(1, 0.01, True), (2, 0.01, False), (2, 0.02, True), (1, 0, False)]
+    ("lines", "bad", "rate", "accepted"),
+    [
+        (2000, 20, 0.01, True),
+        (2000, 21, 0.01, False),
+        (2000, 40, 0.02, True),
+        (2000, 1, 0, False),
+        (8, 4, 0.01, True),  # of a short file some lines may be bad
+        (8, 5, 0.01, False),
+        (30, 11, 0.01, False),
+        (8, 1, 0, False),
+    ],
 )
-def test_the_error_rate_is_a_limit(tmp_path: Path, bad: int, rate: float, accepted: bool) -> None:
-    rows = [f"i{i},{i},{i + 9},1" for i in range(100 - bad)] + ["broken"] * bad
+def test_the_error_rate_is_a_limit(tmp_path: Path, lines: int, bad: int, rate: float, accepted: bool) -> None:
+    rows = [f"i{i},{i},{i + 9},1" for i in range(lines - bad)] + ["broken"] * bad
     path = write(tmp_path / "x", "instance,start_s,stop_s,cores\n" + "\n".join(rows))
     if accepted:
-        assert len(read(path, max_error_rate=rate)[0]) == 100 - bad
+        trace, report = read(path, max_error_rate=rate)
+        assert len(trace) == lines - bad
+        assert len(report.quarantined) == bad
     else:
-        with pytest.raises(TraceError, match=f"{bad} of 100 lines are bad") as error:
+        with pytest.raises(TraceError, match=f"{bad} of {lines} lines are bad") as error:
             read(path, max_error_rate=rate)
-        assert error.value.line == 102 - bad
+        assert error.value.line == lines + 2 - bad
 
 
 def test_the_summary_names_the_first_few(tmp_path: Path) -> None:
