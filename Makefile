@@ -19,7 +19,8 @@ setup: $(READY)  ## create .venv with the locked packages (half a minute, once)
 	@:
 
 # A .venv without its stamp is the work of a set-up that did not finish: it is made anew. With an old stamp it is
-# sound and only brought up to date. Packages come by hash through uv, itself taken by hash from the same lock.
+# sound and only brought up to date. Packages come by hash through uv, itself taken by hash from the same lock. It
+# trusts the certificates that the machine trusts, as behind a company's proxy it must.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "spotfed needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." \
@@ -40,11 +41,11 @@ $(READY): requirements.lock pyproject.toml
 	  echo "setup: $(PYTHON) has neither ensurepip nor pip; install one of them (Debian: python3-venv)" >&2; \
 	  exit 1; }; \
 	echo "setup: installing the locked packages (about half a minute the first time)"; \
-	if $$pip install -q --only-binary :all: --require-hashes -r $(VENV)/uv.txt 2>/dev/null; then \
-	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --require-hashes -r $(VENV)/rest.txt; \
+	if $$pip install -q --only-binary :all: --require-hashes -r $(VENV)/uv.txt 2>/dev/null && \
+	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --system-certs --require-hashes -r $(VENV)/rest.txt; then \
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps --no-build-isolation --editable .; \
 	else \
-	  echo "setup: uv is not to be had for this machine, using pip"; \
+	  echo "setup: uv does not do on this machine, using pip (some minutes)"; \
 	  $$pip install -q --require-hashes -r $(VENV)/rest.txt; \
 	  $$pip install -q --no-deps --no-build-isolation --editable .; \
 	fi
