@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,19 @@ from cloudsim.traces.trace import Trace
 _PRODUCTION = "production-"
 
 
-def load(path: Path, data_dir: Path | None, *, until_s: float | None = None) -> Federation:
+Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
+
+
+def load(
+    path: Path,
+    data_dir: Path | None,
+    *,
+    until_s: float | None = None,
+    told: Told = lambda _file, _warning: None,
+) -> Federation:
     """Reads a federation file. Traces are looked up in ``data_dir``, then beside the file.
+
+    ``told`` hears what is odd about the traces: quarantined lines, drop-outs and the like.
 
     Raises SpecError naming file and field, and TraceError naming file and line of a trace.
     """
@@ -54,7 +65,7 @@ def load(path: Path, data_dir: Path | None, *, until_s: float | None = None) -> 
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not TOML: {error}", file=str(path)) from error
     try:
-        return _Reader(path, data_dir).federation(document, until_s)
+        return _Reader(path, data_dir, told).federation(document, until_s)
     except SpecError as error:
         if error.file is not None:
             raise
@@ -64,9 +75,10 @@ def load(path: Path, data_dir: Path | None, *, until_s: float | None = None) -> 
 class _Reader:
     """Turns a parsed document into a Federation; a trace named twice is read once."""
 
-    def __init__(self, path: Path, data_dir: Path | None):
+    def __init__(self, path: Path, data_dir: Path | None, told: Told):
         self._path = path
         self._data_dir = data_dir
+        self._told = told
         self._traces: dict[str, Trace] = {}
 
     def federation(self, document: Mapping[str, Any], until_s: float | None) -> Federation:
@@ -118,7 +130,10 @@ class _Reader:
         key = repr(value)
         if key not in self._traces:
             if isinstance(value, str):
-                self._traces[key] = read(self._find(value, where))[0]
+                file = self._find(value, where)
+                self._traces[key], report = read(file)
+                for warning in report.warnings:
+                    self._told(file, warning)
             elif isinstance(value, dict):
                 self._traces[key] = _synthesise(value, where)
             else:

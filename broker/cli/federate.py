@@ -14,6 +14,8 @@ from broker.cli.output import JsonOption, console, print_json, progress, warn
 from broker.cli.single_cloud import SAMPLES, SEED, samples_and_seed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cloudsim.federation import Federation
 
 
@@ -38,7 +40,7 @@ def federate(
     Example: spotfed federate deploy/federations/production.toml --until 10d --samples 1000
     """
     births, key = samples_and_seed(samples, seed)
-    federation = load(file, until)
+    federation = load(file, until, told=lambda trace, warning: warn(f"{trace}: {warning}"))
     began = time.perf_counter()
     if live:
         report = _live(LiveRun(file, federation, until, births, key, monte_carlo))
@@ -60,14 +62,19 @@ def federate(
         show_report(console(), report, slas_of(federation))
 
 
-def load(file: Path, until: str | None) -> Federation:
-    """The federation in a file, its traces looked up in SPOTFED_DATA and beside it."""
+def load(
+    file: Path, until: str | None, told: Callable[[Path, str], None] = lambda _file, _warning: None
+) -> Federation:
+    """The federation in a file, its traces looked up in SPOTFED_DATA and beside it.
+
+    ``told`` hears what is odd about the traces.
+    """
     from broker.settings import settings
     from cloudsim.durations import parse_duration_s
     from cloudsim.federation_file import load as read
 
     until_s = None if until is None else parse_duration_s(until, field="--until")
-    return read(file, settings().data, until_s=until_s)
+    return read(file, settings().data, until_s=until_s, told=told)
 
 
 def slas_of(federation: Federation) -> dict[str, float | None]:

@@ -192,11 +192,24 @@ def test_bad_input_names_the_option(
     assert message in done.err
 
 
-def test_a_damaged_trace_names_file_and_line(spotfed: Spotfed, trace: Path) -> None:
+def test_a_damaged_line_is_set_aside_and_named(spotfed: Spotfed, trace: Path, tmp_path: Path) -> None:
     trace.write_text(trace.read_text().replace("START 7200 vm-2 n0 1", "START 7200 vm-2 n0 many"))
+    done = spotfed("replay", "--on-demand", trace, "--spot", trace, "--nodes", "2x4", "--json")
+    assert done.code == 0
+    assert f"{trace}: 2 lines were quarantined, first line 3: " in done.err
+    assert json.loads(done.out)["on_demand"]["requests"] == 39
+    file = tmp_path / "federation.toml"
+    file.write_text(f'[[cloud]]\nid = "a"\nnodes = "2x4"\ntrace = "{trace.name}"\n')
+    done = spotfed("federate", file, "--json")
+    assert done.code == 0
+    assert f"{trace}: 2 lines were quarantined, first line 3: " in done.err
+
+
+def test_a_trace_that_is_damaged_all_over_names_file_and_line(spotfed: Spotfed, trace: Path) -> None:
+    trace.write_text(trace.read_text().replace(" n0 1", " n0 many"))
     done = spotfed("replay", "--on-demand", trace, "--spot", trace, "--nodes", "2x4")
     assert done.code == 2
-    assert f"{trace}:3: " in done.err
+    assert f"{trace}:2: " in done.err
 
 
 def test_an_unknown_field_names_file_and_field(spotfed: Spotfed, tmp_path: Path) -> None:
