@@ -14,7 +14,6 @@ import platform
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -31,6 +30,8 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from broker.deathbound import deathbound
+
 ANSWER_TIMEOUT_S = 20.0
 LOAD_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 10.0
@@ -46,18 +47,6 @@ _OPTIONS: dict[str, Any] = {
     "socket_connect_timeout": SOCKET_TIMEOUT_S,
     "socket_timeout": SOCKET_TIMEOUT_S,
 }
-# Only the child can ask the kernel to be stopped with its parent, and running Python between fork and exec is
-# unsafe in a process with threads: so a launcher asks, then becomes the server.
-_LAUNCHER = """
-import ctypes, os, signal, sys
-parent, arguments = int(sys.argv[1]), sys.argv[2:]
-PR_SET_PDEATHSIG = 1
-if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0) != 0:
-    sys.exit("prctl: " + os.strerror(ctypes.get_errno()))
-if os.getppid() != parent:
-    sys.exit("the parent is gone")
-os.execv(arguments[0], arguments)
-"""
 
 
 class RedisServerError(RuntimeError):
@@ -366,13 +355,15 @@ def _keep(command: list[str], log: Path, starting: "Future[subprocess.Popen[byte
 
     The kernel sends the death signal when the starting *thread* ends, so the caller's thread will not do.
     """
-    if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
     try:
         with log.open("ab") as output:
             # A session of its own: Ctrl-C in a terminal must not stop the queue before its clients.
             process = subprocess.Popen(  # noqa: S603 (the executable is the one we chose)
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                deathbound(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
     except OSError as error:
         starting.set_exception(error)

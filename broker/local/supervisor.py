@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.deathbound import deathbound
 from broker.local.layout import Process
 
 STOP_LIMIT_S = 8.0
@@ -24,17 +25,6 @@ _LOOK_S = 0.1
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 _SETTLED_S = 10.0  # who ran for so long starts again without a long pause
 _LAST_WORDS = 12  # lines of a log that an error shows
-
-# Only the child itself can ask the kernel to be stopped with its parent (see broker.redis_server).
-_LAUNCHER = """
-import ctypes, os, signal, sys
-parent, arguments = int(sys.argv[1]), sys.argv[2:]
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
-if os.getppid() != parent:
-    sys.exit("the supervisor is gone")
-os.execv(arguments[0], arguments)
-"""
 
 
 @dataclass
@@ -97,7 +87,7 @@ class Supervisor:
         command = [sys.executable, *child.process.arguments]
         with child.log.open("ab") as log:
             child.running = subprocess.Popen(  # noqa: S603  (modules of ours)
-                [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command],
+                deathbound(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
