@@ -15,7 +15,7 @@ from broker.cli import packaged, words
 from broker.cli.federate import load, slas_of
 from broker.cli.federation_view import show_report
 from broker.cli.live_run import LiveRun, drive, journal, running
-from broker.cli.output import JsonOption, can_draw, check_picture, console, print_json
+from broker.cli.output import JsonOption, can_draw, check_picture, command_name, console, print_json
 from broker.cli.single_cloud import SEED, samples_and_seed
 
 if TYPE_CHECKING:
@@ -180,9 +180,13 @@ def _farewell(out: Console, saved: str | None) -> None:
         f"Picture: {saved}" if saved else "No picture: that needs matplotlib (pip install 'spotfed[plots]')",
         soft_wrap=True,
     )
-    out.print("""
+    spotfed = command_name()
+    out.print(
+        f"""
 What next:
-  spotfed up                        keep a federation running, then in another terminal:
-  spotfed clouds                      see its members
-  spotfed quote --cores 1 --lifetime 2h --sla 0.05
-  spotfed replay --help             study a cloud's own traces""")
+  {spotfed} up                        keep a federation running, then in another terminal:
+  {spotfed} clouds                      see its members
+  {spotfed} quote --cores 1 --lifetime 2h --sla 0.05
+  {spotfed} replay --help             study a cloud's own traces""",
+        soft_wrap=True,
+    )

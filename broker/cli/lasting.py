@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from broker.cli import packaged
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.output import CommandError, ExitCode, JsonOption, command_name, console, print_json
 from broker.cli.single_cloud import SEED, samples_and_seed
 
 if TYPE_CHECKING:
@@ -166,16 +166,17 @@ def _await_tables(local: LocalFederation, over: threading.Event) -> None:
 
 def _welcome(out: Any, local: LocalFederation, told: Settings) -> None:
     clouds = local.layout.clouds
+    spotfed = command_name()
     out.print(f"""
 [bold green]The federation runs.[/bold green] {len(clouds)} clouds: {", ".join(clouds)}.
 API and its documentation: {local.layout.url}/docs   API key: {_key_file(told)}
 
 In another terminal (commands find address and key by themselves):
 
-  spotfed clouds
-  spotfed events --follow
-  spotfed quote --cores 1 --lifetime 2h --sla 0.05
-  spotfed submit --cores 1 --lifetime 4h --sla none --cloud {clouds[0]} --count 10
+  {spotfed} clouds
+  {spotfed} events --follow
+  {spotfed} quote --cores 1 --lifetime 2h --sla 0.05
+  {spotfed} submit --cores 1 --lifetime 4h --sla none --cloud {clouds[0]} --count 10
       (without a promise: some are soon evicted)
 
 Ctrl-C stops everything.

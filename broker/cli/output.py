@@ -78,6 +78,13 @@ def warn(message: str) -> None:
     typer.echo(f"spotfed: {message}", err=True)
 
 
+def command_name() -> str:
+    """What a person types for this command here: ``spotfed`` if a shell finds it, else where it is."""
+    import shutil
+
+    return "spotfed" if shutil.which("spotfed") else sys.argv[0]
+
+
 def show_error(error: BaseException) -> None:
     """The message of an error on standard error."""
     warn(str(error) or type(error).__name__)
