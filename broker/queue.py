@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Celery
-from kombu.transport import TRANSPORT_ALIASES
+from kombu import transport
 
 from broker.redis_server import celery_url
 from broker.settings import Settings, SettingsError
@@ -44,8 +44,10 @@ def make_app(settings: Settings) -> Celery:
     """
     if settings.redis_url is None:
         raise SettingsError("SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)")
-    # Whatever the form of the address, the transport is ours.
-    TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "broker.transport:Transport"))
+    # Whatever the form of the address, the transport is ours, also where another one was looked up before.
+    for scheme in ("redis", "rediss"):
+        transport.TRANSPORT_ALIASES[scheme] = "broker.transport:Transport"
+        transport._transport_cache.pop(scheme, None)
     app = Celery("spotfed", set_as_current=False)
     app.conf.update(
         broker_url=celery_url(settings.redis_url),

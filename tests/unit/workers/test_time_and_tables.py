@@ -4,6 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import kombu.transport.redis
 import pytest
 
 from broker.queue import make_app
@@ -94,7 +95,11 @@ def test_the_queue_needs_an_address_and_takes_json_only(tmp_path: Path) -> None:
     assert conf.broker_transport_options["global_keyprefix"] == "x:"
 
 
-def test_every_form_of_address_gets_the_transport_that_survives_a_restart() -> None:
+def test_every_form_of_address_gets_the_transport_that_survives_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for scheme in ("redis", "rediss"):  # somebody asked kombu before we did
+        monkeypatch.setitem(kombu.transport._transport_cache, scheme, kombu.transport.redis.Transport)
     for url in ("unix:///tmp/redis.sock?db=0", "redis://localhost:1/0", "rediss://localhost:1/0"):
         with make_app(Settings(redis_url=url)).connection() as connection:
             assert connection.get_transport_cls().__module__ == "broker.transport"
