@@ -51,7 +51,7 @@ def drive(
         answer = _submit(client, at_s, request, targets)
         for refusal in answer.refusals:
             if refusal.cloud in targets:  # others were passed over, not asked
-                tally.refused(request.origin, (refusal.cloud, refusal.reason))
+                tally.refused(request.origin, refusal.cloud, refusal.reason)
         if isinstance(answer, GrantedRequest):
             tally.admitted(request.origin, answer.lease.cloud)
         told(at_s, request, answer)

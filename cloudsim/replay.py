@@ -61,7 +61,7 @@ def replay(
             if isinstance(answer, Quote):
                 quotes.append((order[target], answer))
             else:
-                tally.refused(request.origin, answer)
+                tally.refused(request.origin, target, answer.reason)
         for quote in tightest_fit(quotes)[:1]:
             admitted = members[quote.cloud].cloud.admit(request, now_s)
             assert not isinstance(admitted, Refusal), "nothing happened between quote and admission"

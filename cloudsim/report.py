@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloudsim.requests import End, Reason, Refusal, Request
+from cloudsim.requests import End, Reason, Request
 
 SCHEMA = "spotfed.federation-report/1"
 
@@ -64,9 +64,8 @@ class Tally:
         self._origins[origin].spot["admitted"] += 1
         self._clouds[cloud].spot["admitted"] += 1
 
-    def refused(self, origin: str, refusal: Refusal | tuple[str, Reason]) -> None:
+    def refused(self, origin: str, cloud: str, reason: Reason) -> None:
         """One of the clouds asked refused; several may, for one request."""
-        cloud, reason = (refusal.cloud, refusal.reason) if isinstance(refusal, Refusal) else refusal
         self._origins[origin].refusals[reason.value] += 1
         self._clouds[cloud].refusals[reason.value] += 1
 

@@ -73,7 +73,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
         for target in targets:
             answer = members[target].ask(Ask.model_validate(command_id() | wish))
             if isinstance(answer, RefusalView):
-                tally.refused(request.origin, (answer.cloud, answer.reason))
+                tally.refused(request.origin, answer.cloud, answer.reason)
             else:
                 quotes.append((order.index(target), quote_of(answer)))
         for quote in tightest_fit(quotes)[:1]:
