@@ -28,7 +28,7 @@ LIMIT_S = 60.0  # far beyond what anything here takes; a machine under load must
 FEDERATION = """
 [[cloud]]
 id = "A"
-nodes = "8x4"
+nodes = "16x4"
 trace = { synthetic = "table-1", hours = 120, seed = 1 }
 
 [[workload]]
