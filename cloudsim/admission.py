@@ -6,6 +6,8 @@ without an SLA is the papers' SLA-unaware baseline: it is admitted whenever it f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cloudsim.inventory import Inventory
@@ -13,6 +15,23 @@ from cloudsim.requests import Quote, Reason, Refusal, Request
 
 if TYPE_CHECKING:
     from cloudsim.prediction.tables import QuantileTable
+
+
+class Mode(StrEnum):
+    """To whom the SLA is a promise."""
+
+    STRICT = "strict"  # to each: the request's own risk is at most its SLA
+    POPULATION = "population"  # to all: the mean risk of the admitted is at most their SLA
+
+
+@dataclass(frozen=True)
+class AdmissionRule:
+    """How a cloud decides whether a risk is small enough."""
+
+    mode: Mode = Mode.STRICT
+
+
+STRICT_RULE = AdmissionRule()
 
 
 def examine(

@@ -12,10 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cloudsim.admission import examine
+from cloudsim.admission import STRICT_RULE, AdmissionRule, examine
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history import History, stop_phase
 from cloudsim.inventory import Inventory
+from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.requests import (
     Change,
     End,
@@ -47,6 +48,8 @@ class CloudSpec:
     id: str
     node_cores: tuple[int, ...]
     lineup: LineUp = YOUNGEST_JOB_FIRST
+    admission: AdmissionRule = STRICT_RULE
+    prediction: PredictionRule = OUR_RULE
     first_table_s: float = 24 * HOUR_S
     refresh_s: float = 6 * HOUR_S
 
