@@ -75,6 +75,8 @@ format: setup  ## lay the code out and repair what ruff can
 bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_prediction
 	$(BIN)/python -m tests.bench.bench_admission
+	$(BIN)/python -m tests.bench.bench_scale
+	$(BIN)/python -m tests.bench.bench_workers
 
 kills: setup  ## kill -9 owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
 	$(BIN)/python -m tests.integration.kill_storm --kills 200

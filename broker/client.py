@@ -55,10 +55,12 @@ from broker.api.outcomes import (
 from broker.contract import (
     Done,
     Event,
+    ExtensionRequest,
     Lease,
     LeaseGranted,
     LeaseState,
     OnDemandRequest,
+    QuoteRequest,
     SpotRequest,
 )
 from broker.settings import settings
@@ -166,8 +168,11 @@ class Client:
                 time.sleep(pause_s)
         return [results[index] for index in range(len(named))]
 
-    def quote(self, request: SpotRequest) -> Quotes:
-        """What the clouds would promise now, in the order in which they would be asked. Changes nothing."""
+    def quote(self, request: SpotRequest | QuoteRequest) -> Quotes:
+        """What the clouds would promise now, in the order in which they would be asked. Changes nothing.
+
+        A QuoteRequest may ask for several sizes at once.
+        """
         return parse(Quotes, self._send("POST", "/v1/quotes", request))
 
     # -- leases -------------------------------------------------------------------------------------------
@@ -191,6 +196,16 @@ class Client:
     def cancel(self, lease: str) -> Cancellation:
         """Ends a lease; kept while its cloud is silent (``done`` is False then). Raises NotFoundError."""
         return parse(Cancellation, self._send("DELETE", f"/v1/leases/{_quoted(lease)}"))
+
+    def extend(self, lease: str, request: ExtensionRequest) -> Lease | RefusedRequest:
+        """Asks for a later end of a lease: the lease as it is then, or why not and what would be accepted.
+
+        Without an id the request gets one, so that repeating is safe. Raises NotFoundError.
+        """
+        response = self._send("POST", f"/v1/leases/{_quoted(lease)}/extend", _named(request))
+        if response.status_code == 409:
+            return refused_of(parse(Problem, response))
+        return parse(Lease, response)
 
     # -- clouds -------------------------------------------------------------------------------------------
 
@@ -330,9 +345,9 @@ def _encoded(
     if body is None:
         return None, {}
     if isinstance(body, BaseModel):
-        text = body.model_dump_json(exclude_none=True)
+        text = body.model_dump_json(exclude_defaults=True)
     else:
-        text = f"[{','.join(item.model_dump_json(exclude_none=True) for item in body)}]"
+        text = f"[{','.join(item.model_dump_json(exclude_defaults=True) for item in body)}]"
     return text.encode(), {"Content-Type": "application/json"}
 
 

@@ -1,70 +1,34 @@
 """Everything that crosses a process boundary, defined once: frozen, versioned, JSON only.
 
-Three groups: what a user sends (``SpotRequest``, ``OnDemandRequest``), what the broker tells an owner
-(``Command``) and hears back (``Reply``), and what an owner makes known (``Event`` in its journal,
+Three groups: what a user sends (``SpotRequest`` and the others of ``broker.asked``), what the broker tells an
+owner (``Command``) and hears back (``Reply``), and what an owner makes known (``Event`` in its journal,
 ``Advert``, ``CloudInfo``).
 
 Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
 """
 
+# ruff: noqa: PLC0414  (what a user sends is given on)
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import Field, StringConstraints, TypeAdapter
 
+from broker.asked import CloudId as CloudId
+from broker.asked import Cores as Cores
+from broker.asked import ExtensionRequest as ExtensionRequest
+from broker.asked import Id as Id
+from broker.asked import LivingSeconds as LivingSeconds
+from broker.asked import Message as Message
+from broker.asked import OnDemandRequest as OnDemandRequest
+from broker.asked import Probability as Probability
+from broker.asked import QuoteRequest as QuoteRequest
+from broker.asked import Seconds as Seconds
+from broker.asked import SpotRequest as SpotRequest
 from cloudsim.requests import Kind, Reason
 
 VERSION = 1
-
-#: Ids travel in Redis keys, URLs and file names: no separators, no white space, bounded.
-Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", max_length=128)]
-CloudId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
-Cores = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-#: At most 100 years; longer ones are typing errors.
-Seconds = Annotated[float, Field(ge=0, le=3_200_000_000, allow_inf_nan=False)]
-#: Lifetime of an instance that its user will not stop by hand.
-LivingSeconds = Annotated[float, Field(gt=0, le=3_200_000_000, allow_inf_nan=False)]
-Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
-class Message(BaseModel):
-    """Base of all messages: values that say so when something is misspelt."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-# -- what a user sends ---------------------------------------------------------------------------------------
-
-
-class SpotRequest(Message):
-    """A federated request for one spot instance.
-
-    ``sla`` is the largest acceptable probability of eviction before ``lifetime_s``: 0 only when the
-    estimated risk is zero, null or 1 for no guarantee. ``at_s`` is the time of the federation and belongs
-    to federations that run in trace time; only there may a lifetime be 0. ``targets`` limits the clouds
-    that may be asked (default: all but the origin).
-    """
-
-    id: Id | None = None
-    origin: CloudId = "user"
-    cores: Cores
-    lifetime_s: Seconds
-    sla: Probability | None = None
-    targets: tuple[CloudId, ...] | None = None
-    at_s: Seconds | None = None
-
-
-class OnDemandRequest(Message):
-    """A request of a cloud's own users. Without ``lifetime_s`` it runs until it is stopped."""
-
-    id: Id | None = None
-    cores: Cores
-    lifetime_s: LivingSeconds | None = None
-
-
-# -- what comes back -----------------------------------------------------------------------------------------
 
 
 class LeaseState(StrEnum):
@@ -82,7 +46,10 @@ class Lease(Message):
     """The promise about an instance. ``id`` is that of the attempt that got it: ``<request>.<attempt>``.
 
     ``number`` is the instance's order of admission in its cloud, ``fence`` the epoch of the owner that
-    granted it.
+    granted it, ``free_slots`` the condition in which it was admitted. Of an extended lease ``promised_sla``,
+    ``eviction_probability`` and ``table_version`` are those of the time from ``promised_at_s`` (null: since
+    it started) to ``ends_at_s``; what was promised before is in the events before. ``renewal_s``: it has no
+    lifetime, and is renewed for so long at a time until its holder was warned, at ``warned_at_s``.
     """
 
     id: Id
@@ -102,10 +69,25 @@ class Lease(Message):
     state: LeaseState
     ended_at_s: float | None = None
     cause: str | None = None
+    free_slots: int | None = None
+    promised_at_s: float | None = None
+    extensions: int = 0
+    renewal_s: float | None = None
+    warned_at_s: float | None = None
+
+
+class SizeOffer(Message):
+    """The same lifetime and SLA at another size, see ``cloudsim.offers.SizeOffer``."""
+
+    cores: int
+    admitted: bool
+    free_slots: int | None
+    eviction_probability: float | None
+    survives_s: float | None
 
 
 class QuoteView(Message):
-    """A quote, see ``cloudsim.requests.Quote``."""
+    """A quote, see ``cloudsim.requests.Quote``. ``other_sizes`` is told to those who only ask."""
 
     answer: Literal["quote"] = "quote"
     cloud: CloudId
@@ -116,26 +98,33 @@ class QuoteView(Message):
     table_version: str | None
     table_made_at_s: float | None
     cloud_time_s: float
+    table_age_s: float | None = None
+    other_sizes: tuple[SizeOffer, ...] = ()
 
 
 class CounterOffers(Message):
-    """What would be accepted instead: the longest lifetime at this SLA, the SLA at this lifetime."""
+    """What would be accepted instead: the longest lifetime at this SLA, the SLA at this lifetime, the largest
+    size at both."""
 
     lifetime_s: float | None = None
     sla: float | None = None
+    cores: int | None = None
 
 
 class RefusalView(Message):
-    """A refusal, see ``cloudsim.requests.Refusal``."""
+    """A refusal, see ``cloudsim.requests.Refusal``. ``other_sizes`` is told to those who only ask."""
 
     answer: Literal["refusal"] = "refusal"
     cloud: CloudId
     reason: Reason
+    cores: int | None = None
     eviction_would_help: bool = False
     free_slots: int | None = None
     counter_offers: CounterOffers = CounterOffers()
     table_version: str | None = None
     table_made_at_s: float | None = None
+    table_age_s: float | None = None
+    other_sizes: tuple[SizeOffer, ...] = ()
     detail: str | None = None  # what the owner adds for people
 
 
@@ -178,14 +167,15 @@ class _Command(Message):
 
 
 class Ask(_Command):
-    """Quote only; no side effects."""
+    """Quote only; no side effects. ``other_sizes``: tell what would be promised of the other sizes too."""
 
     kind: Literal["quote"] = "quote"
     request: Id
     origin: CloudId
     cores: Cores
-    lifetime_s: Seconds
+    lifetime_s: Seconds | None
     sla: Probability | None
+    other_sizes: bool = False
 
 
 class Reserve(_Command):
@@ -197,7 +187,7 @@ class Reserve(_Command):
     request: Id
     origin: CloudId
     cores: Cores
-    lifetime_s: Seconds
+    lifetime_s: Seconds | None
     sla: Probability | None
 
 
@@ -221,6 +211,25 @@ class Cancel(_Command):
     kind: Literal["cancel"] = "cancel"
     lease: Id
     by: str
+
+
+class Extend(_Command):
+    """The lease's holder wants a later end. ``extension`` names the wish: the same one, the same answer.
+    ``sla`` None: the lease's own."""
+
+    kind: Literal["extend"] = "extend"
+    lease: Id
+    extension: Annotated[str, StringConstraints(min_length=1, max_length=128)]
+    until_s: Seconds
+    sla: Probability | None = None
+
+
+class Migrate(_Command):
+    """What other clouds would promise instead of a lease that is not renewed, best first."""
+
+    kind: Literal["migrate"] = "migrate"
+    lease: Id
+    offers: tuple[QuoteView, ...]
 
 
 class StartOnDemand(_Command):
@@ -262,15 +271,17 @@ class Finish(_Command):
     kind: Literal["finish"] = "finish"
 
 
-Command = Annotated[
-    Ask | Reserve | Confirm | Release | Cancel | StartOnDemand | StopOnDemand | Overflow | Tick | Finish,
-    Field(discriminator="kind"),
-]
+_OfLease = Ask | Reserve | Confirm | Release | Cancel | Extend | Migrate
+_OfCloud = StartOnDemand | StopOnDemand | Overflow | Tick | Finish
+Command = Annotated[_OfLease | _OfCloud, Field(discriminator="kind")]
 commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command])  # an inbox entry carries a list
 replies: TypeAdapter[list[Reply]] = TypeAdapter(list[Reply])  # so does an entry of a reply stream
 
 
 # -- what an owner makes known -------------------------------------------------------------------------------
+
+
+_PUBLIC = ("admitted", "extended", "warned", "offered", "evicted", "completed", "cancelled", "failed")
 
 
 class EventKind(StrEnum):
@@ -282,6 +293,9 @@ class EventKind(StrEnum):
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     FAILED = "failed"
+    EXTENDED = "extended"  # the lease was promised a later end
+    WARNED = "warned"  # the lease cannot be renewed: it ends at its end
+    OFFERED = "offered"  # what other clouds would promise instead
     OPENED = "opened"  # a new epoch: another owner process took over
     RESERVED = "reserved"
     RELEASED = "released"  # the broker decided against it, or nobody confirmed in time
@@ -291,9 +305,7 @@ class EventKind(StrEnum):
     OVERFLOW = "overflow"  # where an own request stands that was offered to the federation
 
 
-PUBLIC_KINDS = frozenset(
-    {EventKind.ADMITTED, EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED}
-)
+PUBLIC_KINDS = frozenset(map(EventKind, _PUBLIC))
 
 
 class OverflowState(Message):
@@ -326,8 +338,9 @@ class Event(Message):
     sequence: int | None = None
     lease: Lease | None = None
     cause: str | None = None
-    attempt: str | None = None  # released, declined
-    refusal: RefusalView | None = None  # declined, turned_away
+    attempt: str | None = None  # released, declined; extended: which wish it fulfils
+    refusal: RefusalView | None = None  # declined, turned_away, warned
+    offers: tuple[QuoteView, ...] = ()  # offered
     request: OnDemandRequest | None = None  # turned_away
     overflow: OverflowState | None = None  # overflow
     table_version: str | None = None
@@ -362,9 +375,6 @@ class Advert(Message):
     table_made_at_s: float | None
     evicted: int
     admitted: int
-
-
-# -- Monte-Carlo ---------------------------------------------------------------------------------------------
 
 
 class Batch(Message):

@@ -41,19 +41,15 @@ def drive(
     The report: see ``cloudsim.report``. ``journal`` gives all events of a cloud. Raises what the client
     raises when a broker stays away for too long.
     """
-    tally = Tally(
-        {member.spec.id: member.nodes for member in federation.clouds},
-        list(dict.fromkeys(workload.origin for workload in federation.workloads)),
-        federation.ends_s,
-    )
+    tally = Tally(federation)
     for at_s, request, targets in federation.requests():
         tally.asked(request)
         answer = _submit(client, at_s, request, targets)
         for refusal in answer.refusals:
             if refusal.cloud in targets:  # others were passed over, not asked
-                tally.refused(request.origin, refusal.cloud, refusal.reason)
+                tally.refused(request.id, refusal.cloud, refusal.reason)
         if isinstance(answer, GrantedRequest):
-            tally.admitted(request.origin, answer.lease.cloud)
+            tally.admitted(request.id, answer.lease.cloud)
         told(at_s, request, answer)
     for member in federation.clouds:
         client.finish(member.spec.id)
@@ -90,8 +86,9 @@ def _count(tally: Tally, event: Event) -> None:
         tally.on_demand(event.cloud, requests=1, admitted=0)
     elif lease is None:
         return
-    elif lease.kind is Kind.ON_DEMAND:
-        if event.kind is EventKind.ADMITTED:
-            tally.on_demand(event.cloud, requests=1, admitted=1)
     elif event.kind in _ENDS:
-        tally.ended(lease.origin, event.cloud, _ENDS[event.kind], lease.cores, event.at_s - lease.starts_at_s)
+        tally.used(event.cloud, lease.cores, lease.starts_at_s, event.at_s)
+        if lease.kind is Kind.SPOT:
+            tally.ended(lease.request, event.cloud, _ENDS[event.kind], event.at_s - lease.starts_at_s)
+    elif lease.kind is Kind.ON_DEMAND and event.kind is EventKind.ADMITTED:
+        tally.on_demand(event.cloud, requests=1, admitted=1)

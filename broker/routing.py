@@ -168,6 +168,25 @@ def free_slots(advert: Advert, cores: int) -> int | None:
     return None
 
 
+def smaller_size(request: SpotRequest, member: Member) -> int | None:
+    """The largest advertised size below the request's that this cloud would surely admit now, or None."""
+    advert = member.advert
+    if advert is None or not member.reachable:
+        return None
+    promised = request.sla is not None and request.sla < 1
+    for cores, slots in sorted(advert.free_slots.items(), reverse=True):
+        if cores >= request.cores or slots == 0:
+            continue
+        if not promised:
+            return cores
+        table = member.table
+        cells = table.cells.get(cores, ()) if table and table.version == advert.table_version else ()
+        here = next((one for one in cells if one.free_slots_from <= slots <= one.free_slots_to), None)
+        if (request.lifetime_s or 0.0) <= (_surely_survived(here, request.sla or 0.0) or 0.0):
+            return cores
+    return None
+
+
 def _objection(request: SpotRequest, member: Member) -> Refusal | None:
     """Why this cloud would certainly refuse, in the order of precedence of ``Reason``.
 
@@ -197,7 +216,7 @@ def _risk(request: SpotRequest, sla: float, member: Member, slots: int | None) -
     cloud, table = member.info.id, member.table
     if member.advert.table_version is None:
         return Refusal(cloud, Reason.NO_TABLE, free_slots=slots)
-    if table is None or table.version != member.advert.table_version:
+    if table is None or table.version != member.advert.table_version or request.lifetime_s is None:
         return None
     cells = table.cells.get(request.cores, ())
     bounds = [_survived_at_least(cell, sla) for cell in cells]

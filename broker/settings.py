@@ -96,6 +96,8 @@ class Settings(BaseSettings):
     """How long an owner's lease lasts without renewal: the delay before another takes over."""
     reservation_ttl_s: Seconds = 30.0
     """How long an owner holds cores for a request that was quoted and not yet confirmed."""
+    renewal_s: Seconds = 3600.0
+    """For how long, in the cloud's time, a lease without a lifetime is promised at once."""
     inbox_poll_s: Seconds = 1.0
     """How often an owner looks into its inbox when no doorbell rings."""
     advert_max_age_s: Seconds = 10.0

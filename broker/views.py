@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker.contract import CounterOffers, QuoteView, RefusalView
+from broker.contract import SizeOffer as SizeOfferView
+from cloudsim.offers import SizeOffer
 from cloudsim.requests import Quote, Refusal
 
 
-def quote_view(quote: Quote, cloud_time_s: float) -> QuoteView:
+def quote_view(quote: Quote, cloud_time_s: float, other_sizes: Sequence[SizeOffer] = ()) -> QuoteView:
     """A quote as it is sent."""
     return QuoteView(
         cloud=quote.cloud,
@@ -17,21 +21,54 @@ def quote_view(quote: Quote, cloud_time_s: float) -> QuoteView:
         table_version=quote.table_version,
         table_made_at_s=quote.table_made_at_s,
         cloud_time_s=cloud_time_s,
+        table_age_s=_age_s(quote.table_made_at_s, cloud_time_s),
+        other_sizes=_offers(other_sizes),
     )
 
 
-def refusal_view(refusal: Refusal, detail: str | None = None) -> RefusalView:
-    """A refusal as it is sent. A lifetime of nothing is no counter-offer."""
-    offers = CounterOffers(lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability)
+def refusal_view(
+    refusal: Refusal,
+    detail: str | None = None,
+    *,
+    cores: int | None = None,
+    cloud_time_s: float | None = None,
+    smaller: int | None = None,
+    other_sizes: Sequence[SizeOffer] = (),
+) -> RefusalView:
+    """A refusal as it is sent. A lifetime of nothing is no counter-offer. ``smaller``: the largest size that
+    would be admitted instead of ``cores``."""
+    offers = CounterOffers(
+        lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability, cores=smaller
+    )
     return RefusalView(
         cloud=refusal.cloud,
         reason=refusal.reason,
+        cores=cores,
         eviction_would_help=refusal.eviction_would_help,
         free_slots=refusal.free_slots,
         counter_offers=offers,
         table_version=refusal.table_version,
         table_made_at_s=refusal.table_made_at_s,
+        table_age_s=_age_s(refusal.table_made_at_s, cloud_time_s),
+        other_sizes=_offers(other_sizes),
         detail=detail,
+    )
+
+
+def _age_s(made_at_s: float | None, cloud_time_s: float | None) -> float | None:
+    return None if made_at_s is None or cloud_time_s is None else cloud_time_s - made_at_s
+
+
+def _offers(sizes: Sequence[SizeOffer]) -> tuple[SizeOfferView, ...]:
+    return tuple(
+        SizeOfferView(
+            cores=one.cores,
+            admitted=one.admitted,
+            free_slots=one.free_slots,
+            eviction_probability=one.eviction_probability,
+            survives_s=one.survives_s,
+        )
+        for one in sizes
     )
 
 

@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from cloudsim.cloud import CloudSpec
 from cloudsim.errors import SpecError
 from cloudsim.requests import Kind, Request
@@ -19,19 +21,28 @@ class FederatedCloud:
     spec: CloudSpec
     nodes: str  # the shape as written, e.g. "7x12"
     own_load: Trace
-    overflow: bool = False  # live: offers what it must refuse to the federation
+    #: Offers own requests that it must turn away to the others, as spot requests with ``overflow_sla``, and
+    #: again for what remains when they are evicted there. Live in wall time, and in a replay; a live
+    #: federation in trace time sends what its workloads say and nothing else.
+    overflow: bool = False
+    overflow_sla: float | None = None
 
 
 @dataclass(frozen=True)
 class Workload:
     """A trace that one member offers to others as spot requests, ``delay_s`` later than recorded (P2 §3.1:
-    24 h)."""
+    24 h).
+
+    asks_requested: requests name the lifetime that the trace's user requested (its actual one where it has
+    none); an instance is stopped by its user at its actual end if that is earlier. Replays only.
+    """
 
     origin: str
     trace: Trace
     delay_s: float
     sla: float | None
     targets: tuple[str, ...]
+    asks_requested: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,18 +72,19 @@ class Federation:
         return min(self.until_s, *(cloud.own_load.last_stop_s for cloud in self.clouds))
 
     def spot_sizes(self, cloud: FederatedCloud) -> tuple[int, ...]:
-        """Sizes of spot request, smallest first, that ``cloud`` may be asked for and could hold."""
+        """Sizes of spot request, smallest first, that ``cloud`` may be asked for and could hold.
+
+        Overflow counts where it asks for a promise: nothing else needs a table.
+        """
+        traces = [workload.trace for workload in self.workloads if cloud.spec.id in workload.targets]
+        traces += [
+            other.own_load
+            for other in self.clouds
+            if other.overflow and other.overflow_sla is not None and other.overflow_sla < 1
+        ]
         largest = max(cloud.spec.node_cores)
         return tuple(
-            sorted(
-                {
-                    int(cores)
-                    for workload in self.workloads
-                    if cloud.spec.id in workload.targets
-                    for cores in set(workload.trace.cores.tolist())
-                    if cores <= largest
-                }
-            )
+            sorted({cores for trace in traces for cores in set(trace.cores.tolist()) if cores <= largest})
         )
 
     def requests(self) -> Iterator[tuple[float, Request, tuple[str, ...]]]:
@@ -86,16 +98,24 @@ class Federation:
         self, order: int, workload: Workload
     ) -> Iterator[tuple[float, Request, tuple[str, ...]]]:
         trace, ends_s = workload.trace, self.ends_s
-        for row in range(len(trace)):
-            at_s = float(trace.start_s[row]) + workload.delay_s
+        actual_s = trace.lifetime_s
+        asked_s = np.where(np.isnan(trace.requested_s), actual_s, trace.requested_s)
+        if not workload.asks_requested:
+            asked_s = actual_s
+        rows = zip(
+            (trace.start_s + workload.delay_s).tolist(), trace.cores.tolist(), asked_s.tolist(),
+            actual_s.tolist(), strict=True,
+        )  # fmt: skip
+        for row, (at_s, cores, asked, actual) in enumerate(rows):
             if at_s > ends_s:
                 return
             request = Request(
                 id=f"{workload.origin}-w{order}-{row}",
                 kind=Kind.SPOT,
-                cores=int(trace.cores[row]),
-                lifetime_s=float(trace.stop_s[row] - trace.start_s[row]),
+                cores=cores,
+                lifetime_s=asked,
                 sla=workload.sla,
                 origin=workload.origin,
+                actual_lifetime_s=actual if actual < asked else None,
             )
             yield at_s, request, workload.targets

@@ -1,11 +1,14 @@
 """Federation files: clouds, their own load and the workloads they offer to each other, in TOML.
 
+    until = "10d"                               # optional
+
     [[cloud]]
     id = "A"
     nodes = "7x12"                              # or "4x8,2x16"
-    trace = "eucalyptus/DS2-trace.txt"          # its on-demand load: a file in the data directory or
-    beside this one overflow = true                             # optional: offer what it must refuse to
-    the others until = "10d"                               # top level, optional
+    trace = "eucalyptus/DS2-trace.txt"          # its on-demand load: a file in the data directory or beside
+                                                # this one
+    overflow = true                             # optional: offer what it must turn away to the others
+    overflow_sla = 0.05                         # with what promise; left out: no guarantee
 
     [[workload]]
     origin = "A"
@@ -13,6 +16,9 @@
     delay = "24h"
     sla = 0.01                                  # left out: no guarantee
     targets = ["B", "C"]                        # left out: all but the origin
+
+Overflow is offered by clouds that live in wall time and by those of a replay; a live federation in trace time
+(``spotfed federate --live``) leaves it out, so its report then differs from the replay's.
 
 Synthetic traces: ``table-1`` (P1 Table I; ``hours``) and ``production-A`` to ``production-D`` (modelled on
 the published statistics of the production traces; ``days``). Both take ``seed``.
@@ -97,16 +103,19 @@ class _Reader:
 
     def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
         where = f"cloud[{number}]"
-        _only(table, {"id", "nodes", "trace", "overflow"}, where)
+        _only(table, {"id", "nodes", "trace", "overflow", "overflow_sla"}, where)
         nodes = _text(table, "nodes", where)
         overflow = table.get("overflow", False)
         if not isinstance(overflow, bool):
             raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
+        if "overflow_sla" in table and not overflow:
+            raise SpecError("goes with overflow = true", field=f"{where}.overflow_sla")
         return FederatedCloud(
             CloudSpec(_text(table, "id", where), parse_nodes(nodes, field=f"{where}.nodes")),
             nodes,
             self._trace(table, where),
             overflow,
+            _sla(table.get("overflow_sla"), f"{where}.overflow_sla"),
         )
 
     def _workload(self, number: int, table: Mapping[str, Any], ids: tuple[str, ...]) -> Workload:

@@ -26,6 +26,12 @@ def stop_phase(start_s: float, stop_s: float) -> int:
     return PHASE_SAME_INSTANT_STOP if stop_s == start_s else PHASE_STOP
 
 
+def remembered(instance: Instance) -> bool:
+    """No-guarantee spot instances leave no trace: they give way to all others, whose lifetimes therefore do
+    not depend on them (PREDICTION.md "Beyond the papers" 6)."""
+    return instance.kind is Kind.ON_DEMAND or instance.promised
+
+
 class History:
     """Admitted instances with their requested ends, cut into consecutive event logs for the predictor.
 
@@ -36,7 +42,8 @@ class History:
     def __init__(self) -> None:
         self.cut_s = 0.0  # everything before has been handed out
         self.instances = 0
-        self._starts: list[tuple[float, int, int, int]] = []  # time, kind, number, cores; not cut yet
+        # Time, kind, number, cores and requested end; not cut yet.
+        self._starts: list[tuple[float, int, int, int, float]] = []
         self._stops: list[tuple[float, int, int, int]] = []  # heap of time, phase, number, cores
         self._stop_s: dict[int, float] = {}  # the valid one of an instance's stops
 
@@ -44,13 +51,19 @@ class History:
         """An admission. Numbers are dense and rise with time."""
         assert instance.number == self.instances, "history has a hole"
         self.instances += 1
+        if not remembered(instance):
+            return
         kind = START_SPOT if instance.kind is Kind.SPOT else START_ON_DEMAND
-        self._starts.append((instance.start_s, kind, instance.number, instance.cores))
+        # When an on-demand instance will stop is not for the predictor to know before it does.
+        end_s = instance.end_s if kind == START_SPOT else math.inf
+        self._starts.append((instance.start_s, kind, instance.number, instance.cores, end_s))
         self._expect_stop(instance, instance.end_s)
 
     def record_changed_stop(self, instance: Instance, stop_s: float) -> None:
         """The user ended the instance at ``stop_s`` instead of the requested end."""
         assert stop_s >= self.cut_s, "the past cannot be changed"
+        if not remembered(instance):
+            return
         self._expect_stop(instance, stop_s)
 
     def _expect_stop(self, instance: Instance, stop_s: float) -> None:
@@ -64,15 +77,15 @@ class History:
         assert until_s >= self.cut_s, "cuts go forward"
         count = next((i for i, start in enumerate(self._starts) if start[0] >= until_s), len(self._starts))
         events = [
-            (time, PHASE_SPOT if kind == START_SPOT else PHASE_ON_DEMAND, number, kind, cores)
-            for time, kind, number, cores in self._starts[:count]
+            (time, PHASE_SPOT if kind == START_SPOT else PHASE_ON_DEMAND, number, kind, cores, end_s)
+            for time, kind, number, cores, end_s in self._starts[:count]
         ]
         del self._starts[:count]
         while self._stops and self._stops[0][0] < until_s:
             stop_s, phase, number, cores = heapq.heappop(self._stops)
             if self._stop_s.get(number) == stop_s:  # else the stop was moved
                 del self._stop_s[number]
-                events.append((stop_s, phase, number, STOP, cores))
+                events.append((stop_s, phase, number, STOP, cores, stop_s))
         events.sort()
         self.cut_s = until_s
         return EventLog(
@@ -80,4 +93,5 @@ class History:
             np.array([event[3] for event in events], dtype=np.int8),
             np.array([event[2] for event in events], dtype=np.int64),
             np.array([event[4] for event in events], dtype=np.int64),
+            np.array([event[5] for event in events], dtype=np.float64),
         )

@@ -37,6 +37,10 @@ def parse_nodes(text: str, *, field: str = "nodes") -> tuple[int, ...]:
     return tuple(cores)
 
 
+def _yields(instance: Instance) -> bool:
+    return instance.kind is Kind.SPOT and not instance.promised
+
+
 class Inventory:
     """Running instances of one cloud. Node and instance order are part of its meaning: first-fit goes by
     node order."""
@@ -45,6 +49,9 @@ class Inventory:
         self.node_cores = node_cores
         self.capacity: NDArray[np.int64] = np.array(node_cores, dtype=np.int64)
         self.free: NDArray[np.int64] = self.capacity.copy()  # free cores per node
+        # Cores that no-guarantee spot instances hold: whoever was promised something may take them.
+        self.yielding: NDArray[np.int64] = np.zeros_like(self.capacity)
+        self._yields = 0  # how many of them there are
         self.largest_node = max(node_cores)
         self._on_demand: dict[str, Instance] = {}
         self._spot: dict[str, Instance] = {}  # in order of arrival
@@ -72,9 +79,15 @@ class Inventory:
         running = self._spot if kind is Kind.SPOT else self._on_demand
         return sum(instance.cores for instance in running.values())
 
-    def free_slots(self, cores: int) -> int:
-        """Room for instances of ``cores`` cores: the sum over nodes of floor(free / cores) (P2 §2.1)."""
-        return int((self.free // cores).sum())
+    def free_slots(self, cores: int, *, promised: bool = False) -> int:
+        """Room for instances of ``cores`` cores: the sum over nodes of floor(free / cores) (P2 §2.1).
+
+        promised: as an instance with a promise sees it, which takes the cores of those without as free.
+        """
+        free = self.free + self.yielding if promised and self._yields else self.free
+        if cores > 1:
+            free = free // cores
+        return int(np.add.reduce(free))
 
     def place(self, instance: Instance) -> None:
         """Books the instance's cores on its node."""
@@ -83,6 +96,9 @@ class Inventory:
             f"{instance.id} does not fit on {instance.node}"
         )
         self.free[instance.node] -= instance.cores
+        if _yields(instance):
+            self.yielding[instance.node] += instance.cores
+            self._yields += 1
         (self._spot if instance.kind is Kind.SPOT else self._on_demand)[instance.id] = instance
 
     def remove(self, instance_id: str) -> Instance:
@@ -90,7 +106,20 @@ class Inventory:
         running = self._spot if instance_id in self._spot else self._on_demand
         instance = running.pop(instance_id)
         self.free[instance.node] += instance.cores
+        if _yields(instance):
+            self.yielding[instance.node] -= instance.cores
+            self._yields -= 1
         return instance
+
+    def replace(self, instance: Instance) -> Instance:
+        """What is known of a running spot instance changes, but not where it runs, its cores or its rank;
+        returns it as it was."""
+        before = self._spot[instance.id]
+        assert (before.node, before.cores, before.promised) == (
+            instance.node, instance.cores, instance.promised,
+        )  # fmt: skip
+        self._spot[instance.id] = instance
+        return before
 
     def validate(self) -> None:
         """Walks everything; for tests and after recovery."""
@@ -99,5 +128,9 @@ class Inventory:
             used[instance.node] += instance.cores
         assert (self.capacity - used == self.free).all(), "free cores differ from what the instances leave"
         assert (self.free >= 0).all(), "a core is booked twice"
+        yielding = np.zeros_like(self.capacity)
+        for instance in self.spot():
+            yielding[instance.node] += 0 if instance.promised else instance.cores
+        assert (yielding == self.yielding).all(), "cores of no-guarantee instances are miscounted"
         arrivals = [instance.number for instance in self._spot.values()]
         assert arrivals == sorted(arrivals), "spot instances are out of order"

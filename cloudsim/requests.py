@@ -26,6 +26,12 @@ class Reason(StrEnum):
     RISK_TOO_HIGH = "risk_too_high"  # probability of eviction before the lifetime exceeds the SLA
     UNREACHABLE = "unreachable"  # the cloud does not answer; nothing is known about it
     NOT_A_TARGET = "not_a_target"  # the requester asked for other clouds only
+    ENDED = "ended"  # an extension of what does not run any more
+
+
+def promises(kind: Kind, sla: float | None) -> bool:
+    """Whether an SLA of a spot instance is a promise: None and 1 are none (P2 §3.6, "no guarantee")."""
+    return kind is Kind.SPOT and sla is not None and sla < 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,19 @@ class Request:
     lifetime_s: float | None
     sla: float | None = None
     origin: str = ""
+    actual_lifetime_s: float | None = None  # its user will stop it then: known to a replay, to no decision
+
+    @property
+    def promised(self) -> bool:
+        """Whether it asks for a promise at all."""
+        return promises(self.kind, self.sla)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A running instance. ``number`` counts admissions of its cloud: the order of arrival, and the key of
-    its history."""
+    its history. ``sla`` and ``risk`` are what a spot instance was promised, and its own probability of
+    eviction when it was."""
 
     id: str
     kind: Kind
@@ -58,6 +71,14 @@ class Instance:
     end_s: float  # requested end, inf if unknown
     number: int
     origin: str = ""
+    sla: float | None = None
+    risk: float | None = None
+    free_slots: int | None = None  # of its size when it was admitted: the condition that its risk is read in
+
+    @property
+    def promised(self) -> bool:
+        """False for on-demand and no-guarantee spot instances."""
+        return promises(self.kind, self.sla)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +151,14 @@ class TurnedAway:
     refusal: Refusal
 
 
-Change = Started | Ended | TurnedAway
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """A running spot instance was promised a later end. ``instance``: as it is from now on, with the ``sla``
+    and ``risk`` of the time from ``at_s`` to that end."""
+
+    instance: Instance
+    at_s: float
+    cause: str | None = None
+
+
+Change = Started | Ended | TurnedAway | Extended

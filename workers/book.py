@@ -53,6 +53,10 @@ class Book:
         assert lease.id not in self._closed, f"{lease.id} has ended: {self._closed[lease.id]}"
         self._open[lease.id] = lease
 
+    def answer(self, entry_id: str, lease: Lease) -> None:
+        """What was answered to an extension, under the name of it."""
+        self._close(entry_id, lease)
+
     def end(self, lease: Lease) -> None:
         """The end of an open lease; there is exactly one."""
         assert lease.state not in OPEN_STATES

@@ -68,6 +68,7 @@ def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federat
             own_load=member.own_load,
             own_load_until_s=until_s,
             reservation_ttl_s=config.reservation_ttl_s,
+            renewal_s=config.renewal_s,
             overflow=member.overflow and not trace_time,
             overflow_sla=told.overflow_sla,
         ),

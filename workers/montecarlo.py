@@ -28,7 +28,7 @@ from broker.keys import Keys
 from broker.redis_server import connect
 from cloudsim.errors import CloudsimError
 from cloudsim.eventlog import START_ON_DEMAND, EventLog
-from cloudsim.prediction.sampler import Sampler, SamplerSpec
+from cloudsim.prediction.predictor import Sampler, SamplerSpec
 from workers.chunks import HistoryChunk
 
 MOST_SAMPLERS = 256
@@ -121,12 +121,18 @@ def _key(batch: Batch) -> tuple[Any, ...]:
     return (batch.cloud, batch.epoch, *share, batch.seed, batch.births, batch.node_cores)
 
 
-def _size_bytes(sampler: Sampler) -> int:
-    total = 0
-    for value in vars(sampler).values():
-        arrays = value if isinstance(value, tuple) else (value,)
-        total += sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-    return total
+def _size_bytes(value: Any) -> int:
+    """Of all arrays that it holds."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    parts = (
+        value
+        if isinstance(value, tuple | list)
+        else vars(value).values()
+        if hasattr(value, "__dict__")
+        else ()
+    )
+    return sum(_size_bytes(part) for part in parts)
 
 
 # -- the worker process --------------------------------------------------------------------------------------
@@ -134,8 +140,16 @@ def _size_bytes(sampler: Sampler) -> int:
 
 def warm_up() -> None:
     """Compiles the kernels, or loads them, before the pool's child is forked: it has no time for that."""
-    events = EventLog(np.array([1.0]), np.array([START_ON_DEMAND], np.int8), np.array([0]), np.array([1]))
-    Sampler(SamplerSpec((2, 2), seed=0, births=2), 1).feed(events, 86_400.0)
+    # Late enough that there are replays before, and enough that these are compared.
+    count = 256
+    events = EventLog(
+        np.linspace(80_000.0, 86_000.0, count),
+        np.full(count, START_ON_DEMAND, np.int8),
+        np.arange(count),
+        np.ones(count, np.int64),
+    )
+    for cores in (1, 2):  # of one size with the events, and not
+        Sampler(SamplerSpec((2, 2), seed=0, births=2), cores).feed(events, 86_400.0)
 
 
 class Herald(threading.Thread):

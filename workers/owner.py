@@ -8,7 +8,8 @@ so that the recorded history replays to exactly what happened.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
@@ -23,10 +24,12 @@ from broker.contract import (
     Done,
     Event,
     EventKind,
+    Extend,
     Finish,
     Lease,
     LeaseGranted,
     LeaseState,
+    Migrate,
     Overflow,
     QuoteView,
     RefusalView,
@@ -40,10 +43,13 @@ from broker.contract import (
 from broker.views import quote_view, refusal_view
 from cloudsim.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
+from cloudsim.offers import SizeOffer, largest_admitted
+from cloudsim.offers import other_sizes as offers_of
 from cloudsim.requests import (
     End,
     Ended,
     Kind,
+    Quote,
     Refusal,
     Request,
     Started,
@@ -51,7 +57,9 @@ from cloudsim.requests import (
 from workers import views
 from workers.adverts import advertise, advertised_sizes
 from workers.book import Released
+from workers.extensions import Extensions
 from workers.recorder import Outcome, Recorder
+from workers.renewals import first_lifetime_s
 from workers.state import OwnerSpec, State
 
 if TYPE_CHECKING:
@@ -67,6 +75,7 @@ class Owner:
         self._first_seen_s: dict[str, float] = {}  # reservations, on the monotonic clock of this process
         self._sizes = advertised_sizes(self.cloud.inventory.largest_node)
         self._recorder = Recorder(self.state, epoch)
+        self._extensions = Extensions(self.state, self._recorder)
 
     @classmethod
     def recover(cls, spec: OwnerSpec, epoch: int, events: Iterable[Event]) -> Owner:
@@ -101,7 +110,7 @@ class Owner:
         match command:
             case Ask():
                 self._advance(at_s)
-                answer: Answer = self._quote(_spot_request(command))
+                answer: Answer = self._quote(self._request(command), other_sizes=command.other_sizes)
             case Reserve():
                 answer = self._reserve(command, at_s)
             case Confirm():
@@ -111,6 +120,10 @@ class Owner:
                 answer = self._release(command.attempt, at_s)
             case Cancel():
                 answer = self._stop(command.lease, Kind.SPOT, at_s, command.by)
+            case Extend() | Migrate():
+                self._advance(at_s)
+                told = self._extensions
+                answer = told.extend(command) if isinstance(command, Extend) else told.offered(command)
             case StartOnDemand():
                 answer = self._start_on_demand(command, at_s)
             case StopOnDemand():
@@ -118,11 +131,8 @@ class Owner:
             case Overflow():
                 self._advance(at_s)
                 answer = self._told_of_overflow(command)
-            case Tick():
-                self._advance(at_s)
-                answer = Done()
-            case Finish():
-                self._recorder.record(self.cloud.advance(*AFTER_EVERYTHING))
+            case Tick() | Finish():
+                self._finish() if isinstance(command, Finish) else self._advance(at_s)
                 answer = Done()
             case _:
                 assert_never(command)
@@ -163,31 +173,71 @@ class Owner:
 
     # -- spot ------------------------------------------------------------------------------------------------
 
-    def _quote(self, request: Request) -> QuoteView | RefusalView:
-        answer = self.cloud.quote(request)
+    def _quote(self, request: Request, *, other_sizes: bool) -> QuoteView | RefusalView:
+        answer, cloud = self._considered(request, is_ask=True), self.cloud
+        offers = offers_of(request, self._sizes_for(request), cloud.quote) if other_sizes else ()
         if isinstance(answer, Refusal):
-            return refusal_view(answer)
-        return quote_view(answer, self.cloud.now_s)
+            return self._refusal(request, answer, offers)
+        return quote_view(answer, cloud.now_s, offers)
+
+    def _wish(self, wish: Ask | Reserve) -> Request:
+        """Without a lifetime it is one for a renewal period."""
+        lifetime_s = self.spec.renewal_s if wish.lifetime_s is None else wish.lifetime_s
+        return Request(wish.request, Kind.SPOT, wish.cores, lifetime_s, wish.sla, wish.origin)
+
+    def _request(self, wish: Ask | Reserve) -> Request:
+        """Without a lifetime: for as much of a renewal period as its SLA allows now."""
+        request = self._wish(wish)
+        if wish.lifetime_s is not None:
+            return request
+        return replace(request, lifetime_s=first_lifetime_s(self.cloud, request))
+
+    def _refusal(self, request: Request, answer: Refusal, offers: Sequence[SizeOffer] = ()) -> RefusalView:
+        """With the largest size that would be admitted instead."""
+        return refusal_view(
+            answer,
+            cores=request.cores,
+            cloud_time_s=self.cloud.now_s,
+            smaller=largest_admitted(request, self._sizes_for(request), self.cloud.quote),
+            other_sizes=offers,
+        )
+
+    def _sizes_for(self, request: Request) -> Sequence[int]:
+        """Sizes that may be offered instead: those in the table where a promise is asked, else those that the
+        cloud advertises."""
+        table = self.cloud.table
+        if not request.promised:
+            return [size for size in self._sizes.tolist() if size <= self.cloud.inventory.largest_node]
+        return table.sizes if table else ()
 
     def _reserve(self, command: Reserve, at_s: float) -> Answer:
         known = self._known(command.attempt, Kind.SPOT)
         if known is not None:
             return known
         at_s = self._step(at_s, PHASE_SPOT)
-        request = _spot_request(command)
-        quote = self.cloud.quote(request)
+        request = self._request(command)
+        quote = self._considered(request, is_ask=False)
         if isinstance(quote, Refusal):
-            refusal = refusal_view(quote)
+            refusal = self._refusal(request, quote)
             self._recorder.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal)
             return refusal
         # Its instance goes by the id of the attempt: one request may try several times.
-        changes = self.cloud.admit(_spot_request(command, command.attempt), at_s)
+        changes = self.cloud.admit(replace(request, id=command.attempt), at_s)
         assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
-        (started,) = changes
-        assert isinstance(started, Started), "a spot instance displaces nobody"
+        *displaced, started = changes
+        assert isinstance(started, Started)
+        self._recorder.record(displaced)
         lease = self._recorder.lease_of(started.instance, LeaseState.RESERVED, request=request, quote=quote)
+        if command.lifetime_s is None:
+            lease = lease.model_copy(update={"renewal_s": self.spec.renewal_s})
         self._recorder.emit(EventKind.RESERVED, at_s, lease=lease)
         return LeaseGranted(lease=lease)
+
+    def _considered(self, request: Request, *, is_ask: bool) -> Quote | Refusal:
+        """Lets the cloud consider the request, once. In trace time every cloud is asked before one gets the
+        reservation; in wall time a question may be curiosity, and a reservation is meant."""
+        meant = is_ask == self.spec.trace_time
+        return self.cloud.consider(request) if meant else self.cloud.quote(request)
 
     def _confirm(self, command: Confirm) -> Answer:
         entry = self.state.book.get(command.attempt)
@@ -280,22 +330,35 @@ class Owner:
         """Advances to the place in time of a start or stop that is about to be made, and returns its time."""
         if (at_s, phase) < self.state.place:
             at_s = math.nextafter(at_s, math.inf)
-        self._recorder.record(self.cloud.advance(at_s, phase))
+        self._advance(at_s, phase)
         assert (at_s, phase) >= self.state.place
         return at_s
 
-    def _advance(self, at_s: float) -> None:
-        self._recorder.record(self.cloud.advance(at_s))
+    def _advance(self, at_s: float, phase: int = PHASE_SPOT) -> None:
+        """Lets happen what comes before, renewals at their very times: they come last in their instant."""
+        while (due := self.state.renewals.next()) is not None and (due[0], PHASE_SPOT) <= (at_s, phase):
+            self._recorder.record(self.cloud.advance(due[0]))
+            if self.state.renewals.next() == due:  # else it has ended
+                self._extensions.renew(due[1], max(due[0], self.cloud.now_s))
+        self._recorder.record(self.cloud.advance(at_s, phase))
+
+    def _finish(self) -> None:
+        """To the last end: nothing is renewed any more."""
+        self._recorder.record(self.cloud.advance(*AFTER_EVERYTHING))
 
     # -- tables ----------------------------------------------------------------------------------------------
 
     def table_due(self, command: Command) -> float | None:
         """Trace time: the refresh boundary whose table this command must meet and that is not there yet."""
-        if not self.spec.trace_time or not isinstance(command, Ask | Reserve):
+        if not self.spec.trace_time or not isinstance(command, Ask | Reserve | Extend):
             return None
+        if isinstance(command, Extend):
+            instance = self.cloud.inventory.get(command.lease)
+            promised = instance is not None and instance.promised
+            return self.cloud.table_due_s(self._time_of(command, 0.0)) if promised else None
         if isinstance(command, Reserve) and self._known(command.attempt, Kind.SPOT) is not None:
             return None
-        if not self.cloud.needs_table(_spot_request(command)):
+        if not self.cloud.needs_table(self._wish(command)):
             return None
         return self.cloud.table_due_s(self._time_of(command, 0.0))
 
@@ -331,7 +394,3 @@ class Owner:
                 return refusal
             case Released():
                 return Done(found=False)
-
-
-def _spot_request(wish: Ask | Reserve, request_id: str | None = None) -> Request:
-    return Request(request_id or wish.request, Kind.SPOT, wish.cores, wish.lifetime_s, wish.sla, wish.origin)

@@ -28,8 +28,11 @@ LONGEST_DEADLINE_S = 160.0
 PATIENCE = 2
 #: A batch that was begun so often without an end kills its workers; its size keeps the samples it had.
 MOST_TRIES = 5
-#: So many births are one batch's worth; more are split in three (an odd number, see ``Sampler``).
+#: So many births are one batch's worth; more are split in three (an odd number, see ``Sampler``) where there
+#: are too few sizes to keep two workers busy. Replays of one size go together where their states meet, so
+#: three parts of a size are up to two and a half times the work of the whole (bench_workers.py).
 BIRTHS_A_SHARE = 5_000
+SIZES_ENOUGH = 4
 
 log = structlog.get_logger(__name__)
 
@@ -44,10 +47,9 @@ class Sampling:
     seed: int
     births: int
 
-    @property
-    def shares(self) -> int:
-        """How many batches a size is split into."""
-        return 1 if self.births < BIRTHS_A_SHARE else 3
+    def shares(self, sizes: int) -> int:
+        """How many batches each of so many sizes is split into."""
+        return 1 if self.births < BIRTHS_A_SHARE or sizes >= SIZES_ENOUGH else 3
 
 
 @dataclass
@@ -56,6 +58,7 @@ class _Share:
 
     cores: int
     share: int
+    shares: int
     due_s: float = 0.0
     wait_s: float = FIRST_DEADLINE_S
     sent: int = 0
@@ -97,9 +100,11 @@ class Refresher:
         assert not self.busy
         self._chunks.append(HistoryChunk(boundary_s, events).to_bytes())
         self.boundary_s = boundary_s
-        self._shares = [
-            _Share(cores, share) for cores in sorted(sizes) for share in range(self._sampling.shares)
-        ]
+        # Small instances survive longest and take longest to follow up: first, so that no worker is left
+        # with a long batch at the end.
+        ascending = sorted(sizes)
+        shares = self._sampling.shares(len(ascending))
+        self._shares = [_Share(cores, share, shares) for cores in ascending for share in range(shares)]
 
     def step(self) -> QuantileTable | None:
         """Gathers what has come and sends what is due; the table when all is in. Raises redis.RedisError."""
@@ -110,7 +115,8 @@ class Refresher:
         due = [share for share in self._shares if share.open and share.due_s <= now_s]
         if due:
             self._push_history()
-            alive = self._alive({share.by or self._kept_by(share) for share in due})
+            waiting = [share for share in self._shares if share.open]
+            alive = self._alive({share.by or self._kept_by(share) for share in waiting})
             for share in due:
                 self._act(share, alive, now_s)
         if any(share.open for share in self._shares):
@@ -125,8 +131,10 @@ class Refresher:
             log.error("batch given up", cores=share.cores, share=share.share, tries=share.tries)
             share.given_up = True
             return
-        # Its worker is at it and seems to live: wait before somebody else begins from the start.
-        if share.sent and share.by in alive and share.patience:
+        # Its worker is at it and seems to live, or it is in the queue behind those that workers are at: wait
+        # before somebody else begins from the start.
+        worked_at = share.by in alive or (share.by is None and self._worked_at(alive))
+        if share.sent and worked_at and share.patience:
             share.patience -= 1
         else:
             keeper = self._kept_by(share)
@@ -138,6 +146,9 @@ class Refresher:
                 log.warning("batch sent again", cores=share.cores, share=share.share, sent=share.sent)
         share.due_s = now_s + share.wait_s
         share.wait_s = min(2 * share.wait_s, LONGEST_DEADLINE_S)
+
+    def _worked_at(self, alive: set[str]) -> bool:
+        return any(share.open and share.by in alive for share in self._shares)
 
     def _kept_by(self, share: _Share) -> str:
         return self._keeper.get((share.cores, share.share), "")
@@ -151,7 +162,7 @@ class Refresher:
             chunks=len(self._chunks),
             cores=share.cores,
             share=share.share,
-            shares=sampling.shares,
+            shares=share.shares,
             node_cores=sampling.node_cores,
             seed=sampling.seed,
             births=sampling.births,
@@ -195,6 +206,9 @@ class Refresher:
             share.by = by.decode() if by else None
             if data is not None:
                 self._take(share, data)
+        if any(not share.open for share in waiting):  # the queue moves: those in it are not lost
+            for share in waiting:
+                share.patience = PATIENCE
 
     def _take(self, share: _Share, data: bytes) -> None:
         try:

@@ -19,8 +19,10 @@ from cloudsim.traces.trace import Trace
 from workers import views
 from workers.book import OPEN_STATES, Book
 from workers.overflow import OverflowBook
+from workers.renewals import Renewals
 
 _ENDS = frozenset({EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED})
+_NEWS = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED})
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class OwnerSpec:
     """What an owner is told about its cloud.
 
     trace_time: time moves with the commands' ``at_s`` only, and nothing expires. own_load: played by the
-    cloud itself until own_load_until_s. overflow: own requests that find no room are offered to the
+    cloud itself until own_load_until_s. renewal_s: for how long a lease without a lifetime is promised at
+    once. overflow: own requests that find no room are offered to the
     federation as spot requests with overflow_sla.
     """
 
@@ -37,6 +40,7 @@ class OwnerSpec:
     own_load: Trace | None = None
     own_load_until_s: float = math.inf
     reservation_ttl_s: float = 30.0
+    renewal_s: float = 3600.0
     overflow: bool = False
     overflow_sla: float | None = None
 
@@ -49,6 +53,7 @@ class State:
         self.cloud = Cloud(spec.cloud, spec.own_load, spec.own_load_until_s)
         self.book = Book()
         self.offers = OverflowBook()
+        self.renewals = Renewals()
         self.sequence = 0  # of the latest public event
         self.admitted = 0  # spot leases
         self.evicted = 0
@@ -74,8 +79,8 @@ class State:
         if event.sequence is not None:
             assert event.sequence == self.sequence + 1, f"{event.sequence} follows {self.sequence}"
             self.sequence = event.sequence
-        if event.kind in _ENDS:
-            self._note_end(event)
+        if event.kind in _ENDS or event.kind in _NEWS:
+            (self._note_end if event.kind in _ENDS else self._note_news)(event)
             return
         match event:
             case Event(kind=EventKind.ADMITTED | EventKind.RESERVED as kind, lease=Lease() as lease):
@@ -83,6 +88,7 @@ class State:
             case Event(kind=EventKind.RELEASED, attempt=str(attempt)):
                 if event.lease is not None:
                     self._note_stop(event.lease)
+                    self.renewals.note(event.lease)
                 self.book.release(attempt)
             case Event(kind=EventKind.DECLINED, attempt=str(attempt)) if event.refusal is not None:
                 self.book.refuse(attempt, event.refusal)
@@ -93,10 +99,9 @@ class State:
                     self.book.refuse(instance, event.refusal)
             case Event(kind=EventKind.OVERFLOW) if event.overflow is not None:
                 self.offers.apply(event.overflow)
-            case Event(kind=EventKind.OPENED):
-                self.opened = event
-            case Event(kind=EventKind.TABLE):
-                pass  # the table itself is made again from the history
+            case Event(kind=EventKind.OPENED | EventKind.TABLE as kind):
+                # A table itself is made again from the history.
+                self.opened = event if kind is EventKind.OPENED else self.opened
             case _:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
 
@@ -109,11 +114,21 @@ class State:
             self._note_place(lease.starts_at_s, PHASE_SPOT)
         if not self.own_load_holds(lease.id):
             self.book.put(lease)
+            self.renewals.note(lease)
+
+    def _note_news(self, event: Event) -> None:
+        """What becomes of a lease while it runs."""
+        assert event.lease is not None
+        self.book.put(event.lease)
+        self.renewals.note(event.lease)
+        if event.attempt is not None:
+            self.book.answer(event.attempt, event.lease)
 
     def _note_end(self, event: Event) -> None:
         assert event.lease is not None
         self.evicted += event.kind is EventKind.EVICTED
         self._note_stop(event.lease)
+        self.renewals.note(event.lease)
         if not self.own_load_holds(event.lease.id):
             self.book.end(event.lease)
 
@@ -154,6 +169,10 @@ def _change(event: Event) -> Change | None:
         return None
     if event.kind in _ENDS or event.kind is EventKind.RELEASED:
         return views.end_of(lease)
+    if event.kind is EventKind.EXTENDED:
+        return views.extension_of(lease, event.cause)
+    if event.kind in (EventKind.WARNED, EventKind.OFFERED):
+        return None
     confirmation = event.kind is EventKind.ADMITTED and lease.kind is Kind.SPOT
     return None if confirmation else Started(views.instance_of(lease))
 

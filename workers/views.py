@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from broker.contract import Lease, LeaseState
-from cloudsim.requests import End, Ended, Instance, Quote, Request
+from cloudsim.requests import End, Ended, Extended, Instance, Quote, Request
 
 _STATE = {
     End.COMPLETED: LeaseState.COMPLETED,
@@ -42,6 +42,7 @@ def lease_of(
         fence=fence,
         number=instance.number,
         state=state,
+        free_slots=instance.free_slots,
     )
 
 
@@ -50,6 +51,25 @@ def ended(lease: Lease, change: Ended) -> Lease:
     return lease.model_copy(
         update={"state": _STATE[change.how], "ended_at_s": change.at_s, "cause": change.cause}
     )
+
+
+def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease:
+    """The lease with its later end and what is promised until then."""
+    instance = change.instance
+    promise = {
+        "promised_sla": instance.sla,
+        "eviction_probability": instance.risk,
+        "table_version": None if instance.risk is None else table_version,
+        "promised_at_s": change.at_s,
+        "extensions": lease.extensions + 1,
+    }
+    return lease.model_copy(update={"ends_at_s": instance.end_s, **promise})
+
+
+def extension_of(lease: Lease, cause: str | None) -> Extended:
+    """The change that gave a lease its present end."""
+    assert lease.promised_at_s is not None
+    return Extended(instance_of(lease), lease.promised_at_s, cause)
 
 
 def instance_of(lease: Lease) -> Instance:
@@ -63,6 +83,9 @@ def instance_of(lease: Lease) -> Instance:
         math.inf if lease.ends_at_s is None else lease.ends_at_s,
         lease.number,
         lease.origin,
+        lease.promised_sla,
+        lease.eviction_probability,
+        lease.free_slots,
     )
 
 

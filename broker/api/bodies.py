@@ -18,7 +18,7 @@ from broker.api.problems import (
     too_long,
     unsupported_media_type,
 )
-from broker.contract import Id, OnDemandRequest, SpotRequest
+from broker.contract import ExtensionRequest, Id, Lease, OnDemandRequest, SpotRequest
 
 LONGEST_BODY = 4 * 2**20
 MOST_ITEMS = 5000
@@ -90,6 +90,22 @@ def _item(raw: object) -> SpotRequest | ProblemError:
         return parse(SpotRequest, to_json(raw, inf_nan_mode="constants"))
     except ProblemError as problem:
         return problem
+
+
+def new_end_s(wish: ExtensionRequest, lease: Lease) -> float:
+    """When the lease is to end, in the cloud's time. Raises ProblemError (422)."""
+    if wish.lifetime_s is not None and wish.until_s is not None:
+        raise invalid_field("until_s", "there is a lifetime_s as well")
+    if wish.until_s is not None:
+        return wish.until_s
+    if wish.lifetime_s is None:
+        raise invalid_field("lifetime_s", "there is no until_s either")
+    return lease.starts_at_s + wish.lifetime_s
+
+
+def fulfils(lease: Lease, until_s: float, sla: float | None) -> bool:
+    """Whether the lease has the end that was wished for, at the SLA that was."""
+    return lease.ends_at_s == until_s and sla in (None, lease.promised_sla)
 
 
 def idempotency_key(request: Request) -> str | None:

@@ -14,6 +14,7 @@ import redis.asyncio
 from broker.adverts import Adverts
 from broker.api.auth import Authenticator
 from broker.api.desk import Desk
+from broker.api.migration import MigrationDesk
 from broker.api.overflow import OverflowDesk
 from broker.keys import Keys
 from broker.queue import make_app, ring
@@ -44,6 +45,7 @@ class Broker:
         self.redis = connect_async(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
         self.streaming = connect_async(url)
         self._reading, self._overflowing = connect_async(url), connect_async(url)
+        self._warned = connect_async(url)
         celery = make_app(settings)
         self._bells = Doorbells(lambda cloud: ring(celery, cloud))
         self.records = Records(self.redis, self.keys)
@@ -63,6 +65,7 @@ class Broker:
             adverts=self.adverts,
             exchange=exchange,
         )
+        self._migration = MigrationDesk(self._warned, self.keys, self.name, self.desk, self.adverts, exchange)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -77,6 +80,7 @@ class Broker:
             ("replies", self._replies.run),
             ("sweeper", self._sweep),
             ("overflow", self._overflow.run),
+            ("migration", self._migration.run),
         ):
             self._tasks.append(asyncio.create_task(_keep_up(name, work), name=name))
         return self
@@ -86,7 +90,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._bells.close()
-        for client in (self.redis, self.streaming, self._reading, self._overflowing):
+        for client in (self.redis, self.streaming, self._reading, self._overflowing, self._warned):
             await client.aclose()
 
     async def _sweep(self) -> None:

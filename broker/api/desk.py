@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -13,14 +14,18 @@ from broker.adverts import Adverts
 from broker.api.models import Cancellation, Quotes, Table
 from broker.contract import (
     Answer,
+    Ask,
     Cancel,
     Done,
     Event,
+    Extend,
+    ExtensionRequest,
     Finish,
     Lease,
     LeaseGranted,
     LeaseState,
     OnDemandRequest,
+    QuoteRequest,
     QuoteView,
     RefusalView,
     SpotRequest,
@@ -28,10 +33,10 @@ from broker.contract import (
     StopOnDemand,
 )
 from broker.keys import Keys
-from broker.routing import route
+from broker.routing import Member, route
 from broker.settings import Settings
 from broker.submission.exchange import Exchange
-from broker.submission.wishes import SilentError, admissible, ask_command
+from broker.submission.wishes import SilentError, UnsuitableError, admissible, ask_command
 from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Reason
@@ -39,6 +44,56 @@ from cloudsim.requests import Reason
 OPEN_STATES = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
 _PAGE = 500
 _ENDS_LOOKED_THROUGH = 20_000
+
+
+#: Whoever is passed over for another reason is asked what would be accepted instead.
+_NOT_ASKED = frozenset({Reason.UNREACHABLE, Reason.NOT_A_TARGET})
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One size, whom it is put to, and what is known of the others and of those who stay silent."""
+
+    request: SpotRequest
+    clouds: list[str]
+    passed_over: dict[str, RefusalView] = field(default_factory=dict)
+    trace_time: bool = False
+
+    def command(self, cloud: str) -> str:
+        return f"{self.request.id}:{cloud}"
+
+    def answers(self, heard: Mapping[str, Answer]) -> dict[str, QuoteView | RefusalView]:
+        """By cloud. Raises SilentError in trace time."""
+        found: dict[str, QuoteView | RefusalView] = dict(self.passed_over)
+        for cloud in self.clouds:
+            answer = heard.get(self.command(cloud))
+            if isinstance(answer, QuoteView | RefusalView):
+                found[cloud] = answer
+            elif self.trace_time:
+                raise SilentError([cloud])
+            elif cloud not in found:
+                detail = "did not answer in time"
+                found[cloud] = RefusalView(
+                    cloud=cloud, reason=Reason.UNREACHABLE, cores=self.request.cores, detail=detail
+                )
+        return found
+
+
+def _question(
+    request: SpotRequest, members: Sequence[Member], trace_targets: Sequence[Member] | None
+) -> _Question:
+    """``trace_targets``: all of them are asked in trace time; None: wall time."""
+    if trace_targets is not None:
+        return _Question(request, [member.info.id for member in trace_targets], trace_time=True)
+    found = route(request, members, most=len(members))
+    at_s = {member.info.id: member.advert.at_s for member in members if member.advert}
+    passed_over = {
+        refusal.cloud: refusal_view(refusal, cores=request.cores, cloud_time_s=at_s.get(refusal.cloud))
+        for refusal in found.passed_over
+    }
+    # An advert tells whom to pass over; what would be accepted instead only the owner knows.
+    worth_asking = [cloud for cloud, one in passed_over.items() if one.reason not in _NOT_ASKED]
+    return _Question(request, [*found.candidates, *worth_asking], passed_over)
 
 
 class Desk:
@@ -57,42 +112,43 @@ class Desk:
 
     # -- quotes -------------------------------------------------------------------------------------------
 
-    async def quotes(self, request: SpotRequest) -> Quotes:
-        """What each cloud would promise, or why not, in the order in which they would be asked.
+    async def quotes(self, wish: QuoteRequest) -> Quotes:
+        """What each cloud would promise, or why not: by size, in the order in which they would be asked.
 
         Raises SubmitError or ValueError for what this federation cannot be asked, SilentError in trace time.
         """
         members = await self._adverts.members()
-        targets, trace_time = admissible(request, members)
-        request = request.model_copy(update={"id": f"quote-{uuid4().hex}"})
-        refusals: dict[str, RefusalView] = {}
-        asked = [member.info.id for member in targets]
-        deadline_s = self._settings.trace_reply_deadline_s
-        if not trace_time:
-            found = route(request, members, most=len(members))
-            asked = list(found.candidates)
-            refusals = {refusal.cloud: refusal_view(refusal) for refusal in found.passed_over}
-            deadline_s = self._settings.reply_deadline_s
-        commands = {
-            cloud: [ask_command(f"{request.id}:{cloud}", request, self._exchange.reply_to)] for cloud in asked
-        }
-        heard = await self._exchange.ask(commands, deadline_s)
-        quotes: dict[str, QuoteView] = {}
-        for cloud in asked:
-            answer = heard.get(f"{request.id}:{cloud}")
-            if isinstance(answer, QuoteView):
-                quotes[cloud] = answer
-            elif isinstance(answer, RefusalView):
-                refusals[cloud] = answer
-            elif trace_time:
-                raise SilentError([cloud])
-            else:
-                detail = "did not answer in time"
-                refusals[cloud] = RefusalView(cloud=cloud, reason=Reason.UNREACHABLE, detail=detail)
         order = {member.info.id: member.info.order for member in members}
-        ranked = tightest_fit((order[cloud], quote_of(quote)) for cloud, quote in quotes.items())
-        by_order = sorted(refusals.values(), key=lambda refusal: order[refusal.cloud])
-        return Quotes(quotes=[quotes[quote.cloud] for quote in ranked], refusals=by_order)
+        asked: list[_Question] = []
+        for number, request in enumerate(wish.requests()):
+            targets, trace_time = admissible(request, members)
+            named = request.model_copy(update={"id": f"quote-{uuid4().hex}-{number}"})
+            asked.append(_question(named, members, targets if trace_time else None))
+        commands: dict[str, list[Ask]] = {}
+        for question in asked:
+            for cloud in question.clouds:
+                command = ask_command(
+                    question.command(cloud), question.request, self._exchange.reply_to, other_sizes=True
+                )
+                commands.setdefault(cloud, []).append(command)
+        told = self._settings
+        trace_time = any(question.trace_time for question in asked)
+        heard = await self._exchange.ask(
+            commands, told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
+        )
+        quotes: list[QuoteView] = []
+        refusals: list[RefusalView] = []
+        for question in asked:
+            answered = question.answers(heard)
+            views = {cloud: one for cloud, one in answered.items() if isinstance(one, QuoteView)}
+            ranked = tightest_fit((order[cloud], quote_of(one)) for cloud, one in views.items())
+            quotes += [views[quote.cloud] for quote in ranked]
+            refusals += [
+                one
+                for cloud, one in sorted(answered.items(), key=lambda item: order[item[0]])
+                if isinstance(one, RefusalView)
+            ]
+        return Quotes(quotes=quotes, refusals=refusals)
 
     # -- leases -------------------------------------------------------------------------------------------
 
@@ -175,6 +231,31 @@ class Desk:
                 return Cancellation(done=False, lease=lease)
             case _:  # the owner has forgotten its end
                 return Cancellation(done=True, lease=await self.lease(lease_id) or lease)
+
+    async def extend(self, lease: Lease, until_s: float, wish: ExtensionRequest, name: str) -> Answer | None:
+        """A later end for a lease; the owner's answer, None: silence, the command is kept. ``name``: of the
+        wish; the same name gets the same answer.
+
+        Raises UnsuitableError when it does not suit the time that the cloud lives in.
+        """
+        member = await self._adverts.member(lease.cloud)
+        trace_time = member is not None and member.info.time == "trace"
+        if trace_time != (wish.at_s is not None):
+            raise UnsuitableError("at_s", "say it in trace time, and only there")
+        if wish.sla is not None and (lease.promised_sla is None or lease.promised_sla >= 1):
+            raise UnsuitableError("sla", "this lease was promised nothing, and gives way to those that were")
+        command = Extend(
+            id=f"{lease.id}:extend:{name}",
+            reply_to=self._exchange.reply_to,
+            at_s=wish.at_s,
+            lease=lease.id,
+            extension=name,
+            until_s=until_s,
+            sla=wish.sla,
+        )
+        told = self._settings
+        deadline_s = told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
+        return (await self._exchange.ask({lease.cloud: [command]}, deadline_s)).get(command.id)
 
     # -- one cloud ----------------------------------------------------------------------------------------
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import uuid4
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from broker.api import bodies, problems
 from broker.api.broker import Broker
+from broker.records import Outcome
 
 JSON = "application/json"
 
@@ -35,3 +38,14 @@ Caller = Annotated[str, Depends(caller)]
 def answer(model: BaseModel, status: int = 200) -> Response:
     """A message as JSON."""
     return Response(model.model_dump_json(), status, media_type=JSON)
+
+
+async def begin_call(broker: Broker, principal: str, key: str, body: bytes) -> None:
+    """Notes what the key stands for. What came of the call is in the records of its items."""
+    accepted = await broker.records.accept_call(
+        principal, key, bodies.fingerprint(body), broker.call_takeover_ms, uuid4().hex
+    )
+    if accepted.outcome is Outcome.MISMATCH:
+        raise problems.key_reused()
+    if accepted.outcome is Outcome.IN_FLIGHT:
+        raise problems.in_flight()

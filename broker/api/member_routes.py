@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from broker.api import bodies, problems
-from broker.api.door import Caller, answer, broker_of
+from broker.api.door import Caller, answer, begin_call, broker_of
 from broker.api.models import Admission, Advance, Cancellation, Clouds, CloudView, Leases, Stopped, Table
 from broker.api.openapi import body_of, problem_responses
-from broker.contract import Done, Lease, LeaseGranted, LeaseState, OnDemandRequest, RefusalView
+from broker.contract import (
+    Done,
+    ExtensionRequest,
+    Lease,
+    LeaseGranted,
+    LeaseState,
+    OnDemandRequest,
+    RefusalView,
+)
 from broker.routing import Member
 
 router = APIRouter()
@@ -62,6 +70,54 @@ async def cancel(request: Request, lease_id: str, principal: Caller) -> Response
     if done is None:
         raise problems.not_found("lease")
     return answer(done, 200 if done.done else 202)
+
+
+@router.post(
+    "/leases/{lease_id:path}/extend",
+    summary="Promise a spot lease a later end",
+    response_model=Lease,
+    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    openapi_extra=body_of("ExtensionRequest", example={"lifetime_s": 14400, "sla": 0.05}),
+)
+async def extend(
+    request: Request,
+    lease_id: str,
+    principal: Caller,
+    idempotency_key: Annotated[
+        str | None, Header(description="names the call where the body has no id")
+    ] = None,
+) -> Response:
+    """200 with the lease as it is then; 409 with the reason and what would be accepted. Same id: same answer.
+
+    Its risk is the conditional one: given that the instance has lived until now. A refused lease stays as it
+    was.
+    """
+    del idempotency_key  # documented here, read from the request as it is
+    broker = broker_of(request)
+    body = await bodies.read_json(request)
+    wish = bodies.parse(ExtensionRequest, body)
+    key = bodies.idempotency_key(request)
+    found = await broker.desk.lease(lease_id)
+    if found is None:
+        raise problems.not_found("lease")
+    if wish.id is not None or key is not None:
+        key = f"extend\n{lease_id}\n{wish.id or key}"  # no Idempotency-Key looks like this
+        await begin_call(broker, principal, key, body)
+        await broker.records.answer_call(principal, key, "done")  # what came of it is with the owner
+    until_s = bodies.new_end_s(wish, found)
+    match await broker.desk.extend(found, until_s, wish, bodies.derived_id(principal, key)):
+        case LeaseGranted(lease=longer) if bodies.fulfils(longer, until_s, wish.sla):
+            return answer(longer)
+        case LeaseGranted():
+            raise problems.invalid_field(
+                "until_s" if wish.lifetime_s is None else "lifetime_s", "it has longer"
+            )
+        case RefusalView() as refusal:
+            raise problems.refused([refusal])
+        case None:
+            raise problems.owner_silent(found.cloud)
+        case _:  # reserved, and the owner has not read yet that it is confirmed
+            raise problems.in_flight()
 
 
 # -- clouds -----------------------------------------------------------------------------------------------

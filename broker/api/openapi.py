@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from broker.api.models import Advance, Problem
-from broker.contract import Event, OnDemandRequest, SpotRequest
+from broker.contract import Event, ExtensionRequest, OnDemandRequest, QuoteRequest, SpotRequest
 
 _REFERENCE = "#/components/schemas/"
 _SAID: dict[int, str] = {
@@ -54,9 +54,8 @@ def install(app: FastAPI) -> None:
             made = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            modes = [
-                (model, "validation") for model in (SpotRequest, OnDemandRequest, Advance, Problem, Event)
-            ]
+            sent = (SpotRequest, QuoteRequest, ExtensionRequest, OnDemandRequest, Advance)
+            modes = [(model, "validation") for model in (*sent, Problem, Event)]
             _, more = models_json_schema(modes, ref_template=_REFERENCE + "{model}")  # type: ignore[arg-type]
             schemas = made.setdefault("components", {}).setdefault("schemas", {})
             for name, schema in more["$defs"].items():

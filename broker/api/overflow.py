@@ -112,7 +112,7 @@ class OverflowDesk:
                 raise
             await self._create_groups()
             return
-        for stream, entries in _streams(found):
+        for stream, entries in streams(found):
             await self._handle(stream, entries)
 
     async def _create_groups(self) -> None:
@@ -261,7 +261,7 @@ def _refused(offer: Offer) -> Overflow:
     )
 
 
-def _streams(found: Any) -> list[tuple[str, list[tuple[bytes, dict[bytes, bytes]]]]]:
+def streams(found: Any) -> list[tuple[str, list[tuple[bytes, dict[bytes, bytes]]]]]:
     """The answer to XREADGROUP, whichever protocol the client speaks."""
     if not found:
         return []

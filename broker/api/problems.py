@@ -37,12 +37,20 @@ ACCEPTED = {
     "lifetime_s": "seconds as a number, more than 0 and at most 3200000000",
     "sla": "the largest acceptable probability of eviction, a number from 0 to 1; null or 1: no guarantee",
     "targets": "null, or a list of ids of member clouds (see GET /v1/clouds)",
+    "until_s": "an end in seconds of the cloud's time, later than the present one; it or lifetime_s",
     "at_s": "seconds as a number from 0 to 3200000000; only where the federation runs in trace time",
     "state": "one of reserved, running, completed, evicted, cancelled, failed",
     "limit": "an integer from 1 to 1000",
     "finish": "true",
     "Last-Event-ID": "an id of this stream, such as 1700000000000-0",
     "Idempotency-Key": "1 to 255 printable ASCII characters",
+}
+
+
+#: What differs where a lease is extended.
+_ACCEPTED_OF_EXTENSIONS = {
+    "sla": "null for the lease's own, or a number from 0 to below 1",
+    "lifetime_s": "the whole lifetime since the start, longer than the present one; it or until_s",
 }
 
 
@@ -115,10 +123,11 @@ def refused(refusals: list[RefusalView]) -> ProblemError:
     best = CounterOffers(
         lifetime_s=max((offer.lifetime_s for offer in offers if offer.lifetime_s), default=None),
         sla=min((offer.sla for offer in offers if offer.sla is not None and offer.sla < 1), default=None),
+        cores=max((offer.cores for offer in offers if offer.cores), default=None),
     )
     asked = len(refusals)
     detail = "no cloud could be asked" if not asked else f"refused by all of {asked}; see refusals for why"
-    if best.lifetime_s is not None or best.sla is not None:
+    if best != CounterOffers():
         detail += "; counter_offers holds what would be accepted instead, under a new id"
     return ProblemError(_problem("refused", 409, "Refused", detail, refusals=refusals, counter_offers=best))
 
@@ -201,7 +210,8 @@ def from_validation(error: ValidationError, fields: Iterable[str]) -> ProblemErr
 def _field_error(detail: ErrorDetails, fields: tuple[str, ...] = ()) -> FieldError:
     path = [str(part)[:64] for part in detail["loc"]]
     named = next((part for part in path if part in ACCEPTED), None)
-    accepted = ACCEPTED.get(named or "")
+    known = ACCEPTED | _ACCEPTED_OF_EXTENSIONS if "until_s" in fields else ACCEPTED
+    accepted = known.get(named or "")
     if detail["type"] == "extra_forbidden":
         accepted = f"these fields: {', '.join(fields)}"
     elif not path:

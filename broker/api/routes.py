@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import quote
-from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 
 from broker.api import bodies, member_routes, problems
 from broker.api.broker import Broker
-from broker.api.door import JSON, Caller, answer, broker_of, caller
+from broker.api.door import JSON, Caller, answer, begin_call, broker_of, caller
 from broker.api.models import (
     Admission,
     ListedResult,
@@ -22,8 +21,7 @@ from broker.api.models import (
 from broker.api.openapi import body_of, problem_responses
 from broker.api.problems import ProblemError
 from broker.api.stream import event_stream
-from broker.contract import SpotRequest
-from broker.records import Outcome
+from broker.contract import QuoteRequest, SpotRequest
 from broker.submission.service import Result
 from broker.submission.wishes import Settled
 
@@ -63,14 +61,14 @@ async def submit(
     key = bodies.idempotency_key(request)
     if bodies.is_list(body):
         if key is not None:
-            await _begin_call(broker, principal, key, body)
+            await begin_call(broker, principal, key, body)
         answer = await _submit_list(broker, bodies.parse_list(body), principal, key)
         if key is not None:
             await broker.records.answer_call(principal, key, "done")
         return answer
     wish = bodies.parse(SpotRequest, body)
     if key is not None and wish.id is not None:
-        await _begin_call(broker, principal, key, body)
+        await begin_call(broker, principal, key, body)
         await broker.records.answer_call(principal, key, "done")
     (result,) = await broker.service.submit([bodies.named(wish, principal, key)], principal)
     if not isinstance(result, Settled):
@@ -79,17 +77,6 @@ async def submit(
         raise problems.refused(result.refusals)
     headers = {"Location": f"/v1/leases/{quote(result.lease.id)}"}
     return Response(result.model_dump_json(), 201, headers, JSON)
-
-
-async def _begin_call(broker: Broker, principal: str, key: str, body: bytes) -> None:
-    """Notes what the key stands for. What came of the call is in the records of its items."""
-    accepted = await broker.records.accept_call(
-        principal, key, bodies.fingerprint(body), broker.call_takeover_ms, uuid4().hex
-    )
-    if accepted.outcome is Outcome.MISMATCH:
-        raise problems.key_reused()
-    if accepted.outcome is Outcome.IN_FLIGHT:
-        raise problems.in_flight()
 
 
 async def _submit_list(
@@ -123,11 +110,14 @@ def _listed(result: Result | ProblemError) -> ListedResult:
     summary="Ask what would be promised, without side effects",
     response_model=Quotes,
     responses=problem_responses(400, 413, 415, 422),
-    openapi_extra=body_of("SpotRequest", example=_EXAMPLE),
+    openapi_extra=body_of("QuoteRequest", example=_EXAMPLE | {"cores": [1, 2, 4]}),
 )
 async def quotes(request: Request) -> Response:
-    """The same code path as a request, dry: quotes in the order in which clouds would be asked; refusals."""
-    wish = bodies.parse(SpotRequest, await bodies.read_json(request))
+    """The same code path as a request, dry: quotes in the order in which clouds would be asked; refusals.
+
+    ``cores`` may be a list of sizes: then the quotes of the first size come first, and so on.
+    """
+    wish = bodies.parse(QuoteRequest, await bodies.read_json(request))
     return answer(await broker_of(request).desk.quotes(wish))
 
 

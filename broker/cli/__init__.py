@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import demo, federate, lasting, looking, replay, requests, table
+from broker.cli import demo, experiment, federate, lasting, looking, replay, requests, table
 from broker.cli.output import exit_code_of, show_error
 
 app = typer.Typer(
@@ -36,11 +36,13 @@ app.command(rich_help_panel=_USE)(looking.clouds)
 app.command(rich_help_panel=_USE)(requests.quote)
 app.command(rich_help_panel=_USE)(requests.submit)
 app.command(rich_help_panel=_USE)(looking.leases)
+app.command(rich_help_panel=_USE)(looking.extend)
 app.command(rich_help_panel=_USE)(looking.release)
 app.command(rich_help_panel=_USE)(looking.events)
 app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)
 app.command(rich_help_panel=_STUDY)(federate.federate)
+app.command(rich_help_panel=_STUDY)(experiment.experiment)
 
 
 def _version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""``clouds``, ``leases``, ``release`` and ``events``: what a running federation is doing."""
+"""``clouds``, ``leases``, ``extend``, ``release`` and ``events``: what a running federation is doing."""
 
 from __future__ import annotations
 
@@ -69,6 +69,29 @@ def leases(
         console().print(f"there are more than {limit}: see --limit")
 
 
+def extend(
+    lease: Annotated[str, typer.Argument(help="Id of the lease.")],
+    by: Annotated[str, typer.Option(help="How much later it is to end, in the cloud's time: 40m, 2h.")],
+    sla: Annotated[
+        str | None,
+        typer.Option(
+            help="Largest acceptable probability of eviction from now on.", show_default="the lease's"
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask for a later end of a spot lease. A refusal says why, and what would be accepted instead.
+
+    The risk counts that the instance has lived until now. Exit code 3 when the extension is refused; then
+    the lease stays as it is.
+
+    Example: spotfed extend 4f1c9a.1 --by 2h
+    """
+    from broker.cli.extending import extend_lease
+
+    extend_lease(lease, by, sla, as_json=as_json)
+
+
 def release(
     lease: Annotated[str, typer.Argument(help="Id of the lease.")], as_json: JsonOption = False
 ) -> None:
@@ -119,11 +142,22 @@ def events(
 def _in_words(event: Event) -> str:
     lease = event.lease
     assert lease is not None, "public events are about leases"
-    colour = {"evicted": "red", "admitted": "green"}.get(event.kind.value)
+    colour = {"evicted": "red", "admitted": "green", "extended": "green", "warned": "yellow"}.get(
+        event.kind.value
+    )
     kind = f"[{colour}]{event.kind}[/{colour}]" if colour else event.kind.value
     what = f"{lease.id} ({words.cores(lease.cores)}, from {lease.origin})"
     ran_s = event.at_s - lease.starts_at_s
-    if event.kind == "admitted":
+    if event.kind == "extended":
+        more_s = (lease.ends_at_s or event.at_s) - event.at_s
+        detail = f"for {words.duration(more_s)} from now, risk {words.risk(lease.eviction_probability)}"
+    elif event.kind == "warned":
+        left_s = (lease.ends_at_s or event.at_s) - event.at_s
+        detail = f"is not renewed ({words.REASONS[event.cause or '']}): ends in {words.duration(left_s)}"
+    elif event.kind == "offered":
+        clouds = [f"{one.cloud} (risk {words.risk(one.eviction_probability)})" for one in event.offers]
+        detail = f"would be taken by {', '.join(clouds) or 'nobody else'}"
+    elif event.kind == "admitted":
         planned = None if lease.ends_at_s is None else lease.ends_at_s - lease.starts_at_s
         detail = f"for {words.duration(planned)}, risk {words.risk(lease.eviction_probability)}"
     else:

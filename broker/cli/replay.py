@@ -10,9 +10,23 @@ import typer
 
 from broker.cli import words
 from broker.cli.output import JsonOption, console, print_json, progress
-from broker.cli.single_cloud import CLOUD, NODES_HELP, SAMPLES, SEED, SPOT, samples_and_seed, single_cloud
+from broker.cli.single_cloud import (
+    CLOUD,
+    NODES_HELP,
+    RULE,
+    SAMPLES,
+    SEED,
+    SPOT,
+    Rule,
+    samples_and_seed,
+    single_cloud,
+)
 
 SCHEMA = "spotfed.replay/1"
+
+_COUNTS = (
+    "requests", "admitted", "completed", "evicted", "evicted_share", "evicted_low", "evicted_high",
+)  # fmt: skip
 
 
 def replay(
@@ -23,6 +37,7 @@ def replay(
         str,
         typer.Option(help="Largest acceptable probability of eviction; 'none' admits whatever fits."),
     ] = "0.01",
+    rule: Annotated[Rule, RULE] = Rule.STRICT,
     spot_delay: Annotated[str, typer.Option(help="How much later the spot trace is played.")] = "24h",
     samples: Annotated[int | None, SAMPLES] = None,
     seed: Annotated[int | None, SEED] = None,
@@ -38,26 +53,29 @@ def replay(
 
     births, key = samples_and_seed(samples, seed)
     promise = words.parse_sla(sla, field="--sla")
-    federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise)
+    federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule)
     began = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:
         report = run(federation, seed=key, births=births, progress=reached)
-    result = _result(report, promise, time.perf_counter() - began)
+    result = _result(report, promise, rule, time.perf_counter() - began)
     if as_json:
         print_json(result)
     else:
         _show(result, nodes)
 
 
-def _result(report: dict[str, Any], sla: float | None, seconds: float) -> dict[str, Any]:
+def _result(report: dict[str, Any], sla: float | None, rule: Rule, seconds: float) -> dict[str, Any]:
     cloud, origin = report["clouds"][CLOUD], report["origins"][SPOT]
     return {
         "schema": SCHEMA,
         "on_demand": cloud["on_demand"],
-        "spot": {name: origin[name] for name in ("requests", "admitted", "completed", "evicted")},
+        "spot": {name: origin[name] for name in _COUNTS},
         "sla": sla,
+        "rule": rule.value,
+        "utilisation": cloud["utilisation"],
         "seconds": round(seconds, 3),
         "spot_core_hours": origin["spot_core_hours"],
+        "by_size": origin["by_size"],
         "refusals": origin["refusals"],
         "until_s": report["until_s"],
     }
@@ -67,7 +85,10 @@ def _show(result: dict[str, Any], nodes: str) -> None:
     from rich.table import Table
 
     on_demand, spot, hours = result["on_demand"], result["spot"], result["spot_core_hours"]
-    table = Table(title=f"Replay on {nodes}, SLA {words.sla(result['sla'])}", title_justify="left")
+    table = Table(
+        title=f"Replay on {nodes}, SLA {words.sla(result['sla'])}, rule {result['rule']}",
+        title_justify="left",
+    )
     for name in ("", "requests", "admitted", "share", "completed", "evicted", "evicted / admitted"):
         table.add_column(name, justify="left" if not name else "right")
     table.add_row(
@@ -89,6 +110,11 @@ def _show(result: dict[str, Any], nodes: str) -> None:
         f"Spot core-hours: {hours['requested']:,.0f} requested, {hours['completed']:,.0f} completed, "
         f"{hours['lost']:,.0f} lost to evictions."
     )
+    if spot["admitted"]:
+        out.print(
+            f"Evicted with 95 % confidence: {spot['evicted_low']:.4f} to {spot['evicted_high']:.4f} "
+            f"of the admitted (Clopper–Pearson). Utilisation {result['utilisation']:.3f}."
+        )
     if result["refusals"]:
         out.print(
             "Refused: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,14 +13,21 @@ from broker.cli.connection import connected
 from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from broker.client import GrantedRequest, ProblemAnswer, RefusedRequest
-    from broker.contract import CounterOffers, QuoteView, RefusalView, SpotRequest
+    from broker.contract import CounterOffers, Lease, QuoteView, RefusalView, SpotRequest
+    from cloudsim.errors import SpecError
 
     Answer = GrantedRequest | RefusedRequest | ProblemAnswer
 
+SizesOption = Annotated[str, typer.Option(help="Cores of the instance, all on one node; or several: 1,2,4.")]
 CoresOption = Annotated[int, typer.Option(min=1, help="Cores of the instance, all on one node.")]
 LifetimeOption = Annotated[
-    str, typer.Option(help="How long it is to run, in the cloud's time: 90s, 40m, 2h, 3d.")
+    str,
+    typer.Option(
+        help="How long it is to run, in the cloud's time: 90s, 40m, 2h, 3d; none: renewed while it can be."
+    ),
 ]
 SlaOption = Annotated[
     str, typer.Option(help="Largest acceptable probability of eviction before that; 'none': no guarantee.")
@@ -33,7 +41,7 @@ _MOST = 5000
 
 
 def quote(
-    cores: CoresOption,
+    cores: SizesOption,
     lifetime: LifetimeOption,
     sla: SlaOption = "0.05",
     origin: OriginOption = "user",
@@ -42,15 +50,27 @@ def quote(
 ) -> None:
     """Ask what the clouds would promise now, without any effect. Exit code 3 when all of them refuse.
 
-    Example: spotfed quote --cores 2 --lifetime 2h --sla 0.05
+    Beside its own risk a cloud tells how long the SLA would be kept, and which other sizes it would promise.
+
+    Example: spotfed quote --cores 1,2,4 --lifetime 2h --sla 0.05
     """
-    request = _request(cores, lifetime, sla, origin, cloud)
+    counts = words.parse_sizes(cores, field="--cores")
+    request = _request(counts[0], lifetime, sla, origin, cloud)
     with connected() as client:
-        answer = client.quote(request)
+        from pydantic import ValidationError
+
+        from broker.contract import QuoteRequest
+
+        shared = request.model_dump(exclude={"cores"})
+        try:
+            wish = QuoteRequest(**shared, cores=list(counts))
+        except ValidationError as error:
+            raise _named_option(error) from None
+        answer = client.quote(wish)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:
-        _show_quotes(request, answer.quotes, answer.refusals)
+        _show_quotes(request, counts, [*answer.quotes, *answer.refusals])
     if not answer.quotes:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -103,8 +123,9 @@ def _request(
     from cloudsim.durations import parse_duration_s
     from cloudsim.errors import SpecError
 
-    lifetime_s = parse_duration_s(lifetime, field="--lifetime")
-    if lifetime_s <= 0:
+    renewed = lifetime.strip().lower() == "none"
+    lifetime_s = None if renewed else parse_duration_s(lifetime, field="--lifetime")
+    if lifetime_s is not None and lifetime_s <= 0:
         raise SpecError(f"{lifetime!r} is no time at all", field="--lifetime")
     promise = words.parse_sla(sla, field="--sla")
     try:
@@ -117,11 +138,17 @@ def _request(
             targets=tuple(clouds) if clouds else None,
         )
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        option = {"targets": "cloud", "lifetime_s": "lifetime"}.get(
-            str(first["loc"][0]), str(first["loc"][0])
-        )
-        raise SpecError(first["msg"], field=f"--{option}") from None
+        raise _named_option(error) from None
+
+
+def _named_option(error: ValidationError) -> SpecError:
+    """What a message says of its field, said of the option it came from."""
+    from cloudsim.errors import SpecError
+
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0])
+    option = {"targets": "cloud", "lifetime_s": "lifetime"}.get(name, name)
+    return SpecError(first["msg"], field=f"--{option}")
 
 
 def _code(answer: Answer) -> ExitCode:
@@ -153,7 +180,7 @@ def _in_words(request: SpotRequest, answer: Answer) -> str:
         over = f"; [red]{lease.state} already[/red]" if lease.ended_at_s is not None else ""
         return (
             f"[green]admitted[/green] lease [bold]{lease.id}[/bold] on {lease.cloud}, node {lease.node}: "
-            f"{words.cores(lease.cores)} for {words.duration(request.lifetime_s)}, "
+            f"{words.cores(lease.cores)} for {_lifetime(request, lease)}, "
             f"risk of eviction {words.risk(lease.eviction_probability)}{over}"
         )
     if isinstance(answer, RefusedRequest):
@@ -166,52 +193,51 @@ def _in_words(request: SpotRequest, answer: Answer) -> str:
     return f"[red]failed[/red] {answer}"
 
 
+def _lifetime(request: SpotRequest, lease: Lease) -> str:
+    if request.lifetime_s is not None or lease.ends_at_s is None:
+        return words.duration(request.lifetime_s)
+    return f"{words.duration(lease.ends_at_s - lease.starts_at_s)} at a time"
+
+
 def _offer(offers: CounterOffers) -> str:
     """What would be accepted instead, in words."""
     instead = []
     if offers.lifetime_s is not None:
         instead.append(f"{words.duration(offers.lifetime_s)} at this SLA")
     if offers.sla is not None and offers.sla < 1:
-        instead.append(f"SLA {_rounded_up(offers.sla):g} at this lifetime")
+        instead.append(f"SLA {words.rounded_up(offers.sla):g} at this lifetime")
+    if offers.cores is not None:
+        instead.append(f"{words.cores(offers.cores)} at both")
     return "accepted instead: " + (", or ".join(instead) if instead else "nothing at this size for now")
 
 
-def _rounded_up(probability: float) -> float:
-    """To four digits, never below: a request with the SLA that was shown must be accepted."""
-    import math
-
-    return math.ceil(probability * 10_000 - 1e-9) / 10_000
-
-
-def _show_quotes(request: SpotRequest, quotes: list[QuoteView], refusals: list[RefusalView]) -> None:
+def _show_quotes(
+    request: SpotRequest, counts: Sequence[int], answers: Sequence[QuoteView | RefusalView]
+) -> None:
     from rich.table import Table
 
-    lifetime, promise = words.duration(request.lifetime_s), words.sla(request.sla)
-    asked = f"{words.cores(request.cores)} for {lifetime} at SLA {promise}"
-    table = Table(title=asked, title_justify="left")
+    lifetime = "a renewal period" if request.lifetime_s is None else words.duration(request.lifetime_s)
+    promise = words.sla(request.sla)
+    asked = ", ".join(map(str, counts)) + (" core" if counts == (1,) else " cores")
+    table = Table(title=f"{asked} for {lifetime} at SLA {promise}", title_justify="left")
     table.add_column("cloud")
     table.add_column("answer")
-    for name in ("free slots", "risk of eviction", "survives at this SLA", "table made"):
+    numbers = ("free slots", "risk of eviction", "survives at this SLA", "other sizes promised", "table made")
+    for name in ("cores", *numbers) if len(counts) > 1 else numbers:
         table.add_column(name, justify="right")
-    for one in quotes:
-        age_s = None if one.table_made_at_s is None else one.cloud_time_s - one.table_made_at_s
-        table.add_row(
-            one.cloud,
-            "[green]yes[/green]",
-            str(one.free_slots),
-            words.risk(one.eviction_probability),
-            words.duration(one.survives_s),
-            "–" if age_s is None else f"{words.duration(age_s)} ago",
-        )
-    for refusal in refusals:
-        slots = "–" if refusal.free_slots is None else str(refusal.free_slots)
-        offers = refusal.counter_offers
-        table.add_row(
-            refusal.cloud,
-            f"[red]no[/red], {words.REASONS[refusal.reason]}",
-            slots,
-            words.risk(offers.sla),
-            words.duration(offers.lifetime_s),
-            "–",
-        )
+    for one in sorted(answers, key=lambda answer: counts.index(answer.cores or counts[0])):
+        if one.answer == "quote":
+            verdict, risk, survives_s = "[green]yes[/green]", one.eviction_probability, one.survives_s
+        else:
+            verdict = f"[red]no[/red], {words.REASONS[one.reason]}"
+            risk, survives_s = one.counter_offers.sla, one.counter_offers.lifetime_s
+        row = [
+            "–" if one.free_slots is None else str(one.free_slots),
+            words.risk(risk),
+            words.duration(survives_s),
+            words.sizes([other.cores for other in one.other_sizes if other.admitted]),
+            "–" if one.table_age_s is None else f"{words.duration(one.table_age_s)} ago",
+        ]
+        size = [str(one.cores)] if len(counts) > 1 else []
+        table.add_row(one.cloud, verdict, *size, *row)
     console().print(table)

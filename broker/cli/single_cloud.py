@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ import typer
 from broker.cli.output import warn
 
 if TYPE_CHECKING:
+    from cloudsim.admission import AdmissionRule
     from cloudsim.federation import Federation
+    from cloudsim.prediction.rule import PredictionRule
     from cloudsim.traces.trace import Trace
 
 CLOUD, SPOT = "cloud", "spot"
@@ -36,8 +39,42 @@ def read_trace(path: Path, *, field: str, capacity_cores: int | None = None) -> 
     return trace
 
 
+class Rule(StrEnum):
+    """By which rule a studied cloud predicts and admits."""
+
+    STRICT = "strict"
+    POPULATION = "population"
+    PAPERS = "papers"
+
+    @property
+    def admission(self) -> AdmissionRule:
+        """How it admits."""
+        from cloudsim.admission import PAPERS_ADMISSION, AdmissionRule, Mode
+
+        return PAPERS_ADMISSION if self is Rule.PAPERS else AdmissionRule(Mode(self.value))
+
+    @property
+    def prediction(self) -> PredictionRule:
+        """How it predicts."""
+        from cloudsim.prediction.rule import OUR_RULE, PAPERS_RULE
+
+        return PAPERS_RULE if self is Rule.PAPERS else OUR_RULE
+
+
+RULE = typer.Option(
+    help="To whom the SLA is a promise: to each admitted request (strict), to all of them together "
+    "(population), or as the papers have it (papers)."
+)
+
+
 def single_cloud(
-    nodes: str, on_demand: Path, on_demand_field: str, spot: Path | None, delay: str, sla: float | None
+    nodes: str,
+    on_demand: Path,
+    on_demand_field: str,
+    spot: Path | None,
+    delay: str,
+    sla: float | None,
+    rule: Rule = Rule.STRICT,
 ) -> Federation:
     """A federation of one cloud that plays one trace and is offered, ``delay`` later, another one as spot."""
     from cloudsim.cloud import CloudSpec
@@ -48,7 +85,8 @@ def single_cloud(
     node_cores = parse_nodes(nodes, field="--nodes")
     delay_s = parse_duration_s(delay, field="--spot-delay")
     own_load = read_trace(on_demand, field=on_demand_field, capacity_cores=sum(node_cores))
-    member = FederatedCloud(CloudSpec(CLOUD, node_cores), nodes, own_load)
+    spec = CloudSpec(CLOUD, node_cores, admission=rule.admission, prediction=rule.prediction)
+    member = FederatedCloud(spec, nodes, own_load)
     workloads = []
     if spot is not None:
         workloads.append(Workload(SPOT, read_trace(spot, field="--spot"), delay_s, sla, (CLOUD,)))

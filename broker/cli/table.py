@@ -141,7 +141,7 @@ def _make(
     """The table that ``cloudsim.replay`` would make if ``at_s`` were one of its refresh boundaries."""
     from cloudsim.cloud import Cloud
     from cloudsim.eventlog import PHASE_STOP
-    from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+    from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
 
     member = federation.clouds[0]
     cloud = Cloud(member.spec, member.own_load, federation.ends_s)

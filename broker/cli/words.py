@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 #: (seconds, name) of the units in which durations are shown, largest first.
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -16,6 +17,7 @@ REASONS = {
     "risk_too_high": "the risk of eviction is above the SLA",
     "unreachable": "the cloud does not answer",
     "not_a_target": "not among the clouds asked for",
+    "ended": "the lease has ended",
 }
 
 
@@ -41,6 +43,17 @@ def cores(count: int) -> str:
     return f"{count} core" if count == 1 else f"{count} cores"
 
 
+def sizes(counts: Sequence[int]) -> str:
+    """Ascending sizes, runs of them shortened: ``1–4, 8``; a dash for none."""
+    runs: list[list[int]] = []
+    for count in counts:
+        if runs and count == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], count]
+        else:
+            runs.append([count, count])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in runs) or "–"
+
+
 def share(part: float, whole: float) -> str:
     """``part`` of ``whole`` as a proportion with four digits; a dash of nothing."""
     return f"{part / whole:.4f}" if whole else "–"
@@ -49,6 +62,11 @@ def share(part: float, whole: float) -> str:
 def risk(probability: float | None) -> str:
     """A probability of eviction; a dash where nothing was estimated."""
     return "–" if probability is None else f"{probability:.4f}"
+
+
+def rounded_up(probability: float) -> float:
+    """To four digits, never below: what is asked with the SLA that was shown must be accepted."""
+    return math.ceil(probability * 10_000 - 1e-9) / 10_000
 
 
 def sla(value: float | None) -> str:

@@ -26,7 +26,7 @@ from broker.contract import (
     SpotRequest,
 )
 from broker.records import Accept, Accepted, Attempt, Decision, Outcome, Records, Standing, State, attempt_id
-from broker.routing import Booked, Member, route
+from broker.routing import Booked, Member, route, smaller_size
 from broker.settings import Settings
 from broker.submission.exchange import Exchange, answers
 from broker.submission.wishes import (
@@ -41,7 +41,7 @@ from broker.submission.wishes import (
 )
 from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
-from cloudsim.requests import Quote
+from cloudsim.requests import Quote, Refusal
 
 _SCRIPT_ITEMS = 200  # a script serves nobody else meanwhile
 _SWEPT_AT_ONCE = 200
@@ -173,7 +173,11 @@ class Service:
         if not trace_time:
             found = route(request, members, most=self._settings.max_clouds_asked, booked=booked)
             one.candidates = list(found.candidates)
-            one.passed_over = [refusal_view(refusal) for refusal in found.passed_over]
+            by_cloud = {member.info.id: member for member in targets}
+            one.passed_over = [
+                refusal_view(refusal, cores=request.cores, smaller=_smaller(request, by_cloud, refusal))
+                for refusal in found.passed_over
+            ]
             if one.candidates:
                 booked.add(one.candidates[0], request.cores)
         return one
@@ -318,6 +322,11 @@ class Service:
     def _longest_ms(self) -> int:
         told = self._settings
         return round((max(told.trace_reply_deadline_s, told.reply_deadline_s) + _MARGIN_S) * 1000)
+
+
+def _smaller(request: SpotRequest, targets: Mapping[str, Member], refusal: Refusal) -> int | None:
+    member = targets.get(refusal.cloud)
+    return None if member is None else smaller_size(request, member)
 
 
 def _look_after_ms(one: OpenRequest) -> int:

@@ -133,13 +133,16 @@ def admissible(request: SpotRequest, members: Sequence[Member]) -> tuple[list[Me
         raise UnsuitableError("at_s", "this federation runs in trace time: say when the request is made")
     if not trace_time and request.at_s is not None:
         raise UnsuitableError("at_s", "this federation runs in wall time: leave it out")
-    if not trace_time and request.lifetime_s <= 0:
+    if request.lifetime_s is None:
+        if request.sla is None or request.sla >= 1:
+            raise UnsuitableError("lifetime_s", "without a lifetime there must be an sla below 1 to renew by")
+    elif not trace_time and request.lifetime_s <= 0:
         raise UnsuitableError("lifetime_s", "must be more than 0")
     return targets, trace_time
 
 
-def ask_command(command_id: str, request: SpotRequest, reply_to: str) -> Ask:
-    """The question for a quote."""
+def ask_command(command_id: str, request: SpotRequest, reply_to: str, *, other_sizes: bool = False) -> Ask:
+    """The question for a quote; ``other_sizes``: and for what would be promised of other sizes."""
     assert request.id is not None
     return Ask(
         id=command_id,
@@ -150,4 +153,5 @@ def ask_command(command_id: str, request: SpotRequest, reply_to: str) -> Ask:
         cores=request.cores,
         lifetime_s=request.lifetime_s,
         sla=request.sla,
+        other_sizes=other_sizes,
     )

@@ -19,6 +19,11 @@ from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
 #: first cache together with a replay's rows; many enough that looking for them costs little.
 EVENTS_A_CHUNK = 256
 
+#: Up to so many nodes first-fit goes from node to node; on more, through an index of who has room for what
+#: (``FirstFit``), made anew for each replay and chunk. That must be spread over enough events.
+NODES_SEARCHED_ONE_BY_ONE = 64
+EVENTS_A_NODE = 4
+
 MOST_CORES = 2**31 - 1
 
 
@@ -26,13 +31,17 @@ class Events(NamedTuple):
     """Events of a chunk; all columns have the same length.
 
     kind: int8, as in EventLog. slot, cores: int32, of the instance. spots_before: int32, how many places of
-    the chunk's ``SpotLine`` have started before the event.
+    the chunk's ``SpotLine`` have started before the event. sizes: int32, ascending, the different cores of
+    the chunk's starts, or empty when nodes are to be searched one by one. level: int32, where in ``sizes`` an
+    event's cores are; of starts only.
     """
 
     kind: NDArray[np.int8]
     slot: NDArray[np.int32]
     cores: NDArray[np.int32]
     spots_before: NDArray[np.int32]
+    sizes: NDArray[np.int32]
+    level: NDArray[np.int32]
 
 
 class SpotLine(NamedTuple):
@@ -62,7 +71,9 @@ def _fault(message: str) -> InputError:
 class HistoryCutter:
     """Cuts consecutive event logs of one cloud, and remembers who is still open between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = 1) -> None:
+        self._indexed = nodes > NODES_SEARCHED_ONE_BY_ONE
+        self._length = max(EVENTS_A_CHUNK, EVENTS_A_NODE * nodes) if self._indexed else EVENTS_A_CHUNK
         self.slots = 0  # numbers ever given out
         self.spot_starts = 0
         self._last_number = -1
@@ -91,8 +102,8 @@ class HistoryCutter:
         instance[stops] = stopped
         slot = np.concatenate((self._slot, np.empty(len(starts), np.int32)))
         chunks = [
-            self._chunk(events, begin, instance[begin : begin + EVENTS_A_CHUNK], slot)
-            for begin in range(0, max(len(events), 1), EVENTS_A_CHUNK)
+            self._chunk(events, begin, instance[begin : begin + self._length], slot)
+            for begin in range(0, max(len(events), 1), self._length)
         ]
         running = np.ones(len(number), np.bool_)
         running[stopped] = False
@@ -185,9 +196,17 @@ class HistoryCutter:
         self._free = np.concatenate((self._free[: len(self._free) - reused], given_back))
         still_open = ~np.isin(spots.slot, given_back)
         self._line = SpotLine(spots.slot[still_open], spots.cores[still_open], spots.ordinal[still_open])
+        sizes = np.unique(cores[starts]) if self._indexed else np.empty(0, np.int32)
         return Chunk(
             begin,
-            Events(kind, slots, cores, (open_before + started - spot).astype(np.int32)),
+            Events(
+                kind,
+                slots,
+                cores,
+                (open_before + started - spot).astype(np.int32),
+                sizes,
+                np.searchsorted(sizes, cores).astype(np.int32),
+            ),
             spots,
             self.slots,
         )

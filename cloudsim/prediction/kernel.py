@@ -14,14 +14,17 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from cloudsim.eventlog import START_ON_DEMAND, STOP
 from cloudsim.prediction.chunks import Events, SpotLine
-from cloudsim.prediction.replays import Replays
+from cloudsim.prediction.replays import FirstFit, Replays
 
 NOWHERE = -1
 EVICTED = -2
+
+_lowest_bit = cast("Callable[[np.uint64], int]", trailing_zeros)  # of one that is not 0
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -120,6 +123,63 @@ def _make_room(
 
 
 @compiled
+def _index(sizes: NDArray[np.int32], free: NDArray[np.int32], index: FirstFit) -> None:
+    """Fills the index, if the chunk has one."""
+    if len(sizes) == 0:
+        return
+    index.fits[:] = 0
+    index.some[:] = 0
+    index.level[:] = 0
+    for node in range(len(free)):
+        _reindex(sizes, index.fits, index.some, index.level, node, free[node])
+
+
+@compiled
+def _new_index(events: Events, nodes: int) -> FirstFit:
+    """Room for the index of one replay during a chunk."""
+    words, sizes = (nodes + 63) >> 6, len(events.sizes)
+    return FirstFit(
+        np.zeros((sizes, words), np.uint64),
+        np.zeros((sizes, (words + 63) >> 6), np.uint64),
+        np.zeros(nodes, np.int32),
+    )
+
+
+@compiled
+def _first_indexed(fits: NDArray[np.uint64], some: NDArray[np.uint64], row: int) -> int:
+    """The first node with room for size number ``row``."""
+    for part in range(some.shape[1]):
+        if some[row, part]:
+            word = (part << 6) + int(_lowest_bit(some[row, part]))
+            return (word << 6) + int(_lowest_bit(fits[row, word]))
+    return NOWHERE
+
+
+@compiled
+def _reindex(
+    sizes: NDArray[np.int32],
+    fits: NDArray[np.uint64],
+    some: NDArray[np.uint64],
+    level: NDArray[np.int32],
+    node: int,
+    free: int,
+) -> None:
+    """Notes in an index how many cores are free on a node now."""
+    at, word = level[node], node >> 6
+    bit, word_bit = np.uint64(1) << np.uint64(node & 63), np.uint64(1) << np.uint64(word & 63)
+    while at < len(sizes) and sizes[at] <= free:
+        fits[at, word] |= bit
+        some[at, word >> 6] |= word_bit
+        at += 1
+    while at > 0 and sizes[at - 1] > free:
+        at -= 1
+        fits[at, word] &= ~bit
+        if fits[at, word] == 0:
+            some[at, word >> 6] &= ~word_bit
+    level[node] = at
+
+
+@compiled
 def _run(
     events: Events,
     spots: SpotLine,
@@ -131,38 +191,49 @@ def _run(
     virtual_cores: int,
     virtual_rank: int,
     marked: NDArray[np.int32],
+    index: FirstFit,
 ) -> int:
     """Runs one replay through the events begin to end - 1.
 
-    Returns the event that evicted the virtual instance, or NOWHERE.
+    Returns the event that evicted the virtual instance, or NOWHERE. ``index`` is that of ``free`` before and
+    after, unless the chunk has none.
 
     This loop is where the time goes. It works on plain local arrays and calls nothing in the common case:
     handing a dozen arrays to a function costs ten times what an event costs.
     """
-    kinds, slots, sizes = events.kind, events.slot, events.cores
+    kinds, slots, cores_of, levels = events.kind, events.slot, events.cores, events.level
+    sizes, fits, some, level = events.sizes, index.fits, index.some, index.level
+    indexed = len(sizes) > 0
     for event in range(begin, end):
-        slot, cores = slots[event], sizes[event]
+        slot, cores = slots[event], cores_of[event]
         if kinds[event] == STOP:
-            place = node[slot]
-            if place != NOWHERE:
-                free[place] += cores
-                node[slot] = NOWHERE
-            continue
-        found = NOWHERE
-        for index in range(len(free)):
-            if free[index] >= cores:
-                found = index
-                break
-        if found == NOWHERE and kinds[event] == START_ON_DEMAND:
-            found = _make_room(
-                free, node, spots, events.spots_before[event], cores,
-                virtual_node, virtual_cores, virtual_rank, marked,
-            )  # fmt: skip
-            if found == EVICTED:
+            touched = int(node[slot])
+            if touched == NOWHERE:
+                continue
+            free[touched] += cores
+            node[slot] = NOWHERE
+        else:
+            touched = NOWHERE
+            if indexed:
+                touched = _first_indexed(fits, some, levels[event])
+            else:
+                for place in range(len(free)):
+                    if free[place] >= cores:
+                        touched = place
+                        break
+            if touched == NOWHERE and kinds[event] == START_ON_DEMAND:
+                touched = _make_room(
+                    free, node, spots, events.spots_before[event], cores,
+                    virtual_node, virtual_cores, virtual_rank, marked,
+                )  # fmt: skip
+            if touched == EVICTED:
                 return event
-        if found != NOWHERE:
-            free[found] -= cores
-            node[slot] = found
+            if touched == NOWHERE:
+                continue
+            free[touched] -= cores
+            node[slot] = touched
+        if indexed:
+            _reindex(sizes, fits, some, level, touched, free[touched])
     return NOWHERE
 
 
@@ -181,15 +252,22 @@ def count_free_slots(
     """
     free, node = base.free[0], base.node[0]
     marked = np.zeros(len(free), np.int32)
-    for event in range(len(events.kind) + 1):
-        slots = 0
-        for index in range(len(free)):
-            slots += free[index] // cores
-        free_slots[event] = slots
-        if event < len(events.kind):
-            _run(
-                events, spots, event, event + 1, free, node, base.virtual_node[0], cores, base.rank[0], marked
-            )
+    index = _new_index(events, len(free))
+    _index(events.sizes, free, index)
+    by_node = free // cores
+    slots = by_node.sum()
+    free_slots[0] = slots
+    for event in range(len(events.kind)):
+        # An event changes one node: that where its instance was or is.
+        slot = events.slot[event]
+        touched = node[slot]
+        _run(events, spots, event, event + 1, free, node, NOWHERE, cores, 0, marked, index)
+        if touched == NOWHERE:
+            touched = node[slot]
+        if touched != NOWHERE:
+            slots += free[touched] // cores - by_node[touched]
+            by_node[touched] = free[touched] // cores
+        free_slots[event + 1] = slots
 
 
 @compiled
@@ -209,20 +287,20 @@ def give_birth(
     """
     free, node = base.free[0], base.node[0]
     marked = np.zeros(len(free), np.int32)
-    birth = 0
-    for event in range(len(events.kind) + 1):
-        while birth < len(rows) and born_before[birth] == event:
+    index = _new_index(events, len(free))
+    _index(events.sizes, free, index)
+    event = 0
+    for birth in range(len(rows) + 1):
+        until = born_before[birth] if birth < len(rows) else len(events.kind)
+        _run(events, spots, event, until, free, node, NOWHERE, cores, 0, marked, index)
+        event = until
+        if birth < len(rows):
             row = rows[birth]
             replays.free[row] = free
             replays.node[row] = node
             found = _first_fit(free, cores)
             replays.free[row, found] -= cores
             replays.virtual_node[row] = found
-            birth += 1
-        if event < len(events.kind):
-            _run(
-                events, spots, event, event + 1, free, node, base.virtual_node[0], cores, base.rank[0], marked
-            )
 
 
 @compiled
@@ -233,18 +311,23 @@ def advance(
     replays: Replays,
     rows: NDArray[np.int64],
     begin: NDArray[np.int64],
+    end: NDArray[np.int64],
     evicted_by: NDArray[np.int64],
 ) -> None:
-    """Runs the replays ``rows`` through a chunk, each from its event ``begin`` on, one after the other.
+    """Runs the replays ``rows`` through a chunk, each through its events begin to end - 1, one after the
+    other.
 
     Writes the event that evicted the virtual instance, or -1, to ``evicted_by``.
     """
-    marked = np.zeros(replays.free.shape[1], np.int32)
-    for index in range(len(rows)):
-        row = rows[index]
-        evicted_by[index] = _run(
-            events, spots, begin[index], len(events.kind), replays.free[row], replays.node[row],
-            replays.virtual_node[row], cores, replays.rank[row], marked,
+    nodes = replays.free.shape[1]
+    marked = np.zeros(nodes, np.int32)
+    index = _new_index(events, nodes)
+    for one in range(len(rows)):
+        row = rows[one]
+        _index(events.sizes, replays.free[row], index)
+        evicted_by[one] = _run(
+            events, spots, begin[one], end[one], replays.free[row], replays.node[row],
+            replays.virtual_node[row], cores, replays.rank[row], marked, index,
         )  # fmt: skip
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
+from statistics import NormalDist
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import SpecError
+from cloudsim.prediction.rule import OUR_RULE, Censoring, PredictionRule
 
 
 class LifetimeDistribution:
@@ -25,38 +27,55 @@ class LifetimeDistribution:
     there breaks promises.
 
     ends_s: float64, ascending, unique; the last one is ``followed_up_s``. risks: float64, never falling, in
-    [0, 1]. samples, evictions: how many it is made from.
+    [0, 1]. samples, evictions: how many it is made from. estimates: the risks before a bound was put on them,
+    the risks themselves without one.
     """
 
-    def __init__(self, ends_s: NDArray[np.float64], risks: NDArray[np.float64], samples: int, evictions: int):
+    def __init__(
+        self,
+        ends_s: NDArray[np.float64],
+        risks: NDArray[np.float64],
+        samples: int,
+        evictions: int,
+        estimates: NDArray[np.float64] | None = None,
+    ):
         self.ends_s, self.risks = ends_s, risks
         self.samples, self.evictions = samples, evictions
+        self.estimates = risks if estimates is None else estimates
         self.followed_up_s = float(ends_s[-1]) if len(ends_s) else 0.0
 
     @classmethod
     def from_samples(
-        cls, duration_s: NDArray[np.float64], evicted: NDArray[np.bool_]
+        cls,
+        duration_s: NDArray[np.float64],
+        evicted: NDArray[np.bool_],
+        span_s: NDArray[np.float64] | None = None,
+        rule: PredictionRule = OUR_RULE,
     ) -> LifetimeDistribution:
-        """Kaplan-Meier estimate; who was not ``evicted`` still ran. At ties evictions come first.
+        """Estimate from samples; who was not ``evicted`` still ran. At ties evictions come first.
+
+        span_s: seconds of births that an interval sample stands for (``Samples``): its lifetimes are spread
+        evenly over (duration_s - span_s, duration_s], and it weighs ``span_s``. None or zeros: all are
+        points. rule: its censoring, horizon and confidence are applied.
 
         No sample at all gives a distribution that was followed up for no time. Raises SpecError when a
-        duration is negative or not a number.
+        duration or a span is negative or not a number, or when points and intervals are mixed.
         """
-        if len(duration_s) != len(evicted):
-            raise SpecError(f"{len(duration_s)} durations but {len(evicted)} outcomes")
         duration_s = np.asarray(duration_s, dtype=np.float64)
         evicted = np.asarray(evicted, dtype=np.bool_)
-        if not np.all((duration_s >= 0) & np.isfinite(duration_s)):
-            raise SpecError("durations are finite seconds, at least 0")
-        deaths, censored = np.sort(duration_s[evicted]), np.sort(duration_s[~evicted])
-        times, first, died = np.unique(deaths, return_index=True, return_counts=True)
-        # A sample censored at the very time of a death was still at risk then: side="left".
-        at_risk = len(deaths) - first + len(censored) - np.searchsorted(censored, times, side="left")
-        surviving = np.cumprod(1.0 - died / at_risk)
-        risks = np.concatenate(([0.0], 1.0 - surviving))
-        last = float(duration_s.max()) if len(duration_s) else 0.0
-        ends_s = np.append(times, last) if not len(times) or times[-1] < last else times
-        return cls(ends_s, risks[: len(ends_s)], len(duration_s), len(deaths))
+        span_s = np.zeros(len(duration_s)) if span_s is None else np.asarray(span_s, dtype=np.float64)
+        _check(duration_s, evicted, span_s)
+        if rule.censoring is Censoring.DROPPED:
+            duration_s, span_s, evicted = duration_s[evicted], span_s[evicted], evicted[evicted]
+        elif rule.censoring is Censoring.AS_EVICTED:
+            evicted = np.ones(len(evicted), np.bool_)
+        if np.any(span_s):
+            ends_s, risks = _of_intervals(duration_s, evicted, span_s)
+        else:
+            ends_s, risks = _of_points(duration_s, evicted)
+        ends_s, risks = _cut(ends_s, risks, rule.horizon_s)
+        estimate = cls(ends_s, risks, len(duration_s), int(np.count_nonzero(evicted)))
+        return estimate.bounded(rule.confidence_z)
 
     @classmethod
     def mixture(
@@ -68,17 +87,37 @@ class LifetimeDistribution:
         ``samples`` and ``evictions`` are those of the one with fewer samples, which is what its sampling
         error hangs on.
         """
-        if lower is None:
-            ends_s = upper.ends_s
-            lower_risks: NDArray[np.float64] | float = 1.0
-            fewer = upper
-        else:
+        ends_s, fewer = upper.ends_s, upper
+        if lower is not None:
             ends_s = np.union1d(lower.ends_s, upper.ends_s)
             ends_s = ends_s[ends_s <= min(lower.followed_up_s, upper.followed_up_s)]
-            lower_risks = lower.risk(ends_s)
             fewer = min(lower, upper, key=lambda one: one.samples)
-        risks = np.minimum((1.0 - weight) * lower_risks + weight * upper.risk(ends_s), 1.0)
-        return cls(ends_s, np.where(ends_s > 0, risks, 0.0), fewer.samples, fewer.evictions)
+        above = np.searchsorted(upper.ends_s, ends_s)
+        below = None if lower is None else np.searchsorted(lower.ends_s, ends_s)
+
+        def mixed(of_lower: NDArray[np.float64] | None, of_upper: NDArray[np.float64]) -> NDArray[np.float64]:
+            from_lower = 1.0 if of_lower is None else of_lower[below]
+            values = np.minimum((1.0 - weight) * from_lower + weight * of_upper[above], 1.0)
+            return np.where(ends_s > 0, values, 0.0)
+
+        return cls(
+            ends_s,
+            mixed(None if lower is None else lower.risks, upper.risks),
+            fewer.samples,
+            fewer.evictions,
+            mixed(None if lower is None else lower.estimates, upper.estimates),
+        )
+
+    def bounded(self, confidence_z: float) -> LifetimeDistribution:
+        """The same, each risk replaced by its upper Wilson bound at so many standard errors for as many
+        independent samples as there are; itself at 0.
+
+        It never falls either, so that ``survives_s`` is exact for it, too.
+        """
+        if confidence_z == 0.0 or not self.samples:
+            return self
+        risks = np.maximum.accumulate(_wilson(self.estimates, self.samples, confidence_z)[1])
+        return LifetimeDistribution(self.ends_s, risks, self.samples, self.evictions, self.estimates)
 
     @cached_property
     def _steps(self) -> tuple[list[float], list[float]]:
@@ -106,6 +145,22 @@ class LifetimeDistribution:
         index = bisect_left(ends_s, lifetime_s)
         return steps[index] if index < len(steps) else 1.0
 
+    def interval(self, lifetime_s: float, confidence: float = 0.95) -> tuple[float, float]:
+        """Within which the risk before ``lifetime_s`` is with this confidence (Wilson), for people.
+
+        (0, 1) where there is no evidence, (0, 0) at 0. Neighbouring samples meet the same evictions, so that
+        the truth is somewhat less certain than this. Raises SpecError unless 0 < confidence < 1.
+        """
+        if not 0.0 < confidence < 1.0:
+            raise SpecError(f"a confidence is between 0 and 1, not {confidence}", field="confidence")
+        if lifetime_s <= 0:
+            return 0.0, 0.0
+        if not self.has_evidence(lifetime_s):
+            return 0.0, 1.0
+        estimate = self.estimates[bisect_left(self._steps[0], lifetime_s)]
+        low, high = _wilson(estimate, self.samples, NormalDist().inv_cdf((1.0 + confidence) / 2.0))
+        return float(low), float(high)
+
     def survives_s(self, sla: float) -> float:
         """The longest lifetime in seconds whose risk is at most ``sla``, never beyond ``followed_up_s``.
 
@@ -117,3 +172,80 @@ class LifetimeDistribution:
         ends_s, steps = self._steps
         index = bisect_right(steps, sla)
         return ends_s[index - 1] if index else 0.0
+
+
+def _check(duration_s: NDArray[np.float64], evicted: NDArray[np.bool_], span_s: NDArray[np.float64]) -> None:
+    if not len(duration_s) == len(evicted) == len(span_s):
+        raise SpecError(f"{len(duration_s)} durations but {len(evicted)} outcomes and {len(span_s)} spans")
+    if not np.all((duration_s >= 0) & np.isfinite(duration_s)):
+        raise SpecError("durations are finite seconds, at least 0")
+    if not np.all((span_s >= 0) & np.isfinite(span_s)):
+        raise SpecError("spans are finite seconds, at least 0")
+    if np.any(span_s) and not np.all(span_s):
+        raise SpecError("points and intervals of births do not mix in one estimate")
+
+
+def _of_points(
+    duration_s: NDArray[np.float64], evicted: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Kaplan-Meier: ends and risks of the steps."""
+    deaths, censored = np.sort(duration_s[evicted]), np.sort(duration_s[~evicted])
+    times, first, died = np.unique(deaths, return_index=True, return_counts=True)
+    # A sample censored at the very time of a death was still at risk then: side="left".
+    at_risk = len(deaths) - first + len(censored) - np.searchsorted(censored, times, side="left")
+    risks = np.concatenate(([0.0], 1.0 - np.cumprod(1.0 - died / at_risk)))
+    last = float(duration_s.max()) if len(duration_s) else 0.0
+    ends_s = np.append(times, last) if not len(times) or times[-1] < last else times
+    return ends_s, risks[: len(ends_s)]
+
+
+def _of_intervals(
+    duration_s: NDArray[np.float64], evicted: NDArray[np.bool_], span_s: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What Kaplan-Meier tends to when ever more births are drawn from the intervals: ends and risks of steps.
+
+    Between two neighbours of all the ends of lifetimes, c intervals are on their way out, d of them by
+    eviction: of Y seconds of births at risk, c a second leave. The hazard d / Y integrates to
+    -d / c x log(Y after / Y before). In between the risk is taken as what it is at the end, which is careful.
+    """
+    begins_s = np.maximum(duration_s - span_s, 0.0)
+    breaks_s, where = np.unique(np.concatenate((begins_s, duration_s)), return_inverse=True)
+    change = np.repeat([1, -1], len(duration_s))
+    leaving = np.cumsum(np.bincount(where, change, len(breaks_s)))[:-1]
+    dying = np.cumsum(np.bincount(where, change * np.tile(evicted, 2), len(breaks_s)))[:-1]
+    left = leaving * np.diff(breaks_s)
+    at_risk = np.cumsum(left[::-1])[::-1]  # summed from the end, where it is small: nothing cancels
+    some = dying > 0
+    hazard = np.zeros(len(left))
+    with np.errstate(divide="ignore"):  # the last may end all: log(0)
+        hazard[some] = -dying[some] / leaving[some] * np.log1p(-left[some] / at_risk[some])
+    risks = np.append(0.0, -np.expm1(-np.cumsum(hazard)))
+    stepped = np.append(risks[1:] > risks[:-1], True) & (breaks_s > 0)  # of equal steps the last stays
+    return breaks_s[stepped], risks[stepped]
+
+
+def _cut(
+    ends_s: NDArray[np.float64], risks: NDArray[np.float64], horizon_s: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The curve up to a horizon; beyond it nothing is known."""
+    if not len(ends_s) or ends_s[-1] <= horizon_s:
+        return ends_s, risks
+    steps = int(np.searchsorted(ends_s, horizon_s, side="left")) + 1
+    return np.append(ends_s[: steps - 1], horizon_s), risks[:steps]
+
+
+@overload
+def _wilson(risk: float, samples: int, z: float) -> tuple[float, float]: ...
+@overload
+def _wilson(
+    risk: NDArray[np.float64], samples: int, z: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+
+def _wilson(
+    risk: float | NDArray[np.float64], samples: int, z: float
+) -> tuple[float | NDArray[np.float64], float | NDArray[np.float64]]:
+    """Wilson's score interval of a share, at z standard errors (JASA 1927)."""
+    spread = z * np.sqrt(z * z + 4.0 * samples * risk * (1.0 - risk))
+    middle, scale = 2.0 * samples * risk + z * z, 2.0 * (samples + z * z)
+    return np.maximum((middle - spread) / scale, 0.0), np.minimum((middle + spread) / scale, 1.0)

@@ -85,13 +85,21 @@ class NaiveCloud:
 
 
 def replay(
-    node_cores: Sequence[int], events: EventLog, until_s: float, cores: int, birth_s: float
+    node_cores: Sequence[int],
+    events: EventLog,
+    until_s: float,
+    cores: int,
+    birth_s: float,
+    *,
+    always_youngest: bool = False,
 ) -> NaiveSample | None:
     """A virtual spot instance of ``cores`` born at ``birth_s``, replayed until its eviction or until
     ``until_s``.
 
     None when there is no free slot at its birth. ``events`` is the whole history from an empty cloud.
+    ``always_youngest``: whatever starts later, it is evicted first (P2 §2.4).
     """
+    age = (math.inf if always_youngest else birth_s, math.inf)
     cloud = NaiveCloud(node_cores)
     born: int | None = None
     for time, kind, instance, size in zip(
@@ -104,7 +112,7 @@ def replay(
         if time >= until_s:
             break
         if born is None and time > birth_s:
-            born = _give_birth(cloud, cores, birth_s)
+            born = _give_birth(cloud, cores, age)
             if born == 0:
                 return None
         if kind == STOP:
@@ -114,13 +122,13 @@ def replay(
         if born and VIRTUAL not in cloud.running:
             return NaiveSample(born, time - birth_s, True)
     if born is None:
-        born = _give_birth(cloud, cores, birth_s)
+        born = _give_birth(cloud, cores, age)
     return NaiveSample(born, until_s - birth_s, False) if born else None
 
 
-def _give_birth(cloud: NaiveCloud, cores: int, birth_s: float) -> int:
+def _give_birth(cloud: NaiveCloud, cores: int, age: tuple[float, float]) -> int:
     """Free slots before it was placed; it is younger than everything that has started by then."""
     free_slots = cloud.free_slots(cores)
     if free_slots:
-        cloud.start(VIRTUAL, cores, (birth_s, math.inf))
+        cloud.start(VIRTUAL, cores, age)
     return free_slots

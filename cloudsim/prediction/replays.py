@@ -23,6 +23,20 @@ class Replays(NamedTuple):
     rank: NDArray[np.int64]
 
 
+class FirstFit(NamedTuple):
+    """Where each size of a chunk would be placed in one replay, for clouds too wide to be searched node by
+    node.
+
+    fits: uint64[sizes, words], bit n of row k is set where node n has room for ``Events.sizes[k]``. some:
+    uint64[sizes, words of words], bit w of row k is set where word w of ``fits`` is not 0. level:
+    int32[nodes], how many of these sizes, ascending, have room on the node.
+    """
+
+    fits: NDArray[np.uint64]
+    some: NDArray[np.uint64]
+    level: NDArray[np.int32]
+
+
 def empty_replays(nodes: int) -> Replays:
     """No rows yet, on a cloud of so many nodes."""
     return Replays(

@@ -9,7 +9,7 @@ samples depend neither on the boundaries that were fed nor on the split into sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,6 @@ from cloudsim.prediction.births import BirthGrid, divisible_by_power
 from cloudsim.prediction.chunks import MOST_CORES, Chunk, HistoryCutter
 from cloudsim.prediction.replays import base_replay, copied, empty_replays, resized
 from cloudsim.prediction.samples import Samples
-from cloudsim.prediction.tables import QuantileTable
-
-__all__ = ["LocalPredictor", "Sampler", "SamplerSpec", "Samples"]
 
 #: int16 holds the node of an instance.
 MOST_NODES = 2**15 - 1
@@ -31,10 +28,15 @@ MOST_NODES = 2**15 - 1
 #: Some thirty thousand years: the numbers of the births up to it fit into int64.
 LATEST_S = 1e12
 
-#: Replays that have met are looked for after so many events: the search costs about as much as twenty events.
+#: Replays that have met are looked for after so many events, or after half as many as there are slots: a
+#: search reads all slots and costs about as much as twenty events, or as one event for forty slots.
 _EVENTS_BETWEEN_SEARCHES = 128
 
+#: Added to a horizon where it saves work only, so that rounding can never cut a sample short.
+_SLACK_S = 1.0
+
 _NEVER = -1
+_YOUNGEST = 2**62
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,16 @@ class SamplerSpec:
 
     node_cores: cores of each node, in first-fit order. seed: 0 to 2**64 - 1, keys the births. births: samples
     wanted a size; there are at least so many as soon as the history has room for them, and fewer than about
-    twice as many.
+    twice as many. horizon_s: a sample is followed up so long at most, then it is right-censored. With the
+    longest lifetime that is sold nothing is lost (PREDICTION.md "Fast"). always_youngest: the virtual
+    instance is evicted before any other spot instance, whatever its age (P2 §2.4).
     """
 
     node_cores: tuple[int, ...]
     seed: int
     births: int = 10_000
+    horizon_s: float = math.inf
+    always_youngest: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.node_cores) <= MOST_NODES:
@@ -61,9 +67,21 @@ class SamplerSpec:
             raise SpecError(f"a seed is 0 to 2**64 - 1, not {self.seed}", field="seed")
         if not 1 <= self.births <= 2**31:
             raise SpecError(f"births are 1 to 2**31, not {self.births}", field="births")
+        if not self.horizon_s > 0:
+            raise SpecError(f"a horizon is more than 0 s, not {self.horizon_s} s", field="horizon_s")
 
 
-class Sampler:
+def check_share(cores: int, share: int, shares: int) -> None:
+    """Raises SpecError unless it is a share of the samples of a size."""
+    if not 1 <= cores <= MOST_CORES:
+        raise SpecError(f"a size is 1 to {MOST_CORES} cores, not {cores}", field="cores")
+    if shares < 1 or shares % 2 == 0 or not 0 <= share < shares:
+        raise SpecError(
+            f"shares are an odd number and a share below it, not {share} of {shares}", field="share"
+        )
+
+
+class ReplaySampler:
     """Samples of the time until eviction of one size; of all numbers, or of the share k % shares == share.
 
     ``shares`` is odd, so that thinning by halves thins all shares alike. ``until_s``: the boundary fed last.
@@ -71,12 +89,7 @@ class Sampler:
 
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1):
         cores = int(cores)  # sizes often come out of a numpy column
-        if not 1 <= cores <= MOST_CORES:
-            raise SpecError(f"a size is 1 to {MOST_CORES} cores, not {cores}", field="cores")
-        if shares < 1 or shares % 2 == 0 or not 0 <= share < shares:
-            raise SpecError(
-                f"shares are an odd number and a share below it, not {share} of {shares}", field="share"
-            )
+        check_share(cores, share, shares)
         self.spec, self.cores, self.share, self.shares = spec, cores, share, shares
         self.until_s = 0.0
         self._level = 0
@@ -84,12 +97,13 @@ class Sampler:
         # Births with a free slot so far, of all shares, by the largest power of two that divides the number.
         # Counts below ``_level`` are not kept up: the level never falls.
         self._valid = np.zeros(64, np.int64)
-        self._cutter = HistoryCutter()
+        self._cutter = HistoryCutter(len(spec.node_cores))
         self._base = base_replay(spec.node_cores)
         self._replays = empty_replays(len(spec.node_cores))
         self._unused = np.empty(0, np.int64)  # rows of ``_replays`` that are free
         self._unsearched_events = 0
-        # Samples by number. end_s is NaN as long as the instance runs; row is then that of its replay.
+        # Samples by number. end_s is NaN as long as the instance runs, row is then that of its replay; it is
+        # inf for one that was followed up long enough.
         self._number = np.empty(0, np.int64)
         self._birth_s = np.empty(0, np.float64)
         self._free_slots = np.empty(0, np.int32)
@@ -133,6 +147,7 @@ class Sampler:
     def samples(self) -> Samples:
         """What is known at ``until_s``: ended virtual instances, and running ones as right-censored."""
         running = np.isnan(self._end_s)
+        duration_s = np.where(running, self.until_s, self._end_s) - self._birth_s
         return Samples(
             self.cores,
             self.until_s,
@@ -140,8 +155,9 @@ class Sampler:
             self._number,
             self._birth_s,
             self._free_slots,
-            np.where(running, self.until_s, self._end_s) - self._birth_s,
-            ~running,
+            np.minimum(duration_s, self.spec.horizon_s),
+            ~running & (duration_s < self.spec.horizon_s),
+            np.zeros(len(duration_s), np.float64),
         )
 
     # -- births ----------------------------------------------------------------------------------------------
@@ -191,7 +207,11 @@ class Sampler:
         self._collect()
 
     def _ranks(self, events: EventLog, gap: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many spot instances have started before each birth."""
+        """How many spot instances have started before each birth; more than ever will, if it is always the
+        youngest.
+        """
+        if self.spec.always_youngest:
+            return np.full(len(gap), _YOUNGEST)
         started = np.zeros(len(events) + 1, np.int64)
         np.cumsum(events.kind == START_SPOT, out=started[1:])
         before: NDArray[np.int64] = self._cutter.spot_starts - started[-1] + started[gap]
@@ -226,28 +246,42 @@ class Sampler:
             begin,
         )
         rows = np.concatenate((old, rows))
-        if not len(rows):
+        times = times[chunk.begin : chunk.begin + len(chunk.events.kind)]
+        if not len(rows) or not len(times):
             return
         evicted_by = np.empty(len(rows), np.int64)
         begin = np.concatenate((np.zeros(len(old), np.int64), begin))
-        kernel.advance(chunk.events, chunk.spots, self.cores, self._replays, rows, begin, evicted_by)
-        if np.any(evicted_by != -1):
-            self._end(rows, evicted_by, times[chunk.begin :])
-        self._unsearched_events += len(chunk.events.kind)
-        if self._unsearched_events >= _EVENTS_BETWEEN_SEARCHES:
+        end = self._ends(rows, times)
+        kernel.advance(chunk.events, chunk.spots, self.cores, self._replays, rows, begin, end, evicted_by)
+        self._end(rows, evicted_by, times)
+        self._unsearched_events += len(times)
+        if self._unsearched_events >= max(_EVENTS_BETWEEN_SEARCHES, self._cutter.slots // 2):
             self._unsearched_events = 0
             self._join_twins(chunk)
+
+    def _ends(self, rows: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The event of a chunk with which each replay may end, for all its samples have had their horizon."""
+        if math.isinf(self.spec.horizon_s):
+            return np.full(len(rows), len(times))
+        running = np.flatnonzero(self._row != _NEVER)
+        youngest_s = np.empty(len(self._replays.rank), np.float64)
+        youngest_s[self._row[running]] = self._birth_s[running]  # births rise: the last one stays
+        return np.searchsorted(times, youngest_s[rows] + self.spec.horizon_s + _SLACK_S)
 
     def _end(
         self, rows: NDArray[np.int64], evicted_by: NDArray[np.int64], times: NDArray[np.float64]
     ) -> None:
-        """Notes the evictions of a chunk."""
+        """Notes the evictions of a chunk, and who has had its horizon when it ends."""
         by_row = np.full(len(self._replays.rank) + 1, -1, np.int64)  # the last is for samples without a row
         by_row[rows] = evicted_by
         ended = np.flatnonzero(by_row[self._row] != -1)
         self._end_s[ended] = times[by_row[self._row[ended]]]
-        self._row[ended] = _NEVER
-        self._collect()
+        over = np.flatnonzero(np.isnan(self._end_s) & (times[-1] - self._birth_s >= self.spec.horizon_s))
+        self._end_s[over] = np.inf
+        if len(ended) + len(over):
+            self._row[ended] = _NEVER
+            self._row[over] = _NEVER
+            self._collect()
 
     def _join_twins(self, chunk: Chunk) -> None:
         """Lets one replay go on for all that are in the same state."""
@@ -297,45 +331,3 @@ class Sampler:
             width = -4 * (-max(slots, known + known // 2) // 4)  # four to a word, see ``kernel.digest``
             self._base = resized(self._base, 1, width)
             self._replays = resized(self._replays, len(self._replays.rank), width)
-
-
-class LocalPredictor:
-    """Makes a cloud's tables in this process: one sampler a size, all fed the same history."""
-
-    def __init__(self, spec: SamplerSpec, sizes: Iterable[int]):
-        self.spec = spec
-        self._log: list[EventLog] = []
-        self._samplers: dict[int, Sampler] = {}
-        self.until_s = 0.0
-        for cores in sizes:
-            self.add(int(cores))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Sizes in cores, ascending."""
-        return tuple(sorted(self._samplers))
-
-    def add(self, cores: int) -> None:
-        """A further size: it starts from the beginning of the history, and gives the same bits as ever.
-
-        Raises SpecError when it is not a size.
-        """
-        if cores in self._samplers:
-            return
-        sampler = Sampler(self.spec, cores)
-        if self.until_s > 0:
-            sampler.feed(EventLog.concatenate(self._log), self.until_s)
-        self._samplers[cores] = sampler
-
-    def table(self, new_events: EventLog, boundary_s: float) -> QuantileTable:
-        """The table made at ``boundary_s`` from the events so far and the new ones, all before it.
-
-        Raises SpecError or InputError as ``Sampler.feed`` does.
-        """
-        for sampler in self._samplers.values():
-            sampler.feed(new_events, boundary_s)
-        self._log.append(new_events)
-        self.until_s = boundary_s
-        return QuantileTable.from_samples(
-            [sampler.samples() for sampler in self._samplers.values()], self.spec.node_cores, boundary_s
-        )

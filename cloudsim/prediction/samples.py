@@ -8,21 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Little-endian: mark, bytes a number, level, cores, until_s, count. Then the columns: number (as multiples of
-# 2**level), birth_s (float64), free_slots (int32), duration_s (float64), evicted (one bit each).
-_HEADER = struct.Struct("<4sBBqdQ")
-_MARK = b"SFS1"
+# Little-endian: mark, bytes a number, level, bytes a span (0 when all are points), cores, until_s, count.
+# Then the columns: number (as multiples of 2**level), birth_s (float64), free_slots (int32), duration_s
+# (float64), span_s (float64, if any), evicted (one bit each).
+_HEADER = struct.Struct("<4sBBBqdQ")
+_MARK = b"SFS2"
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Samples of the time until eviction of one size, in order of number. All columns have the same length.
 
+    A sample is a point, one virtual instance drawn at random (``ReplaySampler``), or an interval: all
+    virtual instances born in it, which ended together (``UniformSampler``).
+
     cores: the size. until_s: the boundary; only events strictly before it have been replayed. level: only
-    numbers divisible by 2**level are samples (births.py). number: int64, ascending, unique. birth_s: float64,
-    seconds of the cloud's time. free_slots: int32, free slots of this size just before the instance was
-    placed, at least 1. duration_s: float64, seconds until eviction, or from birth to until_s if it still ran
-    then (right-censored). evicted: bool.
+    numbers divisible by 2**level are samples (births.py). number: int64, ascending, unique; intervals are
+    counted from 0. birth_s: float64, seconds of the cloud's time. free_slots: int32, free slots of this size
+    just before the instance was placed, at least 1. duration_s: float64, seconds until eviction, or from
+    birth to until_s if it still ran then (right-censored). evicted: bool. span_s: float64, 0 for a point; an
+    interval's births are uniform over [birth_s, birth_s + span_s), and duration_s is that of the first.
     """
 
     cores: int
@@ -33,6 +38,7 @@ class Samples:
     free_slots: NDArray[np.int32]
     duration_s: NDArray[np.float64]
     evicted: NDArray[np.bool_]
+    span_s: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.number)
@@ -55,6 +61,7 @@ class Samples:
             np.empty(0, np.int32),
             np.empty(0, np.float64),
             np.empty(0, np.bool_),
+            np.empty(0, np.float64),
         )
 
     @classmethod
@@ -82,19 +89,22 @@ class Samples:
             np.concatenate([part.free_slots for part in parts])[order],
             np.concatenate([part.duration_s for part in parts])[order],
             np.concatenate([part.evicted for part in parts])[order],
+            np.concatenate([part.span_s for part in parts])[order],
         )
 
     def to_bytes(self) -> bytes:
-        """A header and the columns, little-endian, about 24 bytes a sample."""
+        """A header and the columns, little-endian: about 24 bytes a point, 32 bytes an interval."""
         multiple = self.number >> self.level
         width = 4 if len(self) == 0 or int(multiple[-1]) < 2**32 else 8
+        span_width = 8 if np.any(self.span_s) else 0
         return b"".join(
             (
-                _HEADER.pack(_MARK, width, self.level, self.cores, self.until_s, len(self)),
+                _HEADER.pack(_MARK, width, self.level, span_width, self.cores, self.until_s, len(self)),
                 multiple.astype(f"<u{width}").tobytes(),
                 self.birth_s.astype("<f8").tobytes(),
                 self.free_slots.astype("<i4").tobytes(),
                 self.duration_s.astype("<f8").tobytes(),
+                self.span_s.astype("<f8").tobytes() if span_width else b"",
                 np.packbits(self.evicted).tobytes(),
             )
         )
@@ -104,9 +114,9 @@ class Samples:
         """The inverse of ``to_bytes``. Raises ValueError when the bytes are something else or cut off."""
         if len(data) < _HEADER.size or data[:4] != _MARK:
             raise ValueError("these bytes are not samples")
-        _, width, level, cores, until_s, count = _HEADER.unpack_from(data)
-        expected = _HEADER.size + count * (width + 20) + (count + 7) // 8
-        if width not in (4, 8) or len(data) != expected:
+        _, width, level, span_width, cores, until_s, count = _HEADER.unpack_from(data)
+        expected = _HEADER.size + count * (width + span_width + 20) + (count + 7) // 8
+        if width not in (4, 8) or span_width not in (0, 8) or len(data) != expected:
             raise ValueError(f"{count} samples take {expected} bytes, not {len(data)}")
         at = _HEADER.size
 
@@ -120,5 +130,6 @@ class Samples:
         birth_s = column("<f8", 8).astype(np.float64)
         free_slots = column("<i4", 4).astype(np.int32)
         duration_s = column("<f8", 8).astype(np.float64)
+        span_s = column("<f8", 8).astype(np.float64) if span_width else np.zeros(count, np.float64)
         evicted = np.unpackbits(np.frombuffer(data, np.uint8, offset=at), count=count).astype(np.bool_)
-        return cls(cores, until_s, level, number, birth_s, free_slots, duration_s, evicted)
+        return cls(cores, until_s, level, number, birth_s, free_slots, duration_s, evicted, span_s)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from cloudsim.errors import NoTableError, SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
+from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Samples
 
 #: Bins of free slots: one a number below this, then so many to each doubling.
@@ -63,16 +64,18 @@ class _Cell:
     free_slots_to: int
     duration_s: NDArray[np.float64]
     evicted: NDArray[np.bool_]
+    span_s: NDArray[np.float64]
+    rule: PredictionRule
 
     @cached_property
     def distribution(self) -> LifetimeDistribution:
-        return LifetimeDistribution.from_samples(self.duration_s, self.evicted)
+        return LifetimeDistribution.from_samples(self.duration_s, self.evicted, self.span_s, self.rule)
 
 
 class _Size:
     """The cells of one size, lowest first, and the distributions that were asked for."""
 
-    def __init__(self, samples: Samples, most: int):
+    def __init__(self, samples: Samples, most: int, rule: PredictionRule):
         edges = bin_edges(most)
         bins = np.searchsorted(edges, samples.free_slots, side="right") - 1
         # Cut the samples, ordered by bin, into pooled cells: from the highest down, one that is too small is
@@ -96,6 +99,8 @@ class _Size:
                         int(upper_edges[top]),
                         samples.duration_s[chosen],
                         samples.evicted[chosen],
+                        samples.span_s[chosen],
+                        rule,
                     )
                 )
                 top = None
@@ -130,11 +135,18 @@ class QuantileTable:
     """What a cloud's history says about spot instances at one refresh boundary.
 
     made_at_s: the boundary; the table holds events strictly before it. version: digest of the content; equal
-    tables have equal versions, wherever and in however many parts they were made.
+    tables have equal versions, wherever and in however many parts they were made. rule: how samples become
+    risks.
     """
 
-    def __init__(self, samples: Sequence[Samples], node_cores: Sequence[int], made_at_s: float):
-        self.made_at_s = made_at_s
+    def __init__(
+        self,
+        samples: Sequence[Samples],
+        node_cores: Sequence[int],
+        made_at_s: float,
+        rule: PredictionRule = OUR_RULE,
+    ):
+        self.made_at_s, self.rule = made_at_s, rule
         self.node_cores = tuple(node_cores)
         self.samples = {one.cores: one for one in sorted(samples, key=lambda one: one.cores)}
         if len(self.samples) != len(samples):
@@ -143,13 +155,17 @@ class QuantileTable:
 
     @classmethod
     def from_samples(
-        cls, samples: Sequence[Samples], node_cores: Sequence[int], made_at_s: float
+        cls,
+        samples: Sequence[Samples],
+        node_cores: Sequence[int],
+        made_at_s: float,
+        rule: PredictionRule = OUR_RULE,
     ) -> QuantileTable:
         """A table from merged samples, one ``Samples`` a size. Cells are worked out when first asked for.
 
         Raises SpecError when a size comes twice.
         """
-        return cls(samples, node_cores, made_at_s)
+        return cls(samples, node_cores, made_at_s, rule)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -165,6 +181,7 @@ class QuantileTable:
         """Digest of the content, in hexadecimal."""
         digest = hashlib.sha256(struct.pack("<d", self.made_at_s))
         digest.update(struct.pack(f"<{len(self.node_cores)}q", *self.node_cores))
+        digest.update(repr(self.rule).encode())
         for samples in self.samples.values():
             digest.update(samples.to_bytes())
         return digest.hexdigest()[:_VERSION_DIGITS]
@@ -184,7 +201,7 @@ class QuantileTable:
         if cores not in self.samples:
             held = ", ".join(map(str, self.samples)) or "none"
             raise NoTableError(f"the table made at {self.made_at_s} s has no size {cores} (it has {held})")
-        return _Size(self.samples[cores], sum(node // cores for node in self.node_cores))
+        return _Size(self.samples[cores], sum(node // cores for node in self.node_cores), self.rule)
 
     def estimate(self, cores: int, free_slots: int, lifetime_s: float) -> Estimate:
         """Risk of eviction before ``lifetime_s``.
@@ -207,17 +224,26 @@ class QuantileTable:
         return 0.0 if distribution is None else distribution.survives_s(sla)
 
     def rows(self, slas: Sequence[float] = SHOWN_SLAS) -> list[dict[str, Any]]:
-        """One dictionary a cell, by size and free slots, fit for JSON: for people and plots."""
-        return [
-            {
-                "cores": cores,
-                "free_slots_from": cell.free_slots_from,
-                "free_slots_to": cell.free_slots_to,
-                "samples": cell.distribution.samples,
-                "evictions": cell.distribution.evictions,
-                "followed_up_s": cell.distribution.followed_up_s,
-                "quantiles_s": {sla: cell.distribution.survives_s(sla) for sla in slas},
-            }
-            for cores in self.samples
-            for cell in self._cells(cores).cells
-        ]
+        """One dictionary a cell, by size and free slots, fit for JSON: for people and plots.
+
+        quantiles_s: longest lifetime by SLA. risk_intervals: within which the risk before that lifetime is,
+        with .95 confidence.
+        """
+        rows = []
+        for cores in self.samples:
+            for cell in self._cells(cores).cells:
+                found = cell.distribution
+                quantiles_s = {sla: found.survives_s(sla) for sla in slas}
+                rows.append(
+                    {
+                        "cores": cores,
+                        "free_slots_from": cell.free_slots_from,
+                        "free_slots_to": cell.free_slots_to,
+                        "samples": found.samples,
+                        "evictions": found.evictions,
+                        "followed_up_s": found.followed_up_s,
+                        "quantiles_s": quantiles_s,
+                        "risk_intervals": {sla: found.interval(one) for sla, one in quantiles_s.items()},
+                    }
+                )
+        return rows

@@ -10,5 +10,10 @@ Order = Callable[[Iterable[Instance]], list[Instance]]
 
 
 def youngest_first(spot: Iterable[Instance]) -> list[Instance]:
-    """Latest start first, then latest arrival (P1 §II-C "Youngest-Job-First", the least work is lost)."""
-    return sorted(spot, key=lambda instance: (instance.start_s, instance.number), reverse=True)
+    """Those without a guarantee before all others (P2 §3.6); then latest start first, then latest arrival
+    (P1 §II-C "Youngest-Job-First", the least work is lost)."""
+    return sorted(
+        spot,
+        key=lambda instance: (not instance.promised, instance.start_s, instance.number),
+        reverse=True,
+    )

@@ -25,3 +25,8 @@ def fewest_free_cores(inventory: Inventory, _request: Request) -> NDArray[np.flo
 def most_free_cores(inventory: Inventory, _request: Request) -> NDArray[np.float64]:
     """Prefers the emptiest node (worst fit: spreads the load)."""
     return inventory.free.astype(np.float64)
+
+
+def last_nodes(inventory: Inventory, _request: Request) -> NDArray[np.float64]:
+    """Prefers the last node that has room (last fit)."""
+    return np.arange(len(inventory.node_cores), dtype=np.float64)

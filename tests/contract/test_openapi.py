@@ -10,7 +10,7 @@ import pytest
 
 from broker.api.app import create_app
 from broker.api.models import Problem
-from broker.contract import SpotRequest
+from broker.contract import ExtensionRequest, QuoteRequest, SpotRequest
 from broker.settings import Settings
 
 VERBS = {"get", "post", "delete"}
@@ -82,6 +82,10 @@ def test_bodies_are_described_with_an_example_that_is_accepted(document: dict[st
     media = document["paths"]["/v1/requests"]["post"]["requestBody"]["content"]["application/json"]
     SpotRequest.model_validate(media["example"])
     one, several = media["schema"]["anyOf"]
+    for path, model in (("/v1/quotes", QuoteRequest), ("/v1/leases/{lease_id}/extend", ExtensionRequest)):
+        media = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        model.model_validate(media["example"])
+        assert media["schema"] == {"$ref": f"#/components/schemas/{model.__name__}"}
     assert several["items"] == one == {"$ref": "#/components/schemas/SpotRequest"}
 
 
@@ -93,6 +97,7 @@ def test_the_calls_are_those_of_the_design(document: dict[str, Any]) -> None:
         "GET /v1/leases",
         "GET /v1/leases/{lease_id}",
         "DELETE /v1/leases/{lease_id}",
+        "POST /v1/leases/{lease_id}/extend",
         "GET /v1/clouds",
         "GET /v1/clouds/{cloud}",
         "GET /v1/clouds/{cloud}/table",

@@ -3,8 +3,8 @@ no code with the product: plain JSON, its own book-keeping.
 
 Checked: journal ids rise without gaps in an epoch and epochs rise; no core is booked twice; a lease is
 admitted at most once and ends at most once, never before it began; a request is admitted by one cloud
-only; public events are numbered without gaps and appear once in the merged stream; the lease a reader is
-shown is the journal's last word.
+only; a lease is extended only while it runs, to a later end; public events are numbered without gaps and
+appear once in the merged stream; the lease a reader is shown is the journal's last word.
 """
 
 from __future__ import annotations
@@ -61,10 +61,8 @@ def check(client: Any, prefix: str) -> Findings:
     ]
     for lease_id, lease in shown.items():
         stored = client.get(f"{prefix}lease:{lease_id}")
-        if stored is None or json.loads(stored)["state"] != lease["state"]:
-            findings.breaches.append(
-                f"lease {lease_id} is shown as {stored!r}, the journal says {lease['state']}"
-            )
+        if stored is None or json.loads(stored) != lease:
+            findings.breaches.append(f"lease {lease_id} is shown as {stored!r}, the journal says {lease}")
     return findings
 
 
@@ -137,6 +135,11 @@ def _walk(
                 breach(f"{lease_id} is admitted twice")
             findings.admitted[lease_id] = cloud
             request_of[lease_id] = lease["request"]
+        if event["kind"] == "extended":
+            before = held.get(lease_id)
+            if before is None or not before["ends_at_s"] < lease["ends_at_s"]:
+                breach(f"{lease_id} is extended to {lease['ends_at_s']} from {before}")
+            held[lease_id] = lease
         if event["kind"] in ENDS:
             if lease_id in seen_ends:
                 breach(f"{lease_id} ends twice")
@@ -146,7 +149,7 @@ def _walk(
                 findings.ended[lease_id] = event["kind"]
         elif event["kind"] == "released":
             free(lease_id)
-        if lease["kind"] == "spot" and event["kind"] in ENDS | {"admitted"}:
+        if lease["kind"] == "spot" and event["kind"] in ENDS | {"admitted", "extended", "warned", "offered"}:
             shown[lease_id] = lease
     own = client.xrange(f"{prefix}events:{cloud}")
     if [entry.decode() for entry, _ in own] != [f"0-{n}" for n in range(1, sequence + 1)]:

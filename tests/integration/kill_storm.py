@@ -27,8 +27,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.client import Client, ClientError, GrantedRequest, NotFoundError, RefusedRequest
-from broker.contract import Advert, SpotRequest
+from broker.client import (
+    Client,
+    ClientError,
+    GrantedRequest,
+    InputRefusedError,
+    NotFoundError,
+    RefusedRequest,
+)
+from broker.contract import Advert, ExtensionRequest, SpotRequest
 from broker.journal import Journal
 from broker.keys import Keys
 from broker.local.federation import LocalFederation
@@ -76,13 +83,15 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
         batch = []
         for _ in range(rng.choice([1, 1, 1, 8])):
             number += 1
+            sla = rng.choice([None, None, 0.5, 0.1])
+            endless = sla is not None and rng.random() < 0.3
             batch.append(
                 SpotRequest(
                     id=f"u{user}-{number}",
                     origin="user",
                     cores=rng.choice([1, 1, 2]),
-                    lifetime_s=rng.uniform(300, 7200),
-                    sla=rng.choice([None, None, 0.5, 0.1]),
+                    lifetime_s=None if endless else rng.uniform(300, 7200),
+                    sla=sla,
                 )
             )
         try:
@@ -96,9 +105,20 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
                     storm.failures.append(f"{request.id}: {result}")
             if rng.random() < 0.3:
                 _release_one(storm, client, rng)
+            if rng.random() < 0.3:
+                _extend_one(storm, client, rng)
         except ClientError as error:
             storm.failures.append(f"user {user}, request {number}: {error!r}")
         time.sleep(rng.uniform(0.0, 0.3))
+
+
+def _extend_one(storm: Storm, client: Client, rng: random.Random) -> None:
+    with storm.lock:
+        granted = [answer.lease for answer in storm.answers.values() if isinstance(answer, GrantedRequest)]
+    if granted:
+        lease = rng.choice(granted[-50:])
+        with suppress(InputRefusedError):  # another user has extended it further
+            client.extend(lease.id, ExtensionRequest(lifetime_s=rng.uniform(7200, 20_000)))
 
 
 def _release_one(storm: Storm, client: Client, rng: random.Random) -> None:

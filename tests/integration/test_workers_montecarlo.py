@@ -15,7 +15,7 @@ from broker.journal import Journal
 from broker.keys import Keys
 from broker.queue import MONTECARLO, montecarlo_queue
 from cloudsim.eventlog import EventLog
-from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
 from cloudsim.prediction.tables import QuantileTable
 from tests.unit.workers.owners import Live, load, spec
 from workers import refresh
@@ -256,3 +256,36 @@ def test_a_worker_that_died_at_it_is_not_waited_for(make: Make) -> None:
     bench.now_s = FIRST_DEADLINE_S
     bench.refresher.step()
     assert [name for name, _ in bench.queue] == [MONTECARLO]
+
+
+def test_what_is_in_the_queue_behind_a_batch_that_is_worked_at_is_not_sent_twice(make: Make) -> None:
+    bench = make(workers=2)
+    bench.begin(0)
+    first, second, third = (batch for _, batch in bench.deliver())
+    bench.client.hset(bench.keys.batch(first.refresh, 1, 0), mapping={"by": "w0", "tries": 1})
+    bench.refresher.step()
+    for bench.now_s in (FIRST_DEADLINE_S, 3 * FIRST_DEADLINE_S):
+        bench.refresher.step()
+        assert not bench.queue
+    bench.workers[1].run(second)  # the queue moves: patience begins anew
+    for bench.now_s in (7 * FIRST_DEADLINE_S, 15 * FIRST_DEADLINE_S):
+        bench.refresher.step()
+        assert not bench.queue
+    bench.now_s = 31 * FIRST_DEADLINE_S
+    bench.refresher.step()
+    assert {batch.cores for _, batch in bench.deliver()} == {first.cores, third.cores}
+
+
+def test_sizes_are_split_only_where_they_are_too_few_for_the_workers(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refresh, "BIRTHS_A_SHARE", 100)
+    few, enough = make(), make()
+    few.begin(0, sizes=(4, 1))
+    enough.begin(0, sizes=(4, 1, 3, 2))
+    assert [(batch.cores, batch.share, batch.shares) for _, batch in few.queue] == [
+        (cores, share, 3) for cores in (1, 4) for share in range(3)
+    ]
+    assert [(batch.cores, batch.share, batch.shares) for _, batch in enough.queue] == [
+        (cores, 0, 1) for cores in (1, 2, 3, 4)
+    ]

@@ -14,7 +14,7 @@ from broker.contract import EventKind, LeaseGranted, LeaseState, QuoteView
 from broker.queue import ring
 from broker.redis_server import EmbeddedRedis
 from cloudsim.federation_file import load
-from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
 from tests.integration.worker_processes import Processes, wait_for
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve
 from workers.owner import Owner

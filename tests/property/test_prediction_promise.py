@@ -74,6 +74,7 @@ def test_estimates_and_lifetimes_of_a_table_agree(by_slots, free_slots, sla):
         np.array([row[0] for row in rows], np.int32),
         np.array([row[1] for row in rows], np.float64),
         np.array([row[2] for row in rows], np.bool_),
+        np.zeros(len(rows)),
     )
     table = QuantileTable.from_samples([samples], (32, 32), 1e7)
     survives_s = table.survives_s(1, free_slots, sla)

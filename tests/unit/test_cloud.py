@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudsim.cloud import AFTER_EVERYTHING, Cloud, CloudSpec
-from cloudsim.requests import Change, End, Ended, Kind, Quote, Reason, Refusal, Request, Started, TurnedAway
+from cloudsim.requests import (
+    Change,
+    End,
+    Ended,
+    Instance,
+    Kind,
+    Quote,
+    Reason,
+    Refusal,
+    Request,
+    Started,
+    TurnedAway,
+)
 from cloudsim.traces.trace import Trace
 
 
@@ -97,7 +109,7 @@ def test_tables_are_due_at_every_six_hours_from_a_day_on(now_s: float, due_s: fl
 
 def test_a_released_instance_leaves_its_room_and_its_requested_end() -> None:
     cloud = Cloud(CloudSpec("a", (4,)))
-    cloud.admit(spot("r", 4, 100), 0)
+    cloud.apply(Started(Instance("r", Kind.SPOT, 4, 0, 0, 100, 0, sla=0.1, risk=0.0)))
     assert ends(cloud.end("r", 30, End.CANCELLED, "its holder")) == [("r", "cancelled", 30)]
     assert cloud.end("r", 31, End.CANCELLED) == []
     assert cloud.history.cut(math.inf).time_s.tolist() == [0, 30]

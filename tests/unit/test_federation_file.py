@@ -49,6 +49,12 @@ def test_a_federation_is_read(tmp_path: Path) -> None:
     assert load(write(tmp_path, GOOD), None, until_s=5.0).ends_s == 5.0
     assert federation.spot_sizes(second) == (2,)  # 16 cores fit on none of its nodes
     assert federation.spot_sizes(first) == ()
+    assert first.overflow_sla is None
+    promised = load(
+        write(tmp_path, GOOD.replace("overflow = true", "overflow = true\noverflow_sla = 0.1")), None
+    )
+    assert promised.clouds[0].overflow_sla == 0.1
+    assert promised.spot_sizes(promised.clouds[1]) == (1, 2)  # A's own load consists of single cores
 
 
 def test_requests_come_by_time_then_workload_then_file_order(tmp_path: Path) -> None:
@@ -75,6 +81,8 @@ def test_data_directory_comes_first(tmp_path: Path) -> None:
         ('id = "B"', 'id = "A"', "cloud.id"),
         ('id = "B"', "id = 7", "cloud[1].id"),
         ("overflow = true", 'overflow = "yes"', "cloud[0].overflow"),
+        ("overflow = true", "overflow = true\noverflow_sla = 2", "cloud[0].overflow_sla"),
+        ("overflow = true", "overflow_sla = 0.1", "cloud[0].overflow_sla"),
         ("sla = 0.05", "sla = 1.5", "workload[0].sla"),
         ("sla = 0.05", "sla = nan", "workload[0].sla"),
         ("sla = 0.05", 'sla = "low"', "workload[0].sla"),

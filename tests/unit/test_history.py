@@ -14,7 +14,17 @@ from cloudsim.requests import Instance, Kind
 def instance(
     number: int, start_s: float, end_s: float, kind: Kind = Kind.ON_DEMAND, cores: int = 1
 ) -> Instance:
-    return Instance(f"i{number}", kind, cores, 0, start_s, end_s, number)
+    sla = 0.1 if kind is Kind.SPOT else None
+    return Instance(f"i{number}", kind, cores, 0, start_s, end_s, number, sla=sla)
+
+
+def test_spot_without_a_promise_leaves_no_trace() -> None:
+    history = History()
+    unpromised = Instance("n", Kind.SPOT, 1, 0, 1.0, 5.0, 0, sla=1.0)
+    history.record_start(unpromised)
+    history.record_start(instance(1, 2, 4))
+    history.record_changed_stop(unpromised, 3.0)
+    assert history.cut(9).instance.tolist() == [1, 1]
 
 
 def test_order_within_an_instant() -> None:
@@ -26,6 +36,14 @@ def test_order_within_an_instant() -> None:
     log = history.cut(11)
     assert log.kind.tolist() == [START_ON_DEMAND, STOP, START_ON_DEMAND, START_SPOT, START_SPOT, STOP]
     assert log.instance.tolist() == [0, 0, 1, 2, 3, 2]
+
+
+def test_requested_ends_of_spot_are_known_from_the_start_and_those_of_on_demand_are_not() -> None:
+    history = History()
+    history.record_start(instance(0, 1, 9, Kind.SPOT))
+    history.record_start(instance(1, 2, 8))
+    assert history.cut(5).end_s.tolist() == [9, math.inf]
+    assert history.cut(10).end_s.tolist() == [8, 9]
 
 
 def test_a_cut_holds_what_is_strictly_before_its_boundary() -> None:
@@ -72,5 +90,5 @@ def test_event_logs_travel_as_bytes(count: int) -> None:
         history.record_start(instance(number, number, number + 0.5, cores=number + 1))
     log = history.cut(100)
     assert EventLog.from_bytes(log.to_bytes()).to_bytes() == log.to_bytes()
-    with pytest.raises(ValueError, match="25 bytes"):
+    with pytest.raises(ValueError, match="33 bytes"):
         EventLog.from_bytes(log.to_bytes() + b"x")

@@ -95,7 +95,7 @@ def test_victims_are_minimal_and_sufficient(data: st.DataObject) -> None:
             cores = data.draw(st.integers(1, free))
             inventory.place(Instance(f"i{number}", kind, cores, node, start_s, math.inf, number))
     cores = data.draw(st.integers(1, max(node_cores)))
-    placement = select_victims(inventory, cores, youngest_first)
+    placement = select_victims(inventory, youngest_first(inventory.spot()), cores)
     freeable = [
         int(inventory.free[node]) + sum(s.cores for s in inventory.spot() if s.node == node)
         for node in range(len(node_cores))
@@ -116,12 +116,27 @@ def test_victims_are_minimal_and_sufficient(data: st.DataObject) -> None:
 def test_weighers_choose_among_the_nodes_with_room(weigher: Weigher, node: int) -> None:
     inventory = filled((4, 8, 8), ("d", 4, 0, 0), ("d", 5, 2, 0))
     weighed = dataclasses.replace(YOUNGEST_JOB_FIRST, weighers=((weigher, 1.0),))
-    assert plan(inventory, spot(2), weighed) == Placement(node)
+    assert plan(inventory, on_demand(2), weighed) == Placement(node)
 
 
 def test_equal_weights_fall_back_to_node_order() -> None:
     weighed = dataclasses.replace(YOUNGEST_JOB_FIRST, weighers=((most_free_cores, 2.0),))
-    assert plan(Inventory((4, 4)), spot(1), weighed) == Placement(0)
+    assert plan(Inventory((4, 4)), on_demand(1), weighed) == Placement(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("youngest-job-first", 1),
+        ("youngest-job-first-spot-last-fit", 4),
+        ("youngest-job-first-spot-best-fit", 3),
+        ("youngest-job-first-spot-worst-fit", 2),
+    ],
+)
+def test_spot_has_a_placement_order_of_its_own(name: str, node: int) -> None:
+    inventory = filled((4, 8, 8, 8, 8), ("d", 4, 0, 0), ("d", 2, 1, 0), ("d", 5, 3, 0), ("d", 2, 4, 0))
+    assert plan(inventory, spot(2), lineup(name)) == Placement(node)
+    assert plan(inventory, on_demand(2), lineup(name)) == Placement(1)
 
 
 def test_line_ups_are_found_by_name() -> None:

@@ -109,7 +109,7 @@ def test_replay_json(spotfed: Spotfed, trace: Path) -> None:
     assert done.code == 0
     result = json.loads(done.out)
     assert result["on_demand"] == {"requests": 40, "admitted": 40}
-    assert result["spot"] == {"requests": 40, "admitted": 40, "completed": 40, "evicted": 0}
+    assert {"requests": 40, "admitted": 40, "completed": 40, "evicted": 0}.items() <= result["spot"].items()
     assert result["sla"] is None
     assert result["seconds"] >= 0
     assert result["spot_core_hours"]["completed"] == 44 * 3

@@ -12,11 +12,13 @@ from broker.contract import Advert, CloudInfo, SpotRequest
 from broker.routing import (
     Booked,
     Member,
+    TableCell,
     TableSummary,
     UnfittableError,
     UnknownTargetError,
     free_slots,
     route,
+    smaller_size,
 )
 from cloudsim.admission import examine
 from cloudsim.inventory import Inventory
@@ -146,6 +148,7 @@ def some_table(seed: int) -> QuantileTable:
         free_slots=random.integers(1, 20, n).astype(np.int32),
         duration_s=random.exponential(1000.0, n),
         evicted=random.random(n) < 0.7,
+        span_s=np.zeros(n),
     )
     return QuantileTable.from_samples([samples], (8,) * 10, 0.0)
 
@@ -186,3 +189,21 @@ def test_an_advert_that_names_another_table_leaves_it_to_the_owner() -> None:
     assert route(hopeless, [other], most=9).candidates == ("a",)
     assert reasons(route(hopeless, [none], most=9).passed_over) == {"a": Reason.NO_TABLE}
     assert route(wish(sla=1), [none], most=9).candidates == ("a",)
+
+
+def test_the_largest_smaller_size_that_an_advert_vouches_for() -> None:
+    cells: dict[int, tuple[TableCell, ...]] = {
+        cores: (TableCell(1, 9, 900.0, ((0.1, seconds), (0.5, 900.0))),)
+        for cores, seconds in ((1, 200.0), (2, 100.0), (4, 50.0))
+    }
+    slots = {1: 9, 2: 4, 4: 2, 8: 0}
+    east = member("east", 0, slots, version="v", table=TableSummary("v", 0.0, cells))
+    assert smaller_size(wish(cores=8), east) == 4
+    assert smaller_size(wish(cores=8, sla=0.1), east) == 2
+    assert smaller_size(wish(cores=8, sla=0.2, lifetime_s=150), east) == 1
+    assert smaller_size(wish(cores=8, sla=0.5, lifetime_s=150), east) == 4
+    assert smaller_size(wish(cores=8, sla=0.05), east) is None
+    assert smaller_size(wish(cores=1), east) is None
+    older = member("east", 0, slots, version="w", table=TableSummary("v", 0.0, cells))
+    assert smaller_size(wish(cores=8, sla=0.1), older) is None
+    assert smaller_size(wish(cores=8), Member(east.info, east.advert, reachable=False)) is None

@@ -7,13 +7,14 @@ from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
 from cloudsim.prediction import chunks, kernel, naive, sampler
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.replays import empty_replays, resized
-from cloudsim.prediction.sampler import Sampler, SamplerSpec
+from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
+from cloudsim.prediction.samples import Samples
 from tests.unit.prediction.clouds import DAY_S, part, random_log, random_nodes
 
 CLOUDS = 150
 
 
-def assert_equals_twin(result: sampler.Samples, node_cores: tuple[int, ...], log: EventLog, told: str):
+def assert_equals_twin(result: Samples, node_cores: tuple[int, ...], log: EventLog, told: str):
     for number, birth_s, free_slots, duration_s, evicted in zip(
         result.number.tolist(),
         result.birth_s.tolist(),
@@ -37,7 +38,7 @@ def test_random_clouds(seed: int, chunk_events: int, monkeypatch: pytest.MonkeyP
         generator = np.random.default_rng([seed, cloud])
         nodes = random_nodes(generator)
         log = random_log(generator, nodes, int(generator.integers(1, 60)))
-        one = Sampler(SamplerSpec(nodes, seed, births=8), int(generator.integers(1, max(nodes) + 1)))
+        one = ReplaySampler(SamplerSpec(nodes, seed, births=8), int(generator.integers(1, max(nodes) + 1)))
         for until_s in (*np.sort(generator.uniform(0, DAY_S, generator.integers(0, 3))).tolist(), DAY_S):
             one.feed(part(log, one.until_s, until_s), until_s)
         result = one.samples()
@@ -59,7 +60,7 @@ def test_many_spot_instances_and_evictions_that_spare(monkeypatch: pytest.Monkey
         generator = np.random.default_rng([99, seed])
         nodes = (16, 16, 12)
         log = random_log(generator, nodes, 600)
-        one = Sampler(SamplerSpec(nodes, seed, births=20), int(generator.integers(1, 6)))
+        one = ReplaySampler(SamplerSpec(nodes, seed, births=20), int(generator.integers(1, 6)))
         one.feed(log, DAY_S)
         assert_equals_twin(one.samples(), nodes, log, f"seed {seed}")
 
@@ -70,7 +71,7 @@ def test_events_at_the_very_time_of_a_birth_come_before_it():
     _, births = BirthGrid(3, 2, 20).within(np.array([0.0]), np.array([DAY_S]), 3)
     log = random_log(generator, nodes, len(births))
     log = EventLog(np.sort(generator.choice(births, len(log))), log.kind, log.instance, log.cores)
-    one = Sampler(spec, 2)
+    one = ReplaySampler(spec, 2)
     one.feed(log, DAY_S)
     result = one.samples()
     assert np.count_nonzero(np.isin(result.birth_s, log.time_s)) > 5
@@ -100,7 +101,7 @@ def outcome(nodes: tuple[int, ...], log: EventLog, cores: int, birth_s: float) -
     assert twin is not None
     # The same instance through the kernel: many births, of which those born between the same events are
     # alike.
-    one = Sampler(SamplerSpec(nodes, 1, births=100_000), cores)
+    one = ReplaySampler(SamplerSpec(nodes, 1, births=100_000), cores)
     one.feed(log, 100.0)
     result = one.samples()
     events_before = np.searchsorted(log.time_s, birth_s, side="right")
@@ -157,13 +158,13 @@ class TestByHand:
     def test_without_a_free_slot_there_is_no_sample(self):
         log = history((10, START_ON_DEMAND, 0, 4), (50, STOP, 0, 4))
         assert naive.replay((4,), log, 100.0, 1, 30.0) is None
-        one = Sampler(SamplerSpec((4,), 1, births=100_000), 1)
+        one = ReplaySampler(SamplerSpec((4,), 1, births=100_000), 1)
         one.feed(log, 100.0)
         births = one.samples().birth_s
         assert len(births) > 0
         assert not np.any((births >= 10) & (births < 50))
 
     def test_larger_than_any_node_never_finds_room(self):
-        one = Sampler(SamplerSpec((4, 4), 1, births=10), 5)
+        one = ReplaySampler(SamplerSpec((4, 4), 1, births=10), 5)
         one.feed(EventLog.empty(), DAY_S)
         assert len(one.samples()) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
 from cloudsim.prediction import naive
-from cloudsim.prediction.sampler import Sampler, SamplerSpec
+from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
 from tests.unit.prediction.clouds import DAY_S, from_rows, part
 
 pytestmark = pytest.mark.data
@@ -54,7 +54,7 @@ def test_equals_its_twin(
         + recorded(directory / f"{spot}-trace.txt", START_SPOT, DAY_S),
         until_s,
     )
-    one = Sampler(SamplerSpec(nodes, seed=1, births=60), cores)
+    one = ReplaySampler(SamplerSpec(nodes, seed=1, births=60), cores)
     for boundary_s in (DAY_S, until_s / 2, until_s):
         one.feed(part(log, one.until_s, boundary_s), boundary_s)
     result = one.samples()

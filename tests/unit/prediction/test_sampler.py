@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from cloudsim.errors import InputError, SpecError
 from cloudsim.eventlog import EventLog
 from cloudsim.prediction import chunks, sampler
-from cloudsim.prediction.sampler import LocalPredictor, Sampler, SamplerSpec, Samples
+from cloudsim.prediction.predictor import LocalPredictor
+from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
+from cloudsim.prediction.samples import Samples
 from tests.unit.prediction.clouds import DAY_S, from_rows, part, random_log, random_nodes
 
 DAYS = 6
@@ -23,8 +26,8 @@ def long_log(seed: int = 0, instances: int = 500) -> EventLog:
 
 def fed(
     log: EventLog, bounds: list[float], spec: SamplerSpec, cores: int | np.int64 = 2, **shares: int
-) -> Sampler:
-    one = Sampler(spec, cores, **shares)  # type: ignore[arg-type]
+) -> ReplaySampler:
+    one = ReplaySampler(spec, cores, **shares)  # type: ignore[arg-type]
     for until_s in bounds:
         one.feed(part(log, one.until_s, until_s), until_s)
     return one
@@ -43,6 +46,77 @@ def test_any_boundaries_give_the_same_bits(seed: int):
     assert at_once == six_hourly == oddly
     assert np.any(at_once.evicted)
     assert not np.all(at_once.evicted)
+
+
+@pytest.mark.parametrize("horizon_s", [600.0, 3600.0, DAY_S / 4, DAY_S])
+def test_a_horizon_cuts_the_full_samples_whatever_the_boundaries_and_shares(horizon_s: float):
+    log, spec = long_log(), SamplerSpec(NODES, 3, births=100)
+    short = replace(spec, horizon_s=horizon_s)
+    end_s = DAYS * DAY_S
+    whole, cut = fed(log, [end_s], spec).samples(), fed(log, [end_s], short).samples()
+    assert np.array_equal(cut.birth_s, whole.birth_s)
+    assert np.array_equal(cut.duration_s, np.minimum(whole.duration_s, horizon_s))
+    assert np.array_equal(cut.evicted, whole.evicted & (whole.duration_s < horizon_s))
+    assert 0 < np.count_nonzero(cut.evicted) < np.count_nonzero(whole.evicted)
+    six_hourly = [21_600.0 * k for k in range(1, 4 * DAYS + 1)]
+    parts = [fed(log, six_hourly, short, share=share, shares=3).samples() for share in range(3)]
+    assert Samples.merge(parts) == cut
+
+
+def test_a_sample_is_evicted_before_its_horizon_not_at_it():
+    log = from_rows([(1000.0, 1, 0, 1, 4)])
+    whole = fed(log, [DAY_S], SamplerSpec((4,), 1, births=100), 1).samples()
+    duration_s = float(whole.duration_s[0])
+    for horizon_s, evicted in ((duration_s, False), (float(np.nextafter(duration_s, np.inf)), True)):
+        cut = fed(log, [DAY_S], SamplerSpec((4,), 1, births=100, horizon_s=horizon_s), 1).samples()
+        assert (float(cut.duration_s[0]), bool(cut.evicted[0])) == (duration_s, evicted)
+
+
+def test_replays_end_with_the_horizon_of_their_last_sample(monkeypatch: pytest.MonkeyPatch):
+    from cloudsim.prediction import kernel
+
+    log = long_log(8, instances=3000)
+    advance, replayed = kernel.advance, [0]
+
+    def counted(*arguments):
+        advance(*arguments)
+        replayed[-1] += int((arguments[6] - arguments[5]).sum())
+
+    monkeypatch.setattr(kernel, "advance", counted)
+    monkeypatch.setattr(ReplaySampler, "_join_twins", lambda self, chunk: None)
+    # Nobody is evicted from a cloud that is empty but for a few.
+    fed(log, [DAYS * DAY_S], SamplerSpec((64,) * 20, 3, births=50), 2)
+    replayed.append(0)
+    fed(log, [DAYS * DAY_S], SamplerSpec((64,) * 20, 3, births=50, horizon_s=DAY_S / 4), 2)
+    assert 0 < replayed[1] < 0.15 * replayed[0]
+
+
+@pytest.mark.parametrize("nodes", [65, 4200])
+def test_an_index_of_nodes_finds_the_same_ones_as_a_search(nodes: int, monkeypatch: pytest.MonkeyPatch):
+    """65 nodes are two words, 4,200 nodes are two words of words."""
+    generator = np.random.default_rng(nodes)
+    node_cores = tuple(generator.integers(1, 4, nodes).tolist())
+    log = random_log(generator, node_cores, 6 * nodes, mean_s=DAY_S / 3)
+    spec = SamplerSpec(node_cores, 3, births=20)
+    indexed = [fed(log, [0.7 * DAY_S, DAY_S], spec, cores).samples() for cores in (3,)]
+    monkeypatch.setattr(chunks, "NODES_SEARCHED_ONE_BY_ONE", nodes)
+    searched = [fed(log, [0.7 * DAY_S, DAY_S], spec, cores).samples() for cores in (3,)]
+    assert indexed == searched
+    assert all(np.count_nonzero(one.evicted) >= 5 for one in indexed)
+
+
+def test_searches_for_twins_are_rarer_the_more_there_is_to_compare(monkeypatch: pytest.MonkeyPatch):
+    searches = [0]
+    monkeypatch.setattr(ReplaySampler, "_join_twins", lambda self, chunk: searches.append(searches.pop() + 1))
+    for nodes, instances in ((3, 4000), (60, 4000)):
+        generator = np.random.default_rng(2)
+        log = random_log(
+            generator, (64,) * nodes, instances, mean_s=DAY_S if nodes == 60 else 50.0, stopping=1.0
+        )
+        fed(log, [DAY_S], SamplerSpec((64,) * nodes, 3, births=300), 1)
+        searches.append(0)
+    narrow, wide, _ = searches
+    assert 0 < 3 * wide < narrow
 
 
 @pytest.mark.parametrize("shares", [1, 3, 7, 51])
@@ -84,7 +158,7 @@ def test_seeds_and_sizes_draw_different_births():
 @pytest.mark.parametrize("births", [1, 10, 300])
 def test_as_many_births_as_wanted_at_every_boundary(births: int):
     log = long_log()
-    one = Sampler(SamplerSpec(NODES, 5, births), 1)
+    one = ReplaySampler(SamplerSpec(NODES, 5, births), 1)
     for quarter in range(1, 4 * DAYS + 1):
         until_s = quarter * 21_600.0
         one.feed(part(log, one.until_s, until_s), until_s)
@@ -100,7 +174,7 @@ def test_as_many_births_as_wanted_at_every_boundary(births: int):
 
 def test_with_too_little_room_every_birth_is_a_sample():
     busy = from_rows([(1.0, 1, 0, 1, 4), (86_000.0, 0, 0, 0, 4)])
-    one = Sampler(SamplerSpec((4,), 1, births=1000), 4)
+    one = ReplaySampler(SamplerSpec((4,), 1, births=1000), 4)
     one.feed(busy, DAY_S)
     result = one.samples()
     assert result.level == 0
@@ -112,7 +186,7 @@ def test_with_too_little_room_every_birth_is_a_sample():
 
 def test_a_sample_once_made_never_moves():
     log = long_log()
-    one = Sampler(SamplerSpec(NODES, 5, births=100), 1)
+    one = ReplaySampler(SamplerSpec(NODES, 5, births=100), 1)
     before = one.samples()
     thinned = False
     for quarter in range(1, 4 * DAYS + 1):
@@ -144,7 +218,7 @@ def test_samples_handed_out_are_not_changed_by_the_next_feed():
 def test_rows_of_ended_and_joined_replays_are_used_again():
     generator = np.random.default_rng(5)
     log = random_log(generator, NODES, 20_000, 40 * DAY_S, mean_s=1000.0, stopping=1.0)
-    one = Sampler(SamplerSpec(NODES, 5, births=2000), 1)
+    one = ReplaySampler(SamplerSpec(NODES, 5, births=2000), 1)
     one.feed(log, 40 * DAY_S)
     assert len(one.samples()) >= 2000
     assert np.mean(one.samples().evicted) > 0.5
@@ -163,7 +237,7 @@ def test_joining_replays_changes_nothing_but_the_work(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(kernel, "advance", counted)
     joined = fed(log, [DAYS * DAY_S], spec).samples()
-    monkeypatch.setattr(Sampler, "_join_twins", lambda self, chunk: None)
+    monkeypatch.setattr(ReplaySampler, "_join_twins", lambda self, chunk: None)
     replayed.append(0)
     assert fed(log, [DAYS * DAY_S], spec).samples() == joined
     assert replayed[0] < replayed[1]
@@ -193,6 +267,8 @@ def test_equal_hashes_of_different_states_are_not_joined(monkeypatch: pytest.Mon
         ({"seed": -1}, "seed"),
         ({"seed": 2**64}, "seed"),
         ({"births": 0}, "births"),
+        ({"horizon_s": 0.0}, "horizon_s"),
+        ({"horizon_s": float("nan")}, "horizon_s"),
     ],
 )
 def test_a_spec_that_makes_no_sense(arguments: dict, field: str):
@@ -204,17 +280,17 @@ def test_a_spec_that_makes_no_sense(arguments: dict, field: str):
 @pytest.mark.parametrize("shares", [(0, 2), (0, 0), (1, 1), (-1, 3), (0, -1)])
 def test_shares_are_odd(shares: tuple[int, int]):
     with pytest.raises(SpecError, match="odd"):
-        Sampler(SamplerSpec((4,), 0), 1, *shares)
+        ReplaySampler(SamplerSpec((4,), 0), 1, *shares)
 
 
 def test_a_size_is_at_least_one_core():
     with pytest.raises(SpecError, match="cores"):
-        Sampler(SamplerSpec((4,), 0), 0)
+        ReplaySampler(SamplerSpec((4,), 0), 0)
 
 
 @pytest.mark.parametrize("until_s", [99.0, float("nan"), float("inf"), -1.0])
 def test_a_boundary_only_goes_forward(until_s: float):
-    one = Sampler(SamplerSpec((4,), 0, births=3), 1)
+    one = ReplaySampler(SamplerSpec((4,), 0, births=3), 1)
     one.feed(EventLog.empty(), 100.0)
     with pytest.raises(SpecError, match="boundary"):
         one.feed(EventLog.empty(), until_s)

@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cloudsim.errors import NoTableError, SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
+from cloudsim.prediction.rule import OUR_RULE, Censoring, PredictionRule
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import FEWEST_SAMPLES, QuantileTable, bin_edges
 
@@ -24,11 +26,12 @@ def samples(cells: dict[int, list[tuple[float, bool]]], cores: int = 1) -> Sampl
         np.array([row[0] for row in rows], np.int32),
         np.array([row[1] for row in rows], np.float64),
         np.array([row[2] for row in rows], np.bool_),
+        np.zeros(len(rows)),
     )
 
 
-def table(cells: dict[int, list[tuple[float, bool]]]) -> QuantileTable:
-    return QuantileTable.from_samples([samples(cells)], NODES, 1000.0)
+def table(cells: dict[int, list[tuple[float, bool]]], rule: PredictionRule = OUR_RULE) -> QuantileTable:
+    return QuantileTable.from_samples([samples(cells)], NODES, 1000.0, rule)
 
 
 def cell(evicted: int, alive: int, duration_s: float = 10.0, followed_s: float = 100.0):
@@ -145,13 +148,18 @@ def test_equal_content_has_equal_versions():
         QuantileTable.from_samples([one, two], NODES, 1001.0),
         QuantileTable.from_samples([one, two], NODES[1:], 1000.0),
         QuantileTable.from_samples([one, samples({4: cell(2, 29)}, cores=2)], NODES, 1000.0),
+        QuantileTable.from_samples([one, replace(two, span_s=np.ones(31))], NODES, 1000.0),
+        QuantileTable.from_samples([one, two], NODES, 1000.0, PredictionRule(confidence_z=1.0)),
     ]
-    assert len({made.version, *(other.version for other in others)}) == 5
+    assert len({made.version, *(other.version for other in others)}) == 7
 
 
 def test_rows_are_fit_for_json():
     made = table({4: cell(3, 27), 64: cell(0, 40)})
     rows = json.loads(json.dumps(made.rows()))
+    intervals = rows[0].pop("risk_intervals")
+    assert intervals["0.05"] == pytest.approx([0.0, 0.11351], abs=1e-5)  # none of 30 within 10 s
+    assert intervals["0.1"] == pytest.approx([0.03460, 0.25621], abs=1e-5)  # 3 of 30
     assert rows[0] == {
         "cores": 1,
         "free_slots_from": 4,
@@ -168,3 +176,27 @@ def test_rows_are_fit_for_json():
 def test_sizes_with_few_slots_end_at_what_the_cloud_can_hold():
     rows = QuantileTable.from_samples([samples({4: cell(0, 30)}, cores=32)], NODES, 1000.0).rows()
     assert (rows[0]["free_slots_from"], rows[0]["free_slots_to"]) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("rule", "risk", "survives_s"),
+    [
+        (PredictionRule(), 0.1, 100.0),
+        (PredictionRule(confidence_z=1.0), 0.1683, 10.0),
+        (PredictionRule(censoring=Censoring.DROPPED), 1.0, 10.0),
+        (PredictionRule(censoring=Censoring.AS_EVICTED), 0.1, 100.0),
+        (PredictionRule(horizon_s=50.0), 0.1, 50.0),
+    ],
+)
+def test_the_rule_applies_to_every_cell(rule: PredictionRule, risk: float, survives_s: float):
+    made = table({4: cell(3, 27), 6: cell(3, 27)}, rule)
+    for slots in (4, 5, 6):  # 5 is interpolated
+        assert made.estimate(1, slots, 50.0).eviction_probability == pytest.approx(risk, abs=1e-4)
+        assert made.survives_s(1, slots, 0.15) == survives_s
+
+
+def test_interval_samples_go_into_their_cells():
+    one = samples({4: [(10.0, True)] * 30, 6: [(100.0, False)] * 30})
+    made = QuantileTable.from_samples([replace(one, span_s=np.full(60, 10.0))], NODES, 1000.0)
+    assert made.estimate(1, 6, 95.0) == (0.0, True, 30)
+    assert made.estimate(1, 4, 5.0) == (1.0, True, 30)

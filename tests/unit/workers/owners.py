@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from broker.contract import (
     Done,
     Event,
     EventKind,
+    Extend,
     Lease,
     LeaseGranted,
     LeaseState,
@@ -29,6 +31,8 @@ from cloudsim.cloud import CloudSpec
 from cloudsim.eventlog import START_ON_DEMAND, STOP
 from cloudsim.inventory import Inventory
 from cloudsim.prediction.chunks import HistoryCutter
+from cloudsim.prediction.samples import Samples
+from cloudsim.prediction.tables import QuantileTable
 from cloudsim.requests import Instance, Kind, Placement, Request
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import plan
@@ -92,6 +96,10 @@ def cancel(lease: str) -> Cancel:
     return Cancel(**command_id(), lease=lease, by="holder")
 
 
+def extend(lease: str, until_s: float, name: str = "x", sla: float | None = None) -> Extend:
+    return Extend(**command_id(), lease=lease, extension=name, until_s=until_s, sla=sla)
+
+
 def start(instance: str, cores: int = 1, lifetime_s: float | None = None) -> StartOnDemand:
     return StartOnDemand(**command_id(), instance=instance, cores=cores, lifetime_s=lifetime_s)
 
@@ -100,12 +108,32 @@ def stop(instance: str) -> StopOnDemand:
     return StopOnDemand(**command_id(), instance=instance)
 
 
-class Live:
-    """An owner and the journal of all it ever did."""
+def harmless_table(node_cores: tuple[int, ...]) -> QuantileTable:
+    """By which nobody is ever evicted, whatever the size, the room and the lifetime."""
+    slots = np.arange(1, sum(node_cores) + 1, dtype=np.int32)
+    samples = [
+        replace(
+            Samples.empty(cores, FOREVER_S),
+            number=np.arange(len(slots)),
+            birth_s=np.zeros(len(slots)),
+            free_slots=slots,
+            duration_s=np.full(len(slots), FOREVER_S),
+            evicted=np.zeros(len(slots), np.bool_),
+            span_s=np.zeros(len(slots)),
+        )
+        for cores in range(1, max(node_cores) + 1)
+    ]
+    return QuantileTable.from_samples(samples, node_cores, FOREVER_S)
 
-    def __init__(self, owner_spec: OwnerSpec):
+
+class Live:
+    """An owner and the journal of all it ever did. ``table``: what it quotes by, also after a crash."""
+
+    def __init__(self, owner_spec: OwnerSpec, table: QuantileTable | None = None):
         self.spec = owner_spec
+        self.table = table
         self.owner = Owner(owner_spec, epoch=1)
+        self.owner.cloud.table = table
         self.events: list[Event] = []
         self.offers: list[dict[str, Any]] = []
 
@@ -132,6 +160,7 @@ class Live:
         recovered.cloud.history.cut(self.owner.cloud.history.cut_s)  # that has been handed out
         assert snapshot(recovered) == snapshot(self.owner)
         self.owner = recovered
+        self.owner.cloud.table = self.table
 
     def kinds(self) -> list[EventKind]:
         return [event.kind for event in self.events]
@@ -178,7 +207,9 @@ def check_journal(events: Sequence[Event]) -> None:
         public = lease.kind is Kind.SPOT and event.kind not in (EventKind.RESERVED, EventKind.RELEASED)
         assert (event.sequence is not None) == public
         before = states.get(lease.id)
-        if lease.state in OPEN_STATES:
+        if event.kind in (EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED):
+            assert before is lease.state is LeaseState.RUNNING
+        elif lease.state in OPEN_STATES:
             assert before is None or (before, lease.state) == (LeaseState.RESERVED, LeaseState.RUNNING)
         else:
             assert before in OPEN_STATES, f"{lease.id}: {lease.state} after {before}"
@@ -186,7 +217,8 @@ def check_journal(events: Sequence[Event]) -> None:
 
 
 def check_history_replays(owner: Owner, events: Iterable[Event]) -> None:
-    """The recorded history, replayed from an empty cloud, gives the cloud's own trajectory again."""
+    """The recorded history, replayed from an empty cloud, gives the cloud's own trajectory again; provided
+    that no instance without a promise was ever in the way."""
     log = copy.deepcopy(owner.cloud.history).cut(FOREVER_S)
     HistoryCutter().cut(log, 0.0, FOREVER_S)  # in order, and nothing stops that does not run
     recorded = _nodes(events)
@@ -198,13 +230,14 @@ def check_history_replays(owner: Owner, events: Iterable[Event]) -> None:
                 inventory.remove(str(number))
             continue
         own = kind == START_ON_DEMAND
-        request = Request(str(number), Kind.ON_DEMAND if own else Kind.SPOT, cores, 0.0)
+        whose, sla = (Kind.ON_DEMAND, None) if own else (Kind.SPOT, 0.5)  # only promises are recorded
+        request = Request(str(number), whose, cores, 0.0, sla)
         placement = plan(inventory, request, YOUNGEST_JOB_FIRST)
         assert isinstance(placement, Placement), f"number {number} finds no room in the replay"
         assert placement.node == recorded[number]
         for victim in placement.victims:
             inventory.remove(victim.id)
-        inventory.place(Instance(request.id, request.kind, cores, placement.node, time_s, math.inf, number))
+        inventory.place(Instance(request.id, whose, cores, placement.node, time_s, math.inf, number, sla=sla))
 
 
 def _nodes(events: Iterable[Event]) -> dict[int, int]:

@@ -22,6 +22,7 @@ from tests.unit.workers.owners import (
     check_journal,
     command_id,
     confirm,
+    harmless_table,
     lease_state,
     load,
     not_found,
@@ -188,11 +189,23 @@ def test_a_quote_has_no_side_effect_and_says_what_admission_would(live: Live) ->
     assert live.events == []
 
 
-def test_commands_of_one_instant_keep_the_history_replayable(live: Live) -> None:
+def test_a_promise_displaces_a_lease_without_one_and_its_holder_hears_of_it() -> None:
+    live = Live(spec((2,)), harmless_table((2,)))
+    live.tell(reserve("n.1", cores=2), 1.0)
+    live.tell(confirm("n.1"), 1.0)
+    live.tell(reserve("r.1", cores=1, sla=0.5), 2.0)
+    assert live.kinds() == [EventKind.RESERVED, EventKind.ADMITTED, EventKind.EVICTED, EventKind.RESERVED]
+    assert live.events[2].cause == "r.1"
+    live.owner.validate()
+    live.crash()
+
+
+def test_commands_of_one_instant_keep_the_history_replayable() -> None:
     """Spot before on-demand, a stop after a start: against the order of events within an instant."""
-    live.tell(reserve("r.1", cores=4), 10.0)
+    live = Live(spec((4,)), harmless_table((4,)))
+    live.tell(reserve("r.1", cores=4, sla=0.5), 10.0)
     live.tell(release("r.1"), 10.0)
-    live.tell(reserve("s.1", cores=2), 10.0)
+    live.tell(reserve("s.1", cores=2, sla=0.5), 10.0)
     live.tell(start("od", cores=4), 10.0)
     live.tell(stop("od"), 10.0)
     live.tell(start("od2", cores=4), 10.0)

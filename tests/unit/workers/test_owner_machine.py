@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.contract import Ask, Finish, Reserve
 from tests.unit.workers.owners import (
     NOW,
     Live,
@@ -14,7 +15,10 @@ from tests.unit.workers.owners import (
     cancel,
     check_history_replays,
     check_journal,
+    command_id,
     confirm,
+    extend,
+    harmless_table,
     load,
     release,
     reserve,
@@ -26,7 +30,8 @@ from tests.unit.workers.owners import (
 ATTEMPTS = st.sampled_from(["r.1", "r.2", "s.1", "t.1", "u.1", "A/own-1"])
 INSTANCES = st.sampled_from(["od-1", "od-2", "od-3", "r.1", "A/own-0"])
 CORES = st.integers(1, 5)
-LIFETIMES = st.sampled_from([0.0, 1.0, 2.0, 5.0, 1e6])
+RENEWED_S = 4.0  # stands for none
+LIFETIMES = st.sampled_from([0.0, 1.0, 2.0, RENEWED_S, 5.0, 1e6])
 WISHES = st.tuples(CORES, LIFETIMES)
 
 COMMANDS: st.SearchStrategy[Any] = st.one_of(
@@ -35,6 +40,13 @@ COMMANDS: st.SearchStrategy[Any] = st.one_of(
     st.builds(confirm, ATTEMPTS),
     st.builds(release, ATTEMPTS),
     st.builds(cancel, ATTEMPTS),
+    st.builds(
+        extend,
+        ATTEMPTS,
+        st.sampled_from([2.0, 6.0, 20.0, 1e6 + 9]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from([None, 0.5]),
+    ),
     st.builds(start, INSTANCES, CORES, st.one_of(st.none(), st.sampled_from([1.0, 3.0]))),
     st.builds(stop, INSTANCES),
 )
@@ -56,9 +68,13 @@ OWN_LOADS = st.lists(
 
 
 @settings(max_examples=150)
-@given(steps=STEPS, own_load=st.one_of(st.none(), OWN_LOADS), trace_time=st.booleans())
-def test_whatever_comes_the_journal_is_the_owner(steps: list[Any], own_load: Any, trace_time: bool) -> None:
-    live = Live(spec((4, 3), own_load=own_load, trace_time=trace_time))
+@given(
+    steps=STEPS, own_load=st.one_of(st.none(), OWN_LOADS), trace_time=st.booleans(), promised=st.booleans()
+)
+def test_whatever_comes_the_journal_is_the_owner(
+    steps: list[Any], own_load: Any, trace_time: bool, promised: bool
+) -> None:
+    live = Live(spec((4, 3), own_load=own_load, trace_time=trace_time, renewal_s=2.0), harmless_table((4, 3)))
     told: list[Any] = []
     now_s = 0.0
     for passed_s, step in steps:
@@ -72,13 +88,20 @@ def test_whatever_comes_the_journal_is_the_owner(steps: list[Any], own_load: Any
                 if told:
                     live.tell(told[earlier % len(told)], now_s)
             case command:
-                stamped = command.model_copy(update={"at_s": now_s if trace_time else None})
+                update: dict[str, Any] = {"at_s": now_s if trace_time else None}
+                if promised and isinstance(command, Ask | Reserve):
+                    update["sla"] = 0.5
+                    if command.lifetime_s == RENEWED_S:
+                        update["lifetime_s"] = None
+                stamped = command.model_copy(update=update)
                 told.append(stamped)
                 live.tell(stamped, now_s)
         live.owner.validate()
     live.crash()
-    live.advance(1e7)
+    live.advance(now_s + 20)  # what has no lifetime is renewed
+    live.tell(Finish(**command_id()), now_s + 20)
     assert len(live.owner.cloud.inventory) == sum(1 for i in live.owner.cloud.inventory if i.end_s > 1e7)
     check_journal(live.events)
-    check_history_replays(live.owner, live.events)
+    if promised:
+        check_history_replays(live.owner, live.events)
     live.crash()

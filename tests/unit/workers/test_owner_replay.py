@@ -12,7 +12,7 @@ from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reserv
 from broker.views import quote_of
 from cloudsim.cloud import CloudSpec
 from cloudsim.federation import FederatedCloud, Federation, Workload
-from cloudsim.prediction.sampler import LocalPredictor, SamplerSpec
+from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
 from cloudsim.ranking import tightest_fit
 from cloudsim.replay import replay
 from cloudsim.report import Tally
@@ -61,8 +61,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
     """The driver of a live federation, without the network between it and the owners."""
     members = {cloud.spec.id: Member(cloud, whole) for cloud in whole.clouds}
     order = list(members)
-    origins = list(dict.fromkeys(workload.origin for workload in whole.workloads))
-    tally = Tally({cloud.spec.id: cloud.nodes for cloud in whole.clouds}, origins, whole.ends_s)
+    tally = Tally(whole)
     for number, (at_s, request, targets) in enumerate(whole.requests()):
         tally.asked(request)
         wish = {
@@ -73,7 +72,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
         for target in targets:
             answer = members[target].ask(Ask.model_validate(command_id() | wish))
             if isinstance(answer, RefusalView):
-                tally.refused(request.origin, answer.cloud, answer.reason)
+                tally.refused(request.id, answer.cloud, answer.reason)
             else:
                 quotes.append((order.index(target), quote_of(answer)))
         for quote in tightest_fit(quotes)[:1]:
@@ -82,7 +81,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
             granted = member.ask(Reserve.model_validate(command_id() | wish | {"attempt": attempt}))
             assert granted.lease.eviction_probability == quote.eviction_probability
             member.tell(Confirm(**command_id(), attempt=attempt, at_s=at_s))
-            tally.admitted(request.origin, quote.cloud)
+            tally.admitted(request.id, quote.cloud)
         if number % crash_every == crash_every - 1:
             for member in members.values():
                 table = member.owner.cloud.table
@@ -101,11 +100,13 @@ def count(tally: Tally, cloud: str, member: Member) -> None:
         lease = event.lease
         if event.kind is EventKind.TURNED_AWAY:
             tally.on_demand(cloud, requests=1, admitted=0)
-        elif lease is not None and lease.kind is Kind.ON_DEMAND:
-            tally.on_demand(cloud, requests=1, admitted=1) if event.kind is EventKind.ADMITTED else None
         elif lease is not None and lease.ended_at_s is not None:
-            ran_s = lease.ended_at_s - lease.starts_at_s
-            tally.ended(lease.origin, cloud, End(lease.state.value), lease.cores, ran_s)
+            tally.used(cloud, lease.cores, lease.starts_at_s, lease.ended_at_s)
+            if lease.kind is Kind.SPOT:
+                ran_s = lease.ended_at_s - lease.starts_at_s
+                tally.ended(lease.request, cloud, End(lease.state.value), ran_s)
+        elif lease is not None and lease.kind is Kind.ON_DEMAND and event.kind is EventKind.ADMITTED:
+            tally.on_demand(cloud, requests=1, admitted=1)
 
 
 @pytest.mark.parametrize("crash_every", [math.inf, 400])

@@ -1,0 +1,120 @@
+"""Leases that are not renewed: their holders are told what the other clouds would promise instead.
+
+Public events are read by a consumer group that all API processes share, so that each warning is handled by
+one of them, and again by another if that one dies. The owner makes the offers known as an event, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import redis
+import redis.asyncio
+from pydantic import ValidationError
+
+from broker.adverts import Adverts
+from broker.api.desk import Desk
+from broker.api.overflow import streams
+from broker.asked import QuoteRequest
+from broker.contract import Event, EventKind, Migrate, QuoteView
+from broker.keys import Keys
+from broker.submission.exchange import Exchange
+from broker.submission.wishes import SubmitError
+
+log = logging.getLogger(__name__)
+
+GROUP = "migration"
+_BLOCK_MS = 1000
+_IDLE_MS = 15_000  # a warning that its consumer has not finished by then is taken over
+_BATCH = 200
+_WARNED = b'"kind":"warned"'
+
+
+class MigrationDesk:
+    """Handles warnings for one process."""
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        keys: Keys,
+        name: str,
+        desk: Desk,
+        adverts: Adverts,
+        exchange: Exchange,
+    ):
+        """``client`` blocks while it reads: it is used by nobody else."""
+        self._client, self._stream, self._name = client, keys.all_events, name
+        self._desk, self._adverts, self._exchange = desk, adverts, exchange
+
+    async def run(self) -> None:
+        """Reads for ever; outlives outages of Redis."""
+        while True:
+            try:
+                await self._read()
+            except redis.ResponseError as error:
+                if not str(error).startswith("NOGROUP"):
+                    raise
+                await self._create_group()
+            except (redis.RedisError, OSError) as error:
+                log.warning("migration: %s; trying again", error)
+                await asyncio.sleep(1.0)
+
+    async def _create_group(self) -> None:
+        try:
+            await self._client.xgroup_create(self._stream, GROUP, id="$", mkstream=True)
+        except redis.ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    async def _read(self) -> None:
+        claimed: Any = await self._client.xautoclaim(
+            self._stream, GROUP, self._name, min_idle_time=_IDLE_MS, count=_BATCH
+        )
+        entries = [(entry, fields) for entry, fields in claimed[1] if fields]
+        if not entries:
+            found: Any = await self._client.xreadgroup(
+                GROUP, self._name, {self._stream: ">"}, count=_BATCH, block=_BLOCK_MS
+            )
+            entries = [entry for _, page in streams(found) for entry in page]
+        if entries:
+            texts = [fields.get(b"e", b"") for _, fields in entries]
+            await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
+            await self._client.xack(self._stream, GROUP, *(entry for entry, _ in entries))
+
+    async def _warned(self, text: bytes) -> None:
+        try:
+            event = Event.model_validate_json(text)
+        except ValidationError:  # of another version
+            return
+        if event.kind is not EventKind.WARNED or event.lease is None:
+            return
+        lease = event.lease
+        others = [
+            member.info.id
+            for member in await self._adverts.members()
+            if member.info.id not in (lease.cloud, lease.origin)
+        ]
+        offers: list[QuoteView] = []
+        trace_time = any(member.info.time == "trace" for member in await self._adverts.members())
+        if others:
+            wish = QuoteRequest(
+                origin=lease.origin,
+                cores=[lease.cores],
+                lifetime_s=lease.renewal_s,
+                sla=lease.promised_sla,
+                targets=tuple(others),
+                at_s=event.at_s if trace_time else None,
+            )
+            try:
+                offers = (await self._desk.quotes(wish)).quotes
+            except (SubmitError, ValueError) as error:
+                log.info("no offer for %s: %s", lease.id, error)
+        told = Migrate(
+            id=f"{lease.id}:migrate",
+            lease=lease.id,
+            at_s=event.at_s if trace_time else None,
+            offers=tuple(offer.model_copy(update={"other_sizes": ()}) for offer in offers),
+        )
+        await self._exchange.tell({lease.cloud: [told]})

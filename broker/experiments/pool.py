@@ -1,0 +1,129 @@
+"""Cases in a pool of processes. Whatever becomes of one case, the others are done.
+
+Processes are spawned, not forked: the parent may have threads. They ignore Ctrl-C, which is the parent's to
+answer, and end by themselves when the parent is killed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection
+from pathlib import Path
+
+from cloudsim.experiments.experiment import Case, Row
+
+#: As many processes as cores leave no core for threads of their libraries.
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Done:
+    """The rows of a case, and how long it took."""
+
+    rows: list[Row]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a case has no rows."""
+
+    error: str
+
+
+Answer = Done | Failed
+
+
+def run_cases(
+    cases: Sequence[Case], data: Path | None, processes: int
+) -> Generator[tuple[Case, Answer], None, None]:
+    """Each case with its answer, in the order in which they are done. Closing it ends the processes."""
+    waiting = deque(cases)
+    while waiting:
+        suspects = yield from _until_one_dies(waiting, data, processes)
+        # A process that dies takes the whole pool with it: alone, each case shows whether it was the cause.
+        for case in suspects:
+            if (yield from _until_one_dies(deque([case]), data, 1)):
+                yield case, Failed("its process died (killed, out of memory, or crashed in compiled code)")
+
+
+def _until_one_dies(
+    waiting: deque[Case], data: Path | None, processes: int
+) -> Generator[tuple[Case, Answer], None, list[Case]]:
+    """Takes cases from ``waiting`` until there are none or a process has died; returns those it then ran."""
+    running: dict[Future[Answer], Case] = {}
+    with _pool(min(processes, len(waiting))) as pool:
+        while waiting or running:
+            while waiting and len(running) < processes:
+                try:
+                    future = pool.submit(_work, waiting[0], data)
+                except BrokenProcessPool:
+                    return list(running.values())
+                running[future] = waiting.popleft()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                if isinstance(future.exception(), BrokenProcessPool):
+                    return list(running.values())
+                yield running.pop(future), future.result()
+    return []
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool that is gone afterwards: if all went well when its processes are done, else at once."""
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _initialise)
+    try:
+        with _one_thread_each():
+            yield pool
+    except BaseException:
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes started meanwhile inherit it; libraries read it when they load."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}  # noqa: TID251  (put back, not used)
+    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))  # noqa: TID251  (handed on)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]  # noqa: TID251
+            else:
+                os.environ[name] = value  # noqa: TID251
+
+
+def _initialise() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a process of a pool has a parent"
+    connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def _work(case: Case, data: Path | None) -> Answer:
+    began = time.perf_counter()
+    try:
+        rows = case.function(data, **case.options)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is said with the name of the case)
+        return Failed(f"{type(error).__name__}: {error}")
+    return Done(rows, time.perf_counter() - began)

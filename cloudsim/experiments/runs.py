@@ -1,0 +1,91 @@
+"""The run most experiments are made of: one cloud, its on-demand load, and spot requests with one promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudsim.admission import STRICT_RULE, AdmissionRule
+from cloudsim.cloud import CloudSpec
+from cloudsim.experiments.experiment import Row
+from cloudsim.federation import FederatedCloud, Federation, Workload
+from cloudsim.inventory import parse_nodes
+from cloudsim.prediction.rule import OUR_RULE, PredictionRule
+from cloudsim.replay import replay
+from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
+from cloudsim.traces.trace import Trace
+
+CLOUD, SPOT = "cloud", "spot"
+
+
+def single_cloud_row(
+    *,
+    pair: str,
+    nodes: str,
+    on_demand: Trace,
+    spot: Trace,
+    sla: float | None,
+    spot_delay_s: float = 86400.0,
+    admission: AdmissionRule = STRICT_RULE,
+    prediction: PredictionRule = OUR_RULE,
+    lineup: LineUp = YOUNGEST_JOB_FIRST,
+    births: int = 10_000,
+    seed: int = 0,
+    bursts: bool = False,
+    asks_requested: bool = False,
+) -> Row:
+    """Replays the cloud with its spot requests and once more without; what came of it, as one row.
+
+    pair, bursts: how the row is labelled. sla: None asks for no guarantee. seed: of the Monte-Carlo births
+    (``births`` a size). asks_requested: users name the lifetime that they requested in the trace, and stop
+    at the actual one (see ``Workload``).
+
+    Columns: pair, nodes, sla, mode, lineup, seed, bursts; spot_requests, spot_admitted, spot_completed,
+    evicted, evicted_share (None: nothing admitted) with its exact 95 % interval evicted_low and evicted_high;
+    on_demand_requests, on_demand_admitted, on_demand_admitted_without_spot; spot_core_hours_requested,
+    spot_core_hours_completed, core_hours_lost (to evictions), completed_of_requested (core-hours; None:
+    nothing requested); utilisation and utilisation_without_spot (of the cores until the end of the
+    federation, instances of both kinds); refusals {reason: count}; by_size, a list of {cores, requests,
+    admitted, evicted, core_hours_requested, core_hours_completed}.
+
+    Raises SpecError when the node shape cannot be read.
+    """
+    spec = CloudSpec(CLOUD, parse_nodes(nodes), lineup=lineup, admission=admission, prediction=prediction)
+    cloud = FederatedCloud(spec, nodes, on_demand)
+    workload = Workload(SPOT, spot, spot_delay_s, sla, (CLOUD,), asks_requested)
+    report = replay(Federation((cloud,), (workload,)), seed=seed, births=births)
+    without = replay(Federation((cloud,), ()), seed=seed, births=births)["clouds"][CLOUD]
+    own, asked = report["clouds"][CLOUD], report["origins"][SPOT]
+    hours = asked["spot_core_hours"]
+    return {
+        "pair": pair,
+        "nodes": nodes,
+        "sla": sla,
+        "mode": admission.mode.value,
+        "lineup": lineup.name,
+        "seed": seed,
+        "bursts": bursts,
+        "spot_requests": asked["requests"],
+        "spot_admitted": asked["admitted"],
+        "spot_completed": asked["completed"],
+        "evicted": asked["evicted"],
+        **{key: asked[key] for key in ("evicted_share", "evicted_low", "evicted_high")},
+        "on_demand_requests": own["on_demand"]["requests"],
+        "on_demand_admitted": own["on_demand"]["admitted"],
+        "on_demand_admitted_without_spot": without["on_demand"]["admitted"],
+        "spot_core_hours_requested": hours["requested"],
+        "spot_core_hours_completed": hours["completed"],
+        "core_hours_lost": hours["lost"],
+        "completed_of_requested": hours["completed"] / hours["requested"] if hours["requested"] else None,
+        "utilisation": own["utilisation"],
+        "utilisation_without_spot": without["utilisation"],
+        "refusals": asked["refusals"],
+        "by_size": [_size_row(part) for part in asked["by_size"]],
+    }
+
+
+def _size_row(part: dict[str, Any]) -> Row:
+    return {
+        **{key: part[key] for key in ("cores", "requests", "admitted", "evicted")},
+        "core_hours_requested": part["spot_core_hours"]["requested"],
+        "core_hours_completed": part["spot_core_hours"]["completed"],
+    }

@@ -1,0 +1,150 @@
+"""Two Monte-Carlo workers against one: real processes on the embedded server make the same tables.
+
+    python -m tests.bench.bench_workers [--data ../shared/data] [--repeats 3] [--json]
+
+Each table is made from scratch, that is from the whole history by workers without checkpoints, through the
+owner's own ``Refresher``. ``one_s`` and ``two_s`` are the medians of the repeats, taken in turn; the goal is
+a ratio of 1.8. Wants two idle cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from broker.contract import Batch
+from broker.journal import Journal
+from broker.queue import send_batch
+from broker.redis_server import EmbeddedRedis
+from cloudsim.eventlog import EventLog
+from tests.bench import bench_prediction, bench_scale
+from tests.integration.worker_processes import Processes, wait_for
+from workers.refresh import Refresher, Sampling
+
+GOAL = 1.8
+NAMES = ("one", "two")
+
+
+class Cloud:
+    """What a table is made of."""
+
+    def __init__(self, what: str, node_cores: tuple[int, ...], log: EventLog, until_s: float, births: int):
+        self.what, self.node_cores, self.log = what, node_cores, log
+        self.until_s, self.births = until_s, births
+        self.sizes = np.unique(log.cores).tolist()
+
+
+def wide() -> Cloud:
+    """200 nodes of 64 cores, 6 sizes."""
+    case = bench_scale.Case(nodes=200, instances=60_000, births=1000)
+    log = bench_scale.admitted(case)
+    return Cloud(
+        "200 x 64", (bench_scale.CORES,) * case.nodes, log, bench_scale.DAYS * bench_scale.DAY_S, case.births
+    )
+
+
+def recorded(data: Path) -> Cloud:
+    """DS5 with DS6 as spot on 31 x 32, ten times the usual births: the usual ones take half a second."""
+    on_demand = bench_prediction.recorded(data / "eucalyptus" / "DS5-trace.txt")
+    spot = bench_prediction.recorded(data / "eucalyptus" / "DS6-trace.txt", bench_prediction.DAY_S)
+    until_s = max(stop for _, stop, _ in on_demand if stop < np.inf) + 1.0
+    nodes = (32,) * 31
+    return Cloud(
+        "DS5 and spot DS6, 31 x 32",
+        nodes,
+        bench_prediction.admitted(nodes, on_demand, spot, until_s),
+        until_s,
+        100_000,
+    )
+
+
+def table_s(processes: Processes, cloud: Cloud, epoch: int) -> tuple[float, str, int]:
+    """Seconds until the table is there, its version, and the batches it took."""
+    sent = 0
+
+    def send(queue: str, batch: Batch) -> None:
+        nonlocal sent
+        sent += 1
+        send_batch(processes.app, queue, batch.model_dump(mode="json"))
+
+    journal = Journal(processes.client, processes.keys, "A")
+    sampling = Sampling("A", epoch, cloud.node_cores, seed=1, births=cloud.births)
+    refresher = Refresher(sampling, journal, send, time.monotonic)
+    began = time.perf_counter()
+    refresher.begin(cloud.until_s, cloud.sizes, cloud.log)
+    table = wait_for(refresher.step, "a table", limit_s=600.0)
+    took_s = time.perf_counter() - began
+    processes.client.delete(processes.keys.history("A", epoch))
+    return took_s, table.version, sent
+
+
+def measure(url: str, directory: Path, clouds: list[Cloud], repeats: int) -> list[dict[str, Any]]:
+    """All clouds, with one worker and with two in turn."""
+    took: dict[tuple[str, int], list[float]] = {}
+    versions: dict[str, set[str]] = {}
+    batches = {}
+    for repeat in range(repeats):
+        for workers in (1, 2):
+            below = directory / f"{repeat}-{workers}"
+            below.mkdir()
+            with Processes(url, below) as processes:
+                for name in NAMES[:workers]:
+                    processes.montecarlo(name)
+                for name in NAMES[:workers]:
+                    key = processes.keys.sampler(name)
+                    wait_for(partial(processes.client.exists, key), f"worker {name}")
+                for number, cloud in enumerate(clouds):
+                    # The first table also makes connections and loads what numba compiled.
+                    for epoch in (2 * number + 1, 2 * number + 2):
+                        seconds, version, batches[cloud.what] = table_s(processes, cloud, epoch)
+                    took.setdefault((cloud.what, workers), []).append(seconds)
+                    versions.setdefault(cloud.what, set()).add(version)
+    lines = []
+    for cloud in clouds:
+        assert len(versions[cloud.what]) == 1, "tables depend on the workers"
+        one_s, two_s = (statistics.median(took[cloud.what, workers]) for workers in (1, 2))
+        lines.append(
+            {
+                "cloud": cloud.what,
+                "events": len(cloud.log),
+                "sizes": len(cloud.sizes),
+                "births": cloud.births,
+                "batches": batches[cloud.what],
+                "one_s": round(one_s, 2),
+                "two_s": round(two_s, 2),
+                "ratio": round(one_s / two_s, 2),
+                "goal": GOAL,
+            }
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared" / "data")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    clouds = [wide(), recorded(arguments.data)]
+    with tempfile.TemporaryDirectory() as directory, EmbeddedRedis(Path(directory) / "redis") as server:
+        lines = measure(server.url, Path(directory), clouds, arguments.repeats)
+    for line in lines:
+        if arguments.json:
+            sys.stdout.write(json.dumps(line) + "\n")
+        else:
+            sys.stdout.write("  ".join(f"{name} {value}" for name, value in line.items()) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Requests without a lifetime: renewed while the SLA can be kept, then warned and offered a migration."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.client import Client, GrantedRequest
+from broker.contract import EventKind, SpotRequest
+from tests.contract.harness import KEY, Federation
+from tests.contract.test_extensions import HOURS
+from tests.contract.test_requests import problem, until
+
+pytestmark = pytest.mark.redis
+
+
+def ask(client: httpx.Client, at_s: float | None) -> None:
+    """A question of somebody else, which lets the clouds' time pass."""
+    wish = {"cores": 1, "lifetime_s": 60, "at_s": at_s}
+    assert client.post("/v1/quotes", json=wish).status_code == 200
+
+
+def kinds(client: Client) -> list[EventKind]:
+    return [sent.event.kind for sent in client.events(follow=False, last_event_id="0-0")]
+
+
+def test_the_holder_is_warned_and_hears_who_would_take_it(federation: Federation, api: httpx.Client) -> None:
+    for cloud in ("a", "b", "c"):
+        federation.join(cloud, (3,), trace_time=True).owner.cloud.table = HOURS if cloud != "c" else None
+    with Client(federation.url, KEY) as client:
+        granted = client.submit(SpotRequest(id="r", cores=1, lifetime_s=None, sla=0.1, at_s=10))
+        assert isinstance(granted, GrantedRequest)
+        assert (granted.lease.cloud, granted.lease.renewal_s, granted.lease.ends_at_s) == ("a", 3600, 3610)
+        until(lambda: kinds(client) == [EventKind.ADMITTED])
+        ask(api, 2720)
+        until(lambda: len(kinds(client)) == 3)
+        admitted, warned, offered = [sent.event for sent in client.events(follow=False, last_event_id="0-0")]
+        assert (admitted.kind, warned.kind, warned.at_s) == (EventKind.ADMITTED, EventKind.WARNED, 2710)
+        assert warned.lease is not None
+        assert (warned.lease.ends_at_s, warned.cause) == (3610, "risk_too_high")
+        assert offered.kind is EventKind.OFFERED
+        assert [(one.cloud, one.eviction_probability) for one in offered.offers] == [("b", 0.0)]
+        assert client.lease("r.1").warned_at_s == 2710
+        ask(api, 3700)
+        until(lambda: client.lease("r.1").state == "completed")
+
+
+def test_a_renewed_lease_in_wall_time(federation: Federation, api: httpx.Client) -> None:
+    federation.join("a", (3,), renewal_s=1.0).owner.cloud.table = HOURS
+    until(lambda: api.get("/v1/clouds/a").json()["advert"]["table_version"])
+    lease = api.post("/v1/requests", json={"cores": 1, "lifetime_s": None, "sla": 0.1}).json()["lease"]
+    assert lease["ends_at_s"] == lease["starts_at_s"] + 1.0
+
+    def renewed() -> bool:
+        ask(api, None)
+        return bool(api.get(f"/v1/leases/{lease['id']}").json()["extensions"] >= 2)
+
+    until(renewed)
+    with Client(federation.url, KEY) as client:
+        events = [sent.event for sent in client.events(follow=False, last_event_id="0-0")]
+    assert {event.cause for event in events if event.kind is EventKind.EXTENDED} == {"renewal"}
+    assert api.delete(f"/v1/leases/{lease['id']}").json()["lease"]["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("sla", [None, 1])
+def test_without_a_promise_there_is_nothing_to_renew_by(
+    federation: Federation, api: httpx.Client, sla: Any
+) -> None:
+    federation.join("a", (3,))
+    for path in ("requests", "quotes"):
+        response = api.post(f"/v1/{path}", json={"cores": 1, "lifetime_s": None, "sla": sla})
+        (error,) = problem(response, "invalid")["errors"]
+        assert error["field"] == "lifetime_s"
+    problem(api.post("/v1/requests", json={"cores": 1, "sla": 0.5}), "invalid")
