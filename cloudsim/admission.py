@@ -56,6 +56,7 @@ def examine(
     request: Request,
     inventory: Inventory,
     table: QuantileTable | None,
+    now_s: float,
     rule: AdmissionRule = STRICT_RULE,
     threshold: Threshold | None = None,
 ) -> Quote | Refusal:
@@ -76,12 +77,17 @@ def examine(
     assert request.lifetime_s is not None, "a spot request names its lifetime"
     assert request.sla is not None
     threshold = threshold or Threshold(request.sla, 0.0)
-    estimate = table.estimate(request.cores, free_slots, request.lifetime_s)
-    risk = estimate.eviction_probability
-    distribution = table.distribution(request.cores, free_slots)
+    horizons_s = table.release_horizons_s(request.cores)
+    if horizons_s:
+        room = tuple(inventory.free_slots_after(request.cores, now_s + one) for one in horizons_s)
+        distribution = table.informed_distribution(request.cores, room)
+    else:
+        distribution = table.distribution(request.cores, free_slots)
+    risk = distribution.risk(request.lifetime_s) if distribution else 1.0
     spoken_for_s = rule.longest_s(request.sla, table.made_at_s)
     survives_s = min(threshold.longest_s(distribution), spoken_for_s) if distribution else 0.0
-    evidence = estimate.evidence and request.lifetime_s <= spoken_for_s
+    known = distribution is not None and distribution.has_evidence(request.lifetime_s)
+    evidence = known and request.lifetime_s <= spoken_for_s
     if evidence and threshold.admits(risk, request.lifetime_s):
         return Quote(cloud, request.cores, free_slots, risk, survives_s, table.version, table.made_at_s)
     return Refusal(

@@ -142,7 +142,13 @@ class Cloud:
         """What the cloud would answer to a spot request now. No side effects, the same code path as
         ``admit``."""
         return examine(
-            self.spec.id, request, self.inventory, self.table, self.spec.admission, self._threshold(request)
+            self.spec.id,
+            request,
+            self.inventory,
+            self.table,
+            self.now_s,
+            self.spec.admission,
+            self._threshold(request),
         )
 
     def _threshold(self, request: Request) -> Threshold | None:

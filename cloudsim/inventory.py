@@ -89,6 +89,15 @@ class Inventory:
             free = free // cores
         return int(np.add.reduce(free))
 
+    def free_slots_after(self, cores: int, by_s: float) -> int:
+        """The same for an instance with a promise, once all spot instances have left that are to end by
+        ``by_s``."""
+        free = self.free + self.yielding
+        for instance in self.spot():
+            if instance.promised and instance.end_s <= by_s:
+                free[instance.node] += instance.cores
+        return int((free // cores).sum())
+
     def place(self, instance: Instance) -> None:
         """Books the instance's cores on its node."""
         assert instance.id not in self, f"{instance.id} runs already"

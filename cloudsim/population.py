@@ -29,6 +29,8 @@ MARGIN = 0.1
 #: How much of the ledger's balance is spent on, or saved from, as many requests as are remembered.
 FEEDBACK = 1.0
 MOST_OF_TARGET = 3.0
+#: An overdrawn promise is made good by many safe admissions: who refuses everybody stays overdrawn for ever.
+LEAST_OF_TARGET = 0.5
 #: Price of a mean lifetime, over the square root of the SLA: measured on the synthetic set-up.
 PRICE = 0.75
 
@@ -46,14 +48,14 @@ class Threshold:
 
     def longest_s(self, distribution: LifetimeDistribution) -> float:
         """The longest lifetime of that distribution that is admitted; 0 when none is."""
+        if self.price_per_s == 0.0:
+            return distribution.survives_s(min(self.most, math.nextafter(1.0, 0.0)))
         ends_s, risks = distribution.ends_s, distribution.risks
         begins_s = np.concatenate(([0.0], ends_s[:-1]))
         admitted = (risks < 1.0) & (risks + self.price_per_s * begins_s <= self.most)
         if not admitted.any():
             return 0.0
         last = int(np.flatnonzero(admitted)[-1])  # risks never fall, so all before are admitted too
-        if self.price_per_s == 0.0:
-            return float(ends_s[last])
         return min(float(ends_s[last]), (self.most - float(risks[last])) / self.price_per_s)
 
 
@@ -83,7 +85,7 @@ class RequestLog:
         risk, lifetime_s = self._risk[:count], self._lifetime_s[:count]
         allowed = self.sla * (1.0 - MARGIN)
         target = allowed + FEEDBACK * account.balance(allowed) / count
-        target = min(max(target, 0.0), MOST_OF_TARGET * self.sla)
+        target = min(max(target, LEAST_OF_TARGET * allowed), MOST_OF_TARGET * self.sla)
         price_per_s = PRICE * math.sqrt(self.sla) / float(lifetime_s.mean())
         score = risk + price_per_s * lifetime_s
         order = np.argsort(score, kind="stable")

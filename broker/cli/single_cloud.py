@@ -44,6 +44,7 @@ class Rule(StrEnum):
 
     STRICT = "strict"
     POPULATION = "population"
+    INFORMED = "informed"
     PAPERS = "papers"
 
     @property
@@ -51,19 +52,27 @@ class Rule(StrEnum):
         """How it admits."""
         from cloudsim.admission import PAPERS_ADMISSION, AdmissionRule, Mode
 
-        return PAPERS_ADMISSION if self is Rule.PAPERS else AdmissionRule(Mode(self.value))
+        if self is Rule.PAPERS:
+            return PAPERS_ADMISSION
+        return AdmissionRule(Mode.POPULATION if self is Rule.POPULATION else Mode.STRICT)
 
     @property
     def prediction(self) -> PredictionRule:
         """How it predicts."""
-        from cloudsim.prediction.rule import OUR_RULE, PAPERS_RULE
+        from cloudsim.prediction.rule import CAREFUL_RULE, INFORMED_RULE, OUR_RULE, PAPERS_RULE
 
-        return PAPERS_RULE if self is Rule.PAPERS else OUR_RULE
+        return {
+            Rule.STRICT: OUR_RULE,
+            Rule.POPULATION: CAREFUL_RULE,
+            Rule.INFORMED: INFORMED_RULE,
+            Rule.PAPERS: PAPERS_RULE,
+        }[self]
 
 
 RULE = typer.Option(
     help="To whom the SLA is a promise: to each admitted request (strict), to all of them together "
-    "(population), or as the papers have it (papers)."
+    "(population), to each by the requested ends of running spot instances too (informed, one size only), "
+    "or as the papers have it (papers)."
 )
 
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cloudsim.admission import AdmissionRule, Mode
+from cloudsim.admission import PAPERS_ADMISSION, AdmissionRule, Mode
 from cloudsim.experiments import beds, published
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.published import ADMITTED, EVICTED, LITERAL, POPULATION, STRICT, UNAWARE
-from cloudsim.prediction.rule import OUR_RULE, Censoring, PredictionRule
+from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE, Censoring, PredictionRule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,9 +28,9 @@ _QUICK_HOURS = 48.0
 
 #: Name → how spot requests are judged, and from which risks.
 RULES: dict[str, tuple[AdmissionRule, PredictionRule]] = {
-    LITERAL: (AdmissionRule(), PredictionRule(censoring=Censoring.DROPPED, always_youngest=True)),
+    LITERAL: (PAPERS_ADMISSION, PredictionRule(censoring=Censoring.DROPPED, always_youngest=True)),
     STRICT: (AdmissionRule(), OUR_RULE),
-    POPULATION: (AdmissionRule(mode=Mode.POPULATION), OUR_RULE),
+    POPULATION: (AdmissionRule(mode=Mode.POPULATION), CAREFUL_RULE),
 }
 _LABELS = {
     UNAWARE: "no SLA", LITERAL: "the papers' text, literally",

@@ -19,6 +19,7 @@ from cloudsim.experiments.experiment import Case, Row
 from cloudsim.experiments.panels import legend_below, panels, share_axis
 from cloudsim.experiments.runs import single_cloud_row
 from cloudsim.intervals import clopper_pearson
+from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,6 +65,7 @@ def measure(
             single_cloud_row(
                 pair=bed, nodes=drawn.nodes, on_demand=drawn.on_demand, spot=drawn.spot, sla=sla,
                 spot_delay_s=SPOT_DELAY_S, admission=admission, births=births, seed=seed,
+                prediction=CAREFUL_RULE if rule == POPULATION else OUR_RULE,
             )
             | {"bed": bed, "rule": rule}
             for sla in ((None,) if rule == UNAWARE else slas)

@@ -18,6 +18,7 @@ MODULES = {
     "calibration": "calibration",
     "bursts": "bursts",
     "mixed": "mixed",
+    "information": "information",
     "upper-bound": "upper_bound",
     "overestimates": "overestimates",
     "placement": "placement",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from cloudsim.admission import STRICT_RULE, AdmissionRule
@@ -15,6 +17,14 @@ from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.traces.trace import Trace
 
 CLOUD, SPOT = "cloud", "spot"
+
+
+@lru_cache(maxsize=4)
+def _without_spot(nodes: str, on_demand: Trace, lineup: LineUp) -> Mapping[str, Any]:
+    """The cloud's part of the report when nothing but its own load runs: the same for all SLAs and rules."""
+    cloud = FederatedCloud(CloudSpec(CLOUD, parse_nodes(nodes), lineup=lineup), nodes, on_demand)
+    report: Mapping[str, Any] = replay(Federation((cloud,), ()), seed=0, births=1)["clouds"][CLOUD]
+    return report
 
 
 def single_cloud_row(
@@ -53,7 +63,7 @@ def single_cloud_row(
     cloud = FederatedCloud(spec, nodes, on_demand)
     workload = Workload(SPOT, spot, spot_delay_s, sla, (CLOUD,), asks_requested)
     report = replay(Federation((cloud,), (workload,)), seed=seed, births=births)
-    without = replay(Federation((cloud,), ()), seed=seed, births=births)["clouds"][CLOUD]
+    without = _without_spot(nodes, on_demand, lineup)
     own, asked = report["clouds"][CLOUD], report["origins"][SPOT]
     hours = asked["spot_core_hours"]
     return {

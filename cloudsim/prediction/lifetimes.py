@@ -8,6 +8,7 @@ deadlocks admission (PREDICTION.md "What the papers leave open").
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from functools import cached_property
 from statistics import NormalDist
 from typing import overload
@@ -118,6 +119,38 @@ class LifetimeDistribution:
             return self
         risks = np.maximum.accumulate(_wilson(self.estimates, self.samples, confidence_z)[1])
         return LifetimeDistribution(self.ends_s, risks, self.samples, self.evictions, self.estimates)
+
+    @classmethod
+    def spliced(
+        cls, parts: Sequence[LifetimeDistribution | None], limits_s: Sequence[float]
+    ) -> LifetimeDistribution | None:
+        """One for lifetimes up to the first limit, the next one up to the second, and so on; the risk never
+        falls from one to the next.
+
+        It is followed up to where the first gap is; None when the first part is missing. ``samples`` and
+        ``evictions`` are those of the part with fewest samples.
+        """
+        ends: list[NDArray[np.float64]] = []
+        risks: list[NDArray[np.float64]] = []
+        used: list[LifetimeDistribution] = []
+        below_s, least = 0.0, 0.0
+        for part, limit_s in zip(parts, limits_s, strict=True):
+            if part is None or (used and part.followed_up_s <= below_s):
+                break
+            used.append(part)
+            whole = part.followed_up_s > limit_s
+            inside = (part.ends_s > below_s) & (part.ends_s < limit_s)
+            own_s = np.append(part.ends_s[inside], limit_s) if whole else part.ends_s[part.ends_s > below_s]
+            own = np.maximum(part.risk(own_s), least)
+            ends.append(own_s)
+            risks.append(own)
+            if not whole:
+                break
+            below_s, least = limit_s, float(own[-1])
+        if not used:
+            return None
+        fewest = min(used, key=lambda one: one.samples)
+        return cls(np.concatenate(ends), np.concatenate(risks), fewest.samples, fewest.evictions)
 
     @cached_property
     def _steps(self) -> tuple[list[float], list[float]]:

@@ -71,6 +71,7 @@ class LocalPredictor:
             spec,
             horizon_s=min(spec.horizon_s, rule.horizon_s),
             always_youngest=spec.always_youngest or rule.always_youngest,
+            release_horizons_s=rule.release_horizons_s,
         )
         self.rule = rule
         self._log: list[EventLog] = []

@@ -18,6 +18,10 @@ class Censoring(StrEnum):
     AS_EVICTED = "as-evicted"  # counted as if evicted at the end of the history: far too careful
 
 
+#: How much of a lifetime the room that others will leave is counted for.
+RELEASE_SHARE = 0.25
+
+
 @dataclass(frozen=True)
 class PredictionRule:
     """censoring: of running samples. always_youngest: the virtual instance is evicted before any other spot
@@ -25,6 +29,10 @@ class PredictionRule:
     Wilson bound at so many standard errors; 0 takes the estimate itself. horizon_s: samples are followed up
     no longer than this; inf follows them to the end of the history. sampled: histories of uniform sizes are
     sampled like all others, not worked out for every birth: to see what sampling error does.
+    release_horizons_s: better information, on uniform sizes: a lifetime is looked up not by the slots that
+    are free now but by those that will be once the spot instances have left whose requested end comes within
+    the first of these spans that is at least RELEASE_SHARE of the lifetime (PREDICTION.md "Beyond the
+    papers" 3); ascending, empty for free slots alone.
 
     Raises SpecError when a bound or a horizon makes no sense.
     """
@@ -34,16 +42,26 @@ class PredictionRule:
     confidence_z: float = 0.0
     horizon_s: float = math.inf
     sampled: bool = False
+    release_horizons_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.confidence_z < math.inf:
             raise SpecError(
                 f"a bound is at 0 or more standard errors, not {self.confidence_z}", field="confidence_z"
             )
+        horizons_s = self.release_horizons_s
+        if list(horizons_s) != sorted(set(horizons_s)) or any(one <= 0 for one in horizons_s):
+            raise SpecError(f"horizons rise from above 0 s, not {horizons_s}", field="release_horizons_s")
         if not self.horizon_s > 0:
             raise SpecError(f"a horizon is more than 0 s, not {self.horizon_s} s", field="horizon_s")
 
 
 OUR_RULE = PredictionRule()
-#: As P1 and P2 describe it: no word on samples that still run, and P2 §2.4 evicts the virtual instance first.
-PAPERS_RULE = PredictionRule(censoring=Censoring.AS_EVICTED, always_youngest=True, sampled=True)
+#: For population mode: what it admits beyond the SLA itself lies where the samples are few, and a threshold
+#: picks those cells whose risk came out too low by chance (PREDICTION.md "Beyond the papers" 2).
+CAREFUL_RULE = PredictionRule(confidence_z=0.5)
+#: Knows the requested ends of running spot instances as well.
+INFORMED_RULE = PredictionRule(release_horizons_s=(150.0, 600.0, 2400.0, 9600.0))
+#: As P1 and P2 describe it: P2 §2.3 records the lifetime of a virtual instance that was "eventually" evicted,
+#: and §2.4 evicts it before all others.
+PAPERS_RULE = PredictionRule(censoring=Censoring.DROPPED, always_youngest=True, sampled=True)

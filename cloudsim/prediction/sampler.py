@@ -47,7 +47,8 @@ class SamplerSpec:
     wanted a size; there are at least so many as soon as the history has room for them, and fewer than about
     twice as many. horizon_s: a sample is followed up so long at most, then it is right-censored. With the
     longest lifetime that is sold nothing is lost (PREDICTION.md "Fast"). always_youngest: the virtual
-    instance is evicted before any other spot instance, whatever its age (P2 §2.4).
+    instance is evicted before any other spot instance, whatever its age (P2 §2.4). release_horizons_s: see
+    ``PredictionRule``; for uniform sizes.
     """
 
     node_cores: tuple[int, ...]
@@ -55,6 +56,7 @@ class SamplerSpec:
     births: int = 10_000
     horizon_s: float = math.inf
     always_youngest: bool = False
+    release_horizons_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.node_cores) <= MOST_NODES:

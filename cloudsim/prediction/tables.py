@@ -8,6 +8,7 @@ PREDICTION.md.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from cloudsim.errors import NoTableError, SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
-from cloudsim.prediction.rule import OUR_RULE, PredictionRule
+from cloudsim.prediction.rule import OUR_RULE, RELEASE_SHARE, PredictionRule
 from cloudsim.prediction.samples import Samples
 
 #: Bins of free slots: one a number below this, then so many to each doubling.
@@ -75,9 +76,9 @@ class _Cell:
 class _Size:
     """The cells of one size, lowest first, and the distributions that were asked for."""
 
-    def __init__(self, samples: Samples, most: int, rule: PredictionRule):
+    def __init__(self, samples: Samples, condition: NDArray[np.int32], most: int, rule: PredictionRule):
         edges = bin_edges(most)
-        bins = np.searchsorted(edges, samples.free_slots, side="right") - 1
+        bins = np.searchsorted(edges, condition, side="right") - 1
         # Cut the samples, ordered by bin, into pooled cells: from the highest down, one that is too small is
         # merged with the next lower one that was seen. The lowest has none to merge with and stays as it is:
         # taken for unseen it would refuse whatever meets a scarce condition (B-A: .805 admitted, not .835).
@@ -151,7 +152,8 @@ class QuantileTable:
         self.samples = {one.cores: one for one in sorted(samples, key=lambda one: one.cores)}
         if len(self.samples) != len(samples):
             raise SpecError("a table takes the samples of each size once: merge the shares first")
-        self._sizes: dict[int, _Size] = {}
+        self._sizes: dict[tuple[int, int], _Size] = {}  # by size and release horizon, -1 for none
+        self._informed: dict[tuple[int, tuple[int, ...]], LifetimeDistribution | None] = {}
 
     @classmethod
     def from_samples(
@@ -192,16 +194,45 @@ class QuantileTable:
 
         Raises NoTableError when the table does not hold the size.
         """
-        size = self._sizes.get(cores)
-        if size is None:
-            size = self._sizes[cores] = self._cells(cores)
-        return size.distribution(free_slots)
+        return self._cells(cores).distribution(free_slots)
 
-    def _cells(self, cores: int) -> _Size:
+    def release_horizons_s(self, cores: int) -> tuple[float, ...]:
+        """The horizons for which ``informed_distribution`` wants the room; none where samples do not tell.
+
+        Raises NoTableError when the table does not hold the size.
+        """
+        known = self.rule.release_horizons_s
+        return known if self._samples_of(cores).releases.shape[1] == len(known) else ()
+
+    def informed_distribution(self, cores: int, room: tuple[int, ...]) -> LifetimeDistribution | None:
+        """Lifetime of an instance that finds so many free slots once the spot instances have left that end
+        within each of ``release_horizons_s``; None when there is nothing to go by.
+
+        Each lifetime goes by its own horizon; from one to the next the risk never falls.
+        """
+        key = cores, room
+        if key not in self._informed:
+            parts = [self._cells(cores, index).distribution(slots) for index, slots in enumerate(room)]
+            limits_s = [one / RELEASE_SHARE for one in self.rule.release_horizons_s[:-1]] + [math.inf]
+            self._informed[key] = LifetimeDistribution.spliced(parts, limits_s)
+        return self._informed[key]
+
+    def _cells(self, cores: int, horizon: int = -1) -> _Size:
+        """Cells by free slots at birth, or once those have left that end within the horizon."""
+        if (cores, horizon) not in self._sizes:
+            samples = self._samples_of(cores)
+            condition = samples.free_slots
+            if horizon >= 0:
+                condition = condition + samples.releases[:, horizon]
+            most = sum(node // cores for node in self.node_cores)
+            self._sizes[cores, horizon] = _Size(samples, condition, most, self.rule)
+        return self._sizes[cores, horizon]
+
+    def _samples_of(self, cores: int) -> Samples:
         if cores not in self.samples:
             held = ", ".join(map(str, self.samples)) or "none"
             raise NoTableError(f"the table made at {self.made_at_s} s has no size {cores} (it has {held})")
-        return _Size(self.samples[cores], sum(node // cores for node in self.node_cores), self.rule)
+        return self.samples[cores]
 
     def estimate(self, cores: int, free_slots: int, lifetime_s: float) -> Estimate:
         """Risk of eviction before ``lifetime_s``.

@@ -6,7 +6,7 @@ no sampling error, and an event costs next to nothing (PREDICTION.md "Fast", "Un
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,14 @@ _EVENTS_AT_A_TIME = 8192
 _NOBODY = -1
 
 Number = TypeVar("Number", bound=np.generic)
+
+
+class _Spots(NamedTuple):
+    """Spot instances that started: number, start and requested end."""
+
+    number: NDArray[np.int64]
+    start_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
 
 
 class UniformSampler:
@@ -48,6 +56,10 @@ class UniformSampler:
         self._pending = np.empty(0, np.int64)
         self._begin_s = 0.0  # since then births belong to the next interval
         # Lists of pending intervals, when the virtual instance is always the youngest.
+        # Spot instances for the rule's release horizons: number, start and requested end; by number, when
+        # they left (inf while they run).
+        self._spots = _Spots(np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.float64))
+        self._left_s = np.empty(0, np.float64)
         self._after = np.empty(0, np.int64)
         self._first, self._last = np.full(1, _NOBODY), np.full(1, _NOBODY)
 
@@ -92,7 +104,26 @@ class UniformSampler:
             np.where(running, self.until_s, end_s) - birth_s,
             ~running,
             born_until_s - birth_s,
+            self._releases((birth_s + born_until_s) / 2),
         )
+
+    def _releases(self, at_s: NDArray[np.float64]) -> NDArray[np.int32]:
+        """How many of the spot instances that run at these times are to end within each release horizon.
+
+        One counts from its start, or from a horizon before its requested end, until it leaves.
+        """
+        from cloudsim.prediction import uniform_kernel as kernel
+
+        left_s = self._left_s[self._spots.number]
+        ran = np.isfinite(left_s) | (self._state[self._spots.number] == kernel.SPOT)
+        columns = []
+        for horizon_s in self.spec.release_horizons_s:
+            from_s = np.maximum(self._spots.start_s, self._spots.end_s - horizon_s)
+            counts = ran & (from_s < left_s)
+            begun = np.searchsorted(np.sort(from_s[counts]), at_s, side="right")
+            over = np.searchsorted(np.sort(left_s[counts]), at_s, side="right")
+            columns.append((begun - over).astype(np.int32))
+        return np.stack(columns, axis=1) if columns else np.empty((len(at_s), 0), np.int32)
 
     def _feed(self, events: EventLog, until_s: float) -> None:
         """Works on copies, which are kept when there was no fault."""
@@ -104,6 +135,8 @@ class UniformSampler:
         instances = np.ascontiguousarray(events.instance, np.int64)
         numbers = max(self._known, int(instances.max()) + 1)
         state = _grown(self._state, numbers - len(self._state), kernel.UNKNOWN)
+        left_s = _grown(self._left_s, numbers - len(self._left_s))
+        left_s[len(self._left_s) :] = np.inf
         running = state[self._spot] == kernel.SPOT
         spots = int(np.count_nonzero(kinds == START_SPOT))
         line = kernel.Line(_grown(self._spot[running], spots), _grown(self._spot_start_s[running], spots))
@@ -130,7 +163,7 @@ class UniformSampler:
             some = slice(first, first + _EVENTS_AT_A_TIME)
             known, free, in_line, fault, event = kernel.play(
                 times[some], kinds[some], instances[some], before_s, until_s, known, free, state, line,
-                in_line, free_slots, youngest_s,
+                in_line, free_slots, youngest_s, left_s,
             )  # fmt: skip
             if fault:
                 raise _fault(_told(fault, first + event, times, instances))
@@ -144,7 +177,11 @@ class UniformSampler:
                     times[some], kinds[some], free_slots, youngest_s, begin_s, births, born, pending, waiting
                 )
             before_s = begin_s = float(times[some][-1])
-        self._known, self._free, self._state = known, free, state
+        self._known, self._free, self._state, self._left_s = known, free, state, left_s
+        if self.spec.release_horizons_s:
+            started = kinds == START_SPOT
+            new = _Spots(instances[started], times[started], events.end_s[started])
+            self._spots = _Spots(*(np.concatenate(pair) for pair in zip(self._spots, new, strict=True)))
         self._spot, self._spot_start_s = line.number[:in_line], line.start_s[:in_line]
         self._birth_s, self._born_until_s = births.begin_s[:born], births.until_s[:born]
         self._free_slots, self._end_s = births.free_slots[:born], births.end_s[:born]

@@ -90,13 +90,15 @@ def play(
     waiting: int,
     free_slots: NDArray[np.int32],
     youngest_s: NDArray[np.float64],
+    left_s: NDArray[np.float64],
 ) -> tuple[int, int, int, int, int]:
     """Replays events in [from_s, until_s), and checks them.
 
     known: instance numbers below have been given. free: free slots before. waiting: length of ``line``.
     Writes the free slots before each event, and after the last one, to ``free_slots``; and to ``youngest_s``,
     where an on-demand request left nothing free, when the youngest running spot instance started (-inf if
-    none runs). Returns ``known``, ``free`` and ``waiting`` after, the first fault and its event.
+    none runs); and to ``left_s``, by number, when a spot instance that ran
+    left. Returns ``known``, ``free`` and ``waiting`` after, the first fault and its event.
     """
     number, start_s = line.number, line.start_s
     before_s = from_s
@@ -111,6 +113,7 @@ def play(
             if fault:
                 return known, free, waiting, fault, event
             free += state[instance] != GONE
+            left_s[instance] = time if state[instance] == SPOT else left_s[instance]
             state[instance] = STOPPED
             continue
         if instance < known:
@@ -126,6 +129,7 @@ def play(
                     state[instance] = GONE
                 elif full:
                     state[number[waiting - 1]] = GONE
+                    left_s[number[waiting - 1]] = time
                     waiting = _running(number, waiting, state)
                 youngest_s[event] = start_s[waiting - 1] if waiting else -np.inf
         elif kind == START_SPOT:

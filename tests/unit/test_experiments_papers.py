@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from cloudsim.admission import Mode
 from cloudsim.experiments import figure_1, figures_2_3, pairs, published, runs, scaling, tables_3_4
 from cloudsim.experiments.experiment import Experiment
-from cloudsim.prediction.rule import OUR_RULE
+from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
 from cloudsim.traces import formats
 
 
@@ -85,8 +85,9 @@ def test_figure_1_runs_three_rules_and_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(figure_1.EXPERIMENT.cases(False)) == 4 * 30
     assert len(asked) == 1 + 3 * 4
     assert {sla for _, mode, _, sla in asked if mode is Mode.POPULATION} == {0.25, 0.10, 0.05, 0.01}
-    literal = {prediction for _, _, prediction, _ in asked if prediction != OUR_RULE}
-    assert [rule.always_youngest for rule in literal] == [True]
+    rules = {prediction for _, _, prediction, _ in asked}
+    assert {OUR_RULE, CAREFUL_RULE} < rules
+    assert [rule.always_youngest for rule in rules - {OUR_RULE, CAREFUL_RULE}] == [True]
 
 
 def test_tables_say_where_the_promise_is_broken_and_what_work_is_done() -> None:

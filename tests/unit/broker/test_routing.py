@@ -170,7 +170,7 @@ def test_the_table_is_believed_only_where_the_owner_would_refuse(
         if slots < 40:
             inventory.place(Instance("x", Kind.ON_DEMAND, 80 - 2 * slots, 0, 0.0, 1.0, 0))
         request = Request("r", Kind.SPOT, 2, lifetime_s, sla)
-        refusal = examine("a", request, inventory, table)
+        refusal = examine("a", request, inventory, table, 0.0)
         assert isinstance(refusal, Refusal)
         (told,) = found.passed_over
         assert told.reason in (Reason.RISK_TOO_HIGH, Reason.NO_EVIDENCE)
