@@ -74,9 +74,13 @@ format: setup  ## lay the code out and repair what ruff can
 
 bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_prediction
+	$(BIN)/python -m tests.bench.bench_uniform
 	$(BIN)/python -m tests.bench.bench_admission
 	$(BIN)/python -m tests.bench.bench_scale
 	$(BIN)/python -m tests.bench.bench_workers
+
+experiments: setup  ## every experiment, and one page with their pictures: experiments/index.html (half an hour)
+	$(BIN)/spotfed experiment all
 
 kills: setup  ## kill -9 owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
 	$(BIN)/python -m tests.integration.kill_storm --kills 200

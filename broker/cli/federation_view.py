@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.cli import words
-from broker.cli.intervals import clopper_pearson
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +54,7 @@ def _origins(origins: dict[str, Any], slas: dict[str, float | None]) -> Table:
     )  # fmt: skip
     for name, origin in origins.items():
         admitted, evicted = origin["admitted"], origin["evicted"]
-        low, high = clopper_pearson(evicted, admitted)
+        low, high = origin["evicted_low"], origin["evicted_high"]
         table.add_row(
             name,
             str(origin["requests"]),

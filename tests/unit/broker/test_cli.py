@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from broker import cli
-from broker.cli import intervals, looking, output, words
+from broker.cli import looking, output, words
 from broker.contract import LeaseState
 from broker.settings import settings
+from cloudsim.intervals import clopper_pearson
 from cloudsim.requests import Reason
 
 Spotfed = Callable[..., SimpleNamespace]
@@ -307,7 +308,7 @@ def test_durations_in_words(seconds: float | None, text: str) -> None:
     ],
 )
 def test_exact_intervals(events: int, trials: int, bounds: tuple[float, float]) -> None:
-    assert intervals.clopper_pearson(events, trials) == pytest.approx(bounds, abs=1e-6)
+    assert clopper_pearson(events, trials) == pytest.approx(bounds, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", output.CODES)
