@@ -359,8 +359,19 @@ class CloudInfo(Message):
     overflow: bool = False
 
 
+class Room(Message):
+    """Free cores, and free slots keyed by size in cores."""
+
+    free_cores: int
+    free_slots: dict[int, int]
+
+
 class Advert(Message):
-    """What a cloud says of itself, refreshed with every commit. ``free_slots`` is keyed by size in cores."""
+    """What a cloud says of itself, refreshed with every commit. ``free_slots`` is keyed by size in cores.
+
+    ``promised_room``: as a request with a promise sees it, which may take the cores of spot instances without
+    one; None where none of these run.
+    """
 
     cloud: CloudId
     at: str
@@ -375,6 +386,13 @@ class Advert(Message):
     table_made_at_s: float | None
     evicted: int
     admitted: int
+    promised_room: Room | None = None
+
+    def room(self, *, promised: bool) -> Room:
+        """The room for a request with or without a promise."""
+        if promised and self.promised_room is not None:
+            return self.promised_room
+        return Room(free_cores=self.free_cores, free_slots=self.free_slots)
 
 
 class Batch(Message):

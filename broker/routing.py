@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.contract import Advert, CloudInfo, SpotRequest
+from broker.contract import Advert, CloudInfo, Room, SpotRequest
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Quote, Reason, Refusal
 
@@ -146,24 +146,27 @@ def route(
             passed_over.append(refusal)
             continue
         assert member.advert is not None, "a cloud without an advert is unreachable"
-        slots = free_slots(member.advert, request.cores)
+        room = member.advert.room(promised=_promised(request))
+        slots = free_slots(room, request.cores)
         if slots is None:
-            slots = member.advert.free_cores // request.cores  # no more than that
+            slots = room.free_cores // request.cores  # no more than that
         quote = Quote(cloud, request.cores, slots, None, None, None, None)
-        full = member.advert.free_cores - taken.get(cloud, 0) < request.cores
+        full = room.free_cores - taken.get(cloud, 0) < request.cores
         (doubtful if full else quotes).append((member.info.order, quote))
     ranked = tightest_fit(quotes) + tightest_fit(doubtful)
     return Route(tuple(quote.cloud for quote in ranked[:most]), tuple(passed_over))
 
 
-def free_slots(advert: Advert, cores: int) -> int | None:
+def _promised(request: SpotRequest) -> bool:
+    return request.sla is not None and request.sla < 1
+
+
+def free_slots(room: Room, cores: int) -> int | None:
     """Free slots of that size as far as the advert, which need not list all sizes, tells. None: unknown."""
-    listed = advert.free_slots.get(cores)
+    listed = room.free_slots.get(cores)
     if listed is not None:
         return listed
-    if cores > advert.free_cores or any(
-        size < cores and slots == 0 for size, slots in advert.free_slots.items()
-    ):
+    if cores > room.free_cores or any(size < cores and slots == 0 for size, slots in room.free_slots.items()):
         return 0
     return None
 
@@ -173,8 +176,8 @@ def smaller_size(request: SpotRequest, member: Member) -> int | None:
     advert = member.advert
     if advert is None or not member.reachable:
         return None
-    promised = request.sla is not None and request.sla < 1
-    for cores, slots in sorted(advert.free_slots.items(), reverse=True):
+    promised = _promised(request)
+    for cores, slots in sorted(advert.room(promised=promised).free_slots.items(), reverse=True):
         if cores >= request.cores or slots == 0:
             continue
         if not promised:
@@ -197,7 +200,7 @@ def _objection(request: SpotRequest, member: Member) -> Refusal | None:
         return Refusal(cloud, Reason.TOO_LARGE)
     if advert is None or not member.reachable:
         return Refusal(cloud, Reason.UNREACHABLE)
-    slots = free_slots(advert, cores)
+    slots = free_slots(advert.room(promised=_promised(request)), cores)
     if slots == 0:
         return Refusal(cloud, Reason.NO_CAPACITY, free_slots=0)
     if request.sla is not None and request.sla < 1:

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.contract import Advert
+from broker.contract import Advert, Room
+from cloudsim.inventory import Inventory
 from cloudsim.requests import Kind
 from workers.state import State
 
@@ -26,7 +27,6 @@ def advertised_sizes(largest_node: int) -> NDArray[np.int64]:
 def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> Advert:
     """The advert of a cloud in this state. ``now``: RFC 3339."""
     inventory, table = state.cloud.inventory, state.cloud.table
-    slots = (inventory.free[:, None] // sizes).sum(axis=0)
     return Advert(
         cloud=state.spec.cloud.id,
         at=now,
@@ -36,9 +36,22 @@ def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> A
         on_demand_cores=inventory.used_cores(Kind.ON_DEMAND),
         spot_cores=inventory.used_cores(Kind.SPOT),
         spot_leases=len(inventory.spot()),
-        free_slots=dict(zip(sizes.tolist(), slots.tolist(), strict=True)),
+        free_slots=_slots(inventory.free, sizes),
         table_version=table.version if table else None,
         table_made_at_s=table.made_at_s if table else None,
         evicted=state.evicted,
         admitted=state.admitted,
+        promised_room=_promised_room(inventory, sizes),
     )
+
+
+def _promised_room(inventory: Inventory, sizes: NDArray[np.int64]) -> Room | None:
+    if not inventory.yielding.any():
+        return None
+    free = inventory.free + inventory.yielding
+    return Room(free_cores=int(free.sum()), free_slots=_slots(free, sizes))
+
+
+def _slots(free: NDArray[np.int64], sizes: NDArray[np.int64]) -> dict[int, int]:
+    slots = (free[:, None] // sizes).sum(axis=0)
+    return dict(zip(sizes.tolist(), slots.tolist(), strict=True))

@@ -1,5 +1,6 @@
 """Routing: who is asked, in which order, and who is passed over because it would certainly refuse."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.contract import Advert, CloudInfo, SpotRequest
+from broker.contract import Advert, CloudInfo, Room, SpotRequest
 from broker.routing import (
     Booked,
     Member,
@@ -124,7 +125,7 @@ def test_slots_are_zero_only_where_that_is_certain(free: list[int], cores: int, 
     slots = {size: sum(node // size for node in free) for size in listed}
     advert = member("a", 0, slots, free=sum(free)).advert
     assert advert is not None
-    told = free_slots(advert, cores)
+    told = free_slots(advert.room(promised=False), cores)
     assert told is None or told == sum(node // cores for node in free)
 
 
@@ -207,3 +208,13 @@ def test_the_largest_smaller_size_that_an_advert_vouches_for() -> None:
     older = member("east", 0, slots, version="w", table=TableSummary("v", 0.0, cells))
     assert smaller_size(wish(cores=8, sla=0.1), older) is None
     assert smaller_size(wish(cores=8), Member(east.info, east.advert, reachable=False)) is None
+
+
+def test_a_promise_is_asked_for_where_only_leases_without_one_are_in_the_way() -> None:
+    full = member("full", 0, {2: 0}, free=0, version="v")
+    assert full.advert is not None
+    room = Room(free_cores=8, free_slots={2: 4})
+    yielding = dataclasses.replace(full, advert=full.advert.model_copy(update={"promised_room": room}))
+    assert reasons(route(wish(), [yielding], most=9).passed_over) == {"full": Reason.NO_CAPACITY}
+    assert route(wish(sla=0.1), [yielding], most=9).candidates == ("full",)
+    assert reasons(route(wish(sla=0.1), [full], most=9).passed_over) == {"full": Reason.NO_CAPACITY}

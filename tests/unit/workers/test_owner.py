@@ -10,6 +10,7 @@ from broker.contract import (
     Overflow,
     QuoteView,
     RefusalView,
+    Room,
     Tick,
 )
 from cloudsim.requests import Reason
@@ -277,6 +278,10 @@ def test_the_advert_counts(live: Live) -> None:
     advert = live.owner.advert(NOW)
     assert advert.free_slots == {1: 1, 2: 0, 3: 0, 4: 0}
     assert (advert.free_cores, advert.spot_cores, advert.spot_leases, advert.admitted) == (1, 3, 1, 1)
+    # What is lent without a promise is room for those who are promised something.
+    assert advert.promised_room == Room(free_cores=4, free_slots={1: 4, 2: 2, 3: 1, 4: 1})
+    live.tell(cancel("r.1"))
+    assert live.owner.advert(NOW).promised_room is None
 
 
 def test_a_lease_that_has_ended_cannot_end_again() -> None:
