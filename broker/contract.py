@@ -26,7 +26,7 @@ from broker.asked import Probability as Probability
 from broker.asked import QuoteRequest as QuoteRequest
 from broker.asked import Seconds as Seconds
 from broker.asked import SpotRequest as SpotRequest
-from cloudsim.requests import Kind, Reason
+from cloudsim.requests import Kind, Mode, Reason
 
 VERSION = 1
 
@@ -100,6 +100,7 @@ class QuoteView(Message):
     cloud_time_s: float
     table_age_s: float | None = None
     other_sizes: tuple[SizeOffer, ...] = ()
+    admission: Mode = Mode.STRICT  # to whom the SLA is a promise
 
 
 class CounterOffers(Message):
@@ -369,8 +370,8 @@ class Room(Message):
 class Advert(Message):
     """What a cloud says of itself, refreshed with every commit. ``free_slots`` is keyed by size in cores.
 
-    ``promised_room``: as a request with a promise sees it, which may take the cores of spot instances without
-    one; None where none of these run.
+    ``admission``: to whom an SLA is a promise here. ``promised_room``: as a request with a promise sees it,
+    which may take the cores of spot instances without one; None where none of these run.
     """
 
     cloud: CloudId
@@ -387,6 +388,7 @@ class Advert(Message):
     evicted: int
     admitted: int
     promised_room: Room | None = None
+    admission: Mode = Mode.STRICT
 
     def room(self, *, promised: bool) -> Room:
         """The room for a request with or without a promise."""

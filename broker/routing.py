@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.contract import Advert, CloudInfo, Room, SpotRequest
 from cloudsim.ranking import tightest_fit
-from cloudsim.requests import Quote, Reason, Refusal
+from cloudsim.requests import Mode, Quote, Reason, Refusal
 
 
 class TableCell(NamedTuple):
@@ -182,6 +182,8 @@ def smaller_size(request: SpotRequest, member: Member) -> int | None:
             continue
         if not promised:
             return cores
+        if advert.admission is Mode.POPULATION:  # its bar is known to the owner alone
+            return None
         table = member.table
         cells = table.cells.get(cores, ()) if table and table.version == advert.table_version else ()
         here = next((one for one in cells if one.free_slots_from <= slots <= one.free_slots_to), None)
@@ -220,6 +222,8 @@ def _risk(request: SpotRequest, sla: float, member: Member, slots: int | None) -
     if member.advert.table_version is None:
         return Refusal(cloud, Reason.NO_TABLE, free_slots=slots)
     if table is None or table.version != member.advert.table_version or request.lifetime_s is None:
+        return None
+    if member.advert.admission is Mode.POPULATION:  # risks above the SLA may be taken
         return None
     cells = table.cells.get(request.cores, ())
     bounds = [_survived_at_least(cell, sla) for cell in cells]

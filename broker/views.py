@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from broker.contract import CounterOffers, QuoteView, RefusalView
 from broker.contract import SizeOffer as SizeOfferView
 from cloudsim.offers import SizeOffer
-from cloudsim.requests import Quote, Refusal
+from cloudsim.requests import Mode, Quote, Refusal
 
 
-def quote_view(quote: Quote, cloud_time_s: float, other_sizes: Sequence[SizeOffer] = ()) -> QuoteView:
-    """A quote as it is sent."""
+def quote_view(
+    quote: Quote, cloud_time_s: float, other_sizes: Sequence[SizeOffer] = (), admission: Mode = Mode.STRICT
+) -> QuoteView:
+    """A quote as it is sent by a cloud that admits so."""
     return QuoteView(
         cloud=quote.cloud,
         cores=quote.cores,
@@ -23,6 +25,7 @@ def quote_view(quote: Quote, cloud_time_s: float, other_sizes: Sequence[SizeOffe
         cloud_time_s=cloud_time_s,
         table_age_s=_age_s(quote.table_made_at_s, cloud_time_s),
         other_sizes=_offers(other_sizes),
+        admission=admission,
     )
 
 

@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cloudsim.inventory import Inventory
 from cloudsim.population import Threshold
-from cloudsim.requests import Quote, Reason, Refusal, Request
+from cloudsim.requests import Mode, Quote, Reason, Refusal, Request
 
 if TYPE_CHECKING:
     from cloudsim.prediction.tables import QuantileTable
-
-
-class Mode(StrEnum):
-    """To whom the SLA is a promise."""
-
-    STRICT = "strict"  # to each: the request's own risk is at most its SLA
-    POPULATION = "population"  # to all: the mean risk of the admitted is at most their SLA
 
 
 @dataclass(frozen=True)

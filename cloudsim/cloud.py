@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cloudsim.admission import STRICT_RULE, AdmissionRule, Mode, examine
+from cloudsim.admission import STRICT_RULE, AdmissionRule, examine
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history import History, stop_phase
 from cloudsim.inventory import Inventory
@@ -27,6 +27,7 @@ from cloudsim.requests import (
     Extended,
     Instance,
     Kind,
+    Mode,
     Placement,
     Quote,
     Reason,

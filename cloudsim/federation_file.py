@@ -7,6 +7,8 @@
     nodes = "7x12"                              # or "4x8,2x16"
     trace = "eucalyptus/DS2-trace.txt"          # its on-demand load: a file in the data directory or beside
                                                 # this one
+    admission = "population"                    # optional: the SLA is a mean over all that is admitted, not
+                                                # a promise to each ("strict")
     overflow = true                             # optional: offer what it must turn away to the others
     overflow_sla = 0.05                         # with what promise; left out: no guarantee
 
@@ -34,11 +36,14 @@ from typing import Any
 
 import numpy as np
 
+from cloudsim.admission import AdmissionRule
 from cloudsim.cloud import CloudSpec
 from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.inventory import parse_nodes
+from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
+from cloudsim.requests import Mode
 from cloudsim.traces.formats import read
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
@@ -103,15 +108,24 @@ class _Reader:
 
     def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
         where = f"cloud[{number}]"
-        _only(table, {"id", "nodes", "trace", "overflow", "overflow_sla"}, where)
+        _only(table, {"id", "nodes", "trace", "admission", "overflow", "overflow_sla"}, where)
         nodes = _text(table, "nodes", where)
         overflow = table.get("overflow", False)
         if not isinstance(overflow, bool):
             raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
         if "overflow_sla" in table and not overflow:
             raise SpecError("goes with overflow = true", field=f"{where}.overflow_sla")
+        mode = table.get("admission", Mode.STRICT.value)
+        if mode not in list(Mode):
+            raise SpecError(f"{mode!r} is not {' or '.join(Mode)}", field=f"{where}.admission")
+        spec = CloudSpec(
+            _text(table, "id", where),
+            parse_nodes(nodes, field=f"{where}.nodes"),
+            admission=AdmissionRule(Mode(mode)),
+            prediction=CAREFUL_RULE if mode == Mode.POPULATION else OUR_RULE,
+        )
         return FederatedCloud(
-            CloudSpec(_text(table, "id", where), parse_nodes(nodes, field=f"{where}.nodes")),
+            spec,
             nodes,
             self._trace(table, where),
             overflow,

@@ -16,6 +16,13 @@ class Kind(StrEnum):
     SPOT = "spot"  # placed only in free room; evicted when an on-demand request needs the cores
 
 
+class Mode(StrEnum):
+    """To whom the SLA is a promise."""
+
+    STRICT = "strict"  # to each: the request's own risk is at most its SLA
+    POPULATION = "population"  # to all: the mean risk of the admitted is at most their SLA
+
+
 class Reason(StrEnum):
     """Why a request was refused, in order of precedence: the first that applies is the one reported."""
 

@@ -42,6 +42,7 @@ def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> A
         evicted=state.evicted,
         admitted=state.admitted,
         promised_room=_promised_room(inventory, sizes),
+        admission=state.cloud.spec.admission.mode,
     )
 
 

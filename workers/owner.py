@@ -178,7 +178,7 @@ class Owner:
         offers = offers_of(request, self._sizes_for(request), cloud.quote) if other_sizes else ()
         if isinstance(answer, Refusal):
             return self._refusal(request, answer, offers)
-        return quote_view(answer, cloud.now_s, offers)
+        return quote_view(answer, cloud.now_s, offers, cloud.spec.admission.mode)
 
     def _wish(self, wish: Ask | Reserve) -> Request:
         """Without a lifetime it is one for a renewal period."""

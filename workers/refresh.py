@@ -18,6 +18,7 @@ from broker.contract import Batch
 from broker.journal import Journal
 from broker.queue import MONTECARLO, montecarlo_queue
 from cloudsim.eventlog import EventLog
+from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 from workers.chunks import HistoryChunk
@@ -39,13 +40,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Sampling:
-    """What all batches of one owner's epoch have in common."""
+    """What all batches of one owner's epoch have in common, and by which rule their samples become risks.
+
+    Batches know nothing of the rule: one that changes the samples themselves (horizon, the virtual instance's
+    rank, requested ends) is for replays only.
+    """
 
     cloud: str
     epoch: int
     node_cores: tuple[int, ...]
     seed: int
     births: int
+    rule: PredictionRule = OUR_RULE
 
     def shares(self, sizes: int) -> int:
         """How many batches each of so many sizes is split into."""
@@ -235,4 +241,7 @@ class Refresher:
             self._journal.redis.delete(*(self._key(share) for share in self._shares))
         self._shares = []
         self._previous = sizes
-        return QuantileTable.from_samples(list(sizes.values()), self._sampling.node_cores, self.boundary_s)
+        sampling = self._sampling
+        return QuantileTable.from_samples(
+            list(sizes.values()), sampling.node_cores, self.boundary_s, sampling.rule
+        )

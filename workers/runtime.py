@@ -102,7 +102,9 @@ class Runtime:
 
     def _sampling(self) -> Sampling:
         cloud, spec = self._spec.owner.cloud, self._spec
-        return Sampling(cloud.id, self._tenure.epoch, cloud.node_cores, spec.seed, spec.births)
+        return Sampling(
+            cloud.id, self._tenure.epoch, cloud.node_cores, spec.seed, spec.births, cloud.prediction
+        )
 
     # -- opening and closing ---------------------------------------------------------------------------------
 

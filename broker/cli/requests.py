@@ -228,6 +228,8 @@ def _show_quotes(
     for one in sorted(answers, key=lambda answer: counts.index(answer.cores or counts[0])):
         if one.answer == "quote":
             verdict, risk, survives_s = "[green]yes[/green]", one.eviction_probability, one.survives_s
+            if one.admission == "population" and risk is not None:
+                verdict += ", its SLA is a mean"
         else:
             verdict = f"[red]no[/red], {words.REASONS[one.reason]}"
             risk, survives_s = one.counter_offers.sla, one.counter_offers.lifetime_s

@@ -50,7 +50,8 @@ class Rule(StrEnum):
     @property
     def admission(self) -> AdmissionRule:
         """How it admits."""
-        from cloudsim.admission import PAPERS_ADMISSION, AdmissionRule, Mode
+        from cloudsim.admission import PAPERS_ADMISSION, AdmissionRule
+        from cloudsim.requests import Mode
 
         if self is Rule.PAPERS:
             return PAPERS_ADMISSION

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cloudsim.admission import PAPERS_ADMISSION, AdmissionRule, Mode
+from cloudsim.admission import PAPERS_ADMISSION, AdmissionRule
 from cloudsim.experiments import beds, published
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.published import ADMITTED, EVICTED, LITERAL, POPULATION, STRICT, UNAWARE
 from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE, Censoring, PredictionRule
+from cloudsim.requests import Mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cloudsim.admission import AdmissionRule, Mode
+from cloudsim.admission import AdmissionRule
 from cloudsim.experiments.beds import SPOT_DELAY_S, draw
 from cloudsim.experiments.drawing import GREY, LINES
 from cloudsim.experiments.experiment import Case, Row
@@ -20,6 +20,7 @@ from cloudsim.experiments.panels import legend_below, panels, share_axis
 from cloudsim.experiments.runs import single_cloud_row
 from cloudsim.intervals import clopper_pearson
 from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
+from cloudsim.requests import Mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -91,11 +91,16 @@ def test_refusals_of_all_clouds_with_counter_offers(federation: Federation, api:
     federation.join("home", (8,))
     assert api.post("/v1/requests", json=WISH | {"targets": ["full"]}).status_code == 201
     time.sleep(0.2)
+    again = problem(api.post("/v1/requests", json=WISH | {"targets": ["full"]}), "refused")
+    assert {"full": "no_capacity"}.items() <= {
+        one["cloud"]: one["reason"] for one in again["refusals"]
+    }.items()
     body = problem(
         api.post("/v1/requests", json=WISH | {"sla": 0.1, "targets": ["full", "untabled"]}), "refused"
     )
     reasons = {refusal["cloud"]: refusal["reason"] for refusal in body["refusals"]}
-    assert reasons == {"full": "no_capacity", "untabled": "no_table", "home": "not_a_target"}
+    # A promise might take the room of the lease without one: it is a table that is missing there.
+    assert reasons == {"full": "no_table", "untabled": "no_table", "home": "not_a_target"}
     assert body["counter_offers"] == {}
 
 

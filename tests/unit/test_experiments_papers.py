@@ -8,10 +8,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from cloudsim.admission import Mode
 from cloudsim.experiments import figure_1, figures_2_3, pairs, published, runs, scaling, tables_3_4
 from cloudsim.experiments.experiment import Experiment
 from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
+from cloudsim.requests import Mode
 from cloudsim.traces import formats
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
+from cloudsim.prediction.rule import CAREFUL_RULE
+from cloudsim.requests import Mode
 
 GOOD = """
 until = "2d"
@@ -122,3 +124,14 @@ def test_a_damaged_trace_names_its_file(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("this is\nno trace\n")
     with pytest.raises(InputError, match=r"b\.txt"):
         load(path, None)
+
+
+def test_a_cloud_says_to_whom_its_sla_is_a_promise(tmp_path: Path) -> None:
+    first, second = load(
+        write(tmp_path, GOOD.replace("overflow = true", 'admission = "population"')), None
+    ).clouds
+    assert first.spec.admission.mode is Mode.POPULATION
+    assert first.spec.prediction == CAREFUL_RULE
+    assert second.spec.admission.mode is Mode.STRICT
+    with pytest.raises(InputError, match=r"cloud\[0\].admission.*'mean' is not strict or population"):
+        load(write(tmp_path, GOOD.replace("overflow = true", 'admission = "mean"')), None)

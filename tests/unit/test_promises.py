@@ -7,14 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.admission import AdmissionRule, Mode
+from cloudsim.admission import AdmissionRule
 from cloudsim.cloud import Cloud, CloudSpec
 from cloudsim.eventlog import START_SPOT
 from cloudsim.population import FEWEST_REQUESTS, MARGIN, RequestLog, Threshold
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.promises import Account, Ledger
-from cloudsim.requests import End, Ended, Instance, Kind, Placement, Quote, Reason, Refusal, Request, Started
+from cloudsim.requests import (
+    End,
+    Ended,
+    Instance,
+    Kind,
+    Mode,
+    Placement,
+    Quote,
+    Reason,
+    Refusal,
+    Request,
+    Started,
+)
 from cloudsim.scheduling.pipeline import plan
 from tests.unit.workers.owners import harmless_table
 

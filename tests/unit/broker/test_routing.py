@@ -25,7 +25,7 @@ from cloudsim.admission import examine
 from cloudsim.inventory import Inventory
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.requests import Instance, Kind, Reason, Refusal, Request
+from cloudsim.requests import Instance, Kind, Mode, Reason, Refusal, Request
 
 
 def member(
@@ -218,3 +218,13 @@ def test_a_promise_is_asked_for_where_only_leases_without_one_are_in_the_way() -
     assert reasons(route(wish(), [yielding], most=9).passed_over) == {"full": Reason.NO_CAPACITY}
     assert route(wish(sla=0.1), [yielding], most=9).candidates == ("full",)
     assert reasons(route(wish(sla=0.1), [full], most=9).passed_over) == {"full": Reason.NO_CAPACITY}
+
+
+def test_a_cloud_in_population_mode_is_asked_whatever_its_table_says() -> None:
+    table = some_table(1)
+    strict = member("a", 0, {2: 4}, version=table.version, table=published(table))
+    assert strict.advert is not None
+    asked = wish(lifetime_s=1e9, sla=0.01)
+    assert route(asked, [strict], most=9).candidates == ()
+    advert = strict.advert.model_copy(update={"admission": Mode.POPULATION})
+    assert route(asked, [dataclasses.replace(strict, advert=advert)], most=9).candidates == ("a",)

@@ -10,13 +10,15 @@ import pytest
 
 from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reserve
 from broker.views import quote_of
+from cloudsim.admission import AdmissionRule
 from cloudsim.cloud import CloudSpec
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
+from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.ranking import tightest_fit
 from cloudsim.replay import replay
 from cloudsim.report import Tally
-from cloudsim.requests import End, Kind
+from cloudsim.requests import End, Kind, Mode
 from cloudsim.traces.synthesis import lognormal_trace
 from tests.unit.workers.owners import Live, command_id
 from workers.state import OwnerSpec
@@ -24,10 +26,12 @@ from workers.state import OwnerSpec
 SEED, BIRTHS = 7, 100
 
 
-def federation() -> Federation:
+def federation(mode: Mode = Mode.STRICT) -> Federation:
     traces = [lognormal_trace(np.random.default_rng(seed), hours=32, name=f"t{seed}") for seed in range(4)]
     clouds = [
-        FederatedCloud(CloudSpec(name, (4,) * 7), "7x4", trace)
+        FederatedCloud(
+            CloudSpec(name, (4,) * 7, admission=AdmissionRule(mode), prediction=CAREFUL_RULE), "7x4", trace
+        )
         for name, trace in zip("AB", traces, strict=False)
     ]
     workloads = [
@@ -44,7 +48,7 @@ class Member(Live):
         load, until_s = member.own_load, whole.ends_s
         super().__init__(OwnerSpec(member.spec, trace_time=True, own_load=load, own_load_until_s=until_s))
         sampler = SamplerSpec(member.spec.node_cores, seed=SEED, births=BIRTHS)
-        self.predictor = LocalPredictor(sampler, whole.spot_sizes(member))
+        self.predictor = LocalPredictor(sampler, whole.spot_sizes(member), member.spec.prediction)
         self.tables = 0
 
     def ask(self, command: Any) -> Any:
@@ -109,9 +113,15 @@ def count(tally: Tally, cloud: str, member: Member) -> None:
             tally.on_demand(cloud, requests=1, admitted=1)
 
 
-@pytest.mark.parametrize("crash_every", [math.inf, 400])
-def test_the_owners_give_the_report_of_the_replay(crash_every: float) -> None:
-    whole = federation()
+@pytest.mark.parametrize(
+    ("mode", "crash_every"),
+    # In population mode an owner that starts again is strict until it has heard enough requests.
+    [(Mode.STRICT, math.inf), (Mode.STRICT, 400), (Mode.POPULATION, math.inf)],
+)
+def test_the_owners_give_the_report_of_the_replay(mode: Mode, crash_every: float) -> None:
+    whole = federation(mode)
     expected = replay(whole, seed=SEED, births=BIRTHS)
     assert expected["total"]["evicted"] > 0
     assert drive(whole, crash_every) == expected
+    admitted = replay(federation(), seed=SEED, births=BIRTHS)["total"]["admitted"]
+    assert (expected["total"]["admitted"] != admitted) == (mode is Mode.POPULATION), "the mode did nothing"
