@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.contract import Advert, CloudInfo, Room, SpotRequest
 from cloudsim.ranking import tightest_fit
-from cloudsim.requests import Mode, Quote, Reason, Refusal
+from cloudsim.requests import Kind, Mode, Quote, Reason, Refusal, promises
 
 
 class TableCell(NamedTuple):
@@ -158,7 +158,7 @@ def route(
 
 
 def _promised(request: SpotRequest) -> bool:
-    return request.sla is not None and request.sla < 1
+    return promises(Kind.SPOT, request.sla)
 
 
 def free_slots(room: Room, cores: int) -> int | None:
@@ -202,10 +202,12 @@ def _objection(request: SpotRequest, member: Member) -> Refusal | None:
         return Refusal(cloud, Reason.TOO_LARGE)
     if advert is None or not member.reachable:
         return Refusal(cloud, Reason.UNREACHABLE)
-    slots = free_slots(advert.room(promised=_promised(request)), cores)
+    promised = _promised(request)
+    slots = free_slots(advert.room(promised=promised), cores)
     if slots == 0:
         return Refusal(cloud, Reason.NO_CAPACITY, free_slots=0)
-    if request.sla is not None and request.sla < 1:
+    if promised:
+        assert request.sla is not None
         return _risk(request, request.sla, member, slots)
     return None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cloudsim.cloud import CloudSpec
 from cloudsim.errors import SpecError
-from cloudsim.requests import Kind, Request
+from cloudsim.requests import Kind, Request, promises
 from cloudsim.traces.trace import Trace
 
 
@@ -80,7 +80,7 @@ class Federation:
         traces += [
             other.own_load
             for other in self.clouds
-            if other.overflow and other.overflow_sla is not None and other.overflow_sla < 1
+            if other.overflow and promises(Kind.SPOT, other.overflow_sla)
         ]
         largest = max(cloud.spec.node_cores)
         return tuple(

@@ -42,7 +42,7 @@ from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.inventory import parse_nodes
-from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
+from cloudsim.prediction.rule import rule_for
 from cloudsim.requests import Mode
 from cloudsim.traces.formats import read
 from cloudsim.traces.synthesis import lognormal_trace, production_like
@@ -122,7 +122,7 @@ class _Reader:
             _text(table, "id", where),
             parse_nodes(nodes, field=f"{where}.nodes"),
             admission=AdmissionRule(Mode(mode)),
-            prediction=CAREFUL_RULE if mode == Mode.POPULATION else OUR_RULE,
+            prediction=rule_for(Mode(mode)),
         )
         return FederatedCloud(
             spec,

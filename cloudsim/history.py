@@ -26,17 +26,13 @@ def stop_phase(start_s: float, stop_s: float) -> int:
     return PHASE_SAME_INSTANT_STOP if stop_s == start_s else PHASE_STOP
 
 
-def remembered(instance: Instance) -> bool:
-    """No-guarantee spot instances leave no trace: they give way to all others, whose lifetimes therefore do
-    not depend on them (PREDICTION.md "Beyond the papers" 6)."""
-    return instance.kind is Kind.ON_DEMAND or instance.promised
-
-
 class History:
     """Admitted instances with their requested ends, cut into consecutive event logs for the predictor.
 
-    An evicted instance keeps its requested end. Only an end that its user changes (a release, a stop by
-    hand) is moved, and only to a time that has not been cut yet.
+    No-guarantee spot instances leave no trace: they give way to all others, whose lifetimes therefore do not
+    depend on them (PREDICTION.md "Beyond the papers" 6). An evicted instance keeps its requested end. Only an
+    end that its user changes (a release, a stop by hand, an extension) is moved, and only to a time that has
+    not been cut yet.
     """
 
     def __init__(self) -> None:
@@ -51,7 +47,7 @@ class History:
         """An admission. Numbers are dense and rise with time."""
         assert instance.number == self.instances, "history has a hole"
         self.instances += 1
-        if not remembered(instance):
+        if instance.yields:
             return
         kind = START_SPOT if instance.kind is Kind.SPOT else START_ON_DEMAND
         # When an on-demand instance will stop is not for the predictor to know before it does.
@@ -62,7 +58,7 @@ class History:
     def record_changed_stop(self, instance: Instance, stop_s: float) -> None:
         """The user ended the instance at ``stop_s`` instead of the requested end."""
         assert stop_s >= self.cut_s, "the past cannot be changed"
-        if not remembered(instance):
+        if instance.yields:
             return
         self._expect_stop(instance, stop_s)
 

@@ -37,10 +37,6 @@ def parse_nodes(text: str, *, field: str = "nodes") -> tuple[int, ...]:
     return tuple(cores)
 
 
-def _yields(instance: Instance) -> bool:
-    return instance.kind is Kind.SPOT and not instance.promised
-
-
 class Inventory:
     """Running instances of one cloud. Node and instance order are part of its meaning: first-fit goes by
     node order."""
@@ -105,7 +101,7 @@ class Inventory:
             f"{instance.id} does not fit on {instance.node}"
         )
         self.free[instance.node] -= instance.cores
-        if _yields(instance):
+        if instance.yields:
             self.yielding[instance.node] += instance.cores
             self._yields += 1
         (self._spot if instance.kind is Kind.SPOT else self._on_demand)[instance.id] = instance
@@ -115,7 +111,7 @@ class Inventory:
         running = self._spot if instance_id in self._spot else self._on_demand
         instance = running.pop(instance_id)
         self.free[instance.node] += instance.cores
-        if _yields(instance):
+        if instance.yields:
             self.yielding[instance.node] -= instance.cores
             self._yields -= 1
         return instance
@@ -139,7 +135,7 @@ class Inventory:
         assert (self.free >= 0).all(), "a core is booked twice"
         yielding = np.zeros_like(self.capacity)
         for instance in self.spot():
-            yielding[instance.node] += 0 if instance.promised else instance.cores
+            yielding[instance.node] += instance.cores if instance.yields else 0
         assert (yielding == self.yielding).all(), "cores of no-guarantee instances are miscounted"
         arrivals = [instance.number for instance in self._spot.values()]
         assert arrivals == sorted(arrivals), "spot instances are out of order"

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cloudsim.requests import Instance, Quote, Reason, Refusal, Request
+from cloudsim.requests import Instance, Kind, Quote, Reason, Refusal, Request, promises
 
 if TYPE_CHECKING:
     from cloudsim.prediction.lifetimes import LifetimeDistribution
@@ -102,7 +102,7 @@ def examine_extension(
     than the present one.
     """
     assert until_s > instance.end_s, "an extension ends later"
-    guaranteed = sla is not None and sla < 1
+    guaranteed = promises(Kind.SPOT, sla)
     if table is None or not table.has(instance.cores):
         if guaranteed:
             return Refusal(cloud, Reason.NO_TABLE)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
 
 _BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-_INK, _GREY, _PALE = "#222222", "#8C8C8C", "#E4E4E4"
-_LEVELS = ((_RED, "o"), (_ORANGE, "s"), (_GREEN, "^"), (_BLUE, "D"), (_PINK, "v"), (_SKY, "P"))
+INK, GREY, PALE = "#222222", "#8C8C8C", "#E4E4E4"
+LEVELS = ((_RED, "o"), (_ORANGE, "s"), (_GREEN, "^"), (_BLUE, "D"), (_PINK, "v"), (_SKY, "P"))
 
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "legend.fontsize": 9, "legend.frameon": False,
-    "axes.edgecolor": _GREY, "axes.labelcolor": _INK, "text.color": _INK, "xtick.color": _INK,
-    "ytick.color": _INK, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white",
+    "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white",
     "svg.fonttype": "none", "svg.hashsalt": "spotfed", "pdf.fonttype": 42,
 }  # fmt: skip
 
@@ -62,7 +62,7 @@ def save(figure: Figure, path: Path) -> None:
     stamps = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     from matplotlib import rc_context
 
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure.savefig(path, dpi=160, metadata=stamps[path.suffix.lower()])
 
 
@@ -78,7 +78,7 @@ def table_figure(rows: Sequence[Mapping[str, Any]], slas: Sequence[float], *, ti
     sizes = sorted({int(row["cores"]) for row in rows})
     columns = min(len(sizes), _PANELS_A_ROW) or 1
     bands = math.ceil(len(sizes) / columns) or 1
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(1.2 + max(2.2 * columns, 6.4), 1.1 + 3.3 * bands), layout="constrained")
         figure.suptitle(title, fontsize=11)
         grid = figure.add_gridspec(2 * bands, columns, height_ratios=[1, 2.6] * bands)
@@ -134,10 +134,10 @@ def _draw_lifetimes(
     edges = [(row["free_slots_from"] - 0.5, row["free_slots_to"] + 0.5) for row in rows]
     for (left, right), row in zip(edges, rows, strict=True):
         followed_s = min(float(row["followed_up_s"]), high_s)
-        axes.fill_between([left, right], [followed_s] * 2, [high_s] * 2, color=_PALE, lw=0, zorder=0)
+        axes.fill_between([left, right], [followed_s] * 2, [high_s] * 2, color=PALE, lw=0, zorder=0)
     # Lines may lie on each other: those drawn first are wider and stay visible beneath.
     for number, sla in enumerate(slas):
-        colour, marker = _LEVELS[number % len(_LEVELS)]
+        colour, marker = LEVELS[number % len(LEVELS)]
         lives = [max(float(row["quantiles_s"][sla]), low_s) for row in rows]
         width = 1.0 + 0.6 * (len(slas) - 1 - number)
         axes.plot(
@@ -160,7 +160,7 @@ def _draw_lifetimes(
     axes.yaxis.set_major_locator(FixedLocator(marks))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: labels.get(value, "")))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.grid(axis="y", color=_PALE, lw=0.7, zorder=1)
+    axes.grid(axis="y", color=PALE, lw=0.7, zorder=1)
 
 
 def _middle(row: Mapping[str, Any]) -> float:
@@ -201,11 +201,11 @@ def _table_legend(figure: Figure, slas: Sequence[float]) -> None:
     from matplotlib.patches import Patch
 
     lines: list[Line2D | Patch] = [
-        Line2D([], [], color=_LEVELS[n % len(_LEVELS)][0], marker=_LEVELS[n % len(_LEVELS)][1], ms=4, lw=2,
+        Line2D([], [], color=LEVELS[n % len(LEVELS)][0], marker=LEVELS[n % len(LEVELS)][1], ms=4, lw=2,
                label=f"risk ≤ {sla:g}")
         for n, sla in enumerate(slas)
     ]  # fmt: skip
-    lines.append(Patch(color=_PALE, label="never followed up for so long"))
+    lines.append(Patch(color=PALE, label="never followed up for so long"))
     wide = figure.get_figwidth() >= 1.3 * len(slas) + 2.4
     columns = len(lines) if wide else math.ceil(len(lines) / 2)
     figure.legend(handles=lines, loc="outside lower center", ncols=columns)
@@ -218,7 +218,7 @@ def use_figure(clouds: Sequence[CloudUse], *, title: str, until_s: float) -> Fig
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(9, 1.2 + 1.75 * len(clouds)), layout="constrained")
         figure.suptitle(title, fontsize=11)
         panels = figure.subplots(len(clouds), 1, sharex=True, squeeze=False)[:, 0]
@@ -230,7 +230,7 @@ def use_figure(clouds: Sequence[CloudUse], *, title: str, until_s: float) -> Fig
         handles: list[Patch | Line2D] = [
             Patch(color=_BLUE, label="on-demand: own users"),
             Patch(color=_ORANGE, label="spot: from the federation"),
-            Patch(facecolor=_PALE, label="free"),
+            Patch(facecolor=PALE, label="free"),
             Line2D([], [], color=_RED, marker="v", ls="", ms=6, mec="white", label="spot instance evicted"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=4)
@@ -245,7 +245,7 @@ def _draw_use(axes: Axes, cloud: CloudUse, until_s: float, unit_s: float) -> Non
     )
     own = np.append(cloud.on_demand, cloud.on_demand[-1:] if len(cloud.on_demand) else [0.0])
     both = own + np.append(cloud.spot, cloud.spot[-1:] if len(cloud.spot) else [0.0])
-    axes.set_facecolor(_PALE)
+    axes.set_facecolor(PALE)
     axes.fill_between(time, 0, own, step="post", color=_BLUE, lw=0)
     axes.fill_between(time, own, both, step="post", color=_ORANGE, lw=0)
     at = cloud.evictions_s[cloud.evictions_s <= until_s] / unit_s

@@ -87,6 +87,11 @@ class Instance:
         """False for on-demand and no-guarantee spot instances."""
         return promises(self.kind, self.sla)
 
+    @property
+    def yields(self) -> bool:
+        """Whether it is a spot instance without a guarantee, which gives way to all others."""
+        return self.kind is Kind.SPOT and not self.promised
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:

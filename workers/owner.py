@@ -106,7 +106,13 @@ class Owner:
         now_s: the cloud's time; in trace time the command's own time counts instead. now: the same, RFC 3339.
         """
         self._recorder.begin(now)
-        at_s = self._time_of(command, now_s)
+        answer = self._answer(command, self._time_of(command, now_s))
+        if command.reply_to is not None:
+            reply = Reply(command=command.id, answer=answer)
+            self._recorder.outcome.replies.append((command.reply_to, reply))
+        return self._recorder.outcome
+
+    def _answer(self, command: Command, at_s: float) -> Answer:
         match command:
             case Ask():
                 self._advance(at_s)
@@ -120,26 +126,36 @@ class Owner:
                 answer = self._release(command.attempt, at_s)
             case Cancel():
                 answer = self._stop(command.lease, Kind.SPOT, at_s, command.by)
-            case Extend() | Migrate():
+            case Extend():
                 self._advance(at_s)
-                told = self._extensions
-                answer = told.extend(command) if isinstance(command, Extend) else told.offered(command)
+                answer = self._extensions.extend(command)
+            case Migrate():
+                self._advance(at_s)
+                answer = self._extensions.offered(command)
+            case _:
+                answer = self._answer_own(command, at_s)
+        return answer
+
+    def _answer_own(
+        self, command: StartOnDemand | StopOnDemand | Overflow | Tick | Finish, at_s: float
+    ) -> Answer:
+        """To what a cloud's own users want, and to the clock."""
+        match command:
             case StartOnDemand():
-                answer = self._start_on_demand(command, at_s)
+                return self._start_on_demand(command, at_s)
             case StopOnDemand():
-                answer = self._stop_on_demand(command, at_s)
+                return self._stop_on_demand(command, at_s)
             case Overflow():
                 self._advance(at_s)
-                answer = self._told_of_overflow(command)
-            case Tick() | Finish():
-                self._finish() if isinstance(command, Finish) else self._advance(at_s)
-                answer = Done()
+                return self._told_of_overflow(command)
+            case Tick():
+                self._advance(at_s)
+                return Done()
+            case Finish():
+                self._finish()
+                return Done()
             case _:
                 assert_never(command)
-        if command.reply_to is not None:
-            reply = Reply(command=command.id, answer=answer)
-            self._recorder.outcome.replies.append((command.reply_to, reply))
-        return self._recorder.outcome
 
     def advance(self, now_s: float, now: str) -> Outcome:
         """Lets everything happen that comes before the spot requests of ``now_s``."""

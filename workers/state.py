@@ -79,9 +79,14 @@ class State:
         if event.sequence is not None:
             assert event.sequence == self.sequence + 1, f"{event.sequence} follows {self.sequence}"
             self.sequence = event.sequence
-        if event.kind in _ENDS or event.kind in _NEWS:
-            (self._note_end if event.kind in _ENDS else self._note_news)(event)
-            return
+        if event.kind in _ENDS:
+            self._note_end(event)
+        elif event.kind in _NEWS:
+            self._note_news(event)
+        else:
+            self._note_other(event)
+
+    def _note_other(self, event: Event) -> None:
         match event:
             case Event(kind=EventKind.ADMITTED | EventKind.RESERVED as kind, lease=Lease() as lease):
                 self._note_start(lease, confirmed=kind is EventKind.ADMITTED)
@@ -99,9 +104,10 @@ class State:
                     self.book.refuse(instance, event.refusal)
             case Event(kind=EventKind.OVERFLOW) if event.overflow is not None:
                 self.offers.apply(event.overflow)
-            case Event(kind=EventKind.OPENED | EventKind.TABLE as kind):
-                # A table itself is made again from the history.
-                self.opened = event if kind is EventKind.OPENED else self.opened
+            case Event(kind=EventKind.OPENED):
+                self.opened = event
+            case Event(kind=EventKind.TABLE):
+                pass  # the table itself is made again from the history
             case _:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
 

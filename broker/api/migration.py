@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 import redis
 import redis.asyncio
 from pydantic import ValidationError
 
 from broker.adverts import Adverts
+from broker.api import groups
 from broker.api.desk import Desk
-from broker.api.overflow import streams
 from broker.asked import QuoteRequest
 from broker.contract import Event, EventKind, Migrate, QuoteView
 from broker.keys import Keys
@@ -26,9 +25,6 @@ from broker.submission.wishes import SubmitError
 log = logging.getLogger(__name__)
 
 GROUP = "migration"
-_BLOCK_MS = 1000
-_IDLE_MS = 15_000  # a warning that its consumer has not finished by then is taken over
-_BATCH = 200
 _WARNED = b'"kind":"warned"'
 
 
@@ -54,30 +50,18 @@ class MigrationDesk:
             try:
                 await self._read()
             except redis.ResponseError as error:
-                if not str(error).startswith("NOGROUP"):
+                if not groups.is_missing(error):
                     raise
-                await self._create_group()
+                await groups.create(self._client, GROUP, self._stream, "$")
             except (redis.RedisError, OSError) as error:
                 log.warning("migration: %s; trying again", error)
                 await asyncio.sleep(1.0)
 
-    async def _create_group(self) -> None:
-        try:
-            await self._client.xgroup_create(self._stream, GROUP, id="$", mkstream=True)
-        except redis.ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
-
     async def _read(self) -> None:
-        claimed: Any = await self._client.xautoclaim(
-            self._stream, GROUP, self._name, min_idle_time=_IDLE_MS, count=_BATCH
-        )
-        entries = [(entry, fields) for entry, fields in claimed[1] if fields]
+        entries = await groups.abandoned(self._client, GROUP, self._stream, self._name)
         if not entries:
-            found: Any = await self._client.xreadgroup(
-                GROUP, self._name, {self._stream: ">"}, count=_BATCH, block=_BLOCK_MS
-            )
-            entries = [entry for _, page in streams(found) for entry in page]
+            found = await groups.fresh(self._client, GROUP, self._name, self._stream)
+            entries = [entry for _, page in found for entry in page]
         if entries:
             texts = [fields.get(b"e", b"") for _, fields in entries]
             await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
@@ -90,14 +74,10 @@ class MigrationDesk:
             return
         if event.kind is not EventKind.WARNED or event.lease is None:
             return
-        lease = event.lease
-        others = [
-            member.info.id
-            for member in await self._adverts.members()
-            if member.info.id not in (lease.cloud, lease.origin)
-        ]
+        lease, members = event.lease, await self._adverts.members()
+        others = [member.info.id for member in members if member.info.id not in (lease.cloud, lease.origin)]
         offers: list[QuoteView] = []
-        trace_time = any(member.info.time == "trace" for member in await self._adverts.members())
+        trace_time = any(member.info.time == "trace" for member in members)
         if others:
             wish = QuoteRequest(
                 origin=lease.origin,

@@ -15,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import redis
 import redis.asyncio
 from pydantic import BaseModel, ValidationError
 
 from broker.adverts import Adverts
+from broker.api import groups
 from broker.api.desk import Desk
 from broker.contract import CloudId, Event, EventKind, Id, Overflow, SpotRequest
 from broker.keys import Keys
@@ -35,9 +36,6 @@ log = logging.getLogger(__name__)
 GROUP = "overflow"
 PRINCIPAL = "overflow"
 _PREFIX = "overflow/"
-_BLOCK_MS = 1000
-_IDLE_MS = 15_000  # an entry that its consumer has not finished by then is taken over
-_BATCH = 200
 _OUTCOMES: dict[EventKind, Literal["evicted", "completed"]] = {
     EventKind.EVICTED: "evicted",
     EventKind.FAILED: "evicted",  # gone before its time as well
@@ -93,7 +91,7 @@ class OverflowDesk:
                 if any(member.info.overflow and member.info.time == "wall" for member in members):
                     await self._read()
                 else:
-                    await asyncio.sleep(_BLOCK_MS / 1000)
+                    await asyncio.sleep(groups.BLOCK_MS / 1000)
             except (redis.RedisError, OSError) as error:
                 log.warning("overflow: %s; trying again", error)
                 await asyncio.sleep(1.0)
@@ -104,37 +102,27 @@ class OverflowDesk:
             for entry, fields in await self._abandoned(stream):
                 await self._handle(stream, [(entry, fields)])
         try:
-            found: Any = await self._client.xreadgroup(
-                GROUP, self._name, {offers: ">", ends: ">"}, count=_BATCH, block=_BLOCK_MS
-            )
+            found = await groups.fresh(self._client, GROUP, self._name, offers, ends)
         except redis.ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
+            if not groups.is_missing(error):
                 raise
             await self._create_groups()
             return
-        for stream, entries in streams(found):
+        for stream, entries in found:
             await self._handle(stream, entries)
 
     async def _create_groups(self) -> None:
         # Offers from the first on; ends from now on, as before there were none of ours.
         for stream, start in ((self._keys.overflow, "0"), (self._keys.all_events, "$")):
-            try:
-                await self._client.xgroup_create(stream, GROUP, id=start, mkstream=True)
-            except redis.ResponseError as error:
-                if not str(error).startswith("BUSYGROUP"):
-                    raise
+            await groups.create(self._client, GROUP, stream, start)
 
-    async def _abandoned(self, stream: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        """Entries that some process, this one included, took and did not finish."""
+    async def _abandoned(self, stream: str) -> groups.Entries:
         try:
-            claimed: Any = await self._client.xautoclaim(
-                stream, GROUP, self._name, min_idle_time=_IDLE_MS, count=_BATCH
-            )
+            return await groups.abandoned(self._client, GROUP, stream, self._name)
         except redis.ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
+            if not groups.is_missing(error):
                 raise
             return []
-        return [(entry, fields) for entry, fields in claimed[1] if fields]
 
     async def _handle(self, stream: str, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
         if stream == self._keys.all_events:
@@ -207,7 +195,7 @@ class OverflowDesk:
             await self._desk.cancel(offer.lease, PRINCIPAL)
             return True
         # A record of another fingerprint, closed at once: who submits the offer later finds its id taken.
-        (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", _IDLE_MS)])
+        (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", groups.IDLE_MS)])
         if accepted.outcome is Outcome.NEW:
             await self._records.close({offer.request_id: Settled(lease=None, refusals=[]).model_dump_json()})
             return True
@@ -259,11 +247,3 @@ def _refused(offer: Offer) -> Overflow:
     return Overflow(
         id=f"{offer.request_id}:refused", instance=offer.instance, outcome="refused", attempt=offer.attempt
     )
-
-
-def streams(found: Any) -> list[tuple[str, list[tuple[bytes, dict[bytes, bytes]]]]]:
-    """The answer to XREADGROUP, whichever protocol the client speaks."""
-    if not found:
-        return []
-    pairs = [(name, pages[0]) for name, pages in found.items()] if isinstance(found, dict) else found
-    return [(name.decode(), list(entries)) for name, entries in pairs]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from cloudsim.experiments import pairs, promise
 from cloudsim.experiments.beds import SPOT_DELAY_S, draw
-from cloudsim.experiments.drawing import GREY
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.panels import Dot, dots_by_group, legend_below, panels, share_axis
 from cloudsim.experiments.promise import chosen, outcome, share
 from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.plots import GREY
 from cloudsim.prediction.rule import Censoring, PredictionRule
 from cloudsim.traces.formats import read
 

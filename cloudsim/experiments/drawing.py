@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cloudsim.plots import _GREY, _INK, _LEVELS, _PALE, _STYLE
+from cloudsim.plots import LEVELS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Text, lines beside the point, and areas behind it.
-INK, GREY, PALE = _INK, _GREY, _PALE
 #: Colour and marker of each line, told apart by colour-blind people and in print.
-LINES = (_LEVELS[3], _LEVELS[1], _LEVELS[2], _LEVELS[0], _LEVELS[4], _LEVELS[5])
+LINES = (LEVELS[3], LEVELS[1], LEVELS[2], LEVELS[0], LEVELS[4], LEVELS[5])
 
 
 @contextmanager
@@ -23,7 +21,7 @@ def styled() -> Iterator[None]:
     """Within it, figures are made in the house's style."""
     from matplotlib import rc_context
 
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         yield
 
 

@@ -151,7 +151,8 @@ def _panel(axes: Axes, rows: Sequence[Row], quantity: str, label: str) -> None:
     """Means over the seeds, with a line from the 5th to the 95th hundredth of them."""
     import numpy as np
 
-    from cloudsim.experiments.drawing import GREY, INK, LINES
+    from cloudsim.experiments.drawing import LINES
+    from cloudsim.plots import GREY, INK
 
     looks = {UNAWARE: (GREY, "P"), **dict(zip(RULES, LINES, strict=False))}
     for number, rule in enumerate(looks):
@@ -185,7 +186,7 @@ def _panel(axes: Axes, rows: Sequence[Row], quantity: str, label: str) -> None:
 
 
 def _promises(axes: Axes) -> None:
-    from cloudsim.experiments.drawing import GREY
+    from cloudsim.plots import GREY
 
     for place, sla in enumerate(_SHOWN):
         if sla is not None:

@@ -191,7 +191,8 @@ def _draw_counts(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_quantiles(axes: Axes, rows: Sequence[Row], rank: str) -> None:
-    from cloudsim.experiments.drawing import INK, LINES
+    from cloudsim.experiments.drawing import LINES
+    from cloudsim.plots import INK
 
     for number, quantile in enumerate(QUANTILES):
         colour, marker = LINES[number]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cloudsim.experiments.drawing import LINES, PALE, figure_of, styled
+from cloudsim.experiments.drawing import LINES, figure_of, styled
+from cloudsim.plots import PALE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,12 +14,13 @@ import numpy as np
 
 from cloudsim.admission import AdmissionRule
 from cloudsim.experiments.beds import SPOT_DELAY_S, draw
-from cloudsim.experiments.drawing import GREY, LINES
+from cloudsim.experiments.drawing import LINES
 from cloudsim.experiments.experiment import Case, Row
 from cloudsim.experiments.panels import legend_below, panels, share_axis
 from cloudsim.experiments.runs import single_cloud_row
 from cloudsim.intervals import clopper_pearson
-from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
+from cloudsim.plots import GREY
+from cloudsim.prediction.rule import rule_for
 from cloudsim.requests import Mode
 
 if TYPE_CHECKING:
@@ -61,12 +62,12 @@ def measure(
     drawn = draw(bed, seed, hours)
     rows = []
     for rule in rules:
-        admission = AdmissionRule(mode=Mode.STRICT if rule == UNAWARE else Mode(rule))
+        mode = Mode.STRICT if rule == UNAWARE else Mode(rule)
         rows += [
             single_cloud_row(
                 pair=bed, nodes=drawn.nodes, on_demand=drawn.on_demand, spot=drawn.spot, sla=sla,
-                spot_delay_s=SPOT_DELAY_S, admission=admission, births=births, seed=seed,
-                prediction=CAREFUL_RULE if rule == POPULATION else OUR_RULE,
+                spot_delay_s=SPOT_DELAY_S, admission=AdmissionRule(mode), births=births, seed=seed,
+                prediction=rule_for(mode),
             )
             | {"bed": bed, "rule": rule}
             for sla in ((None,) if rule == UNAWARE else slas)

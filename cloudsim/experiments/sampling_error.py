@@ -14,11 +14,12 @@ import numpy as np
 
 from cloudsim.experiments import promise
 from cloudsim.experiments.beds import ONE_SIZE, SPOT_DELAY_S, draw
-from cloudsim.experiments.drawing import GREY, LINES
+from cloudsim.experiments.drawing import LINES
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.panels import legend_below, panels, share_axis
 from cloudsim.experiments.promise import chosen, outcome, share
 from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.plots import GREY
 from cloudsim.prediction.rule import PredictionRule
 
 if TYPE_CHECKING:

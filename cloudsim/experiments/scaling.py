@@ -108,7 +108,8 @@ def _platform(row: Row) -> str:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.drawing import GREY, evicted_axis, figure_of, styled
+    from cloudsim.experiments.drawing import evicted_axis, figure_of, styled
+    from cloudsim.plots import GREY
 
     shown = [pair for pair in PAIRS if any(row["pair"] == pair for row in rows)]
     with styled():
@@ -141,7 +142,8 @@ _LABELS = {
 
 
 def _panel(axes: Axes, pair: str, rows: Sequence[Row], lines: Sequence[tuple[float | None, str]]) -> None:
-    from cloudsim.experiments.drawing import INK, LINES
+    from cloudsim.experiments.drawing import LINES
+    from cloudsim.plots import INK
 
     shapes = list(dict.fromkeys(row["nodes"] for row in rows))
     for number, (sla, name) in enumerate(lines):

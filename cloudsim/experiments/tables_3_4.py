@@ -111,7 +111,8 @@ def _places(rows: Sequence[Row]) -> list[int]:
 
 
 def _shares(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
-    from cloudsim.experiments.drawing import INK, LINES
+    from cloudsim.experiments.drawing import LINES
+    from cloudsim.plots import INK
 
     for number, (name, label) in enumerate(
         ((ADMITTED, "spot requests admitted"), (WORK, "spot core-hours completed"))
@@ -128,7 +129,8 @@ def _shares(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
 
 
 def _evictions(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
-    from cloudsim.experiments.drawing import GREY, INK, LINES, evicted_axis
+    from cloudsim.experiments.drawing import LINES, evicted_axis
+    from cloudsim.plots import GREY, INK
 
     colour, marker = LINES[3]
     places = _places(rows)
@@ -182,7 +184,8 @@ def _draw_work(rows: Sequence[Row]) -> Figure:
 def _work(axes: Axes, pair: str, of: dict[float | None, Row]) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    from cloudsim.experiments.drawing import GREY, LINES
+    from cloudsim.experiments.drawing import LINES
+    from cloudsim.plots import GREY
 
     sizes = [size["cores"] for size in of[None]["by_size"]]
     bars = (

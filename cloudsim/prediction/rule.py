@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cloudsim.errors import SpecError
+from cloudsim.requests import Mode
 
 
 class Censoring(StrEnum):
@@ -60,6 +61,13 @@ OUR_RULE = PredictionRule()
 #: For population mode: what it admits beyond the SLA itself lies where the samples are few, and a threshold
 #: picks those cells whose risk came out too low by chance (PREDICTION.md "Beyond the papers" 2).
 CAREFUL_RULE = PredictionRule(confidence_z=0.5)
+
+
+def rule_for(mode: Mode) -> PredictionRule:
+    """By which rule a cloud predicts that admits so."""
+    return CAREFUL_RULE if mode is Mode.POPULATION else OUR_RULE
+
+
 #: Knows the requested ends of running spot instances as well.
 INFORMED_RULE = PredictionRule(release_horizons_s=(150.0, 600.0, 2400.0, 9600.0))
 #: As P1 and P2 describe it: P2 §2.3 records the lifetime of a virtual instance that was "eventually" evicted,

@@ -14,6 +14,6 @@ def youngest_first(spot: Iterable[Instance]) -> list[Instance]:
     (P1 §II-C "Youngest-Job-First", the least work is lost)."""
     return sorted(
         spot,
-        key=lambda instance: (not instance.promised, instance.start_s, instance.number),
+        key=lambda instance: (instance.yields, instance.start_s, instance.number),
         reverse=True,
     )

@@ -29,7 +29,7 @@ def plan(inventory: Inventory, request: Request, lineup: LineUp) -> Placement | 
     if request.kind is Kind.ON_DEMAND:
         may_leave = inventory.spot()
     elif request.promised:
-        may_leave = tuple(instance for instance in inventory.spot() if not instance.promised)
+        may_leave = tuple(instance for instance in inventory.spot() if instance.yields)
     else:
         return Reason.NO_CAPACITY
     victims = select_victims(inventory, lineup.eviction_order(may_leave), request.cores)
