@@ -20,6 +20,7 @@ MODULES = {
     "mixed": "mixed",
     "information": "information",
     "upper-bound": "upper_bound",
+    "evidence": "evidence",
     "overestimates": "overestimates",
     "placement": "placement",
     "overflow": "overflow",
