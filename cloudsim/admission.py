@@ -71,8 +71,9 @@ def examine(
     threshold = threshold or Threshold(request.sla, 0.0)
     horizons_s = table.release_horizons_s(request.cores)
     if horizons_s:
-        room = tuple(inventory.free_slots_after(request.cores, now_s + one) for one in horizons_s)
-        distribution = table.informed_distribution(request.cores, room)
+        room = inventory.free_slots_as_spot_leaves(request.cores, [now_s + one for one in horizons_s])
+        ages_s = inventory.on_demand_ages_s(now_s) if table.rule.on_demand_ages else ()
+        distribution = table.informed_distribution(request.cores, room, ages_s)
     else:
         distribution = table.distribution(request.cores, free_slots)
     risk = distribution.risk(request.lifetime_s) if distribution else 1.0

@@ -7,7 +7,7 @@ booked twice, free cores are what the running instances leave, spot instances ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,24 @@ class Inventory:
             if instance.promised and instance.end_s <= by_s:
                 free[instance.node] += instance.cores
         return int((free // cores).sum())
+
+    def free_slots_as_spot_leaves(self, cores: int, ends_s: Sequence[float]) -> tuple[int, ...]:
+        """``free_slots_after`` for each of some ascending times, in one go."""
+        free = self.free + self.yielding
+        leaving = sorted(
+            (instance.end_s, instance.node, instance.cores) for instance in self.spot() if instance.promised
+        )
+        room, gone = [], 0
+        for by_s in ends_s:
+            while gone < len(leaving) and leaving[gone][0] <= by_s:
+                free[leaving[gone][1]] += leaving[gone][2]
+                gone += 1
+            room.append(int((free // cores).sum()))
+        return tuple(room)
+
+    def on_demand_ages_s(self, now_s: float) -> list[float]:
+        """How long each running on-demand instance has run, in order of start."""
+        return [now_s - instance.start_s for instance in self._on_demand.values()]
 
     def place(self, instance: Instance) -> None:
         """Books the instance's cores on its node."""

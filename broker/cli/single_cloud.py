@@ -45,6 +45,7 @@ class Rule(StrEnum):
     STRICT = "strict"
     POPULATION = "population"
     INFORMED = "informed"
+    AGED = "aged"
     PAPERS = "papers"
 
     @property
@@ -60,12 +61,13 @@ class Rule(StrEnum):
     @property
     def prediction(self) -> PredictionRule:
         """How it predicts."""
-        from cloudsim.prediction.rule import CAREFUL_RULE, INFORMED_RULE, OUR_RULE, PAPERS_RULE
+        from cloudsim.prediction.rule import AGED_RULE, CAREFUL_RULE, INFORMED_RULE, OUR_RULE, PAPERS_RULE
 
         return {
             Rule.STRICT: OUR_RULE,
             Rule.POPULATION: CAREFUL_RULE,
             Rule.INFORMED: INFORMED_RULE,
+            Rule.AGED: AGED_RULE,
             Rule.PAPERS: PAPERS_RULE,
         }[self]
 
@@ -73,7 +75,7 @@ class Rule(StrEnum):
 RULE = typer.Option(
     help="To whom the SLA is a promise: to each admitted request (strict), to all of them together "
     "(population), to each by the requested ends of running spot instances too (informed, one size only), "
-    "or as the papers have it (papers)."
+    "and by the ages of on-demand instances (aged, one size only), or as the papers have it (papers)."
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cloudsim.errors import SpecError
@@ -33,7 +33,8 @@ class PredictionRule:
     release_horizons_s: better information, on uniform sizes: a lifetime is looked up not by the slots that
     are free now but by those that will be once the spot instances have left whose requested end comes within
     the first of these spans that is at least RELEASE_SHARE of the lifetime (PREDICTION.md "Beyond the
-    papers" 3); ascending, empty for free slots alone.
+    papers" 3); ascending, empty for free slots alone. on_demand_ages: those horizons forecast the room
+    instead, by the ages of running on-demand instances too (``ages.Forecast``).
 
     Raises SpecError when a bound or a horizon makes no sense.
     """
@@ -44,6 +45,8 @@ class PredictionRule:
     horizon_s: float = math.inf
     sampled: bool = False
     release_horizons_s: tuple[float, ...] = ()
+    # Not in the repr, which versions of tables hang on: they add it where it is set.
+    on_demand_ages: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.confidence_z < math.inf:
@@ -53,8 +56,15 @@ class PredictionRule:
         horizons_s = self.release_horizons_s
         if list(horizons_s) != sorted(set(horizons_s)) or any(one <= 0 for one in horizons_s):
             raise SpecError(f"horizons rise from above 0 s, not {horizons_s}", field="release_horizons_s")
+        if self.on_demand_ages and not horizons_s:
+            raise SpecError("ages of on-demand instances need release horizons", field="on_demand_ages")
         if not self.horizon_s > 0:
             raise SpecError(f"a horizon is more than 0 s, not {self.horizon_s} s", field="horizon_s")
+
+    @property
+    def lookup_limits_s(self) -> tuple[float, ...]:
+        """The longest lifetime that goes by each of the release horizons."""
+        return (*(one / RELEASE_SHARE for one in self.release_horizons_s[:-1]), math.inf)
 
 
 OUR_RULE = PredictionRule()
@@ -70,6 +80,8 @@ def rule_for(mode: Mode) -> PredictionRule:
 
 #: Knows the requested ends of running spot instances as well.
 INFORMED_RULE = PredictionRule(release_horizons_s=(150.0, 600.0, 2400.0, 9600.0))
+#: And how long the running on-demand instances have run.
+AGED_RULE = PredictionRule(release_horizons_s=(37.5, 150.0, 600.0, 2400.0, 9600.0), on_demand_ages=True)
 #: As P1 and P2 describe it: P2 §2.3 records the lifetime of a virtual instance that was "eventually" evicted,
 #: and §2.4 evicts it before all others.
 PAPERS_RULE = PredictionRule(censoring=Censoring.DROPPED, always_youngest=True, sampled=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.prediction.ages import Runs
+
 # Little-endian: mark, bytes a number, level, bytes a span (0 when all are points), cores, until_s, count.
 # Then the columns: number (as multiples of 2**level), birth_s (float64), free_slots (int32), duration_s
 # (float64), span_s (float64, if any), evicted (one bit each).
@@ -29,7 +31,8 @@ class Samples:
     birth to until_s if it still ran then (right-censored). evicted: bool. span_s: float64, 0 for a point; an
     interval's births are uniform over [birth_s, birth_s + span_s), and duration_s is that of the first.
     releases: int32[samples, horizons], how many of the spot instances that ran at birth were to end within
-    each release horizon; no columns where that was not asked for. It does not travel.
+    each release horizon; no columns where that was not asked for. on_demand: the on-demand instances of the
+    history, where releases were asked for. Neither travels.
     """
 
     cores: int
@@ -42,6 +45,7 @@ class Samples:
     evicted: NDArray[np.bool_]
     span_s: NDArray[np.float64]
     releases: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))
+    on_demand: Runs = field(default_factory=Runs)
 
     def __len__(self) -> int:
         return len(self.number)

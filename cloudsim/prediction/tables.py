@@ -8,7 +8,6 @@ PREDICTION.md.
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -20,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import NoTableError, SpecError
+from cloudsim.prediction.ages import LEVELS, Forecast
 from cloudsim.prediction.lifetimes import LifetimeDistribution
-from cloudsim.prediction.rule import OUR_RULE, RELEASE_SHARE, PredictionRule
+from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Samples
 
 #: Bins of free slots: one a number below this, then so many to each doubling.
@@ -76,8 +76,14 @@ class _Cell:
 class _Size:
     """The cells of one size, lowest first, and the distributions that were asked for."""
 
-    def __init__(self, samples: Samples, condition: NDArray[np.int32], most: int, rule: PredictionRule):
-        edges = bin_edges(most)
+    def __init__(
+        self,
+        samples: Samples,
+        condition: NDArray[np.int32],
+        edges: NDArray[np.int64],
+        most: int,
+        rule: PredictionRule,
+    ):
         bins = np.searchsorted(edges, condition, side="right") - 1
         # Cut the samples, ordered by bin, into pooled cells: from the highest down, one that is too small is
         # merged with the next lower one that was seen. The lowest has none to merge with and stays as it is:
@@ -154,6 +160,8 @@ class QuantileTable:
             raise SpecError("a table takes the samples of each size once: merge the shares first")
         self._sizes: dict[tuple[int, int], _Size] = {}  # by size and release horizon, -1 for none
         self._informed: dict[tuple[int, tuple[int, ...]], LifetimeDistribution | None] = {}
+        self._forecasts: dict[int, Forecast] = {}
+        self._levels: dict[int, NDArray[np.int32]] = {}
 
     @classmethod
     def from_samples(
@@ -184,6 +192,8 @@ class QuantileTable:
         digest = hashlib.sha256(struct.pack("<d", self.made_at_s))
         digest.update(struct.pack(f"<{len(self.node_cores)}q", *self.node_cores))
         digest.update(repr(self.rule).encode())
+        if self.rule.on_demand_ages:
+            digest.update(b"on_demand_ages")
         for samples in self.samples.values():
             digest.update(samples.to_bytes())
         return digest.hexdigest()[:_VERSION_DIGITS]
@@ -204,28 +214,51 @@ class QuantileTable:
         known = self.rule.release_horizons_s
         return known if self._samples_of(cores).releases.shape[1] == len(known) else ()
 
-    def informed_distribution(self, cores: int, room: tuple[int, ...]) -> LifetimeDistribution | None:
+    def informed_distribution(
+        self, cores: int, room: tuple[int, ...], ages_s: Sequence[float] = ()
+    ) -> LifetimeDistribution | None:
         """Lifetime of an instance that finds so many free slots once the spot instances have left that end
         within each of ``release_horizons_s``; None when there is nothing to go by.
 
-        Each lifetime goes by its own horizon; from one to the next the risk never falls.
+        ages_s: of the running on-demand instances, in order of start; looked at where the rule says so. Each
+        lifetime goes by its own horizon; from one to the next the risk never falls.
         """
-        key = cores, room
+        condition = self._forecast(cores).level(room, ages_s) if self.rule.on_demand_ages else room
+        key = cores, condition
         if key not in self._informed:
-            parts = [self._cells(cores, index).distribution(slots) for index, slots in enumerate(room)]
-            limits_s = [one / RELEASE_SHARE for one in self.rule.release_horizons_s[:-1]] + [math.inf]
-            self._informed[key] = LifetimeDistribution.spliced(parts, limits_s)
+            parts = [self._cells(cores, index).distribution(one) for index, one in enumerate(condition)]
+            self._informed[key] = LifetimeDistribution.spliced(parts, self.rule.lookup_limits_s)
         return self._informed[key]
+
+    def levels(self, cores: int) -> NDArray[np.int32]:
+        """What the ages at the birth of each sample come to: ``Forecast.levels``, a row a sample.
+
+        Raises NoTableError when the table does not hold the size.
+        """
+        if cores not in self._levels:
+            samples = self._samples_of(cores)
+            room = samples.free_slots[:, np.newaxis].astype(np.int64) + samples.releases
+            middle_s = samples.birth_s + samples.span_s / 2
+            self._levels[cores] = self._forecast(cores).levels(middle_s, room, samples.on_demand)
+        return self._levels[cores]
+
+    def _forecast(self, cores: int) -> Forecast:
+        if cores not in self._forecasts:
+            runs = self._samples_of(cores).on_demand
+            self._forecasts[cores] = Forecast(runs, self.made_at_s, self.rule.release_horizons_s)
+        return self._forecasts[cores]
 
     def _cells(self, cores: int, horizon: int = -1) -> _Size:
         """Cells by free slots at birth, or once those have left that end within the horizon."""
         if (cores, horizon) not in self._sizes:
             samples = self._samples_of(cores)
-            condition = samples.free_slots
-            if horizon >= 0:
-                condition = condition + samples.releases[:, horizon]
             most = sum(node // cores for node in self.node_cores)
-            self._sizes[cores, horizon] = _Size(samples, condition, most, self.rule)
+            condition, edges = samples.free_slots, bin_edges(most)
+            if horizon >= 0 and self.rule.on_demand_ages:
+                condition, edges, most = self.levels(cores)[:, horizon], np.arange(LEVELS + 1), LEVELS
+            elif horizon >= 0:
+                condition = condition + samples.releases[:, horizon]
+            self._sizes[cores, horizon] = _Size(samples, condition, edges, most, self.rule)
         return self._sizes[cores, horizon]
 
     def _samples_of(self, cores: int) -> Samples:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import InputError, SpecError
-from cloudsim.eventlog import START_SPOT, EventLog
+from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.prediction.ages import Runs
 from cloudsim.prediction.sampler import LATEST_S, SamplerSpec, check_share
 from cloudsim.prediction.samples import Samples
 
@@ -55,11 +56,14 @@ class UniformSampler:
         self._free_slots, self._end_s = np.empty(0, np.int32), np.empty(0, np.float64)
         self._pending = np.empty(0, np.int64)
         self._begin_s = 0.0  # since then births belong to the next interval
-        # Lists of pending intervals, when the virtual instance is always the youngest.
         # Spot instances for the rule's release horizons: number, start and requested end; by number, when
         # they left (inf while they run).
         self._spots = _Spots(np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.float64))
         self._left_s = np.empty(0, np.float64)
+        # On-demand instances, for the same rules: number and start; by number, when anything stopped.
+        self._own, self._own_start_s = np.empty(0, np.int64), np.empty(0, np.float64)
+        self._stop_s = np.empty(0, np.float64)
+        # Lists of pending intervals, when the virtual instance is always the youngest.
         self._after = np.empty(0, np.int64)
         self._first, self._last = np.full(1, _NOBODY), np.full(1, _NOBODY)
 
@@ -105,6 +109,7 @@ class UniformSampler:
             ~running,
             born_until_s - birth_s,
             self._releases((birth_s + born_until_s) / 2),
+            Runs(self._own_start_s, self._stop_s[self._own]),
         )
 
     def _releases(self, at_s: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -182,6 +187,12 @@ class UniformSampler:
             started = kinds == START_SPOT
             new = _Spots(instances[started], times[started], events.end_s[started])
             self._spots = _Spots(*(np.concatenate(pair) for pair in zip(self._spots, new, strict=True)))
+            # History holds what was admitted: all of its on-demand instances were placed.
+            own, stops = kinds == START_ON_DEMAND, kinds == STOP
+            self._own = np.append(self._own, instances[own])
+            self._own_start_s = np.append(self._own_start_s, times[own])
+            self._stop_s = _grown(self._stop_s, numbers - len(self._stop_s), np.inf)
+            self._stop_s[instances[stops]] = times[stops]
         self._spot, self._spot_start_s = line.number[:in_line], line.start_s[:in_line]
         self._birth_s, self._born_until_s = births.begin_s[:born], births.until_s[:born]
         self._free_slots, self._end_s = births.free_slots[:born], births.end_s[:born]
@@ -189,7 +200,7 @@ class UniformSampler:
         self._after, self._first, self._last = groups.after[:born], groups.first, groups.last
 
 
-def _grown(column: NDArray[Number], room: int, filled: int | None = None) -> NDArray[Number]:
+def _grown(column: NDArray[Number], room: int, filled: float | None = None) -> NDArray[Number]:
     """A copy with room for so many values more."""
     grown = np.empty(len(column) + room, column.dtype)
     grown[: len(column)] = column

@@ -78,6 +78,8 @@ def test_releases_are_those_of_the_cloud_itself_however_the_history_was_cut(
         assert samples.free_slots[row] == slots
         after = [life.cloud.inventory.free_slots_after(1, middle_s + one) for one in HORIZONS_S]
         assert (samples.releases[row] + slots).tolist() == after
+        ends_s = [middle_s + one for one in HORIZONS_S]
+        assert list(life.cloud.inventory.free_slots_as_spot_leaves(1, ends_s)) == after
     assert len(samples) > 5
 
 
