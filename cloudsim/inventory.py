@@ -85,17 +85,9 @@ class Inventory:
             free = free // cores
         return int(np.add.reduce(free))
 
-    def free_slots_after(self, cores: int, by_s: float) -> int:
-        """The same for an instance with a promise, once all spot instances have left that are to end by
-        ``by_s``."""
-        free = self.free + self.yielding
-        for instance in self.spot():
-            if instance.promised and instance.end_s <= by_s:
-                free[instance.node] += instance.cores
-        return int((free // cores).sum())
-
     def free_slots_as_spot_leaves(self, cores: int, ends_s: Sequence[float]) -> tuple[int, ...]:
-        """``free_slots_after`` for each of some ascending times, in one go."""
+        """Free slots for an instance with a promise once all spot instances have left that are to end by each
+        of some ascending times."""
         free = self.free + self.yielding
         leaving = sorted(
             (instance.end_s, instance.node, instance.cores) for instance in self.spot() if instance.promised

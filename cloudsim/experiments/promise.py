@@ -197,7 +197,7 @@ def _promise_axes(realised: Axes, admitted: Axes, bed: str, *, first: bool) -> N
     ends = np.array(realised.get_xlim())
     realised.plot(ends, ends, color=GREY, lw=1, zorder=1)
     realised.annotate(
-        "promise", (ends[0], ends[0]), xytext=(3, 9), textcoords="offset points", ha="left", va="bottom",
+        "promise", (ends[1], ends[1]), xytext=(-3, -12), textcoords="offset points", ha="right", va="top",
         color=GREY, fontsize=8,
     )  # fmt: skip
     share_axis(realised, "evicted share of admitted" if first else "", log=True)

@@ -76,7 +76,9 @@ def test_releases_are_those_of_the_cloud_itself_however_the_history_was_cut(
         life.cloud.advance(middle_s)
         slots = life.cloud.inventory.free_slots(1)
         assert samples.free_slots[row] == slots
-        after = [life.cloud.inventory.free_slots_after(1, middle_s + one) for one in HORIZONS_S]
+        after = list(
+            life.cloud.inventory.free_slots_as_spot_leaves(1, [middle_s + one for one in HORIZONS_S])
+        )
         assert (samples.releases[row] + slots).tolist() == after
         ends_s = [middle_s + one for one in HORIZONS_S]
         assert list(life.cloud.inventory.free_slots_as_spot_leaves(1, ends_s)) == after
