@@ -25,6 +25,9 @@ from cloudsim.experiments.experiment import Case, Row
 #: As many processes as cores leave no core for threads of their libraries.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
+#: Between two looks whether Ctrl-C was pressed.
+_GLANCE_S = 0.1
+
 
 @dataclass(frozen=True)
 class Done:
@@ -47,18 +50,36 @@ Answer = Done | Failed
 def run_cases(
     cases: Sequence[Case], data: Path | None, processes: int
 ) -> Generator[tuple[Case, Answer], None, None]:
-    """Each case with its answer, in the order in which they are done. Closing it ends the processes."""
+    """Each case with its answer, in the order in which they are done. Closing it ends the processes.
+
+    Raises KeyboardInterrupt on Ctrl-C. To be used in the main thread, which is the one that hears of it.
+    """
     waiting = deque(cases)
-    while waiting:
-        suspects = yield from _until_one_dies(waiting, data, processes)
-        # A process that dies takes the whole pool with it: alone, each case shows whether it was the cause.
-        for case in suspects:
-            if (yield from _until_one_dies(deque([case]), data, 1)):
-                yield case, Failed("its process died (killed, out of memory, or crashed in compiled code)")
+    with _interruptible() as interrupted:
+        while waiting:
+            suspects = yield from _until_one_dies(waiting, data, processes, interrupted)
+            # A process that dies takes the whole pool with it: alone, each shows whether it was the cause.
+            for case in suspects:
+                if (yield from _until_one_dies(deque([case]), data, 1, interrupted)):
+                    yield (
+                        case,
+                        Failed("its process died (killed, out of memory, or crashed in compiled code)"),
+                    )
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event. Raised wherever it happens to come, it can break the locks of the pool."""
+    interrupted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda _signal, _frame: interrupted.set())
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _until_one_dies(
-    waiting: deque[Case], data: Path | None, processes: int
+    waiting: deque[Case], data: Path | None, processes: int, interrupted: threading.Event
 ) -> Generator[tuple[Case, Answer], None, list[Case]]:
     """Takes cases from ``waiting`` until there are none or a process has died; returns those it then ran."""
     running: dict[Future[Answer], Case] = {}
@@ -70,7 +91,10 @@ def _until_one_dies(
                 except BrokenProcessPool:
                     return list(running.values())
                 running[future] = waiting.popleft()
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            done = wait(running, _GLANCE_S, FIRST_COMPLETED).done
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+            for future in done:
                 if isinstance(future.exception(), BrokenProcessPool):
                     return list(running.values())
                 yield running.pop(future), future.result()
