@@ -140,10 +140,10 @@ class Service:
 
         Raises redis.RedisError.
         """
-        records = await self._records.overdue(_SWEPT_AT_ONCE, self._longest_ms())
+        members = await self._adverts.members()
+        records = await self._records.overdue(_SWEPT_AT_ONCE, self._longest_ms(members))
         attempting = [one for one in records if one.standing.state is State.ATTEMPTING]
         await self._records.decide([Decision(one.id, one.standing.attempt) for one in attempting])
-        members = await self._adverts.members()
         opened: list[OpenRequest] = []
         unusable: dict[str, str] = {}
         for record in records:
@@ -319,9 +319,15 @@ class Service:
         )
         return Attempt(one.id, one.attempts, cloud, command, _look_after_ms(one))
 
-    def _longest_ms(self) -> int:
+    def _longest_ms(self, members: Sequence[Member]) -> int:
+        """For how long a sweep may claim what it takes up: should its process die, so long nobody else does.
+
+        An owner in trace time may take minutes to answer; where there is none, nobody waits for one.
+        """
         told = self._settings
-        return round((max(told.trace_reply_deadline_s, told.reply_deadline_s) + _MARGIN_S) * 1000)
+        trace_time = any(member.info.time == "trace" for member in members)
+        deadline_s = told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
+        return round((deadline_s + _SWEPT_AT_ONCE * _ITEM_S + _MARGIN_S) * 1000)
 
 
 def _smaller(request: SpotRequest, targets: Mapping[str, Member], refusal: Refusal) -> int | None:
