@@ -10,10 +10,10 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra d
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format bench kills acceptance lock clean
+.PHONY: help setup demo up test lint format bench bench-nova kills acceptance lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY)  ## create .venv with the locked packages (half a minute, once)
 	@:
@@ -81,6 +81,15 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 
 experiments: setup  ## every experiment, and one page with their pictures: experiments/index.html (half an hour)
 	$(BIN)/spotfed experiment all
+
+NOVA := .venv-nova
+
+# OpenStack's scheduler in an environment of its own; Python 3.11 as nova 34 wants it.
+$(NOVA)/.ready: tests/bench/nova/requirements.txt tests/bench/nova/filters.txt tests/bench/nova/setup.sh | $(READY)
+	sh tests/bench/nova/setup.sh
+
+bench-nova: setup $(NOVA)/.ready  ## the preemption paper's Figure 2 beside OpenStack's own scheduler (quiet machine, minutes)
+	$(BIN)/python -m tests.bench.nova.compare --hosts 24,100,1000,10000
 
 kills: setup  ## kill -9 owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
 	$(BIN)/python -m tests.integration.kill_storm --kills 200

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
+from pydantic_core import PydanticCustomError
+
+from cloudsim import requests
+from cloudsim.nodes import CORES, LARGEST_AMOUNT, NAME
+from cloudsim.requests import Spread
 
 #: Ids travel in Redis keys, URLs and file names: no separators, no white space, bounded.
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", max_length=128)]
@@ -15,6 +31,28 @@ Seconds = Annotated[float, Field(ge=0, le=3_200_000_000, allow_inf_nan=False)]
 #: Lifetime of an instance that its user will not stop by hand.
 LivingSeconds = Annotated[float, Field(gt=0, le=3_200_000_000, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+#: Of a resource, a label, a group.
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
+
+
+def _resources(amounts: dict[str, int]) -> dict[str, int]:
+    """By name, and without those of which nothing is needed: the same wish is the same message."""
+    if CORES in amounts:
+        raise PydanticCustomError("cores", "cores are named apart from other resources")
+    return {name: amounts[name] for name in sorted(amounts) if amounts[name]}
+
+
+def _sorted(labels: dict[str, str]) -> dict[str, str]:
+    return dict(sorted(labels.items()))
+
+
+#: Amounts of resources beside cores, by name.
+Resources = Annotated[
+    dict[Name, Annotated[int, Field(strict=True, ge=0, le=LARGEST_AMOUNT)]],
+    Field(max_length=16),
+    AfterValidator(_resources),
+]
+Labels = Annotated[dict[Name, Name], Field(max_length=16), AfterValidator(_sorted)]
 
 
 def _listed(value: Any) -> Any:
@@ -28,7 +66,65 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class SpotRequest(Message):
+class Needs(Message):
+    """What an instance needs beside cores, all on one node.
+
+    ``resources``: amounts by name, ``{"memory_mb": 4000}``. ``labels``: the node must have them all.
+    ``group``: instances that ``spread`` speaks of, by a name that all who use a cloud share. ``spread``:
+    "apart" from all of its group (each on a node of its own) or "together" with them (on the same node), as
+    they run when this one starts, on the same cloud. None of these is written when it is not used.
+    """
+
+    resources: Resources = {}
+    labels: Labels = {}
+    group: Name | None = None
+    spread: Spread | None = None
+
+    @field_validator("spread")
+    @classmethod
+    def _of_a_group(cls, spread: Spread | None, told: ValidationInfo) -> Spread | None:
+        if spread is not None and told.data.get("group") is None:
+            raise PydanticCustomError("group", "says how a group is spread: name the group too")
+        return spread
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in written(self).items() if value or name not in _NEEDS}
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """The same as arguments of ``cloudsim.requests.Request``."""
+        return {
+            "amounts": tuple(self.resources.items()),
+            "labels": frozenset(self.labels.items()),
+            "group": self.group,
+            "spread": self.spread,
+        }
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether it needs anything beside cores."""
+        return bool(self.resources or self.labels or self.group)
+
+    def told_needs(self) -> dict[str, Any]:
+        """The same as fields of another message that has them."""
+        return {name: getattr(self, name) for name in _NEEDS}
+
+
+_NEEDS = frozenset(Needs.model_fields)
+
+
+def needs_of(request: requests.Request) -> dict[str, Any]:
+    """What a request of ``cloudsim`` needs beside cores, as fields of a message."""
+    return {
+        "resources": dict(request.amounts),
+        "labels": dict(request.labels),
+        "group": request.group,
+        "spread": request.spread,
+    }
+
+
+class SpotRequest(Needs):
     """A federated request for one spot instance.
 
     ``sla`` is the largest acceptable probability of eviction before ``lifetime_s``: 0 only when the
@@ -47,7 +143,7 @@ class SpotRequest(Message):
     at_s: Seconds | None = None
 
 
-class QuoteRequest(Message):
+class QuoteRequest(Needs):
     """What would be promised: a ``SpotRequest`` without an effect, for one size or several at once."""
 
     id: Id | None = None
@@ -77,9 +173,17 @@ class ExtensionRequest(Message):
     at_s: Seconds | None = None
 
 
-class OnDemandRequest(Message):
+class OnDemandRequest(Needs):
     """A request of a cloud's own users. Without ``lifetime_s`` it runs until it is stopped."""
 
     id: Id | None = None
     cores: Cores
     lifetime_s: LivingSeconds | None = None
+
+
+class OnDemandRequests(Message):
+    """Requests of a cloud's own users that make sense together only: all of them are placed, or none is and
+    nobody is evicted. What is refused so is not offered to the federation."""
+
+    all_or_nothing: Literal[True]
+    requests: Annotated[tuple[OnDemandRequest, ...], Field(min_length=1, max_length=100)]

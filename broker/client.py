@@ -27,6 +27,7 @@ from broker.api.models import (
     Cancellation,
     Clouds,
     CloudView,
+    DrainRequest,
     Leases,
     ListedResults,
     Problem,
@@ -54,10 +55,10 @@ from broker.api.outcomes import (
 )
 from broker.contract import (
     Done,
+    DrainReport,
     Event,
     ExtensionRequest,
     Lease,
-    LeaseGranted,
     LeaseState,
     OnDemandRequest,
     QuoteRequest,
@@ -207,6 +208,13 @@ class Client:
             return refused_of(parse(Problem, response))
         return parse(Lease, response)
 
+    def acknowledge(self, lease: str) -> Lease:
+        """Ends a lease that was told to leave before it must, so that who waits for its room can start.
+
+        Raises NotFoundError, and ProblemAnswer (NOT_NOTICED) when it was not told.
+        """
+        return parse(Lease, self._send("POST", f"/v1/leases/{_quoted(lease)}/acknowledge"))
+
     # -- clouds -------------------------------------------------------------------------------------------
 
     def clouds(self) -> list[CloudView]:
@@ -226,11 +234,28 @@ class Client:
         response = self._send("POST", f"/v1/clouds/{_quoted(cloud)}/on-demand", _named(request))
         if response.status_code == 409:
             return refused_of(parse(Problem, response))
-        return GrantedRequest(parse(LeaseGranted, response).lease)
+        return GrantedRequest(parse(Admission, response).lease)
+
+    def on_demand(self, cloud: str, instance: str) -> Lease | RefusedRequest:
+        """An on-demand instance as it is now: booked until it starts. Raises NotFoundError."""
+        response = self._send("GET", f"/v1/clouds/{_quoted(cloud)}/on-demand/{_quoted(instance)}")
+        return refused_of(parse(Problem, response)) if response.status_code == 409 else parse(Lease, response)
 
     def stop_on_demand(self, cloud: str, instance: str) -> None:
         """Stops an on-demand instance. Raises NotFoundError."""
         self._send("DELETE", f"/v1/clouds/{_quoted(cloud)}/on-demand/{_quoted(instance)}")
+
+    def drain(self, cloud: str, nodes: Sequence[int] | None = None, *, dry_run: bool = False) -> DrainReport:
+        """Closes nodes (None: all) and makes their spot instances leave; ``dry_run`` only tells who would."""
+        wish = DrainRequest(nodes=None if nodes is None else tuple(nodes), dry_run=dry_run)
+        return parse(DrainReport, self._send("POST", f"/v1/clouds/{_quoted(cloud)}/drain", wish))
+
+    def reopen(self, cloud: str, nodes: Sequence[int] | None = None) -> Done:
+        """Lets nodes (None: all) take new instances again."""
+        wish = DrainRequest(nodes=None if nodes is None else tuple(nodes))
+        parameters = {"node": wish.nodes and list(wish.nodes)}
+        path = f"/v1/clouds/{_quoted(cloud)}/drain"
+        return parse(Done, self._send("DELETE", path, parameters=parameters))
 
     def finish(self, cloud: str) -> Done:
         """Trace time only: lets everything happen that is still to come on that cloud."""

@@ -1,13 +1,13 @@
 """Everything that crosses a process boundary, defined once: frozen, versioned, JSON only.
 
 Three groups: what a user sends (``SpotRequest`` and the others of ``broker.asked``), what the broker tells an
-owner (``Command``) and hears back (``Reply``), and what an owner makes known (``Event`` in its journal,
-``Advert``, ``CloudInfo``).
+owner (``Command``) and hears back (``Reply`` and the others of ``broker.answers``), and what an owner makes
+known (``Event`` in its journal, ``Advert``, ``CloudInfo``).
 
 Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
 """
 
-# ruff: noqa: PLC0414  (what a user sends is given on)
+# ruff: noqa: PLC0414  (what a user sends and an owner answers is given on)
 from __future__ import annotations
 
 from enum import StrEnum
@@ -15,143 +15,44 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
 
+from broker.answers import Answer as Answer
+from broker.answers import CounterOffers as CounterOffers
+from broker.answers import Done as Done
+from broker.answers import DrainReport as DrainReport
+from broker.answers import Lease as Lease
+from broker.answers import LeaseGranted as LeaseGranted
+from broker.answers import LeasesGranted as LeasesGranted
+from broker.answers import LeaseState as LeaseState
+from broker.answers import Leaving as Leaving
+from broker.answers import QuoteView as QuoteView
+from broker.answers import RefusalView as RefusalView
+from broker.answers import Reply as Reply
+from broker.answers import SizeOffer as SizeOffer
+from broker.answers import Staying as Staying
+from broker.answers import replies as replies
 from broker.asked import CloudId as CloudId
 from broker.asked import Cores as Cores
 from broker.asked import ExtensionRequest as ExtensionRequest
 from broker.asked import Id as Id
+from broker.asked import Labels as Labels
 from broker.asked import LivingSeconds as LivingSeconds
 from broker.asked import Message as Message
+from broker.asked import Name as Name
+from broker.asked import Needs as Needs
 from broker.asked import OnDemandRequest as OnDemandRequest
+from broker.asked import OnDemandRequests as OnDemandRequests
 from broker.asked import Probability as Probability
 from broker.asked import QuoteRequest as QuoteRequest
+from broker.asked import Resources as Resources
 from broker.asked import Seconds as Seconds
 from broker.asked import SpotRequest as SpotRequest
-from cloudsim.requests import Kind, Mode, Reason
+from cloudsim.requests import Mode
 
 VERSION = 1
 
-
-class LeaseState(StrEnum):
-    """Where a lease is in its life. The last four are ends, and there is exactly one."""
-
-    RESERVED = "reserved"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    EVICTED = "evicted"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-
-class Lease(Message):
-    """The promise about an instance. ``id`` is that of the attempt that got it: ``<request>.<attempt>``.
-
-    ``number`` is the instance's order of admission in its cloud, ``fence`` the epoch of the owner that
-    granted it, ``free_slots`` the condition in which it was admitted. Of an extended lease ``promised_sla``,
-    ``eviction_probability`` and ``table_version`` are those of the time from ``promised_at_s`` (null: since
-    it started) to ``ends_at_s``; what was promised before is in the events before. ``renewal_s``: it has no
-    lifetime, and is renewed for so long at a time until its holder was warned, at ``warned_at_s``.
-    """
-
-    id: Id
-    request: Id
-    cloud: CloudId
-    origin: CloudId
-    kind: Kind
-    cores: Cores
-    node: int
-    starts_at_s: float
-    ends_at_s: float | None  # None: until it is stopped
-    promised_sla: float | None
-    eviction_probability: float | None
-    table_version: str | None
-    fence: int
-    number: int
-    state: LeaseState
-    ended_at_s: float | None = None
-    cause: str | None = None
-    free_slots: int | None = None
-    promised_at_s: float | None = None
-    extensions: int = 0
-    renewal_s: float | None = None
-    warned_at_s: float | None = None
-
-
-class SizeOffer(Message):
-    """The same lifetime and SLA at another size, see ``cloudsim.offers.SizeOffer``."""
-
-    cores: int
-    admitted: bool
-    free_slots: int | None
-    eviction_probability: float | None
-    survives_s: float | None
-
-
-class QuoteView(Message):
-    """A quote, see ``cloudsim.requests.Quote``. ``other_sizes`` is told to those who only ask."""
-
-    answer: Literal["quote"] = "quote"
-    cloud: CloudId
-    cores: Cores
-    free_slots: int
-    eviction_probability: float | None
-    survives_s: float | None
-    table_version: str | None
-    table_made_at_s: float | None
-    cloud_time_s: float
-    table_age_s: float | None = None
-    other_sizes: tuple[SizeOffer, ...] = ()
-    admission: Mode = Mode.STRICT  # to whom the SLA is a promise
-
-
-class CounterOffers(Message):
-    """What would be accepted instead: the longest lifetime at this SLA, the SLA at this lifetime, the largest
-    size at both."""
-
-    lifetime_s: float | None = None
-    sla: float | None = None
-    cores: int | None = None
-
-
-class RefusalView(Message):
-    """A refusal, see ``cloudsim.requests.Refusal``. ``other_sizes`` is told to those who only ask."""
-
-    answer: Literal["refusal"] = "refusal"
-    cloud: CloudId
-    reason: Reason
-    cores: int | None = None
-    eviction_would_help: bool = False
-    free_slots: int | None = None
-    counter_offers: CounterOffers = CounterOffers()
-    table_version: str | None = None
-    table_made_at_s: float | None = None
-    table_age_s: float | None = None
-    other_sizes: tuple[SizeOffer, ...] = ()
-    detail: str | None = None  # what the owner adds for people
-
-
-class LeaseGranted(Message):
-    """A reservation, an on-demand instance, or what became of a lease that somebody asked about."""
-
-    answer: Literal["lease"] = "lease"
-    lease: Lease
-
-
-class Done(Message):
-    """The command was carried out, or had been before; there is nothing more to say. ``found`` False: no
-    such lease."""
-
-    answer: Literal["done"] = "done"
-    found: bool = True
-
-
-Answer = Annotated[QuoteView | RefusalView | LeaseGranted | Done, Field(discriminator="answer")]
-
-
-class Reply(Message):
-    """An owner's answer to one command, appended to the asking process's reply stream."""
-
-    command: str
-    answer: Answer
+#: Numbers of nodes, from 0 in the order of the cloud's nodes.
+NodeNumber = Annotated[int, Field(ge=0, lt=100_000)]
+Nodes = Annotated[tuple[NodeNumber, ...], Field(min_length=1, max_length=100_000)]
 
 
 # -- what the broker tells an owner --------------------------------------------------------------------------
@@ -167,7 +68,7 @@ class _Command(Message):
     at_s: Seconds | None = None  # trace time; None in wall time
 
 
-class Ask(_Command):
+class Ask(_Command, Needs):
     """Quote only; no side effects. ``other_sizes``: tell what would be promised of the other sizes too."""
 
     kind: Literal["quote"] = "quote"
@@ -179,7 +80,7 @@ class Ask(_Command):
     other_sizes: bool = False
 
 
-class Reserve(_Command):
+class Reserve(_Command, Needs):
     """Admit and hold until confirmed, released, or the reservation expires. ``attempt`` becomes the
     lease's id."""
 
@@ -225,6 +126,14 @@ class Extend(_Command):
     sla: Probability | None = None
 
 
+class Acknowledge(_Command):
+    """The holder of a lease that was given notice is done with it: it need not last until then."""
+
+    kind: Literal["acknowledge"] = "acknowledge"
+    lease: Id
+    by: str
+
+
 class Migrate(_Command):
     """What other clouds would promise instead of a lease that is not renewed, best first."""
 
@@ -233,7 +142,7 @@ class Migrate(_Command):
     offers: tuple[QuoteView, ...]
 
 
-class StartOnDemand(_Command):
+class StartOnDemand(_Command, Needs):
     """A request of the cloud's own users."""
 
     kind: Literal["start_on_demand"] = "start_on_demand"
@@ -242,11 +151,43 @@ class StartOnDemand(_Command):
     lifetime_s: LivingSeconds | None
 
 
+class StartAll(_Command):
+    """Requests of the cloud's own users, each with an id: all of them are placed, or none is."""
+
+    kind: Literal["start_all"] = "start_all"
+    requests: tuple[OnDemandRequest, ...]
+
+
 class StopOnDemand(_Command):
     """A user of the cloud stops an on-demand instance."""
 
     kind: Literal["stop_on_demand"] = "stop_on_demand"
     instance: Id
+
+
+class Show(_Command):
+    """How does an on-demand instance stand? No side effects."""
+
+    kind: Literal["show"] = "show"
+    instance: Id
+
+
+class Drain(_Command):
+    """Close nodes (None: all) for new instances and make their spot instances leave. ``dry_run``: only tell
+    what would happen."""
+
+    kind: Literal["drain"] = "drain"
+    nodes: Nodes | None
+    by: str
+    dry_run: bool = False
+
+
+class Reopen(_Command):
+    """Nodes (None: all) take new instances again. Notices that were given stand."""
+
+    kind: Literal["reopen"] = "reopen"
+    nodes: Nodes | None
+    by: str
 
 
 class Overflow(_Command):
@@ -272,17 +213,17 @@ class Finish(_Command):
     kind: Literal["finish"] = "finish"
 
 
-_OfLease = Ask | Reserve | Confirm | Release | Cancel | Extend | Migrate
-_OfCloud = StartOnDemand | StopOnDemand | Overflow | Tick | Finish
+_OfLease = Ask | Reserve | Confirm | Release | Cancel | Extend | Acknowledge | Migrate
+_OfCloud = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish
 Command = Annotated[_OfLease | _OfCloud, Field(discriminator="kind")]
 commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command])  # an inbox entry carries a list
-replies: TypeAdapter[list[Reply]] = TypeAdapter(list[Reply])  # so does an entry of a reply stream
 
 
 # -- what an owner makes known -------------------------------------------------------------------------------
 
 
-_PUBLIC = ("admitted", "extended", "warned", "offered", "evicted", "completed", "cancelled", "failed")
+_NEWS = ("admitted", "extended", "warned", "offered", "noticed")
+_PUBLIC = (*_NEWS, "evicted", "completed", "cancelled", "failed")
 
 
 class EventKind(StrEnum):
@@ -297,11 +238,15 @@ class EventKind(StrEnum):
     EXTENDED = "extended"  # the lease was promised a later end
     WARNED = "warned"  # the lease cannot be renewed: it ends at its end
     OFFERED = "offered"  # what other clouds would promise instead
+    NOTICED = "noticed"  # the lease must leave at its evict_at_s
     OPENED = "opened"  # a new epoch: another owner process took over
     RESERVED = "reserved"
     RELEASED = "released"  # the broker decided against it, or nobody confirmed in time
     DECLINED = "declined"  # a reservation was refused; kept so that the same command gets the same answer
     TURNED_AWAY = "turned_away"  # an own on-demand request was refused
+    BOOKED = "booked"  # an own on-demand request has its node, and waits for those who leave it
+    WITHDRAWN = "withdrawn"  # its user does not want it any more
+    CORDONED = "cordoned"  # nodes take nobody new, or do again
     TABLE = "table"  # a new quantile table is in use
     OVERFLOW = "overflow"  # where an own request stands that was offered to the federation
 
@@ -309,7 +254,7 @@ class EventKind(StrEnum):
 PUBLIC_KINDS = frozenset(map(EventKind, _PUBLIC))
 
 
-class OverflowState(Message):
+class OverflowState(Needs):
     """Where an own on-demand request stands that its cloud turned away and offered to the federation.
 
     ``attempt`` counts the offers. ``remaining_s`` is the lifetime that is still wanted, ``ends_at_s`` (the
@@ -344,12 +289,27 @@ class Event(Message):
     offers: tuple[QuoteView, ...] = ()  # offered
     request: OnDemandRequest | None = None  # turned_away
     overflow: OverflowState | None = None  # overflow
+    nodes: tuple[int, ...] | None = None  # cordoned; None: all
+    closed: bool | None = None  # cordoned
     table_version: str | None = None
     table_made_at_s: float | None = None
 
 
+class NodeKind(Message):
+    """So many neighbouring nodes that are alike; ``resources``: those beside cores, overcommit included."""
+
+    nodes: int
+    cores: int
+    resources: dict[str, int] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
 class CloudInfo(Message):
-    """What a member is; written when its owner opens. ``order`` breaks ties in routing."""
+    """What a member is; written when its owner opens. ``order`` breaks ties in routing.
+
+    ``node_kinds``: its nodes in their order, for those who need more than cores. ``lineup``: who goes where
+    and who is evicted for whom. ``grace_s``: so long before it must leave an instance is told so.
+    """
 
     id: CloudId
     order: int
@@ -358,6 +318,13 @@ class CloudInfo(Message):
     largest_node: int
     time: Literal["wall", "trace"]
     overflow: bool = False
+    node_kinds: tuple[NodeKind, ...] = ()
+    lineup: str | None = None
+    grace_s: float = 0.0
+
+    def most(self, resource: str) -> int:
+        """The largest amount of a resource beside cores on one of its nodes."""
+        return max((kind.resources.get(resource, 0) for kind in self.node_kinds), default=0)
 
 
 class Room(Message):
@@ -371,7 +338,8 @@ class Advert(Message):
     """What a cloud says of itself, refreshed with every commit. ``free_slots`` is keyed by size in cores.
 
     ``admission``: to whom an SLA is a promise here. ``promised_room``: as a request with a promise sees it,
-    which may take the cores of spot instances without one; None where none of these run.
+    which may take the cores of spot instances without one; None where none of these run. ``closed_nodes``: so
+    many take nobody new (cordoned or drained), and their free cores and slots are not counted.
     """
 
     cloud: CloudId
@@ -389,6 +357,7 @@ class Advert(Message):
     admitted: int
     promised_room: Room | None = None
     admission: Mode = Mode.STRICT
+    closed_nodes: int = 0
 
     def room(self, *, promised: bool) -> Room:
         """The room for a request with or without a promise."""
@@ -398,10 +367,11 @@ class Advert(Message):
 
 
 class Batch(Message):
-    """A share of the samples of one size that a table needs; a Monte-Carlo worker makes it.
+    """A share of the samples of one flavour that a table needs; a Monte-Carlo worker makes it.
 
     ``chunks``: the first so many chunks of the history of that epoch. ``refresh`` names the table they are
-    for.
+    for. ``amounts``: of the flavour, beside ``cores``. ``node_resources``, ``node_labels``: what the nodes
+    have beside cores, in their order; with ``lineup`` and ``grace_s`` they are the cloud's own.
     """
 
     version: int = VERSION
@@ -415,3 +385,14 @@ class Batch(Message):
     node_cores: tuple[Cores, ...]
     seed: int
     births: Annotated[int, Field(ge=1)]
+    amounts: dict[str, int] = Field(default_factory=dict)
+    node_resources: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    node_labels: tuple[dict[str, str], ...] = ()
+    lineup: str = "youngest-job-first"
+    grace_s: float = 0.0
+
+    @property
+    def result(self) -> str:
+        """Names the flavour's part of the table, for the key of the samples."""
+        flavour = "".join(f":{name}={self.amounts[name]}" for name in sorted(self.amounts))
+        return self.refresh + flavour

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from broker.asked import needs_of
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import Event, EventKind, RefusalView, SpotRequest
 from cloudsim.federation import Federation
@@ -70,6 +71,7 @@ def _submit(client: Client, at_s: float, request: Request, targets: tuple[str, .
                 sla=request.sla,
                 targets=targets,
                 at_s=at_s,
+                **needs_of(request),
             )
         )
     except InputRefusedError as error:

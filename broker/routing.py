@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.contract import Advert, CloudInfo, Room, SpotRequest
+from broker.contract import Advert, CloudInfo, NodeKind, Room, SpotRequest
 from cloudsim.ranking import tightest_fit
-from cloudsim.requests import Kind, Mode, Quote, Reason, Refusal, promises
+from cloudsim.requests import Amounts, Kind, Mode, Quote, Reason, Refusal, promises
 
 
 class TableCell(NamedTuple):
@@ -27,11 +27,15 @@ class TableCell(NamedTuple):
 
 @dataclass(frozen=True)
 class TableSummary:
-    """A cloud's table as far as it shows it: cells by instance size in cores, by free slots."""
+    """A cloud's table as far as it shows it: cells by instance size in cores, by free slots.
+
+    flavours: those of sizes that need more than cores, by cores and amounts.
+    """
 
     version: str
     made_at_s: float
     cells: dict[int, tuple[TableCell, ...]]
+    flavours: dict[tuple[int, Amounts], tuple[TableCell, ...]] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: bytes | str) -> TableSummary:
@@ -40,10 +44,11 @@ class TableSummary:
         Raises ValueError, KeyError or TypeError where it is something else.
         """
         published = json.loads(text)
-        cells: dict[int, list[TableCell]] = {}
+        cells: dict[tuple[int, Amounts], list[TableCell]] = {}
         for row in published["rows"]:
             survives = sorted((float(sla), float(seconds)) for sla, seconds in row["quantiles_s"].items())
-            cells.setdefault(int(row["cores"]), []).append(
+            amounts = tuple(sorted((str(name), int(one)) for name, one in row.get("amounts", {}).items()))
+            cells.setdefault((int(row["cores"]), amounts), []).append(
                 TableCell(
                     int(row["free_slots_from"]),
                     int(row["free_slots_to"]),
@@ -54,8 +59,15 @@ class TableSummary:
         return cls(
             str(published["version"]),
             float(published["made_at_s"]),
-            {cores: tuple(sorted(rows)) for cores, rows in cells.items()},
+            {cores: tuple(sorted(rows)) for (cores, amounts), rows in cells.items() if not amounts},
+            {flavour: tuple(sorted(rows)) for flavour, rows in cells.items() if flavour[1]},
         )
+
+    def cells_of(self, request: SpotRequest) -> tuple[TableCell, ...]:
+        """Those that a request is judged by."""
+        if request.resources:
+            return self.flavours.get((request.cores, tuple(request.resources.items())), ())
+        return self.cells.get(request.cores, ())
 
 
 @dataclass(frozen=True)
@@ -172,9 +184,12 @@ def free_slots(room: Room, cores: int) -> int | None:
 
 
 def smaller_size(request: SpotRequest, member: Member) -> int | None:
-    """The largest advertised size below the request's that this cloud would surely admit now, or None."""
+    """The largest advertised size below the request's that this cloud would surely admit now, or None.
+
+    Adverts vouch for cores alone.
+    """
     advert = member.advert
-    if advert is None or not member.reachable:
+    if advert is None or not member.reachable or request.needs_more:
         return None
     promised = _promised(request)
     for cores, slots in sorted(advert.room(promised=promised).free_slots.items(), reverse=True):
@@ -195,21 +210,42 @@ def smaller_size(request: SpotRequest, member: Member) -> int | None:
 def _objection(request: SpotRequest, member: Member) -> Refusal | None:
     """Why this cloud would certainly refuse, in the order of precedence of ``Reason``.
 
-    But unreachable comes before what an advert says that is too old to be believed.
+    But unreachable comes before what an advert says that is too old to be believed. What is free of other
+    resources, or on nodes with some labels, is known to the owner alone: slots of cores are no fewer.
     """
     cloud, advert, cores = member.info.id, member.advert, request.cores
-    if cores > member.info.largest_node:
-        return Refusal(cloud, Reason.TOO_LARGE)
+    hopeless = _hopeless(request, member.info)
+    if hopeless is not None:
+        return hopeless
     if advert is None or not member.reachable:
         return Refusal(cloud, Reason.UNREACHABLE)
     promised = _promised(request)
     slots = free_slots(advert.room(promised=promised), cores)
     if slots == 0:
-        return Refusal(cloud, Reason.NO_CAPACITY, free_slots=0)
+        closed = (("cordon", advert.closed_nodes),) if advert.closed_nodes else ()
+        return Refusal(cloud, Reason.NO_CAPACITY, free_slots=0, removed=closed)
     if promised:
         assert request.sla is not None
         return _risk(request, request.sla, member, slots)
     return None
+
+
+def _hopeless(request: SpotRequest, info: CloudInfo) -> Refusal | None:
+    """A refusal if none of its nodes would do, were they all empty."""
+    if request.cores > info.largest_node:
+        return Refusal(info.id, Reason.TOO_LARGE)
+    kinds = info.node_kinds
+    if kinds and request.resources and not any(_holds(kind, request) for kind in kinds):
+        return Refusal(info.id, Reason.TOO_LARGE)
+    wanted = request.labels.items()
+    if kinds and wanted and not any(wanted <= kind.labels.items() for kind in kinds):
+        return Refusal(info.id, Reason.NO_SUCH_NODE, removed=(("labels", sum(kind.nodes for kind in kinds)),))
+    return None
+
+
+def _holds(kind: NodeKind, request: SpotRequest) -> bool:
+    enough = all(kind.resources.get(name, 0) >= amount for name, amount in request.resources.items())
+    return enough and kind.cores >= request.cores
 
 
 def _risk(request: SpotRequest, sla: float, member: Member, slots: int | None) -> Refusal | None:
@@ -227,10 +263,11 @@ def _risk(request: SpotRequest, sla: float, member: Member, slots: int | None) -
         return None
     if member.advert.admission is Mode.POPULATION:  # risks above the SLA may be taken
         return None
-    cells = table.cells.get(request.cores, ())
+    cells = table.cells_of(request)
     bounds = [_survived_at_least(cell, sla) for cell in cells]
     if not bounds or any(bound is None or request.lifetime_s <= bound for bound in bounds):
         return None
+    slots = None if request.needs_more else slots  # of those that would do there may be fewer
     here = next(
         (cell for cell in cells if slots and cell.free_slots_from <= slots <= cell.free_slots_to), None
     )

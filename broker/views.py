@@ -1,11 +1,12 @@
-"""Quotes and refusals of ``cloudsim`` put into the words of the contract, and back."""
+"""Quotes, refusals and nodes of ``cloudsim`` put into the words of the contract, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.contract import CounterOffers, QuoteView, RefusalView
+from broker.contract import CounterOffers, NodeKind, QuoteView, RefusalView
 from broker.contract import SizeOffer as SizeOfferView
+from cloudsim.nodes import NodeDetails, groups_of
 from cloudsim.offers import SizeOffer
 from cloudsim.requests import Mode, Quote, Refusal
 
@@ -55,6 +56,7 @@ def refusal_view(
         table_age_s=_age_s(refusal.table_made_at_s, cloud_time_s),
         other_sizes=_offers(other_sizes),
         detail=detail,
+        removed=dict(refusal.removed),
     )
 
 
@@ -85,4 +87,17 @@ def quote_of(view: QuoteView) -> Quote:
         view.survives_s,
         view.table_version,
         view.table_made_at_s,
+    )
+
+
+def node_kinds(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeKind, ...]:
+    """A cloud's nodes as it makes them known."""
+    return tuple(
+        NodeKind(
+            nodes=group.nodes,
+            cores=group.cores,
+            resources=dict(group.amounts),
+            labels=dict(sorted(group.labels)),
+        )
+        for group in groups_of(node_cores, details)
     )

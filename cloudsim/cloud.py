@@ -9,25 +9,31 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cloudsim.admission import STRICT_RULE, AdmissionRule, examine
+from cloudsim.admission import examine
+from cloudsim.bookings import starts_by_s
+from cloudsim.cloud_spec import CloudSpec, recorded_resources
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history import History, stop_phase
 from cloudsim.inventory import Inventory
 from cloudsim.offers import examine_extension
+from cloudsim.own_load import Arrival, arrivals_of
 from cloudsim.population import RequestLog, Threshold
-from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.promises import Ledger
 from cloudsim.requests import (
+    Booked,
     Change,
+    Cordoned,
     End,
     Ended,
     Extended,
     Instance,
     Kind,
     Mode,
+    Noticed,
     Placement,
     Quote,
     Reason,
@@ -35,28 +41,17 @@ from cloudsim.requests import (
     Request,
     Started,
     TurnedAway,
+    Withdrawn,
 )
-from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
-from cloudsim.scheduling.pipeline import plan
+from cloudsim.scheduling.fit import fits
+from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
 from cloudsim.traces.trace import Trace
 
 if TYPE_CHECKING:
     from cloudsim.prediction.tables import QuantileTable
 
-HOUR_S = 3600.0
-
-
-@dataclass(frozen=True)
-class CloudSpec:
-    """What a cloud is. Tables are made at k x ``refresh_s``, the first at ``first_table_s`` (P2 §3.1)."""
-
-    id: str
-    node_cores: tuple[int, ...]
-    lineup: LineUp = YOUNGEST_JOB_FIRST
-    admission: AdmissionRule = STRICT_RULE
-    prediction: PredictionRule = OUR_RULE
-    first_table_s: float = 24 * HOUR_S
-    refresh_s: float = 6 * HOUR_S
+#: How a cause begins when somebody drains a node. Requests have no spaces in their ids.
+DRAIN = "drain by "
 
 
 class Cloud:
@@ -65,18 +60,21 @@ class Cloud:
 
     def __init__(self, spec: CloudSpec, own_load: Trace | None = None, own_load_until_s: float = math.inf):
         self.spec = spec
-        self.inventory = Inventory(spec.node_cores)
-        self.history = History()
+        self.inventory = Inventory(spec.node_cores, spec.details)
+        self.history = History(recorded_resources(spec))
         self.ledger = Ledger()
         # Population mode: requests by SLA, and the one considered last (SLA, risk, lifetime).
         self._request_logs: dict[float, RequestLog] = {}
         self._considered: tuple[float, float, float] | None = None
         self.table: QuantileTable | None = None
         self.now_s = 0.0
-        self._own_arrivals = [] if own_load is None else _arrivals(own_load, own_load_until_s)
+        self._own_arrivals = [] if own_load is None else arrivals_of(own_load, own_load_until_s)
         self._own_load_next = 0  # number of the own request that comes next
         self._own_prefix = f"{spec.id}/own-"
-        self._ends: list[tuple[float, int, int, str]] = []  # heap of time, phase, number, instance id
+        # Heap of time, phase, number, instance id. An eviction that was announced has PHASE_ON_DEMAND: after
+        # the stops of its instant, before the arrivals that may want the room.
+        self._ends: list[tuple[float, int, int, str]] = []
+        self._noticed_for: dict[str, str | None] = {}  # instance, and what it has to leave for
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -96,9 +94,10 @@ class Cloud:
             arrival_key = (arrival.start_s, PHASE_ON_DEMAND) if arrival else (math.inf, 0)
             if min(end_key, arrival_key) >= (now_s, phase):
                 break
-            if end is not None and end_key < arrival_key:
+            if end is not None and end_key <= arrival_key:
                 heapq.heappop(self._ends)
-                changes += self.end(end[3], end[0], End.COMPLETED)
+                how = End.EVICTED if end[1] == PHASE_ON_DEMAND else End.COMPLETED
+                changes += self.end(end[3], end[0], how)
             else:
                 assert arrival is not None
                 changes += self._play(arrival)
@@ -117,16 +116,18 @@ class Cloud:
         while self._ends:
             end = self._ends[0]
             instance = self.inventory.get(end[3])
-            if instance is not None and instance.end_s == end[0]:
-                return end
+            if instance is not None:
+                leaves_s = instance.evict_at_s if end[1] == PHASE_ON_DEMAND else instance.end_s
+                if leaves_s == end[0]:
+                    return end
             heapq.heappop(self._ends)  # it ended otherwise
         return None
 
-    def _next_arrival(self) -> _Arrival | None:
+    def _next_arrival(self) -> Arrival | None:
         row = self._own_load_next
         return self._own_arrivals[row] if row < len(self._own_arrivals) else None
 
-    def _play(self, arrival: _Arrival) -> list[Change]:
+    def _play(self, arrival: Arrival) -> list[Change]:
         self.now_s = arrival.start_s
         request = Request(
             id=f"{self._own_prefix}{arrival.row}",
@@ -134,22 +135,25 @@ class Cloud:
             cores=arrival.cores,
             lifetime_s=arrival.stop_s - arrival.start_s,
             origin=self.spec.id,
+            amounts=self.spec.details.flavour(arrival.cores),
         )
         return self._start_on_demand(request, arrival.start_s, arrival.stop_s)
 
     # -- decisions -------------------------------------------------------------------------------------------
 
-    def quote(self, request: Request) -> Quote | Refusal:
+    def quote(self, request: Request, inventory: Inventory | None = None) -> Quote | Refusal:
         """What the cloud would answer to a spot request now. No side effects, the same code path as
-        ``admit``."""
+        ``admit``. inventory: as if that were what runs; None: what does."""
+        inventory = self.inventory if inventory is None else inventory
         return examine(
             self.spec.id,
             request,
-            self.inventory,
+            inventory,
             self.table,
             self.now_s,
             self.spec.admission,
             self._threshold(request),
+            allowed_nodes(inventory, request, self.spec.lineup),
         )
 
     def _threshold(self, request: Request) -> Threshold | None:
@@ -183,13 +187,11 @@ class Cloud:
         answer = self.quote(request)
         if isinstance(answer, Refusal):
             return answer
-        placement = plan(self.inventory, request, self.spec.lineup)
+        placement = plan(self.inventory, request, self.spec.lineup, now_s)
         assert isinstance(placement, Placement), "a free slot was counted where nothing fits"
         assert request.lifetime_s is not None
-        return self._place(
-            request, placement, now_s, now_s + request.lifetime_s,
-            answer.eviction_probability, answer.free_slots,
-        )  # fmt: skip
+        instance = self._instance(request, placement.node, now_s, now_s + request.lifetime_s, answer)
+        return self._place(instance, placement)
 
     def start_on_demand(self, request: Request, now_s: float) -> list[Change]:
         """Places a request of the cloud's own users, evicting spot instances if need be; or turns it away."""
@@ -197,36 +199,114 @@ class Cloud:
         return self._start_on_demand(request, now_s, end_s)
 
     def _start_on_demand(self, request: Request, now_s: float, end_s: float) -> list[Change]:
-        placement = plan(self.inventory, request, self.spec.lineup)
+        placement = plan(self.inventory, request, self.spec.lineup, now_s)
         if isinstance(placement, Reason):
-            refusal = Refusal(self.spec.id, placement, free_slots=self.inventory.free_slots(request.cores))
-            changes: list[Change] = [TurnedAway(request, now_s, refusal)]
-            self._apply_all(changes)
-            return changes
-        return self._place(request, placement, now_s, end_s)
+            removed, would_help = explain(self.inventory, request, self.spec.lineup)
+            slots = self.inventory.free_slots(request.cores, amounts=request.amounts)
+            refusal = Refusal(self.spec.id, placement, would_help, slots, removed=removed)
+            return self.turn_away([request], now_s, refusal)
+        instance = self._instance(request, placement.node, now_s, end_s)
+        if not placement.waits and not (placement.victims and self.gives_notice):
+            return self._place(instance, placement)
+        changes: list[Change] = [self._notice(victim, now_s, request.id) for victim in placement.victims]
+        self._apply_all(changes)
+        booked = Booked(instance, now_s, starts_by_s(self.inventory, instance))
+        self.apply(booked)
+        return [*changes, booked]
 
-    def _place(
-        self, request: Request, placement: Placement, now_s: float, end_s: float, risk: float | None = None,
-        free_slots: int | None = None,
-    ) -> list[Change]:  # fmt: skip
-        changes: list[Change] = [
-            Ended(victim, now_s, End.EVICTED, cause=request.id) for victim in placement.victims
-        ]
-        instance = Instance(
-            request.id, request.kind, request.cores, placement.node, now_s, end_s,
-            number=self.history.instances, origin=request.origin, sla=request.sla, risk=risk,
-            free_slots=free_slots,
-        )  # fmt: skip
-        changes.append(Started(instance))
+    @property
+    def gives_notice(self) -> bool:
+        """Whether victims are told beforehand. Where there is no grace any more, but some were told when
+        there was, the next ones are, too: for no time at all, as who needs the room may wait for the others.
+        """
+        return self.spec.grace_s > 0 or bool(self._noticed_for)
+
+    def turn_away(self, requests: Iterable[Request], now_s: float, refusal: Refusal) -> list[Change]:
+        """Refuses requests of the cloud's own users."""
+        changes: list[Change] = [TurnedAway(request, now_s, refusal) for request in requests]
         self._apply_all(changes)
         return changes
 
+    def _instance(
+        self, request: Request, node: int, now_s: float, end_s: float, quote: Quote | None = None
+    ) -> Instance:
+        return Instance(
+            request.id, request.kind, request.cores, node, now_s, end_s, number=self.history.instances,
+            origin=request.origin, sla=request.sla, risk=quote.eviction_probability if quote else None,
+            free_slots=quote.free_slots if quote else None, amounts=request.amounts, group=request.group,
+            labels=request.labels, spread=request.spread,
+        )  # fmt: skip
+
+    def _place(self, instance: Instance, placement: Placement) -> list[Change]:
+        changes: list[Change] = [
+            Ended(victim, instance.start_s, End.EVICTED, cause=instance.id) for victim in placement.victims
+        ]
+        changes.append(Started(instance))
+        self._apply_all(changes)
+        # Victims may have left more than this one takes, enough for somebody who waits there.
+        return changes + (self._start_waiting(instance.node, instance.start_s) if placement.victims else [])
+
+    def _notice(self, victim: Instance, now_s: float, cause: str | None) -> Noticed:
+        return Noticed(replace(victim, evict_at_s=now_s + self.spec.grace_s), now_s, cause)
+
     def end(self, instance_id: str, at_s: float, how: End, cause: str | None = None) -> list[Change]:
-        """Ends a running instance; nothing happens when it does not run (any more)."""
-        instance = self.inventory.get(instance_id)
+        """Ends a running instance, or gives up a booked one; nothing happens when there is none (any more).
+
+        Whoever was told to leave counts as evicted, also when its holder ends it before it must. Those who
+        waited for the room start.
+        """
+        booked = self.inventory.waiting(instance_id)
+        instance = booked or self.inventory.get(instance_id)
         if instance is None:
             return []
-        changes: list[Change] = [Ended(instance, at_s, how, cause)]
+        if instance.evict_at_s is not None and how is not End.COMPLETED:
+            how, cause = End.EVICTED, self._noticed_for[instance_id]
+        changes: list[Change] = [Withdrawn(instance, at_s) if booked else Ended(instance, at_s, how, cause)]
+        self._apply_all(changes)
+        return changes + self._start_waiting(instance.node, at_s)
+
+    def _start_waiting(self, node: int, at_s: float) -> list[Change]:
+        """Starts those that waited for room on a node, in the order of their booking."""
+        changes: list[Change] = []
+        while (booked := self.inventory.first_waiting(node)) is not None:
+            if not fits(self.inventory.idle[:, node].tolist(), self.inventory.needed(booked)):
+                break
+            end_s = at_s + (booked.end_s - booked.start_s)
+            started = Started(replace(booked, start_s=at_s, end_s=end_s))
+            self.apply(started)
+            changes.append(started)
+        return changes
+
+    def acknowledge(self, instance_id: str, at_s: float) -> list[Change]:
+        """The holder of a spot instance that was told to leave is done with it; nothing happens when it was
+        not told."""
+        instance = self.inventory.get(instance_id)
+        if instance is None or instance.evict_at_s is None:
+            return []
+        return self.end(instance_id, at_s, End.EVICTED)
+
+    def drain(
+        self, nodes: tuple[int, ...] | None, now_s: float, cause: str | None, *, dry_run: bool = False
+    ) -> list[Change]:
+        """Closes nodes (None: all) for new instances and makes their spot instances leave, youngest first.
+
+        On-demand instances stay until their users stop them. dry_run: only tells what would happen.
+        """
+        changes: list[Change] = [Cordoned(nodes, closed=True, at_s=now_s)]
+        drained = None if nodes is None else frozenset(nodes)
+        for instance in reversed(self.inventory.spot()):
+            if instance.evict_at_s is None and (drained is None or instance.node in drained):
+                if self.spec.grace_s:
+                    changes.append(self._notice(instance, now_s, cause))
+                else:
+                    changes.append(Ended(instance, now_s, End.EVICTED, cause))
+        if not dry_run:
+            self._apply_all(changes)
+        return changes
+
+    def reopen(self, nodes: tuple[int, ...] | None, now_s: float) -> list[Change]:
+        """Nodes (None: all) take new instances again. Notices that were given stand."""
+        changes: list[Change] = [Cordoned(nodes, closed=False, at_s=now_s)]
         self._apply_all(changes)
         return changes
 
@@ -246,6 +326,8 @@ class Cloud:
         instance = self.inventory.get(instance_id)
         if instance is None or instance.kind is not Kind.SPOT:
             return Refusal(self.spec.id, Reason.ENDED)
+        if instance.evict_at_s is not None:
+            return Refusal(self.spec.id, Reason.NOTICED)
         sla = sla if instance.promised and sla is not None else instance.sla
         answer = examine_extension(self.spec.id, instance, until_s, sla, now_s, self.table)
         if isinstance(answer, Refusal):
@@ -269,7 +351,7 @@ class Cloud:
 
     def needs_table(self, request: Request) -> bool:
         """Whether the answer to a spot request can depend on the table at all."""
-        return request.promised and request.cores <= self.inventory.largest_node
+        return request.promised and not self.inventory.lacks(request)
 
     # -- the fold --------------------------------------------------------------------------------------------
 
@@ -281,17 +363,15 @@ class Cloud:
         """Makes a change true. Live decisions and recovery from the journal both go through here."""
         match change:
             case Started(instance):
-                self.now_s = max(self.now_s, instance.start_s)
-                self.inventory.place(instance)
-                self.history.record_start(instance)
-                self.ledger.started(instance)
-                self._expect_end(instance)
-                self._own_request_done(instance.id)
-            case Ended(instance, at_s, how, _):
+                self._apply_start(instance)
+            case Ended(instance, at_s, how, cause):
                 self.now_s = max(self.now_s, at_s)
                 self.inventory.remove(instance.id)
                 self.ledger.ended(instance, how)
-                if how in (End.CANCELLED, End.FAILED):
+                self._noticed_for.pop(instance.id, None)
+                # Nobody in the history takes the room of what leaves a drained node.
+                drained = cause is not None and cause.startswith(DRAIN)
+                if how in (End.CANCELLED, End.FAILED) or drained:
                     self.history.record_changed_stop(instance, at_s)
             case Extended(instance, at_s, _):
                 self.now_s = max(self.now_s, at_s)
@@ -304,6 +384,39 @@ class Cloud:
             case TurnedAway(request, at_s, _):
                 self.now_s = max(self.now_s, at_s)
                 self._own_request_done(request.id)
+            case _:
+                self._apply_notice(change)
+
+    def _apply_start(self, instance: Instance) -> None:
+        self.now_s = max(self.now_s, instance.start_s)
+        if self.inventory.waiting(instance.id) is not None:  # in the history since it was booked
+            self.history.record_changed_stop(instance, instance.end_s)
+        else:
+            self.history.record_start(instance)
+        self.inventory.place(instance)
+        self.ledger.started(instance)
+        self._expect_end(instance)
+        self._own_request_done(instance.id)
+
+    def _apply_notice(self, change: Noticed | Booked | Withdrawn | Cordoned) -> None:
+        self.now_s = max(self.now_s, change.at_s)
+        match change:
+            case Noticed(instance, _, cause):
+                self.inventory.replace(instance)
+                self._noticed_for[instance.id] = cause
+                assert instance.evict_at_s is not None
+                end = (instance.evict_at_s, PHASE_ON_DEMAND, instance.number, instance.id)
+                heapq.heappush(self._ends, end)
+            case Booked(instance):
+                self.inventory.book(instance)
+                # When it will stop is not known before it starts.
+                self.history.record_start(replace(instance, end_s=math.inf))
+                self._own_request_done(instance.id)
+            case Withdrawn(instance, at_s):
+                self.inventory.withdraw(instance.id)
+                self.history.record_changed_stop(instance, at_s)
+            case Cordoned(nodes, closed, _):
+                self.inventory.close(nodes, closed=closed)
 
     def _expect_end(self, instance: Instance) -> None:
         if math.isfinite(instance.end_s):
@@ -312,23 +425,9 @@ class Cloud:
 
     def _own_request_done(self, request_id: str) -> None:
         if request_id.startswith(self._own_prefix):
-            self._own_load_next = int(request_id.removeprefix(self._own_prefix)) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """A row of the own load."""
-
-    row: int
-    start_s: float
-    stop_s: float
-    cores: int
-
-
-def _arrivals(load: Trace, until_s: float) -> list[_Arrival]:
-    rows = slice(0, int(load.start_s.searchsorted(until_s, side="right")))
-    columns = (load.start_s[rows].tolist(), load.stop_s[rows].tolist(), load.cores[rows].tolist())
-    return [_Arrival(row, *values) for row, values in enumerate(zip(*columns, strict=True))]
+            # One that had to wait starts after those that came later.
+            number = int(request_id.removeprefix(self._own_prefix))
+            self._own_load_next = max(self._own_load_next, number + 1)
 
 
 #: The end of a federation: every stop of an instant, nothing after it.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.errors import SpecError
-from cloudsim.requests import Kind, Request, promises
+from cloudsim.prediction.samples import Flavour
+from cloudsim.requests import Amounts, Kind, Labels, Request, Spread, promises
 from cloudsim.traces.trace import Trace
 
 
@@ -19,7 +20,7 @@ class FederatedCloud:
     """A member: what it is and the on-demand load that it plays."""
 
     spec: CloudSpec
-    nodes: str  # the shape as written, e.g. "7x12"
+    nodes: str  # the shape for people, e.g. "7x12"
     own_load: Trace
     #: Offers own requests that it must turn away to the others, as spot requests with ``overflow_sla``, and
     #: again for what remains when they are evicted there. Live in wall time, and in a replay; a live
@@ -43,16 +44,23 @@ class Workload:
     sla: float | None
     targets: tuple[str, ...]
     asks_requested: bool = False
+    labels: Labels = frozenset()
+    group: str | None = None
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)
 class Federation:
     """Clouds and workloads in their order, which breaks ties, and the time after which requests are left
-    out."""
+    out.
+
+    flavours: what requests of the workloads need beside so many cores; nothing where a size is missing.
+    """
 
     clouds: tuple[FederatedCloud, ...]
     workloads: tuple[Workload, ...]
     until_s: float = field(default=float("inf"))
+    flavours: Mapping[int, Amounts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ids = [cloud.spec.id for cloud in self.clouds]
@@ -76,15 +84,29 @@ class Federation:
 
         Overflow counts where it asks for a promise: nothing else needs a table.
         """
-        traces = [workload.trace for workload in self.workloads if cloud.spec.id in workload.targets]
-        traces += [
-            other.own_load
+        return tuple(sorted({cores for cores, _ in self.spot_flavours(cloud)}))
+
+    def spot_flavours(self, cloud: FederatedCloud) -> tuple[Flavour, ...]:
+        """The same with what these requests need beside cores, of resources that the cloud has."""
+        loads = [(one.trace, self.flavours) for one in self.workloads if cloud.spec.id in one.targets]
+        loads += [
+            (other.own_load, dict(other.spec.details.flavours))
             for other in self.clouds
             if other.overflow and promises(Kind.SPOT, other.overflow_sla)
         ]
+        known = set(cloud.spec.details.resources)
+        found = {
+            (cores, flavours.get(cores, ()))
+            for trace, flavours in loads
+            for cores in set(trace.cores.tolist())
+        }
         largest = max(cloud.spec.node_cores)
         return tuple(
-            sorted({cores for trace in traces for cores in set(trace.cores.tolist()) if cores <= largest})
+            sorted(
+                (cores, amounts)
+                for cores, amounts in found
+                if cores <= largest and {name for name, _ in amounts} <= known
+            )
         )
 
     def requests(self) -> Iterator[tuple[float, Request, tuple[str, ...]]]:
@@ -117,5 +139,9 @@ class Federation:
                 sla=workload.sla,
                 origin=workload.origin,
                 actual_lifetime_s=actual if actual < asked else None,
+                amounts=self.flavours.get(cores, ()),
+                labels=workload.labels,
+                group=workload.group,
+                spread=workload.spread,
             )
             yield at_s, request, workload.targets

@@ -2,6 +2,10 @@
 
     until = "10d"                               # optional
 
+    [flavours]                                  # optional: what instances need beside cores. Traces tell
+    small = { cores = 1, memory_mb = 2000 }     # cores only: those of 1 core need 2000 MB here, and those of
+    large = { cores = 4, memory_mb = 8000 }     # a size that no flavour has need nothing else
+
     [[cloud]]
     id = "A"
     nodes = "7x12"                              # or "4x8,2x16"
@@ -9,8 +13,18 @@
                                                 # this one
     admission = "population"                    # optional: the SLA is a mean over all that is admitted, not
                                                 # a promise to each ("strict")
+    lineup = "partial-hour"                     # optional: who goes where, and who is evicted for whom
+    grace = "2m"                                # optional: so long before it must leave an instance is told
     overflow = true                             # optional: offer what it must turn away to the others
     overflow_sla = 0.05                         # with what promise; left out: no guarantee
+
+    [[cloud]]
+    id = "B"
+    trace = "eucalyptus/DS3-trace.txt"
+    nodes = [                                   # groups of nodes that have more than cores, in node order
+        { count = 8, cores = 8, memory_mb = 16000, labels = { zone = "a" }, overcommit = { cores = 2.0 } },
+        { count = 2, cores = 16, memory_mb = 64000, gpus = 4 },
+    ]
 
     [[workload]]
     origin = "A"
@@ -18,6 +32,14 @@
     delay = "24h"
     sla = 0.01                                  # left out: no guarantee
     targets = ["B", "C"]                        # left out: all but the origin
+    labels = { zone = "a" }                     # optional: only on nodes that have them
+    group = "web"                               # optional, with spread = "apart" (each on a node of its own)
+    spread = "apart"                            # or "together" (all on one node)
+
+In a group of nodes and in a flavour every further field is a resource, of which there are so many whole
+units. A cloud's own load needs of a flavour what its nodes have any of; requests of a workload need all of
+it, and fit on no node without. Overcommit sells more of a resource than a node really has: 16 cores of 8
+above. Line-ups: see ``cloudsim.scheduling.lineups``.
 
 Overflow is offered by clouds that live in wall time and by those of a replay; a live federation in trace time
 (``spotfed federate --live``) leaves it out, so its report then differs from the replay's.
@@ -31,26 +53,42 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cloudsim.admission import AdmissionRule
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.inventory import parse_nodes
+from cloudsim.nodes import (
+    CORES,
+    NodeDetails,
+    NodeGroup,
+    checked_amounts,
+    checked_labels,
+    checked_name,
+    groups_of,
+    nodes_of,
+    shape_of,
+)
 from cloudsim.prediction.rule import rule_for
-from cloudsim.requests import Mode
+from cloudsim.requests import Amounts, Mode, Spread
+from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 from cloudsim.traces.formats import read
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
 
 _PRODUCTION = "production-"
+_MOST_NODES = 100_000
+_MOST_CORES = 1_000_000
+_MOST_OVERCOMMIT = 1000
 
-
+Flavours = dict[int, Amounts]  # by cores
 Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
 
 
@@ -91,9 +129,11 @@ class _Reader:
         self._data_dir = data_dir
         self._told = told
         self._traces: dict[str, Trace] = {}
+        self._flavours: Flavours = {}
 
     def federation(self, document: Mapping[str, Any], until_s: float | None) -> Federation:
-        _only(document, {"cloud", "workload", "until"}, "")
+        _only(document, {"cloud", "workload", "until", "flavours"}, "")
+        self._flavours = _flavours(document.get("flavours", {}))
         clouds = tuple(self._cloud(n, table) for n, table in enumerate(_tables(document, "cloud")))
         if not clouds:
             raise SpecError("a federation needs at least one [[cloud]]", field="cloud")
@@ -104,47 +144,66 @@ class _Reader:
         limit_s = until_s
         if limit_s is None:
             limit_s = parse_duration_s(document["until"], field="until") if "until" in document else math.inf
-        return Federation(clouds, workloads, limit_s)
+        return Federation(clouds, workloads, limit_s, self._flavours)
 
     def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
         where = f"cloud[{number}]"
-        _only(table, {"id", "nodes", "trace", "admission", "overflow", "overflow_sla"}, where)
-        nodes = _text(table, "nodes", where)
+        known = {"id", "nodes", "trace", "admission", "lineup", "grace", "overflow", "overflow_sla"}
+        _only(table, known, where)
         overflow = table.get("overflow", False)
         if not isinstance(overflow, bool):
             raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
         if "overflow_sla" in table and not overflow:
             raise SpecError("goes with overflow = true", field=f"{where}.overflow_sla")
-        mode = table.get("admission", Mode.STRICT.value)
-        if mode not in list(Mode):
-            raise SpecError(f"{mode!r} is not {' or '.join(Mode)}", field=f"{where}.admission")
-        spec = CloudSpec(
-            _text(table, "id", where),
-            parse_nodes(nodes, field=f"{where}.nodes"),
-            admission=AdmissionRule(Mode(mode)),
-            prediction=rule_for(Mode(mode)),
-        )
+        nodes, node_cores, details = self._nodes(table, f"{where}.nodes")
         return FederatedCloud(
-            spec,
+            _spec(_text(table, "id", where), node_cores, details, table, where),
             nodes,
             self._trace(table, where),
             overflow,
             _sla(table.get("overflow_sla"), f"{where}.overflow_sla"),
         )
 
+    def _nodes(self, table: Mapping[str, Any], where: str) -> tuple[str, tuple[int, ...], NodeDetails]:
+        """The shape for people, cores of each node, and what they have beside."""
+        written = table.get("nodes")
+        if isinstance(written, str) and written:
+            shape, cores, details = written, parse_nodes(written, field=where), NodeDetails()
+        elif isinstance(written, list) and written:
+            groups = [_node_group(one, f"{where}[{number}]") for number, one in enumerate(written)]
+            if sum(group.nodes for group in groups) > _MOST_NODES:
+                raise SpecError(f"more than {_MOST_NODES} nodes", field=where)
+            cores, details = nodes_of(groups)
+            shape = shape_of(groups_of(cores, details))
+        else:
+            raise SpecError('write a shape such as "7x12", or a list of groups of nodes', field=where)
+        return shape, cores, replace(details, flavours=self._own_flavours(details.resources))
+
+    def _own_flavours(self, resources: tuple[str, ...]) -> tuple[tuple[int, Amounts], ...]:
+        """As far as a cloud counts resources: its own load runs where these are not counted too."""
+        counted = (
+            (cores, tuple(one for one in amounts if one[0] in resources))
+            for cores, amounts in sorted(self._flavours.items())
+        )
+        return tuple((cores, amounts) for cores, amounts in counted if amounts)
+
     def _workload(self, number: int, table: Mapping[str, Any], ids: tuple[str, ...]) -> Workload:
         where = f"workload[{number}]"
-        _only(table, {"origin", "trace", "delay", "sla", "targets"}, where)
+        _only(table, {"origin", "trace", "delay", "sla", "targets", "labels", "group", "spread"}, where)
         origin = _text(table, "origin", where)
         targets = table.get("targets", [cloud for cloud in ids if cloud != origin])
         if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
             raise SpecError(f"{targets!r} is not a list of cloud ids", field=f"{where}.targets")
+        group, spread = _group(table, where)
         return Workload(
             origin,
             self._trace(table, where),
             parse_duration_s(table.get("delay", 0), field=f"{where}.delay"),
             _sla(table.get("sla"), f"{where}.sla"),
             tuple(targets),
+            labels=checked_labels(table.get("labels", {}), field=f"{where}.labels"),
+            group=group,
+            spread=spread,
         )
 
     def _trace(self, table: Mapping[str, Any], where: str) -> Trace:
@@ -172,6 +231,85 @@ class _Reader:
                 return place
         looked = " or ".join(str(place) for place in places)
         raise SpecError(f"no such trace: {looked}. Set SPOTFED_DATA to the data directory", field=where)
+
+
+def _spec(
+    cloud: str, node_cores: tuple[int, ...], details: NodeDetails, table: Mapping[str, Any], where: str
+) -> CloudSpec:
+    mode = table.get("admission", Mode.STRICT.value)
+    if mode not in list(Mode):
+        raise SpecError(f"{mode!r} is not {' or '.join(Mode)}", field=f"{where}.admission")
+    name = _text(table, "lineup", where) if "lineup" in table else YOUNGEST_JOB_FIRST.name
+    return CloudSpec(
+        cloud,
+        node_cores,
+        details,
+        lineup(name, field=f"{where}.lineup"),
+        parse_duration_s(table.get("grace", 0), field=f"{where}.grace"),
+        admission=AdmissionRule(Mode(mode)),
+        prediction=rule_for(Mode(mode)),
+    )
+
+
+def _node_group(table: object, where: str) -> NodeGroup:
+    if not isinstance(table, Mapping):
+        raise SpecError(f"{table!r} is not a table such as {{ count = 8, cores = 8 }}", field=where)
+    named = {"count", "cores", "labels", "overcommit"}
+    amounts = checked_amounts({name: table[name] for name in table if name not in named}, field=where)
+    group = NodeGroup(
+        _whole(table, "count", where, _MOST_NODES),
+        _whole(table, "cores", where, _MOST_CORES),
+        amounts,
+        checked_labels(table.get("labels", {}), field=f"{where}.labels"),
+        _overcommit(table.get("overcommit", {}), {CORES, *dict(amounts)}, f"{where}.overcommit"),
+    )
+    if group.sold(CORES, group.cores) < 1:
+        raise SpecError("leaves no core to sell", field=f"{where}.overcommit.{CORES}")
+    return group
+
+
+def _overcommit(value: object, resources: set[str], where: str) -> Mapping[str, float]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{value!r} is not a table such as {{ cores = 2.0 }}", field=where)
+    for name, factor in value.items():
+        if name not in resources:
+            known = ", ".join(sorted(resources))
+            raise SpecError(f"these nodes have no such resource; they have: {known}", field=f"{where}.{name}")
+        if _positive(factor, f"{where}.{name}") > _MOST_OVERCOMMIT:
+            raise SpecError(f"{factor!r} is more than {_MOST_OVERCOMMIT}", field=f"{where}.{name}")
+    return value
+
+
+def _flavours(table: object) -> Flavours:
+    """By cores, as traces tell nothing else."""
+    if not isinstance(table, Mapping):
+        raise SpecError("write each as name = { cores = 1, memory_mb = 2000 }", field="flavours")
+    flavours: Flavours = {}
+    names: dict[int, str] = {}
+    for name, flavour in table.items():
+        where = f"flavours.{name}"
+        if not isinstance(flavour, Mapping):
+            raise SpecError(
+                f"{flavour!r} is not a table such as {{ cores = 1, memory_mb = 2000 }}", field=where
+            )
+        cores = _whole(flavour, "cores", where, _MOST_CORES)
+        if cores in names:
+            other = names[cores]
+            raise SpecError(f"{other} has {cores} cores already, and traces tell nothing else", field=where)
+        names[cores] = name
+        amounts = {resource: flavour[resource] for resource in flavour if resource != CORES}
+        flavours[cores] = checked_amounts(amounts, field=where)
+    return flavours
+
+
+def _group(table: Mapping[str, Any], where: str) -> tuple[str | None, Spread | None]:
+    if "group" not in table and "spread" not in table:
+        return None, None
+    spread = table.get("spread")
+    if spread not in list(Spread):
+        accepted = " or ".join(Spread)
+        raise SpecError(f"a group needs to be spread: {accepted}", field=f"{where}.spread")
+    return checked_name(table.get("group"), field=f"{where}.group"), Spread(spread)
 
 
 def _synthesise(value: Mapping[str, Any], where: str) -> Trace:
@@ -213,6 +351,13 @@ def _text(table: Mapping[str, Any], name: str, where: str) -> str:
     value = table.get(name)
     if not isinstance(value, str) or not value:
         raise SpecError("is missing or not text", field=f"{where}.{name}")
+    return value
+
+
+def _whole(table: Mapping[str, Any], name: str, where: str, most: int) -> int:
+    value = table.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise SpecError(f"{value!r} is not a whole number from 1 to {most}", field=f"{where}.{name}")
     return value
 
 

@@ -8,6 +8,9 @@ import math
 import numpy as np
 
 from cloudsim.eventlog import (
+    APART,
+    NO_GROUP,
+    NO_SPREAD,
     PHASE_ON_DEMAND,
     PHASE_SAME_INSTANT_STOP,
     PHASE_SPOT,
@@ -15,9 +18,11 @@ from cloudsim.eventlog import (
     START_ON_DEMAND,
     START_SPOT,
     STOP,
+    TOGETHER,
     EventLog,
+    StartDetails,
 )
-from cloudsim.requests import Instance, Kind
+from cloudsim.requests import Instance, Kind, Labels, Spread
 
 
 def stop_phase(start_s: float, stop_s: float) -> int:
@@ -32,10 +37,14 @@ class History:
     No-guarantee spot instances leave no trace: they give way to all others, whose lifetimes therefore do not
     depend on them (PREDICTION.md "Beyond the papers" 6). An evicted instance keeps its requested end. Only an
     end that its user changes (a release, a stop by hand, an extension) is moved, and only to a time that has
-    not been cut yet.
+    not been cut yet. An extension does not change the promise that is on record.
+
+    resources: further ones of the cloud, by name; with them, () included, starts are recorded in detail
+    (``StartDetails``). None where cores are all that counts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, resources: tuple[str, ...] | None = None) -> None:
+        self._details = None if resources is None else _Details(resources)
         self.cut_s = 0.0  # everything before has been handed out
         self.instances = 0
         # Time, kind, number, cores and requested end; not cut yet.
@@ -53,6 +62,8 @@ class History:
         # When an on-demand instance will stop is not for the predictor to know before it does.
         end_s = instance.end_s if kind == START_SPOT else math.inf
         self._starts.append((instance.start_s, kind, instance.number, instance.cores, end_s))
+        if self._details is not None:
+            self._details.note(instance)
         self._expect_stop(instance, instance.end_s)
 
     def record_changed_stop(self, instance: Instance, stop_s: float) -> None:
@@ -84,10 +95,54 @@ class History:
                 events.append((stop_s, phase, number, STOP, cores, stop_s))
         events.sort()
         self.cut_s = until_s
+        started = [event[2] if event[3] != STOP else None for event in events]
         return EventLog(
             np.array([event[0] for event in events], dtype=np.float64),
             np.array([event[3] for event in events], dtype=np.int8),
             np.array([event[2] for event in events], dtype=np.int64),
             np.array([event[4] for event in events], dtype=np.int64),
             np.array([event[5] for event in events], dtype=np.float64),
+            None if self._details is None else self._details.cut(started),
+        )
+
+
+_SPREADS = {None: NO_SPREAD, Spread.TOGETHER: TOGETHER, Spread.APART: APART}
+
+
+class _Details:
+    """Of the starts that are not cut yet, by instance number."""
+
+    def __init__(self, resources: tuple[str, ...]) -> None:
+        self._resources = resources
+        self._label_sets: dict[Labels, int] = {frozenset(): 0}
+        self._groups: dict[str, int] = {}
+        self._noted: dict[int, tuple[list[int], float, int, int, int]] = {}
+
+    def note(self, instance: Instance) -> None:
+        """A start."""
+        has = dict(instance.amounts)
+        group = NO_GROUP
+        if instance.group is not None:
+            group = self._groups.setdefault(instance.group, len(self._groups))
+        self._noted[instance.number] = (
+            [has.get(name, 0) for name in self._resources],
+            instance.sla if instance.promised and instance.sla is not None else 1.0,
+            self._label_sets.setdefault(instance.labels, len(self._label_sets)),
+            group,
+            _SPREADS[instance.spread],
+        )
+
+    def cut(self, started: list[int | None]) -> StartDetails:
+        """Those of some events: the number of who starts, None for stops."""
+        of_stops = ([0] * len(self._resources), 1.0, 0, NO_GROUP, NO_SPREAD)
+        rows = [of_stops if number is None else self._noted.pop(number) for number in started]
+        amounts = np.array([row[0] for row in rows], dtype=np.int64)
+        return StartDetails(
+            self._resources,
+            tuple(self._label_sets),
+            amounts.reshape(len(rows), len(self._resources)),
+            np.array([row[1] for row in rows], dtype=np.float64),
+            np.array([row[2] for row in rows], dtype=np.int64),
+            np.array([row[3] for row in rows], dtype=np.int64),
+            np.array([row[4] for row in rows], dtype=np.int8),
         )

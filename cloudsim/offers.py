@@ -103,14 +103,16 @@ def examine_extension(
     """
     assert until_s > instance.end_s, "an extension ends later"
     guaranteed = promises(Kind.SPOT, sla)
-    if table is None or not table.has(instance.cores):
+    if table is None or not table.has(instance.cores, instance.amounts):
         if guaranteed:
             return Refusal(cloud, Reason.NO_TABLE)
         return Extension(until_s, None, None, None, None)
     age_s, lifetime_s = now_s - instance.start_s, until_s - instance.start_s
     risk, longest_s, evidence = 1.0, 0.0, False
     condition = instance.free_slots
-    distribution = None if condition is None else table.distribution(instance.cores, condition)
+    distribution = None
+    if condition is not None:
+        distribution = table.distribution(instance.cores, condition, instance.amounts)
     if distribution is not None:
         risk = conditional_risk(distribution, age_s, lifetime_s)
         evidence = distribution.has_evidence(lifetime_s)

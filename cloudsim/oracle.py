@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudsim.cloud import Cloud, CloudSpec
+from cloudsim.cloud import Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.errors import SpecError
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT
 from cloudsim.history import stop_phase

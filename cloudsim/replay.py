@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloudsim.cloud import AFTER_EVERYTHING, Cloud
+from cloudsim.cloud_spec import sampler_spec
 from cloudsim.eventlog import PHASE_SPOT
 from cloudsim.federation import FederatedCloud, Federation
 from cloudsim.history import stop_phase
-from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
+from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.ranking import tightest_fit
 from cloudsim.report import Tally
 from cloudsim.requests import (
+    Amounts,
     Change,
     End,
     Ended,
@@ -61,8 +63,8 @@ class _Member:
         self.overflow, self.overflow_sla = member.overflow, member.overflow_sla
         self.cloud = Cloud(member.spec, member.own_load, federation.ends_s)
         self.predictor = LocalPredictor(
-            SamplerSpec(member.spec.node_cores, seed=seed, births=births),
-            federation.spot_sizes(member),
+            sampler_spec(member.spec, seed, births),
+            federation.spot_flavours(member),
             member.spec.prediction,
         )
 
@@ -78,12 +80,13 @@ class _Member:
 @dataclass(frozen=True)
 class _Offer:
     """An own request that ``home`` turned away, offered to the others; its meaning is that of the live
-    ``workers.overflow``. avoid: the cloud that has just evicted it."""
+    ``workers.overflow``. amounts: what it needs beside cores. avoid: the cloud that has just evicted it."""
 
     home: str
     instance: str
     cores: int
     remaining_s: float
+    amounts: Amounts = ()
     attempt: int = 1
     avoid: str | None = None
 
@@ -183,6 +186,7 @@ class _Run:
             offer.remaining_s,
             self._members[offer.home].overflow_sla,
             offer.home,
+            amounts=offer.amounts,
         )
         others = [cloud for cloud in self._members if cloud not in (offer.home, offer.avoid)]
         if offer.avoid is not None and not others:  # nobody but those that had no room a moment ago
@@ -206,7 +210,7 @@ class _Run:
                 case TurnedAway(request, at_s, refusal):
                     tally.on_demand(cloud, requests=1, admitted=0)
                     if member.overflow and refusal.reason is Reason.NO_CAPACITY and request.lifetime_s:
-                        offer = _Offer(cloud, request.id, request.cores, request.lifetime_s)
+                        offer = _Offer(cloud, request.id, request.cores, request.lifetime_s, request.amounts)
                         self._push(at_s, PHASE_SPOT, offer)
                 case Ended(instance, at_s, how, _):
                     tally.used(cloud, instance.cores, instance.start_s, at_s)

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     """Why a request was refused, in order of precedence: the first that applies is the one reported."""
 
     TOO_LARGE = "too_large"  # larger than any node
+    NO_SUCH_NODE = "no_such_node"  # filters (labels, affinity, cordon) leave no node
     NO_CAPACITY = "no_capacity"  # no free slot (on-demand: not even after evicting every spot instance)
     NO_TABLE = "no_table"  # no quantile table yet, or none of this size
     NO_EVIDENCE = "no_evidence"  # nothing was followed up as long as this lifetime
@@ -34,6 +35,20 @@ class Reason(StrEnum):
     UNREACHABLE = "unreachable"  # the cloud does not answer; nothing is known about it
     NOT_A_TARGET = "not_a_target"  # the requester asked for other clouds only
     ENDED = "ended"  # an extension of what does not run any more
+    NOTICED = "noticed"  # an extension of what was told to leave
+
+
+class Spread(StrEnum):
+    """Where the instances of one group go."""
+
+    TOGETHER = "together"  # affinity: all on one node
+    APART = "apart"  # anti-affinity: each on a node of its own
+
+
+#: Amounts of named resources beside cores, by name: ``(("disk_gb", 40), ("memory_mb", 4000))``.
+Amounts = tuple[tuple[str, int], ...]
+#: Labels of a node, or those that a node must have.
+Labels = frozenset[tuple[str, str]]
 
 
 def promises(kind: Kind, sla: float | None) -> bool:
@@ -57,6 +72,10 @@ class Request:
     sla: float | None = None
     origin: str = ""
     actual_lifetime_s: float | None = None  # its user will stop it then: known to a replay, to no decision
+    amounts: Amounts = ()  # what it needs beside cores
+    labels: Labels = frozenset()  # nodes that lack one of them will not do
+    group: str | None = None  # instances that ``spread`` speaks of
+    spread: Spread | None = None
 
     @property
     def promised(self) -> bool:
@@ -81,6 +100,11 @@ class Instance:
     sla: float | None = None
     risk: float | None = None
     free_slots: int | None = None  # of its size when it was admitted: the condition that its risk is read in
+    amounts: Amounts = ()
+    group: str | None = None
+    labels: Labels = frozenset()  # as its request's: where a replay may place it
+    spread: Spread | None = None
+    evict_at_s: float | None = None  # it was given notice and leaves then at the latest
 
     @property
     def promised(self) -> bool:
@@ -95,10 +119,16 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where an instance goes and who has to make room for it, youngest first."""
+    """Where an instance goes and who has to make room for it, in the order of the line-up.
+
+    waits: for instances that were given notice already. proven: False when a cheaper set of victims may
+    exist, because the search was cut short.
+    """
 
     node: int
     victims: tuple[Instance, ...] = ()
+    waits: bool = False
+    proven: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +156,7 @@ class Refusal:
     survives_s: float | None = None  # the lifetime that would be accepted at this SLA
     table_version: str | None = None
     table_made_at_s: float | None = None
+    removed: tuple[tuple[str, int], ...] = ()  # by filter: nodes that it took out of those that were left
 
 
 class End(StrEnum):
@@ -173,4 +204,43 @@ class Extended:
     cause: str | None = None
 
 
-Change = Started | Ended | TurnedAway | Extended
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """A running spot instance was told to leave. ``instance``: with its ``evict_at_s``. ``cause``: the id of
+    the request that needs its room, or who drains the node."""
+
+    instance: Instance
+    at_s: float
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """An on-demand instance has its node, and starts when those have left that were given notice.
+
+    ``instance``: as if it started now; its lifetime counts from its true start, at the latest
+    ``starts_by_s``."""
+
+    instance: Instance
+    at_s: float
+    starts_by_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A booked on-demand instance is not wanted any more. Notices that were given for it stand."""
+
+    instance: Instance
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cordoned:
+    """Nodes take no new instances any more (``closed``), or do again. None: all nodes."""
+
+    nodes: tuple[int, ...] | None
+    closed: bool
+    at_s: float
+
+
+Change = Started | Ended | TurnedAway | Extended | Noticed | Booked | Withdrawn | Cordoned

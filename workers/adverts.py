@@ -27,29 +27,31 @@ def advertised_sizes(largest_node: int) -> NDArray[np.int64]:
 def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> Advert:
     """The advert of a cloud in this state. ``now``: RFC 3339."""
     inventory, table = state.cloud.inventory, state.cloud.table
+    free = inventory.free[~inventory.closed]
     return Advert(
         cloud=state.spec.cloud.id,
         at=now,
         at_s=state.cloud.now_s,
         epoch=epoch,
-        free_cores=int(inventory.free.sum()),
+        free_cores=int(free.sum()),
         on_demand_cores=inventory.used_cores(Kind.ON_DEMAND),
         spot_cores=inventory.used_cores(Kind.SPOT),
         spot_leases=len(inventory.spot()),
-        free_slots=_slots(inventory.free, sizes),
+        free_slots=_slots(free, sizes),
         table_version=table.version if table else None,
         table_made_at_s=table.made_at_s if table else None,
         evicted=state.evicted,
         admitted=state.admitted,
         promised_room=_promised_room(inventory, sizes),
         admission=state.cloud.spec.admission.mode,
+        closed_nodes=int(inventory.closed.sum()),
     )
 
 
 def _promised_room(inventory: Inventory, sizes: NDArray[np.int64]) -> Room | None:
-    if not inventory.yielding.any():
+    if not inventory.any_yields:
         return None
-    free = inventory.free + inventory.yielding
+    free = inventory.room(promised=True)[0][~inventory.closed]
     return Room(free_cores=int(free.sum()), free_slots=_slots(free, sizes))
 
 

@@ -14,7 +14,7 @@ from broker.contract import Lease, LeaseState, RefusalView
 #: busy cloud.
 KEPT_CLOSED = 100_000
 
-OPEN_STATES = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
+OPEN_STATES = frozenset({LeaseState.BOOKED, LeaseState.RESERVED, LeaseState.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,12 @@ from broker.journal import Journal
 from broker.keys import Keys
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
+from broker.views import node_kinds
 from cloudsim.durations import parse_duration_s
 from cloudsim.errors import InputError
 from cloudsim.federation import FederatedCloud, Federation
 from cloudsim.federation_file import load
+from cloudsim.prediction.samples import Flavour
 from workers import app as workers_app
 from workers.runtime import Runtime, RuntimeSpec
 from workers.state import OwnerSpec
@@ -91,13 +93,17 @@ def _info(member: FederatedCloud, order: int, time: str) -> CloudInfo:
         largest_node=max(cores),
         time="trace" if time == "trace" else "wall",
         overflow=member.overflow,
+        node_kinds=node_kinds(cores, member.spec.details),
+        lineup=member.spec.lineup.name,
+        grace_s=member.spec.grace_s,
     )
 
 
-def _sizes(federation: Federation, member: FederatedCloud, *, trace_time: bool) -> frozenset[int]:
+def _sizes(federation: Federation, member: FederatedCloud, *, trace_time: bool) -> frozenset[int | Flavour]:
     if trace_time:
-        return frozenset(federation.spot_sizes(member))
-    return wall_time_sizes(member.spec.node_cores, member.own_load.cores.tolist())
+        flavours = federation.spot_flavours(member)
+        return frozenset((cores, amounts) if amounts else cores for cores, amounts in flavours)
+    return frozenset(wall_time_sizes(member.spec.node_cores, member.own_load.cores.tolist()))
 
 
 def exit_now(status: int) -> NoReturn:

@@ -28,7 +28,9 @@ from broker.keys import Keys
 from broker.redis_server import connect
 from cloudsim.errors import CloudsimError
 from cloudsim.eventlog import START_ON_DEMAND, EventLog
+from cloudsim.nodes import NodeDetails
 from cloudsim.prediction.predictor import Sampler, SamplerSpec
+from cloudsim.requests import Amounts
 from workers.chunks import HistoryChunk
 
 MOST_SAMPLERS = 256
@@ -56,8 +58,7 @@ class Checkpoints:
         if kept is not None and kept[1] <= batch.chunks:
             del self._kept[_key(batch)]
             return kept[0], kept[1]
-        spec = SamplerSpec(batch.node_cores, seed=batch.seed, births=batch.births)
-        return Sampler(spec, batch.cores, batch.share, batch.shares), 0
+        return Sampler(_spec(batch), batch.cores, batch.share, batch.shares, _amounts(batch)), 0
 
     def keep(self, batch: Batch, sampler: Sampler) -> None:
         """Keeps it for the next refresh, unless a later one has been here (the batch came late)."""
@@ -80,7 +81,7 @@ class MonteCarlo:
 
     def run(self, batch: Batch) -> None:
         """Makes the samples, puts them where the owner looks, and rings. What is there is not made again."""
-        key = self._keys.batch(batch.refresh, batch.cores, batch.share)
+        key = self._keys.batch(batch.result, batch.cores, batch.share)
         try:
             if not self._redis.hexists(key, "samples") and not self._make(batch, key):
                 return
@@ -117,8 +118,23 @@ def _feed(sampler: Sampler, chunks: Sequence[HistoryChunk]) -> None:
 
 
 def _key(batch: Batch) -> tuple[Any, ...]:
-    share = (batch.cores, batch.share, batch.shares)
-    return (batch.cloud, batch.epoch, *share, batch.seed, batch.births, batch.node_cores)
+    return (batch.cloud, batch.epoch, batch.cores, _amounts(batch), batch.share, batch.shares, _spec(batch))
+
+
+def _spec(batch: Batch) -> SamplerSpec:
+    labels = tuple(frozenset(one.items()) for one in batch.node_labels)
+    return SamplerSpec(
+        batch.node_cores,
+        seed=batch.seed,
+        births=batch.births,
+        details=NodeDetails(tuple(sorted(batch.node_resources.items())), labels),
+        lineup=batch.lineup,
+        grace_s=batch.grace_s,
+    )
+
+
+def _amounts(batch: Batch) -> Amounts:
+    return tuple(sorted(batch.amounts.items()))
 
 
 def _size_bytes(value: Any) -> int:
@@ -139,7 +155,11 @@ def _size_bytes(value: Any) -> int:
 
 
 def warm_up() -> None:
-    """Compiles the kernels, or loads them, before the pool's child is forked: it has no time for that."""
+    """Compiles the kernels, or loads them, before the pool's child is forked: it has no time for that.
+
+    That of other line-ups than youngest-job-first compiles with the first batch that asks for it, in half a
+    minute, once for all of them and for all workers of a machine.
+    """
     # Late enough that there are replays before, and enough that these are compared.
     count = 256
     events = EventLog(

@@ -60,9 +60,11 @@ class OverflowBook:
         return None if offer is None else _changed(offer, state="stopped")
 
 
-def first_offer(instance: str, cores: int, lifetime_s: float) -> OverflowState:
-    """An offer for the whole lifetime."""
-    return OverflowState(instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s)
+def first_offer(instance: str, cores: int, lifetime_s: float, **needs: Any) -> OverflowState:
+    """An offer for the whole lifetime. ``needs``: see ``broker.asked.needs_of``."""
+    return OverflowState(
+        instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s, **needs
+    )
 
 
 def item(cloud: CloudId, state: OverflowState, sla: float | None) -> dict[str, Any] | None:
@@ -70,7 +72,7 @@ def item(cloud: CloudId, state: OverflowState, sla: float | None) -> dict[str, A
     entry: dict[str, Any] = {"cloud": cloud, "instance": state.instance, "attempt": state.attempt}
     if state.state == "offered":
         wish = {"cores": state.cores, "lifetime_s": state.remaining_s, "sla": sla, "avoid": state.avoid}
-        return entry | wish
+        return entry | wish | state.model_dump(mode="json", include=set(state.told_needs()))
     if state.state == "stopped":
         return entry | {"stop": True, "lease": state.lease}
     return None
@@ -87,6 +89,7 @@ def _offered_again(offer: OverflowState, evicted_by: str | None, now_s: float) -
         cores=offer.cores,
         remaining_s=remaining_s,
         avoid=evicted_by or offer.cloud,
+        **offer.told_needs(),
     )
 
 

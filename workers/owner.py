@@ -7,7 +7,6 @@ so that the recorded history replays to exactly what happened.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from broker.contract import (
+    Acknowledge,
     Advert,
     Answer,
     Ask,
@@ -22,6 +22,7 @@ from broker.contract import (
     Command,
     Confirm,
     Done,
+    Drain,
     Event,
     EventKind,
     Extend,
@@ -34,20 +35,21 @@ from broker.contract import (
     QuoteView,
     RefusalView,
     Release,
+    Reopen,
     Reply,
     Reserve,
+    Show,
+    StartAll,
     StartOnDemand,
     StopOnDemand,
     Tick,
 )
 from broker.views import quote_view, refusal_view
-from cloudsim.cloud import AFTER_EVERYTHING, Cloud
+from cloudsim.cloud import Cloud
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.offers import SizeOffer, largest_admitted
 from cloudsim.offers import other_sizes as offers_of
 from cloudsim.requests import (
-    End,
-    Ended,
     Kind,
     Quote,
     Refusal,
@@ -56,11 +58,14 @@ from cloudsim.requests import (
 )
 from workers import views
 from workers.adverts import advertise, advertised_sizes
-from workers.book import Released
+from workers.draining import Draining
+from workers.endings import Endings
 from workers.extensions import Extensions
+from workers.passage import Passage
 from workers.recorder import Outcome, Recorder
 from workers.renewals import first_lifetime_s
 from workers.state import OwnerSpec, State
+from workers.together import start_together
 
 if TYPE_CHECKING:
     from cloudsim.prediction.tables import QuantileTable
@@ -76,6 +81,9 @@ class Owner:
         self._sizes = advertised_sizes(self.cloud.inventory.largest_node)
         self._recorder = Recorder(self.state, epoch)
         self._extensions = Extensions(self.state, self._recorder)
+        self._draining = Draining(self.state, self._recorder)
+        self._passage = Passage(self.state, self._recorder, self._extensions)
+        self._endings = Endings(self.state, self._recorder, self._passage)
 
     @classmethod
     def recover(cls, spec: OwnerSpec, epoch: int, events: Iterable[Event]) -> Owner:
@@ -106,7 +114,7 @@ class Owner:
         now_s: the cloud's time; in trace time the command's own time counts instead. now: the same, RFC 3339.
         """
         self._recorder.begin(now)
-        answer = self._answer(command, self._time_of(command, now_s))
+        answer = self._answer(command, self._passage.time_of(command, now_s))
         if command.reply_to is not None:
             reply = Reply(command=command.id, answer=answer)
             self._recorder.outcome.replies.append((command.reply_to, reply))
@@ -115,44 +123,63 @@ class Owner:
     def _answer(self, command: Command, at_s: float) -> Answer:
         match command:
             case Ask():
-                self._advance(at_s)
+                self._passage.advance(at_s)
                 answer: Answer = self._quote(self._request(command), other_sizes=command.other_sizes)
             case Reserve():
                 answer = self._reserve(command, at_s)
             case Confirm():
-                self._advance(at_s)
+                self._passage.advance(at_s)
                 answer = self._confirm(command)
             case Release():
-                answer = self._release(command.attempt, at_s)
+                answer = self._endings.release(command.attempt, at_s)
             case Cancel():
-                answer = self._stop(command.lease, Kind.SPOT, at_s, command.by)
+                answer = self._endings.stop(command.lease, Kind.SPOT, at_s, command.by)
+            case Acknowledge():
+                answer = self._endings.acknowledge(command, at_s)
             case Extend():
-                self._advance(at_s)
+                self._passage.advance(at_s)
                 answer = self._extensions.extend(command)
             case Migrate():
-                self._advance(at_s)
+                self._passage.advance(at_s)
                 answer = self._extensions.offered(command)
             case _:
                 answer = self._answer_own(command, at_s)
         return answer
 
     def _answer_own(
-        self, command: StartOnDemand | StopOnDemand | Overflow | Tick | Finish, at_s: float
+        self,
+        command: StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish,
+        at_s: float,
     ) -> Answer:
-        """To what a cloud's own users want, and to the clock."""
+        """To what a cloud's own users and who runs it want."""
         match command:
-            case StartOnDemand():
+            case StartOnDemand() | StartAll():
                 return self._start_on_demand(command, at_s)
             case StopOnDemand():
                 return self._stop_on_demand(command, at_s)
+            case Show():
+                self._passage.advance(at_s)
+                return self.state.known(command.instance, Kind.ON_DEMAND) or Done(found=False)
+            case Drain():
+                # What leaves at once stops in the history, as if its user had stopped it.
+                return self._draining.drain(command, self._passage.step(at_s, PHASE_STOP))
+            case Reopen():
+                self._passage.advance(at_s)
+                return self._draining.reopen(command, self.cloud.now_s)
+            case _:
+                return self._answer_clock(command, at_s)
+
+    def _answer_clock(self, command: Overflow | Tick | Finish, at_s: float) -> Answer:
+        """To what happens by itself, here or elsewhere."""
+        match command:
             case Overflow():
-                self._advance(at_s)
+                self._passage.advance(at_s)
                 return self._told_of_overflow(command)
             case Tick():
-                self._advance(at_s)
+                self._passage.advance(at_s)
                 return Done()
             case Finish():
-                self._finish()
+                self._passage.finish()
                 return Done()
             case _:
                 assert_never(command)
@@ -160,7 +187,7 @@ class Owner:
     def advance(self, now_s: float, now: str) -> Outcome:
         """Lets everything happen that comes before the spot requests of ``now_s``."""
         self._recorder.begin(now)
-        self._advance(now_s)
+        self._passage.advance(now_s)
         return self._recorder.outcome
 
     def expire(self, now_s: float, now: str, monotonic_s: float) -> Outcome:
@@ -178,7 +205,7 @@ class Owner:
         }
         for attempt, first_seen_s in self._first_seen_s.items():
             if monotonic_s - first_seen_s > self.spec.reservation_ttl_s:
-                self._end_reservation(attempt, max(now_s, self.cloud.now_s), "expired")
+                self._endings.end_reservation(attempt, max(now_s, self.cloud.now_s), "expired")
         return self._recorder.outcome
 
     def open(self, now_s: float, now: str) -> Outcome:
@@ -199,7 +226,7 @@ class Owner:
     def _wish(self, wish: Ask | Reserve) -> Request:
         """Without a lifetime it is one for a renewal period."""
         lifetime_s = self.spec.renewal_s if wish.lifetime_s is None else wish.lifetime_s
-        return Request(wish.request, Kind.SPOT, wish.cores, lifetime_s, wish.sla, wish.origin)
+        return Request(wish.request, Kind.SPOT, wish.cores, lifetime_s, wish.sla, wish.origin, **wish.needs)
 
     def _request(self, wish: Ask | Reserve) -> Request:
         """Without a lifetime: for as much of a renewal period as its SLA allows now."""
@@ -211,7 +238,7 @@ class Owner:
     def _refusal(self, request: Request, answer: Refusal, offers: Sequence[SizeOffer] = ()) -> RefusalView:
         """With the largest size that would be admitted instead."""
         return refusal_view(
-            answer,
+            views.explained(answer, request, self.cloud),
             cores=request.cores,
             cloud_time_s=self.cloud.now_s,
             smaller=largest_admitted(request, self._sizes_for(request), self.cloud.quote),
@@ -227,10 +254,10 @@ class Owner:
         return table.sizes if table else ()
 
     def _reserve(self, command: Reserve, at_s: float) -> Answer:
-        known = self._known(command.attempt, Kind.SPOT)
+        known = self.state.known(command.attempt, Kind.SPOT)
         if known is not None:
             return known
-        at_s = self._step(at_s, PHASE_SPOT)
+        at_s = self._passage.step(at_s, PHASE_SPOT)
         request = self._request(command)
         quote = self._considered(request, is_ask=False)
         if isinstance(quote, Refusal):
@@ -264,103 +291,42 @@ class Owner:
             self._recorder.emit(EventKind.ADMITTED, self.cloud.now_s, lease=entry)
         return LeaseGranted(lease=entry)
 
-    def _release(self, attempt: str, at_s: float) -> Answer:
-        entry = self.state.book.get(attempt)
-        if entry is None and not self.state.own_load_holds(attempt):
-            self._advance(at_s)
-            self._recorder.emit(EventKind.RELEASED, self.cloud.now_s, attempt=attempt)  # a tombstone
-            return Done(found=False)
-        if isinstance(entry, Released):
-            return Done(found=entry.held)
-        reserved = isinstance(entry, Lease) and entry.state is LeaseState.RESERVED
-        if reserved and self._end_reservation(attempt, at_s, "released"):
-            return Done()
-        return self._stop(attempt, Kind.SPOT, at_s, "released")
-
-    def _end_reservation(self, attempt: str, at_s: float, cause: str) -> bool:
-        """Takes an unconfirmed instance off its node; False when its time came before."""
-        at_s = self._step(at_s, PHASE_STOP)
-        lease = self.state.book.get(attempt)
-        assert isinstance(lease, Lease)
-        for change in self.cloud.end(attempt, at_s, End.CANCELLED, cause):
-            assert isinstance(change, Ended)
-            lease = views.ended(lease, change)
-            self._recorder.emit(EventKind.RELEASED, at_s, lease=lease, attempt=attempt, cause=cause)
-            return True
-        return False
-
-    def _stop(self, lease_id: str, kind: Kind, at_s: float, cause: str) -> Answer:
-        """Ends a running instance for whoever holds it; an ended one stays as it ended."""
-        at_s = self._step(at_s, PHASE_STOP)
-        instance = self.cloud.inventory.get(lease_id)
-        if instance is not None and instance.kind is kind:
-            self._recorder.record(self.cloud.end(lease_id, at_s, End.CANCELLED, cause))
-            lease = self._recorder.outcome.events[-1].lease
-            assert lease is not None
-            return LeaseGranted(lease=lease)
-        known = self._known(lease_id, kind)
-        return known if isinstance(known, LeaseGranted) else Done(found=False)
-
     # -- own users -------------------------------------------------------------------------------------------
 
-    def _start_on_demand(self, command: StartOnDemand, at_s: float) -> Answer:
-        known = self._known(command.instance, Kind.ON_DEMAND)
+    def _start_on_demand(self, command: StartOnDemand | StartAll, at_s: float) -> Answer:
+        if isinstance(command, StartAll):
+            return start_together(self.state, self._recorder, self._passage, command, at_s)
+        known = self.state.known(command.instance, Kind.ON_DEMAND)
         if known is not None:
             return known
-        at_s = self._step(at_s, PHASE_ON_DEMAND)
+        at_s = self._passage.step(at_s, PHASE_ON_DEMAND)
         request = Request(
             command.instance,
             Kind.ON_DEMAND,
             command.cores,
             command.lifetime_s,
             origin=self.spec.cloud.id,
+            **command.needs,
         )
         self._recorder.record(self.cloud.start_on_demand(request, at_s))
-        answer = self._known(command.instance, Kind.ON_DEMAND)
+        answer = self.state.known(command.instance, Kind.ON_DEMAND)
         assert answer is not None
         return answer
 
     def _stop_on_demand(self, command: StopOnDemand, at_s: float) -> Answer:
         offer = self.state.offers.stopped(command.instance)
         if offer is not None:
-            self._advance(at_s)
+            self._passage.advance(at_s)
             self._recorder.emit_overflow(offer)
         if isinstance(self.state.book.get(command.instance), RefusalView):
             return Done()  # it does not run, neither here nor, from now on, elsewhere
-        return self._stop(command.instance, Kind.ON_DEMAND, at_s, "stopped")
+        return self._endings.stop(command.instance, Kind.ON_DEMAND, at_s, "stopped")
 
     def _told_of_overflow(self, command: Overflow) -> Answer:
         offer = self.state.offers.told(command, self.cloud.now_s)
         if offer is not None:
             self._recorder.emit_overflow(offer)
         return Done(found=offer is not None)
-
-    # -- time ------------------------------------------------------------------------------------------------
-
-    def _time_of(self, command: Command, now_s: float) -> float:
-        if self.spec.trace_time:
-            now_s = self.cloud.now_s if command.at_s is None else command.at_s
-        return max(now_s, self.cloud.now_s)
-
-    def _step(self, at_s: float, phase: int) -> float:
-        """Advances to the place in time of a start or stop that is about to be made, and returns its time."""
-        if (at_s, phase) < self.state.place:
-            at_s = math.nextafter(at_s, math.inf)
-        self._advance(at_s, phase)
-        assert (at_s, phase) >= self.state.place
-        return at_s
-
-    def _advance(self, at_s: float, phase: int = PHASE_SPOT) -> None:
-        """Lets happen what comes before, renewals at their very times: they come last in their instant."""
-        while (due := self.state.renewals.next()) is not None and (due[0], PHASE_SPOT) <= (at_s, phase):
-            self._recorder.record(self.cloud.advance(due[0]))
-            if self.state.renewals.next() == due:  # else it has ended
-                self._extensions.renew(due[1], max(due[0], self.cloud.now_s))
-        self._recorder.record(self.cloud.advance(at_s, phase))
-
-    def _finish(self) -> None:
-        """To the last end: nothing is renewed any more."""
-        self._recorder.record(self.cloud.advance(*AFTER_EVERYTHING))
 
     # -- tables ----------------------------------------------------------------------------------------------
 
@@ -371,12 +337,12 @@ class Owner:
         if isinstance(command, Extend):
             instance = self.cloud.inventory.get(command.lease)
             promised = instance is not None and instance.promised
-            return self.cloud.table_due_s(self._time_of(command, 0.0)) if promised else None
-        if isinstance(command, Reserve) and self._known(command.attempt, Kind.SPOT) is not None:
+            return self.cloud.table_due_s(self._passage.time_of(command, 0.0)) if promised else None
+        if isinstance(command, Reserve) and self.state.known(command.attempt, Kind.SPOT) is not None:
             return None
         if not self.cloud.needs_table(self._wish(command)):
             return None
-        return self.cloud.table_due_s(self._time_of(command, 0.0))
+        return self.cloud.table_due_s(self._passage.time_of(command, 0.0))
 
     def adopt(self, table: QuantileTable, now: str) -> Outcome:
         """A new table is in use."""
@@ -394,19 +360,3 @@ class Owner:
     def advert(self, now: str) -> Advert:
         """What the cloud says of itself."""
         return advertise(self.state, self.epoch, self._sizes, now)
-
-    # -- answers and events ----------------------------------------------------------------------------------
-
-    def _known(self, entry_id: str, kind: Kind) -> Answer | None:
-        """The answer this id has already got; ``Done(found=False)`` for one that means something else."""
-        if self.state.own_load_holds(entry_id):
-            return Done(found=False)
-        match self.state.book.get(entry_id):
-            case None:
-                return None
-            case Lease() as lease:
-                return LeaseGranted(lease=lease) if lease.kind is kind else Done(found=False)
-            case RefusalView() as refusal:
-                return refusal
-            case Released():
-                return Done(found=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.asked import needs_of
 from broker.contract import (
     PUBLIC_KINDS,
     Event,
@@ -16,7 +17,20 @@ from broker.contract import (
     Reply,
 )
 from broker.views import refusal_view
-from cloudsim.requests import Change, End, Ended, Instance, Kind, Reason, Started, TurnedAway
+from cloudsim.requests import (
+    Booked,
+    Change,
+    Cordoned,
+    End,
+    Ended,
+    Instance,
+    Kind,
+    Noticed,
+    Reason,
+    Started,
+    TurnedAway,
+    Withdrawn,
+)
 from workers import overflow, views
 from workers.state import State
 
@@ -70,30 +84,47 @@ class Recorder:
         """A new step, at ``now`` (RFC 3339)."""
         self._now, self.outcome = now, Outcome()
 
-    def record(self, changes: list[Change]) -> None:
-        """Turns changes that the cloud has made into events."""
+    def record(self, changes: list[Change], by: str | None = None, *, offers: bool = True) -> None:
+        """Turns changes that the cloud has made into events. ``by``: who closes nodes, or opens them.
+        ``offers`` False: what was turned away is not offered to the federation."""
         for change in changes:
             match change:
                 case Started(instance):
                     assert instance.kind is Kind.ON_DEMAND
-                    lease = self.lease_of(instance, LeaseState.RUNNING)
+                    lease = views.started(self._lease(instance), instance)
                     self.emit(EventKind.ADMITTED, instance.start_s, lease=lease)
                 case Ended(instance, at_s, how, cause):
-                    entry = self._state.book.get(instance.id)
-                    # Of the own load's instances nothing is kept: all there is to say is in the instance.
-                    lease = entry if isinstance(entry, Lease) else self.lease_of(instance, LeaseState.RUNNING)
-                    self.emit(_KIND_OF_END[how], at_s, lease=views.ended(lease, change), cause=cause)
+                    lease = views.ended(self._lease(instance), change)
+                    self.emit(_KIND_OF_END[how], at_s, lease=lease, cause=cause)
                 case TurnedAway():
-                    self._turned_away(change)
+                    self._turned_away(change, offers=offers)
+                case Noticed(instance, at_s, cause):
+                    lease = self._lease(instance).model_copy(update={"evict_at_s": instance.evict_at_s})
+                    self.emit(EventKind.NOTICED, at_s, lease=lease, cause=cause)
+                case Booked(instance, at_s, starts_by_s):
+                    lease = self.lease_of(instance, LeaseState.BOOKED)
+                    lease = lease.model_copy(update={"starts_by_s": starts_by_s})
+                    self.emit(EventKind.BOOKED, at_s, lease=lease)
+                case Withdrawn(instance, at_s):
+                    lease = views.withdrawn(self._lease(instance), at_s)
+                    self.emit(EventKind.WITHDRAWN, at_s, lease=lease)
+                case Cordoned(nodes, closed, at_s):
+                    self.emit(EventKind.CORDONED, at_s, nodes=nodes, closed=closed, cause=by)
+
+    def _lease(self, instance: Instance) -> Lease:
+        """As it stands. Of the own load's instances nothing is kept once they run: all there is to say is in
+        the instance."""
+        entry = self._state.booked.get(instance.id) or self._state.book.get(instance.id)
+        return entry if isinstance(entry, Lease) else self.lease_of(instance, LeaseState.RUNNING)
 
     def lease_of(self, instance: Instance, state: LeaseState, **promise: Any) -> Lease:
         """A lease that this epoch grants. ``promise``: the request and quote of a spot instance."""
         return views.lease_of(instance, self._spec.cloud.id, self._epoch, state, **promise)
 
-    def _turned_away(self, change: TurnedAway) -> None:
+    def _turned_away(self, change: TurnedAway, *, offers: bool) -> None:
         request, detail = change.request, None
         # What is replayed before the cloud opens is past.
-        offers = self._spec.overflow and self._state.opened is not None
+        offers = offers and self._spec.overflow and self._state.opened is not None
         if offers and change.refusal.reason is Reason.NO_CAPACITY:
             detail = _OFFERED if request.lifetime_s else _NO_LIFETIME
         self.emit(
@@ -102,11 +133,15 @@ class Recorder:
             refusal=refusal_view(change.refusal, detail),
             # A trace may hold lifetimes of 0, which nobody may ask for.
             request=OnDemandRequest(
-                id=request.id, cores=request.cores, lifetime_s=request.lifetime_s or None
+                id=request.id,
+                cores=request.cores,
+                lifetime_s=request.lifetime_s or None,
+                **needs_of(request),
             ),
         )
         if detail is _OFFERED and request.lifetime_s is not None:
-            self.emit_overflow(overflow.first_offer(request.id, request.cores, request.lifetime_s))
+            wanted = (request.id, request.cores, request.lifetime_s)
+            self.emit_overflow(overflow.first_offer(*wanted, **needs_of(request)))
 
     def emit_overflow(self, state: OverflowState) -> None:
         """The next state of an offer, and what the federation must hear of it."""

@@ -18,8 +18,9 @@ from broker.contract import Batch
 from broker.journal import Journal
 from broker.queue import MONTECARLO, montecarlo_queue
 from cloudsim.eventlog import EventLog
+from cloudsim.nodes import CORES_ONLY, NodeDetails
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
-from cloudsim.prediction.samples import Samples
+from cloudsim.prediction.samples import Flavour, Samples, flavour_of
 from cloudsim.prediction.tables import QuantileTable
 from workers.chunks import HistoryChunk
 
@@ -52,6 +53,9 @@ class Sampling:
     seed: int
     births: int
     rule: PredictionRule = OUR_RULE
+    details: NodeDetails = CORES_ONLY
+    lineup: str = "youngest-job-first"
+    grace_s: float = 0.0
 
     def shares(self, sizes: int) -> int:
         """How many batches each of so many sizes is split into."""
@@ -62,7 +66,7 @@ class Sampling:
 class _Share:
     """One batch of the refresh under way. Times are monotonic seconds."""
 
-    cores: int
+    flavour: Flavour
     share: int
     shares: int
     due_s: float = 0.0
@@ -78,6 +82,10 @@ class _Share:
     def open(self) -> bool:
         return self.samples is None and not self.given_up
 
+    @property
+    def cores(self) -> int:
+        return self.flavour[0]
+
 
 class Refresher:
     """At most one refresh at a time. ``send(queue, batch)`` may raise; ``step`` may then be called again."""
@@ -92,8 +100,8 @@ class Refresher:
         self._sampling, self._journal, self._send, self._monotonic = sampling, journal, send, monotonic
         self._chunks: list[bytes] = []
         self._shares: list[_Share] = []
-        self._previous: dict[int, Samples] = {}
-        self._keeper: dict[tuple[int, int], str] = {}  # who made a share last and may hold its checkpoint
+        self._previous: dict[Flavour, Samples] = {}
+        self._keeper: dict[tuple[Flavour, int], str] = {}  # who made a share last and may hold its checkpoint
         self.boundary_s = 0.0  # everything before is in the chunks
 
     @property
@@ -101,16 +109,16 @@ class Refresher:
         """Whether a refresh is under way."""
         return bool(self._shares)
 
-    def begin(self, boundary_s: float, sizes: Iterable[int], events: EventLog) -> None:
+    def begin(self, boundary_s: float, sizes: Iterable[int | Flavour], events: EventLog) -> None:
         """Starts a table from all events before ``boundary_s``; ``events`` are those since the last one."""
         assert not self.busy
         self._chunks.append(HistoryChunk(boundary_s, events).to_bytes())
         self.boundary_s = boundary_s
         # Small instances survive longest and take longest to follow up: first, so that no worker is left
         # with a long batch at the end.
-        ascending = sorted(sizes)
+        ascending = sorted({flavour_of(size) for size in sizes})
         shares = self._sampling.shares(len(ascending))
-        self._shares = [_Share(cores, share, shares) for cores in ascending for share in range(shares)]
+        self._shares = [_Share(one, share, shares) for one in ascending for share in range(shares)]
 
     def step(self) -> QuantileTable | None:
         """Gathers what has come and sends what is due; the table when all is in. Raises redis.RedisError."""
@@ -157,7 +165,7 @@ class Refresher:
         return any(share.open and share.by in alive for share in self._shares)
 
     def _kept_by(self, share: _Share) -> str:
-        return self._keeper.get((share.cores, share.share), "")
+        return self._keeper.get((share.flavour, share.share), "")
 
     def _batch(self, share: _Share) -> Batch:
         sampling = self._sampling
@@ -172,6 +180,11 @@ class Refresher:
             node_cores=sampling.node_cores,
             seed=sampling.seed,
             births=sampling.births,
+            amounts=dict(share.flavour[1]),
+            node_resources=dict(sampling.details.amounts),
+            node_labels=tuple(dict(labels) for labels in sampling.details.labels),
+            lineup=sampling.lineup,
+            grace_s=sampling.grace_s,
         )
 
     @property
@@ -198,7 +211,7 @@ class Refresher:
     # -- gathering -------------------------------------------------------------------------------------------
 
     def _key(self, share: _Share) -> str:
-        return self._journal.keys.batch(self._name, share.cores, share.share)
+        return self._journal.keys.batch(self._batch(share).result, share.cores, share.share)
 
     def _gather(self) -> None:
         waiting = [share for share in self._shares if share.open and share.sent]
@@ -223,25 +236,25 @@ class Refresher:
             log.exception("samples cannot be read", cores=share.cores, share=share.share)
             self._journal.redis.delete(self._key(share))
             return
-        if (samples.cores, samples.until_s) == (share.cores, self.boundary_s):
+        if (samples.flavour, samples.until_s) == (share.flavour, self.boundary_s):
             share.samples = samples
             if share.by is not None:
-                self._keeper[share.cores, share.share] = share.by
+                self._keeper[share.flavour, share.share] = share.by
 
     def _finish(self) -> QuantileTable:
-        sizes: dict[int, Samples] = {}
-        for cores in {share.cores for share in self._shares}:
-            parts = [share.samples for share in self._shares if share.cores == cores]
+        found: dict[Flavour, Samples] = {}
+        for flavour in {share.flavour for share in self._shares}:
+            parts = [share.samples for share in self._shares if share.flavour == flavour]
             whole = [part for part in parts if part is not None]
             if len(whole) == len(parts):
-                sizes[cores] = Samples.merge(whole)
-            elif cores in self._previous:  # a part says nothing that fits the other parts: keep the old ones
-                sizes[cores] = self._previous[cores]
+                found[flavour] = Samples.merge(whole)
+            elif flavour in self._previous:  # a part says nothing that fits the others: keep the old ones
+                found[flavour] = self._previous[flavour]
         with suppress(redis.RedisError):  # they also expire by themselves
             self._journal.redis.delete(*(self._key(share) for share in self._shares))
         self._shares = []
-        self._previous = sizes
+        self._previous = found
         sampling = self._sampling
         return QuantileTable.from_samples(
-            list(sizes.values()), sampling.node_cores, self.boundary_s, sampling.rule
+            list(found.values()), sampling.node_cores, self.boundary_s, sampling.rule, sampling.details
         )

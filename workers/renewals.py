@@ -30,7 +30,8 @@ class Renewals:
         """The lease as it is now."""
         if lease.renewal_s is None:
             return
-        if lease.state is LeaseState.RUNNING and lease.warned_at_s is None:
+        told = lease.warned_at_s is not None or lease.evict_at_s is not None
+        if lease.state is LeaseState.RUNNING and not told:
             self._due_s[lease.id] = _ends_at_s(lease) - RENEWED_AT * _promised_s(lease)
         else:
             self._due_s.pop(lease.id, None)

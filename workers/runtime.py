@@ -25,6 +25,7 @@ from kombu.exceptions import OperationalError
 from broker.contract import Advert, Batch, CloudInfo, Command, Tick
 from broker.journal import Fenced, Journal, Malformed
 from broker.settings import Settings
+from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
 from workers.clock import CloudClock, resume_s
 from workers.owner import Owner
@@ -49,14 +50,14 @@ log = structlog.get_logger(__name__)
 class RuntimeSpec:
     """What the process of an owner is told.
 
-    sizes: those that tables are made for; in wall time those asked for join them. speed: cloud seconds a
-    second (wall time). history_s: own load that a simulated cloud replays before it opens for the first time
-    (wall time).
+    sizes: those that tables are made for, flavours with further amounts among them; in wall time those asked
+    for join them. speed: cloud seconds a second (wall time). history_s: own load that a simulated cloud
+    replays before it opens for the first time (wall time).
     """
 
     owner: OwnerSpec
     info: CloudInfo
-    sizes: frozenset[int]
+    sizes: frozenset[int | Flavour]
     seed: int
     births: int
     speed: float = 1.0
@@ -103,8 +104,9 @@ class Runtime:
     def _sampling(self) -> Sampling:
         cloud, spec = self._spec.owner.cloud, self._spec
         return Sampling(
-            cloud.id, self._tenure.epoch, cloud.node_cores, spec.seed, spec.births, cloud.prediction
-        )
+            cloud.id, self._tenure.epoch, cloud.node_cores, spec.seed, spec.births, cloud.prediction,
+            cloud.details, cloud.lineup.name, cloud.grace_s,
+        )  # fmt: skip
 
     # -- opening and closing ---------------------------------------------------------------------------------
 

@@ -10,19 +10,32 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from broker.contract import Event, EventKind, Lease, LeaseState
-from cloudsim.cloud import Cloud, CloudSpec
+from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
+from cloudsim.cloud import DRAIN, Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history import stop_phase
-from cloudsim.requests import Change, Kind, Refusal, Request, Started, TurnedAway
+from cloudsim.requests import (
+    Booked,
+    Change,
+    Cordoned,
+    Kind,
+    Noticed,
+    Refusal,
+    Request,
+    Started,
+    TurnedAway,
+    Withdrawn,
+)
 from cloudsim.traces.trace import Trace
 from workers import views
-from workers.book import OPEN_STATES, Book
+from workers.book import OPEN_STATES, Book, Released
 from workers.overflow import OverflowBook
 from workers.renewals import Renewals
 
 _ENDS = frozenset({EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED})
-_NEWS = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED})
+_NEWS = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED})
+_BOOKINGS = frozenset({EventKind.BOOKED, EventKind.WITHDRAWN})
 
 
 @dataclass(frozen=True)
@@ -58,14 +71,29 @@ class State:
         self.admitted = 0  # spot leases
         self.evicted = 0
         self.opened: Event | None = None  # the latest OPENED
-        self.place = (
-            0.0,
-            PHASE_STOP,
-        )  # place in time (seconds, phase) of the latest start or stop in the history
+        self.booked: dict[str, Lease] = {}  # on-demand that waits for room, the own load's too
+        # Place in time (seconds, phase) of the latest start or stop in the history.
+        self.place = (0.0, PHASE_STOP)
+        # When the latest of those started that had waited; in the history they start when they are booked.
+        self.waited_s = 0.0
 
     def own_load_holds(self, instance_id: str) -> bool:
         """Whether the id is one of the own load's: they count the place in it, nobody else may use them."""
         return self.spec.own_load is not None and instance_id.startswith(f"{self.spec.cloud.id}/own-")
+
+    def known(self, entry_id: str, kind: Kind) -> Answer | None:
+        """The answer this id has already got; ``Done(found=False)`` for one that means something else."""
+        if self.own_load_holds(entry_id):
+            return Done(found=False)
+        match self.book.get(entry_id):
+            case None:
+                return None
+            case Lease() as lease:
+                return LeaseGranted(lease=lease) if lease.kind is kind else Done(found=False)
+            case RefusalView() as refusal:
+                return refusal
+            case Released():
+                return Done(found=False)
 
     def apply(self, event: Event) -> None:
         """Makes a journal entry true again."""
@@ -83,6 +111,8 @@ class State:
             self._note_end(event)
         elif event.kind in _NEWS:
             self._note_news(event)
+        elif event.kind in _BOOKINGS:
+            self._note_booking(event)
         else:
             self._note_other(event)
 
@@ -106,13 +136,15 @@ class State:
                 self.offers.apply(event.overflow)
             case Event(kind=EventKind.OPENED):
                 self.opened = event
-            case Event(kind=EventKind.TABLE):
-                pass  # the table itself is made again from the history
+            case Event(kind=EventKind.TABLE | EventKind.CORDONED):
+                pass  # the table itself is made again from the history; the cloud knows its closed nodes
             case _:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
 
     def _note_start(self, lease: Lease, *, confirmed: bool) -> None:
-        if lease.kind is Kind.ON_DEMAND:
+        if self.booked.pop(lease.id, None) is not None:
+            self.waited_s = lease.starts_at_s
+        elif lease.kind is Kind.ON_DEMAND:
             self._note_place(lease.starts_at_s, PHASE_ON_DEMAND)
         elif confirmed:
             self.admitted += 1  # it has been running since it was reserved
@@ -130,6 +162,20 @@ class State:
         if event.attempt is not None:
             self.book.answer(event.attempt, event.lease)
 
+    def _note_booking(self, event: Event) -> None:
+        lease = event.lease
+        assert lease is not None
+        if event.kind is EventKind.BOOKED:
+            self._note_place(event.at_s, PHASE_ON_DEMAND)
+            self.booked[lease.id] = lease
+            if not self.own_load_holds(lease.id):
+                self.book.put(lease)
+        else:
+            self._note_stop(lease)
+            del self.booked[lease.id]
+            if not self.own_load_holds(lease.id):
+                self.book.end(lease)
+
     def _note_end(self, event: Event) -> None:
         assert event.lease is not None
         self.evicted += event.kind is EventKind.EVICTED
@@ -142,10 +188,11 @@ class State:
         assert lease.ended_at_s is not None
         if lease.state is LeaseState.COMPLETED:
             self._note_place(lease.ended_at_s, stop_phase(lease.starts_at_s, lease.ended_at_s))
-        elif (
-            lease.state is not LeaseState.EVICTED
-        ):  # not in the history; its place is the start that caused it
+        elif lease.state is not LeaseState.EVICTED:
             self._note_place(lease.ended_at_s, PHASE_STOP)
+        elif lease.cause is not None and lease.cause.startswith(DRAIN):
+            self.place = max(self.place, (lease.ended_at_s, PHASE_STOP))
+        # Else it is not in the history; its place is the start that caused it.
 
     def _note_place(self, at_s: float, phase: int) -> None:
         assert (at_s, phase) >= self.place, f"{(at_s, phase)} follows {self.place}"
@@ -156,8 +203,12 @@ class State:
         inventory = self.cloud.inventory
         inventory.validate()
         leases = self.book.open_leases()
-        running = {instance.id: instance for instance in inventory if not self.own_load_holds(instance.id)}
-        assert {lease.id: views.instance_of(lease) for lease in leases} == running, "leases are not what runs"
+        booked = inventory.booked()
+        there = (*inventory, *booked)
+        held = {instance.id: instance for instance in there if not self.own_load_holds(instance.id)}
+        assert {lease.id: views.instance_of(lease) for lease in leases} == held, "leases are not what runs"
+        assert tuple(views.instance_of(lease) for lease in self.booked.values()) == booked
+        assert all(lease.state is LeaseState.BOOKED for lease in self.booked.values())
         assert all(lease.state in OPEN_STATES for lease in leases)
         assert self.cloud.now_s >= self.place[0]
         assert self.evicted <= self.sequence
@@ -171,16 +222,37 @@ def _change(event: Event) -> Change | None:
         assert event.refusal is not None
         request = Request(_turned_away(event), Kind.ON_DEMAND, event.request.cores, event.request.lifetime_s)
         return TurnedAway(request, event.at_s, Refusal(event.cloud, event.refusal.reason))
-    if lease is None:
-        return None
+    if event.kind is EventKind.CORDONED:
+        assert event.closed is not None
+        return Cordoned(event.nodes, event.closed, event.at_s)
+    return None if lease is None else _change_of(event, lease)
+
+
+def _change_of(event: Event, lease: Lease) -> Change | None:
+    """Of an entry about a lease."""
     if event.kind in _ENDS or event.kind is EventKind.RELEASED:
         return views.end_of(lease)
     if event.kind is EventKind.EXTENDED:
         return views.extension_of(lease, event.cause)
     if event.kind in (EventKind.WARNED, EventKind.OFFERED):
         return None
+    return _start_of(event, lease)
+
+
+def _start_of(event: Event, lease: Lease) -> Change | None:
+    """Of an entry that says how far an instance is on its way onto its node, or off it."""
+    instance = views.instance_of(lease)
+    match event.kind:
+        case EventKind.NOTICED:
+            return Noticed(instance, event.at_s, event.cause)
+        case EventKind.BOOKED:
+            assert lease.starts_by_s is not None
+            return Booked(instance, event.at_s, lease.starts_by_s)
+        case EventKind.WITHDRAWN:
+            assert lease.ended_at_s is not None
+            return Withdrawn(instance, lease.ended_at_s)
     confirmation = event.kind is EventKind.ADMITTED and lease.kind is Kind.SPOT
-    return None if confirmation else Started(views.instance_of(lease))
+    return None if confirmation else Started(instance)
 
 
 def _turned_away(event: Event) -> str:

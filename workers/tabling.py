@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable
 
 from broker.contract import Ask, Command, Reserve
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
+from cloudsim.prediction.samples import Flavour
 
 #: Up to so many cores a node, tables are made for every size.
 _ALL_SIZES_UP_TO = 8
@@ -34,18 +35,21 @@ def wall_time_sizes(node_cores: Iterable[int], own_sizes: Iterable[int]) -> froz
 class Tabling:
     """The wall-time plan of one owner."""
 
-    def __init__(self, cloud: CloudSpec, sizes: Iterable[int]):
+    def __init__(self, cloud: CloudSpec, sizes: Iterable[int | Flavour]):
         self._cloud = cloud
         self._largest = max(cloud.node_cores)
         self.sizes = frozenset(sizes)
-        self._made_for: frozenset[int] = frozenset()
+        self._made_for: frozenset[int | Flavour] = frozenset()
         self._next_s = cloud.first_table_s
         self._forward_s = -math.inf  # monotonic
 
     def told(self, command: Command) -> None:
-        """Notes the size that a request asks for."""
+        """Notes the size, or the flavour, that a request asks for."""
         if isinstance(command, Ask | Reserve) and command.cores <= self._largest:
-            self.sizes |= {command.cores} if len(self.sizes) < MOST_SIZES else frozenset()
+            amounts = tuple(sorted(command.resources.items()))
+            size: int | Flavour = (command.cores, amounts) if amounts else command.cores
+            known = {name for name, _ in amounts} <= set(self._cloud.details.resources)
+            self.sizes |= {size} if known and len(self.sizes) < MOST_SIZES else frozenset()
 
     def due(self, now_s: float, monotonic_s: float) -> bool:
         """Whether a refresh is to begin now."""

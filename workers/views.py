@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from broker.contract import Lease, LeaseState
-from cloudsim.requests import End, Ended, Extended, Instance, Quote, Request
+from cloudsim.cloud import Cloud
+from cloudsim.requests import End, Ended, Extended, Instance, Quote, Reason, Refusal, Request
+from cloudsim.scheduling.pipeline import explain
 
 _STATE = {
     End.COMPLETED: LeaseState.COMPLETED,
@@ -13,6 +16,7 @@ _STATE = {
     End.CANCELLED: LeaseState.CANCELLED,
     End.FAILED: LeaseState.FAILED,
 }
+_FOR_WANT_OF_A_NODE = frozenset({Reason.TOO_LARGE, Reason.NO_SUCH_NODE, Reason.NO_CAPACITY})
 _END = {state: end for end, state in _STATE.items()}
 
 
@@ -35,7 +39,7 @@ def lease_of(
         cores=instance.cores,
         node=instance.node,
         starts_at_s=instance.start_s,
-        ends_at_s=instance.end_s if math.isfinite(instance.end_s) else None,
+        ends_at_s=_end_s(instance),
         promised_sla=request.sla if request else None,
         eviction_probability=quote.eviction_probability if quote else None,
         table_version=quote.table_version if quote else None,
@@ -43,6 +47,11 @@ def lease_of(
         number=instance.number,
         state=state,
         free_slots=instance.free_slots,
+        evict_at_s=instance.evict_at_s,
+        amounts=dict(instance.amounts),
+        labels=dict(sorted(instance.labels)),
+        group=instance.group,
+        spread=instance.spread,
     )
 
 
@@ -51,6 +60,17 @@ def ended(lease: Lease, change: Ended) -> Lease:
     return lease.model_copy(
         update={"state": _STATE[change.how], "ended_at_s": change.at_s, "cause": change.cause}
     )
+
+
+def withdrawn(lease: Lease, at_s: float) -> Lease:
+    """A booked lease that its user gave up."""
+    return lease.model_copy(update={"state": LeaseState.CANCELLED, "ended_at_s": at_s})
+
+
+def started(booked: Lease, instance: Instance) -> Lease:
+    """A booked lease whose instance runs now."""
+    times = {"starts_at_s": instance.start_s, "ends_at_s": _end_s(instance)}
+    return booked.model_copy(update={"state": LeaseState.RUNNING, **times})
 
 
 def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease:
@@ -86,7 +106,24 @@ def instance_of(lease: Lease) -> Instance:
         lease.promised_sla,
         lease.eviction_probability,
         lease.free_slots,
+        amounts=tuple(sorted(lease.amounts.items())),
+        labels=frozenset(lease.labels.items()),
+        group=lease.group,
+        spread=lease.spread,
+        evict_at_s=lease.evict_at_s,
     )
+
+
+def _end_s(instance: Instance) -> float | None:
+    return instance.end_s if math.isfinite(instance.end_s) else None
+
+
+def explained(refusal: Refusal, request: Request, cloud: Cloud) -> Refusal:
+    """A refusal for want of a node, with what each filter removed and whether evicting would help."""
+    if refusal.reason not in _FOR_WANT_OF_A_NODE:
+        return refusal
+    removed, would_help = explain(cloud.inventory, request, cloud.spec.lineup)
+    return replace(refusal, removed=removed, eviction_would_help=would_help)
 
 
 def end_of(lease: Lease) -> Ended:

@@ -18,7 +18,7 @@ from broker.api.problems import (
     too_long,
     unsupported_media_type,
 )
-from broker.contract import ExtensionRequest, Id, Lease, OnDemandRequest, SpotRequest
+from broker.contract import ExtensionRequest, Id, Lease, OnDemandRequest, OnDemandRequests, SpotRequest
 
 LONGEST_BODY = 4 * 2**20
 MOST_ITEMS = 5000
@@ -106,6 +106,33 @@ def new_end_s(wish: ExtensionRequest, lease: Lease) -> float:
 def fulfils(lease: Lease, until_s: float, sla: float | None) -> bool:
     """Whether the lease has the end that was wished for, at the SLA that was."""
     return lease.ends_at_s == until_s and sla in (None, lease.promised_sla)
+
+
+def is_together(body: bytes) -> bool:
+    """Whether the JSON is an object that holds several requests. Raises ProblemError (400)."""
+    try:
+        found = from_json(body)
+    except ValueError as error:
+        raise malformed(str(error)) from None
+    return isinstance(found, dict) and "requests" in found
+
+
+def parse_together(body: bytes, principal: str, key: str | None) -> list[OnDemandRequest]:
+    """The requests, each with an id. Raises ProblemError (422)."""
+    wish = parse(OnDemandRequests, body)
+    named = [
+        one if one.id is not None else one.model_copy(update={"id": derived_id(principal, key, number)})
+        for number, one in enumerate(wish.requests)
+    ]
+    if len({one.id for one in named}) < len(named):
+        raise invalid_field("id", "two of the requests have the same")
+    return named
+
+
+def is_of(lease: Lease, wish: OnDemandRequest) -> bool:
+    """Whether an instance is what was wished for."""
+    needs = (wish.resources, wish.labels, wish.group, wish.spread)
+    return lease.cores == wish.cores and (lease.amounts, lease.labels, lease.group, lease.spread) == needs
 
 
 def idempotency_key(request: Request) -> str | None:

@@ -11,12 +11,15 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.adverts import Adverts
-from broker.api.models import Cancellation, Quotes, Table
+from broker.api.models import Cancellation, DrainRequest, Quotes, Table
 from broker.contract import (
+    Acknowledge,
     Answer,
     Ask,
     Cancel,
+    Command,
     Done,
+    Drain,
     Event,
     Extend,
     ExtensionRequest,
@@ -28,7 +31,10 @@ from broker.contract import (
     QuoteRequest,
     QuoteView,
     RefusalView,
+    Reopen,
+    Show,
     SpotRequest,
+    StartAll,
     StartOnDemand,
     StopOnDemand,
 )
@@ -257,6 +263,14 @@ class Desk:
         deadline_s = told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
         return (await self._exchange.ask({lease.cloud: [command]}, deadline_s)).get(command.id)
 
+    async def acknowledge(self, lease: Lease, principal: str) -> Answer | None:
+        """Its holder is done with a lease that was told to leave; the owner's answer, None: silence, the
+        command is kept."""
+        command = Acknowledge(
+            id=f"{lease.id}:acknowledge", reply_to=self._exchange.reply_to, lease=lease.id, by=principal
+        )
+        return await self._answer(lease.cloud, command)
+
     # -- one cloud ----------------------------------------------------------------------------------------
 
     async def table(self, cloud: str) -> Table | None:
@@ -273,13 +287,48 @@ class Desk:
             instance=request.id,
             cores=request.cores,
             lifetime_s=request.lifetime_s,
+            **request.told_needs(),
         )
         heard = await self._exchange.ask({cloud: [command]}, self._settings.reply_deadline_s)
         return heard.get(command.id)
 
+    async def start_all(self, cloud: str, requests: Sequence[OnDemandRequest]) -> Answer | None:
+        """Several of them, all or none; the owner's answer, None: silence, the command is kept."""
+        command = StartAll(
+            id=f"{requests[0].id}:start_all", reply_to=self._exchange.reply_to, requests=tuple(requests)
+        )
+        return await self._answer(cloud, command)
+
     async def stop_on_demand(self, cloud: str, instance: str) -> Answer | None:
         """A user of the cloud stops an instance; the owner's answer, None: silence, the command is kept."""
         command = StopOnDemand(id=f"{instance}:stop", reply_to=self._exchange.reply_to, instance=instance)
+        heard = await self._exchange.ask({cloud: [command]}, self._settings.reply_deadline_s)
+        return heard.get(command.id)
+
+    async def show(self, cloud: str, instance: str) -> Answer | None:
+        """An on-demand instance as it is; the owner's answer, None: silence."""
+        name = f"show-{uuid4().hex}"
+        return await self._answer(cloud, Show(id=name, reply_to=self._exchange.reply_to, instance=instance))
+
+    async def drain(self, cloud: str, wish: DrainRequest, principal: str) -> Answer | None:
+        """Closes nodes; the owner's answer, None: silence, the command is kept."""
+        command = Drain(
+            id=f"drain-{uuid4().hex}",
+            reply_to=self._exchange.reply_to,
+            nodes=wish.nodes,
+            by=principal,
+            dry_run=wish.dry_run,
+        )
+        return await self._answer(cloud, command)
+
+    async def reopen(self, cloud: str, nodes: tuple[int, ...] | None, principal: str) -> Answer | None:
+        """Opens nodes; the owner's answer, None: silence, the command is kept."""
+        name = f"reopen-{uuid4().hex}"
+        return await self._answer(
+            cloud, Reopen(id=name, reply_to=self._exchange.reply_to, nodes=nodes, by=principal)
+        )
+
+    async def _answer(self, cloud: str, command: Command) -> Answer | None:
         heard = await self._exchange.ask({cloud: [command]}, self._settings.reply_deadline_s)
         return heard.get(command.id)
 

@@ -9,13 +9,24 @@ from starlette.responses import Response
 
 from broker.api import bodies, problems
 from broker.api.door import Caller, answer, begin_call, broker_of
-from broker.api.models import Admission, Advance, Cancellation, Clouds, CloudView, Leases, Stopped, Table
+from broker.api.models import (
+    Admission,
+    Admissions,
+    Advance,
+    Cancellation,
+    Clouds,
+    CloudView,
+    Leases,
+    Stopped,
+    Table,
+)
 from broker.api.openapi import body_of, problem_responses
 from broker.contract import (
     Done,
     ExtensionRequest,
     Lease,
     LeaseGranted,
+    LeasesGranted,
     LeaseState,
     OnDemandRequest,
     RefusalView,
@@ -130,7 +141,8 @@ async def clouds(request: Request) -> Response:
     return answer(Clouds(clouds=[_view(member) for member in members]))
 
 
-async def _member(request: Request, cloud: str) -> Member:
+async def member_of(request: Request, cloud: str) -> Member:
+    """The member of that id. Raises ProblemError (404)."""
     member = await broker_of(request).adverts.member(cloud)
     if member is None:
         raise problems.not_found("cloud")
@@ -142,7 +154,7 @@ async def _member(request: Request, cloud: str) -> Member:
 )
 async def cloud(request: Request, cloud: str) -> Response:
     """What it is and what it says of itself."""
-    return answer(_view(await _member(request, cloud)))
+    return answer(_view(await member_of(request, cloud)))
 
 
 @router.get(
@@ -153,7 +165,7 @@ async def cloud(request: Request, cloud: str) -> Response:
 )
 async def table(request: Request, cloud: str) -> Response:
     """As far as the cloud shows it."""
-    await _member(request, cloud)
+    await member_of(request, cloud)
     found = await broker_of(request).desk.table(cloud)
     if found is None:
         raise problems.not_found("table yet")
@@ -164,21 +176,45 @@ async def table(request: Request, cloud: str) -> Response:
     "/clouds/{cloud}/on-demand",
     summary="A request of the cloud's own users",
     status_code=201,
-    response_model=Admission,
+    response_model=Admission | Admissions,
     responses=problem_responses(400, 404, 409, 413, 415, 422),
-    openapi_extra=body_of("OnDemandRequest", example={"cores": 4, "lifetime_s": 3600}),
+    openapi_extra=body_of(
+        "OnDemandRequest", or_model="OnDemandRequests", example={"cores": 4, "lifetime_s": 3600}
+    ),
 )
 async def start_on_demand(request: Request, cloud: str, principal: Caller) -> Response:
-    """Placed if it fits, if need be after evictions: 201. Else 409, and with overflow on offered as spot."""
-    wish = bodies.parse(OnDemandRequest, await bodies.read_json(request))
+    """Placed if it fits, if need be after evictions: 201. Else 409, and with overflow on offered as spot.
+
+    Several with ``all_or_nothing``: all of them are placed, or none is and nobody is evicted.
+    """
+    body = await bodies.read_json(request)
+    if bodies.is_together(body):
+        return await _start_all(request, cloud, principal, body)
+    wish = bodies.parse(OnDemandRequest, body)
     wish = bodies.named_instance(wish, principal, bodies.idempotency_key(request))
     assert wish.id is not None
-    await _member(request, cloud)
+    await member_of(request, cloud)
     if wish.id.startswith(f"{cloud}/own-"):
         raise problems.invalid_field("id", "ids of this form belong to the load that the cloud plays")
     match await broker_of(request).desk.start_on_demand(cloud, wish):
-        case LeaseGranted(lease=started) if started.cores == wish.cores:
+        case LeaseGranted(lease=started) if bodies.is_of(started, wish):
             return answer(Admission(lease=started), 201)
+        case RefusalView() as refusal:
+            raise problems.refused([refusal])
+        case None:
+            raise problems.owner_silent(cloud)
+        case _:
+            raise problems.key_reused()
+
+
+async def _start_all(request: Request, cloud: str, principal: str, body: bytes) -> Response:
+    wishes = bodies.parse_together(body, principal, bodies.idempotency_key(request))
+    await member_of(request, cloud)
+    if any((wish.id or "").startswith(f"{cloud}/own-") for wish in wishes):
+        raise problems.invalid_field("id", "ids of this form belong to the load that the cloud plays")
+    match await broker_of(request).desk.start_all(cloud, wishes):
+        case LeasesGranted(leases=started) if all(map(bodies.is_of, started, wishes)):
+            return answer(Admissions(leases=list(started)), 201)
         case RefusalView() as refusal:
             raise problems.refused([refusal])
         case None:
@@ -198,7 +234,7 @@ async def start_on_demand(request: Request, cloud: str, principal: Caller) -> Re
 )
 async def stop_on_demand(request: Request, cloud: str, instance: str) -> Response:
     """One that has ended stays as it ended. What was offered to the federation ends there too."""
-    await _member(request, cloud)
+    await member_of(request, cloud)
     if not bodies.is_id(instance):
         raise problems.not_found("instance")
     match await broker_of(request).desk.stop_on_demand(cloud, instance):
@@ -222,7 +258,7 @@ async def stop_on_demand(request: Request, cloud: str, instance: str) -> Respons
 async def advance(request: Request, cloud: str) -> Response:
     """For federations that run in trace time: answered when the cloud's last instance has ended."""
     bodies.parse(Advance, await bodies.read_json(request))
-    member = await _member(request, cloud)
+    member = await member_of(request, cloud)
     if member.info.time != "trace":
         raise problems.invalid_field(
             "finish", "this cloud runs in wall time", "nothing: its time passes by itself"

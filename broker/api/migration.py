@@ -85,6 +85,10 @@ class MigrationDesk:
                 lifetime_s=lease.renewal_s,
                 sla=lease.promised_sla,
                 targets=tuple(others),
+                resources=lease.amounts,
+                labels=lease.labels,
+                group=lease.group,
+                spread=lease.spread,
                 at_s=event.at_s if trace_time else None,
             )
             try:

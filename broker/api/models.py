@@ -6,7 +6,17 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from broker.contract import Advert, CloudInfo, CounterOffers, Event, Lease, QuoteView, RefusalView
+from broker.contract import (
+    Advert,
+    CloudInfo,
+    CounterOffers,
+    Event,
+    Lease,
+    Message,
+    Nodes,
+    QuoteView,
+    RefusalView,
+)
 
 
 class FieldError(BaseModel):
@@ -36,6 +46,12 @@ class Admission(BaseModel):
 
     lease: Lease
     refusals: list[RefusalView] = []
+
+
+class Admissions(BaseModel):
+    """On-demand requests that were placed together, in their order."""
+
+    leases: list[Lease]
 
 
 class ListedResult(BaseModel):
@@ -107,6 +123,13 @@ class Advance(BaseModel):
     """Trace time only: lets everything happen that is still to come."""
 
     finish: Literal[True]
+
+
+class DrainRequest(Message):
+    """Nodes to close and to empty of spot instances (null: all); ``dry_run``: tell only who would leave."""
+
+    nodes: Nodes | None = None
+    dry_run: bool = False
 
 
 class Health(BaseModel):

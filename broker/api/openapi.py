@@ -9,15 +9,22 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from broker.api.models import Advance, Problem
-from broker.contract import Event, ExtensionRequest, OnDemandRequest, QuoteRequest, SpotRequest
+from broker.api.models import Advance, DrainRequest, Problem
+from broker.contract import (
+    Event,
+    ExtensionRequest,
+    OnDemandRequest,
+    OnDemandRequests,
+    QuoteRequest,
+    SpotRequest,
+)
 
 _REFERENCE = "#/components/schemas/"
 _SAID: dict[int, str] = {
     400: "the body is not JSON",
     401: "an API key is needed",
     404: "there is no such thing",
-    409: "refused (problem:refused), or not answered yet (problem:in-flight)",
+    409: "refused (problem:refused), not answered yet (problem:in-flight), or not told (problem:not-noticed)",
     410: "events after this Last-Event-ID are no longer kept",
     413: "the body is too large",
     415: "the body is not sent as JSON",
@@ -32,9 +39,14 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _SAID[status], "content": content} for status in statuses}
 
 
-def body_of(model: str, or_list: str | None = None, *, example: dict[str, Any]) -> dict[str, Any]:
-    """For ``openapi_extra=``: a JSON body that the call reads itself; ``or_list``: or a list of them."""
+def body_of(
+    model: str, or_list: str | None = None, *, or_model: str | None = None, example: dict[str, Any]
+) -> dict[str, Any]:
+    """For ``openapi_extra=``: a JSON body that the call reads itself; ``or_list``: or a list of them;
+    ``or_model``: or another one."""
     schema: dict[str, Any] = {"$ref": _REFERENCE + model}
+    if or_model is not None:
+        schema = {"anyOf": [schema, {"$ref": _REFERENCE + or_model}]}
     if or_list is not None:
         several = {"type": "array", "items": schema, "maxItems": 5000, "description": or_list}
         schema = {"anyOf": [schema, several]}
@@ -54,7 +66,15 @@ def install(app: FastAPI) -> None:
             made = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            sent = (SpotRequest, QuoteRequest, ExtensionRequest, OnDemandRequest, Advance)
+            sent = (
+                SpotRequest,
+                QuoteRequest,
+                ExtensionRequest,
+                OnDemandRequest,
+                OnDemandRequests,
+                Advance,
+                DrainRequest,
+            )
             modes = [(model, "validation") for model in (*sent, Problem, Event)]
             _, more = models_json_schema(modes, ref_template=_REFERENCE + "{model}")  # type: ignore[arg-type]
             schemas = made.setdefault("components", {}).setdefault("schemas", {})

@@ -23,6 +23,7 @@ from broker.contract import CounterOffers, Lease, RefusalView
 
 REFUSED = "urn:spotfed:problem:refused"
 IN_FLIGHT = "urn:spotfed:problem:in-flight"
+NOT_NOTICED = "urn:spotfed:problem:not-noticed"
 _NO_OFFERS = CounterOffers()
 
 _Model = TypeVar("_Model", bound=BaseModel)

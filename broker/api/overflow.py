@@ -19,12 +19,12 @@ from typing import Literal
 
 import redis
 import redis.asyncio
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from broker.adverts import Adverts
 from broker.api import groups
 from broker.api.desk import Desk
-from broker.contract import CloudId, Event, EventKind, Id, Overflow, SpotRequest
+from broker.contract import CloudId, Event, EventKind, Id, Needs, Overflow, SpotRequest
 from broker.keys import Keys
 from broker.records import Accept, Outcome, Records
 from broker.submission.exchange import Exchange
@@ -44,7 +44,7 @@ _OUTCOMES: dict[EventKind, Literal["evicted", "completed"]] = {
 }
 
 
-class Offer(BaseModel):
+class Offer(Needs):
     """An entry of the overflow stream. ``stop``: its user stopped it; ``lease`` is what it got, if any."""
 
     cloud: CloudId
@@ -149,6 +149,7 @@ class OverflowDesk:
                 lifetime_s=offer.lifetime_s,
                 sla=offer.sla,
                 targets=await self._targets(offer),
+                **offer.told_needs(),
             )  # fmt: skip
         except ValidationError:
             log.warning("an entry of the overflow stream cannot be read, it is passed over")

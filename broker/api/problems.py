@@ -30,6 +30,7 @@ _URN = "urn:spotfed:problem:"
 
 _ID = "letters, digits and . _ : @ / -, beginning with a letter or digit, at most 128 characters"
 _CLOUD = "letters, digits, _ and -, beginning with a letter or digit, at most 64 characters"
+_NAME = "letters, digits and . _ / -, beginning with a letter or digit, at most 64 characters"
 ACCEPTED = {
     "id": f"null, or {_ID}",
     "origin": f"the id of a cloud: {_CLOUD}",
@@ -37,11 +38,20 @@ ACCEPTED = {
     "lifetime_s": "seconds as a number, more than 0 and at most 3200000000",
     "sla": "the largest acceptable probability of eviction, a number from 0 to 1; null or 1: no guarantee",
     "targets": "null, or a list of ids of member clouds (see GET /v1/clouds)",
+    "resources": f'whole numbers by name, such as {{"memory_mb": 4000}}, beside cores; names: {_NAME}',
+    "labels": f'texts by name, such as {{"zone": "north"}}; both: {_NAME}',
+    "group": f"null, or {_NAME}",
+    "spread": "null, apart or together, with a group",
+    "all_or_nothing": "true",
+    "requests": "1 to 100 requests",
     "until_s": "an end in seconds of the cloud's time, later than the present one; it or lifetime_s",
     "at_s": "seconds as a number from 0 to 3200000000; only where the federation runs in trace time",
-    "state": "one of reserved, running, completed, evicted, cancelled, failed",
+    "state": "one of booked, reserved, running, completed, evicted, cancelled, failed",
     "limit": "an integer from 1 to 1000",
     "finish": "true",
+    "nodes": "null for all, or a list of numbers of nodes, counted from 0",
+    "node": "the number of a node, counted from 0",
+    "dry_run": "true or false",
     "Last-Event-ID": "an id of this stream, such as 1700000000000-0",
     "Idempotency-Key": "1 to 255 printable ASCII characters",
 }
@@ -136,6 +146,12 @@ def in_flight() -> ProblemError:
     """409: the same request is being worked on."""
     detail = "a request with this id is still being answered: ask again with the same id and body"
     return ProblemError(_problem("in-flight", 409, "Not answered yet", detail), {"Retry-After": "1"})
+
+
+def not_noticed() -> ProblemError:
+    """409: a lease that nobody told to leave."""
+    detail = "this lease was not told to leave: DELETE it if it is not needed any more"
+    return ProblemError(_problem("not-noticed", 409, "Not told to leave", detail))
 
 
 def key_reused() -> ProblemError:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import demo, experiment, federate, lasting, looking, replay, requests, table
+from broker.cli import demo, draining, experiment, federate, lasting, looking, replay, requests, table
 from broker.cli.output import exit_code_of, show_error
 
 app = typer.Typer(
@@ -38,7 +38,9 @@ app.command(rich_help_panel=_USE)(requests.submit)
 app.command(rich_help_panel=_USE)(looking.leases)
 app.command(rich_help_panel=_USE)(looking.extend)
 app.command(rich_help_panel=_USE)(looking.release)
+app.command(rich_help_panel=_USE)(draining.acknowledge)
 app.command(rich_help_panel=_USE)(looking.events)
+app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
 app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)
 app.command(rich_help_panel=_STUDY)(federate.federate)

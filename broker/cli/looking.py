@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class State(StrEnum):
     """As ``broker.contract.LeaseState``, which is heavy to import; a test keeps them equal."""
 
+    BOOKED = "booked"
     RESERVED = "reserved"
     RUNNING = "running"
     COMPLETED = "completed"
@@ -139,12 +140,19 @@ def events(
                 out.print(_in_words(sent.event))
 
 
+_COLOURS = {
+    "evicted": "red",
+    "admitted": "green",
+    "extended": "green",
+    "warned": "yellow",
+    "noticed": "yellow",
+}
+
+
 def _in_words(event: Event) -> str:
     lease = event.lease
     assert lease is not None, "public events are about leases"
-    colour = {"evicted": "red", "admitted": "green", "extended": "green", "warned": "yellow"}.get(
-        event.kind.value
-    )
+    colour = _COLOURS.get(event.kind.value)
     kind = f"[{colour}]{event.kind}[/{colour}]" if colour else event.kind.value
     what = f"{lease.id} ({words.cores(lease.cores)}, from {lease.origin})"
     ran_s = event.at_s - lease.starts_at_s
@@ -154,6 +162,9 @@ def _in_words(event: Event) -> str:
     elif event.kind == "warned":
         left_s = (lease.ends_at_s or event.at_s) - event.at_s
         detail = f"is not renewed ({words.REASONS[event.cause or '']}): ends in {words.duration(left_s)}"
+    elif event.kind == "noticed":
+        left_s = (lease.evict_at_s or event.at_s) - event.at_s
+        detail = f"must leave in {words.duration(left_s)}, because of {event.cause}"
     elif event.kind == "offered":
         clouds = [f"{one.cloud} (risk {words.risk(one.eviction_probability)})" for one in event.offers]
         detail = f"would be taken by {', '.join(clouds) or 'nobody else'}"
@@ -186,6 +197,9 @@ def _show_clouds(views: list[CloudView]) -> None:
     for view in views:
         info, advert = view.info, view.advert
         state = "[green]reachable[/green]" if view.reachable else "[red]unreachable[/red]"
+        if advert is not None and advert.closed_nodes:
+            count = advert.closed_nodes
+            state += f", [yellow]{count} {'node' if count == 1 else 'nodes'} closed[/yellow]"
         if advert is None:
             table.add_row(info.id, info.nodes, state)
             continue
@@ -235,4 +249,6 @@ def _end_in_words(lease: Lease, now_s: float | None) -> str:
         return f"after {words.duration(lease.ended_at_s - lease.starts_at_s)}"
     if lease.ends_at_s is None or now_s is None:
         return "–"
+    if lease.evict_at_s is not None:
+        return f"must leave in {words.duration(max(0.0, lease.evict_at_s - now_s))}"
     return f"in {words.duration(max(0.0, lease.ends_at_s - now_s))}"

@@ -38,6 +38,13 @@ def replay(
         typer.Option(help="Largest acceptable probability of eviction; 'none' admits whatever fits."),
     ] = "0.01",
     rule: Annotated[Rule, RULE] = Rule.STRICT,
+    lineup: Annotated[
+        str | None,
+        typer.Option(
+            help="Who is placed where and evicted for whom; a wrong name lists them.",
+            show_default="youngest-job-first",
+        ),
+    ] = None,
     spot_delay: Annotated[str, typer.Option(help="How much later the spot trace is played.")] = "24h",
     samples: Annotated[int | None, SAMPLES] = None,
     seed: Annotated[int | None, SEED] = None,
@@ -53,7 +60,7 @@ def replay(
 
     births, key = samples_and_seed(samples, seed)
     promise = words.parse_sla(sla, field="--sla")
-    federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule)
+    federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup)
     began = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:
         report = run(federation, seed=key, births=births, progress=reached)

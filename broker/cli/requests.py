@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -37,7 +37,54 @@ CloudOption = Annotated[
     list[str] | None,
     typer.Option(help="Ask this cloud only; may be repeated.", show_default="all but the origin"),
 ]
+ResourceOption = Annotated[
+    list[str] | None,
+    typer.Option("--resource", help="What it needs beside cores: memory_mb=4000; may be repeated."),
+]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Only on nodes with this label: zone=north; may be repeated."),
+]
+GroupOption = Annotated[
+    str | None, typer.Option(help="Group of instances that --apart or --together speaks of.")
+]
+ApartOption = Annotated[
+    bool | None,
+    typer.Option("--apart/--together", help="Away from all of its group, or on the node where they run."),
+]
 _MOST = 5000
+
+#: What a refusal says that a filter removed nodes for. Kept equal to the filters' names by a test.
+REMOVED = {
+    "cordon": "closed",
+    "labels": "without the labels",
+    "affinity": "away from its group",
+    "anti_affinity": "with some of its group",
+    "room": "without room",
+}
+
+
+class Needs(NamedTuple):
+    """What an instance needs beside cores, as it was written."""
+
+    resources: list[str] | None
+    labels: list[str] | None
+    group: str | None
+    apart: bool | None
+
+    def fields(self) -> dict[str, Any]:
+        """As ``broker.contract.SpotRequest`` takes it. Raises SpecError naming the option."""
+        from cloudsim.requests import Spread
+
+        return {
+            "resources": {
+                name: _whole(text, "--resource")
+                for name, text in _pairs(self.resources, "--resource").items()
+            },
+            "labels": _pairs(self.labels, "--label"),
+            "group": self.group,
+            "spread": None if self.apart is None else Spread.APART if self.apart else Spread.TOGETHER,
+        }
 
 
 def quote(
@@ -46,6 +93,10 @@ def quote(
     sla: SlaOption = "0.05",
     origin: OriginOption = "user",
     cloud: CloudOption = None,
+    resource: ResourceOption = None,
+    label: LabelOption = None,
+    group: GroupOption = None,
+    apart: ApartOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask what the clouds would promise now, without any effect. Exit code 3 when all of them refuse.
@@ -55,7 +106,8 @@ def quote(
     Example: spotfed quote --cores 1,2,4 --lifetime 2h --sla 0.05
     """
     counts = words.parse_sizes(cores, field="--cores")
-    request = _request(counts[0], lifetime, sla, origin, cloud)
+    needs = Needs(resource, label, group, apart)
+    request = _request(counts[0], lifetime, sla, origin, cloud, needs)
     with connected() as client:
         from pydantic import ValidationError
 
@@ -81,6 +133,10 @@ def submit(
     sla: SlaOption = "0.05",
     origin: OriginOption = "user",
     cloud: CloudOption = None,
+    resource: ResourceOption = None,
+    label: LabelOption = None,
+    group: GroupOption = None,
+    apart: ApartOption = None,
     count: Annotated[int, typer.Option(min=1, max=_MOST, help="Submit so many requests like this.")] = 1,
     request_id: Annotated[
         str | None, typer.Option("--id", help="Id of the request: submitting it again changes nothing.")
@@ -92,10 +148,13 @@ def submit(
     Exit code 3 when a request is refused. With --json there is a line for each request.
 
     Example: spotfed submit --cores 2 --lifetime 2h --sla 0.05
+
+    Example: spotfed submit --cores 2 --resource memory_mb=4000 --label zone=north --lifetime 2h
     """
     if count > 1 and request_id is not None:
         raise CommandError("--id: one id is one request; leave it out with --count", ExitCode.BAD_INPUT)
-    request = _request(cores, lifetime, sla, origin, cloud, request_id)
+    needs = Needs(resource, label, group, apart)
+    request = _request(cores, lifetime, sla, origin, cloud, needs, request_id)
     answers: list[Answer]
     with connected() as client:
         answers = [client.submit(request)] if count == 1 else client.submit_many([request] * count)
@@ -114,8 +173,37 @@ def submit(
         raise typer.Exit(failed[0])
 
 
+def _pairs(written: list[str] | None, option: str) -> dict[str, str]:
+    """``["memory_mb=4000"]`` → ``{"memory_mb": "4000"}``. Raises SpecError naming the option."""
+    from cloudsim.errors import SpecError
+
+    pairs: dict[str, str] = {}
+    for text in written or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise SpecError(f"{text!r} is not NAME=VALUE", field=option)
+        if name in pairs:
+            raise SpecError(f"{name} is given twice", field=option)
+        pairs[name] = value
+    return pairs
+
+
+def _whole(text: str, option: str) -> int:
+    from cloudsim.errors import SpecError
+
+    if not (text.isascii() and text.isdecimal()):
+        raise SpecError(f"{text!r} is not a whole number", field=option)
+    return int(text)
+
+
 def _request(
-    cores: int, lifetime: str, sla: str, origin: str, clouds: list[str] | None, request_id: str | None = None
+    cores: int,
+    lifetime: str,
+    sla: str,
+    origin: str,
+    clouds: list[str] | None,
+    needs: Needs,
+    request_id: str | None = None,
 ) -> SpotRequest:
     from pydantic import ValidationError
 
@@ -136,6 +224,7 @@ def _request(
             lifetime_s=lifetime_s,
             sla=promise,
             targets=tuple(clouds) if clouds else None,
+            **needs.fields(),
         )
     except ValidationError as error:
         raise _named_option(error) from None
@@ -147,7 +236,14 @@ def _named_option(error: ValidationError) -> SpecError:
 
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0])
-    option = {"targets": "cloud", "lifetime_s": "lifetime"}.get(name, name)
+    options = {
+        "targets": "cloud",
+        "lifetime_s": "lifetime",
+        "resources": "resource",
+        "labels": "label",
+        "spread": "apart/--together",
+    }
+    option = options.get(name, name)
     return SpecError(first["msg"], field=f"--{option}")
 
 
@@ -180,7 +276,7 @@ def _in_words(request: SpotRequest, answer: Answer) -> str:
         over = f"; [red]{lease.state} already[/red]" if lease.ended_at_s is not None else ""
         return (
             f"[green]admitted[/green] lease [bold]{lease.id}[/bold] on {lease.cloud}, node {lease.node}: "
-            f"{words.cores(lease.cores)} for {_lifetime(request, lease)}, "
+            f"{words.cores(lease.cores)}{_with(lease.amounts)} for {_lifetime(request, lease)}, "
             f"risk of eviction {words.risk(lease.eviction_probability)}{over}"
         )
     if isinstance(answer, RefusedRequest):
@@ -188,9 +284,25 @@ def _in_words(request: SpotRequest, answer: Answer) -> str:
         for refusal in answer.refusals:
             if refusal.reason != "not_a_target":
                 detail = f" ({refusal.detail})" if refusal.detail else ""
-                lines.append(f"  {refusal.cloud}: {words.REASONS[refusal.reason]}{detail}")
+                lines.append(f"  {refusal.cloud}: {_why(refusal)}{detail}")
         return "\n".join([*lines, f"  {_offer(answer.counter_offers)}"])
     return f"[red]failed[/red] {answer}"
+
+
+def _why(refusal: RefusalView) -> str:
+    """The reason, which nodes were out of the question for what, and whether evicting would help."""
+    why = words.REASONS[refusal.reason]
+    told = [f"{count} {REMOVED.get(name, f'by {name}')}" for name, count in refusal.removed.items()]
+    if told:
+        why += f"; nodes: {', '.join(told)}"
+    if refusal.eviction_would_help:
+        why += "; there would be room without spot instances"
+    return why
+
+
+def _with(resources: Mapping[str, int]) -> str:
+    told = ", ".join(f"{name} {amount}" for name, amount in resources.items())
+    return f" with {told}" if told else ""
 
 
 def _lifetime(request: SpotRequest, lease: Lease) -> str:
@@ -218,7 +330,7 @@ def _show_quotes(
 
     lifetime = "a renewal period" if request.lifetime_s is None else words.duration(request.lifetime_s)
     promise = words.sla(request.sla)
-    asked = ", ".join(map(str, counts)) + (" core" if counts == (1,) else " cores")
+    asked = ", ".join(map(str, counts)) + (" core" if counts == (1,) else " cores") + _with(request.resources)
     table = Table(title=f"{asked} for {lifetime} at SLA {promise}", title_justify="left")
     table.add_column("cloud")
     table.add_column("answer")
@@ -231,7 +343,7 @@ def _show_quotes(
             if one.admission == "population" and risk is not None:
                 verdict += ", its SLA is a mean"
         else:
-            verdict = f"[red]no[/red], {words.REASONS[one.reason]}"
+            verdict = f"[red]no[/red], {_why(one)}"
             risk, survives_s = one.counter_offers.sla, one.counter_offers.lifetime_s
         row = [
             "–" if one.free_slots is None else str(one.free_slots),

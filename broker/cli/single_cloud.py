@@ -87,17 +87,29 @@ def single_cloud(
     delay: str,
     sla: float | None,
     rule: Rule = Rule.STRICT,
+    lineup: str | None = None,
 ) -> Federation:
-    """A federation of one cloud that plays one trace and is offered, ``delay`` later, another one as spot."""
+    """A federation of one cloud that plays one trace and is offered, ``delay`` later, another one as spot.
+
+    Raises SpecError naming the option.
+    """
     from cloudsim.cloud import CloudSpec
     from cloudsim.durations import parse_duration_s
     from cloudsim.federation import FederatedCloud, Federation, Workload
     from cloudsim.inventory import parse_nodes
+    from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
+    from cloudsim.scheduling.lineups import lineup as lineup_of
 
     node_cores = parse_nodes(nodes, field="--nodes")
     delay_s = parse_duration_s(delay, field="--spot-delay")
     own_load = read_trace(on_demand, field=on_demand_field, capacity_cores=sum(node_cores))
-    spec = CloudSpec(CLOUD, node_cores, admission=rule.admission, prediction=rule.prediction)
+    spec = CloudSpec(
+        CLOUD,
+        node_cores,
+        lineup=YOUNGEST_JOB_FIRST if lineup is None else lineup_of(lineup, field="--lineup"),
+        admission=rule.admission,
+        prediction=rule.prediction,
+    )
     member = FederatedCloud(spec, nodes, own_load)
     workloads = []
     if spot is not None:

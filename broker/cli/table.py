@@ -139,15 +139,15 @@ def _make(
     reached: Callable[[float], None],
 ) -> QuantileTable:
     """The table that ``cloudsim.replay`` would make if ``at_s`` were one of its refresh boundaries."""
-    from cloudsim.cloud import Cloud
+    from cloudsim.cloud import Cloud, sampler_spec
     from cloudsim.eventlog import PHASE_STOP
-    from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
+    from cloudsim.prediction.predictor import LocalPredictor
 
     member = federation.clouds[0]
     cloud = Cloud(member.spec, member.own_load, federation.ends_s)
+    asked = {(cores, federation.flavours.get(cores, ())) for cores in sizes}
     predictor = LocalPredictor(
-        SamplerSpec(member.spec.node_cores, seed=seed, births=births),
-        tuple(sorted({*sizes, *federation.spot_sizes(member)})),
+        sampler_spec(member.spec, seed, births), sorted(asked | {*federation.spot_flavours(member)})
     )
     for now_s, request, _ in federation.requests():
         if now_s >= at_s:

@@ -11,6 +11,7 @@ _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 #: Reason code of a refusal → what it means. Kept equal to ``cloudsim.requests.Reason`` by a test.
 REASONS = {
     "too_large": "larger than any of its nodes",
+    "no_such_node": "no node has what was asked for",
     "no_capacity": "no free slot of this size",
     "no_table": "no quantile table of this size yet",
     "no_evidence": "nothing was ever followed up for so long",
@@ -18,6 +19,7 @@ REASONS = {
     "unreachable": "the cloud does not answer",
     "not_a_target": "not among the clouds asked for",
     "ended": "the lease has ended",
+    "noticed": "the lease was told to leave",
 }
 
 

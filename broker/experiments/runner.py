@@ -8,7 +8,8 @@
 
 JSON schema ``spotfed.experiment/1`` (``result.json``): name, title, source, findings [sentence],
 papers [published figures beside ours, see ``cloudsim.experiments.published.beside``], rows [{column: value}],
-pictures [{name, caption}], failed {case: error}, skipped {case: [missing file]}, manifest.
+pictures [{name, caption}], failed {case: error}, skipped {case: [missing file]}, manifest; and
+``Experiment.own_keys``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def run(
     """Runs the cases that are not done yet and writes everything; returns what is in ``result.json``.
 
     data: directory of the recorded traces. Cases whose files are not there are left out and named, as are
-    those that fail. Findings and pictures are about all rows: they are left out when cases are missing.
+    those that fail. Findings and pictures are about all rows: they are left out when cases are missing, as
+    are an experiment's own keys.
     """
     began = time.perf_counter()
     folder = out / experiment.name
@@ -59,9 +61,11 @@ def run(
     rows = [row for case in possible if case.name in done for row in done[case.name].rows]
     findings: list[str] = []
     pictures: list[dict[str, str]] = []
+    own: dict[str, Any] = {}
     if rows and not failed and not skipped:
         try:
-            findings, pictures = experiment.findings(rows), _draw(experiment, rows, folder)
+            findings, own = experiment.findings(rows), experiment.own_keys(rows)
+            pictures = _draw(experiment, rows, folder)
         except Exception as error:  # noqa: BLE001  (the rows are worth keeping, and the next experiment too)
             failed["findings and pictures"] = f"{type(error).__name__}: {error}"
     result = {
@@ -83,6 +87,8 @@ def run(
             "wall_seconds": round(time.perf_counter() - began, 1),
         },
     }
+    assert not result.keys() & own.keys(), "an experiment's own keys hide no others"
+    result |= own
     _write_rows(rows, folder)
     _write_json(folder / "manifest.json", result["manifest"])
     _write_json(folder / "result.json", result)

@@ -316,6 +316,7 @@ class Service:
             cores=wish.cores,
             lifetime_s=wish.lifetime_s,
             sla=wish.sla,
+            **wish.told_needs(),
         )
         return Attempt(one.id, one.attempts, cloud, command, _look_after_ms(one))
 

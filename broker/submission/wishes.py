@@ -138,7 +138,20 @@ def admissible(request: SpotRequest, members: Sequence[Member]) -> tuple[list[Me
             raise UnsuitableError("lifetime_s", "without a lifetime there must be an sla below 1 to renew by")
     elif not trace_time and request.lifetime_s <= 0:
         raise UnsuitableError("lifetime_s", "must be more than 0")
+    if not trace_time:  # there every target is asked, and says so itself
+        _check_resources(request, members)
     return targets, trace_time
+
+
+def _check_resources(request: SpotRequest, members: Sequence[Member]) -> None:
+    """Raises UnsuitableError for what no member has on one node."""
+    if not all(member.info.node_kinds for member in members):
+        return  # somebody does not tell
+    for resource, amount in request.resources.items():
+        most = max(member.info.most(resource) for member in members)
+        if amount > most:
+            has = f"at most {most}" if most else "none of it"
+            raise UnsuitableError(f"resources.{resource}", f"no member has so much on one node, but {has}")
 
 
 def ask_command(command_id: str, request: SpotRequest, reply_to: str, *, other_sizes: bool = False) -> Ask:
@@ -154,4 +167,5 @@ def ask_command(command_id: str, request: SpotRequest, reply_to: str, *, other_s
         lifetime_s=request.lifetime_s,
         sla=request.sla,
         other_sizes=other_sizes,
+        **request.told_needs(),
     )

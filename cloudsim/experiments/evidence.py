@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.admission import AdmissionRule
-from cloudsim.cloud import AFTER_EVERYTHING, Cloud, CloudSpec
+from cloudsim.cloud import AFTER_EVERYTHING, Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.pairs import needs
 from cloudsim.experiments.published import ADMITTED, BASELINE_COUNTS, EVICTED, PAIRS, drawn

@@ -38,12 +38,17 @@ class Picture:
     draw: Callable[[Sequence[Row]], Figure]
 
 
+def _nothing(_rows: Sequence[Row]) -> dict[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """name: as typed. source: the figure or table it reproduces, or our own question.
 
     cases: of the full experiment (quick=False), or a few that take seconds (quick=True: for tests).
     findings: sentences about the rows, with figures in them; what falls short is said too.
+    own_keys: further top-level keys of the result, fit for JSON, for programs that want an answer, not rows.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Experiment:
     cases: Callable[[bool], Sequence[Case]]
     pictures: tuple[Picture, ...]
     findings: Callable[[Sequence[Row]], list[str]]
+    own_keys: Callable[[Sequence[Row]], dict[str, Any]] = _nothing
 
     def __post_init__(self) -> None:
         assert self.name == self.name.lower(), "names are typed: lower case"

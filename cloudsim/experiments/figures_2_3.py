@@ -65,7 +65,8 @@ def _samples(seed: int, at_s: float, births: int) -> dict[str, Samples]:
 
     Births are drawn as the papers draw them, although with a single size all of them could be had exactly.
     """
-    from cloudsim.cloud import Cloud, CloudSpec
+    from cloudsim.cloud import Cloud
+    from cloudsim.cloud_spec import CloudSpec
     from cloudsim.eventlog import PHASE_STOP, EventLog
     from cloudsim.federation import FederatedCloud, Federation, Workload
     from cloudsim.inventory import parse_nodes

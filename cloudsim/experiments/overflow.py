@@ -46,7 +46,7 @@ def run(
     offers_admitted, evicted (its own, elsewhere), evicted_share, evicted_low, evicted_high,
     on_demand_core_hours_elsewhere and core_hours_lost (to these evictions).
     """
-    from cloudsim.cloud import CloudSpec
+    from cloudsim.cloud_spec import CloudSpec
     from cloudsim.federation import FederatedCloud, Federation
     from cloudsim.inventory import parse_nodes
     from cloudsim.replay import replay

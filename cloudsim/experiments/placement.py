@@ -2,9 +2,8 @@
 
 Spot that starts at the other end of the cloud, on the fullest node or on the emptiest leaves other gaps to
 those who come next; large instances, which hold most of the core-hours, need gaps that are whole nodes.
-Only where spot goes differs: on-demand instances stay first-fit, and so does prediction, in its replays of
-the recorded history as for its virtual instances. With another order its risks are those of a first-fit
-cloud with the same instances: whether the promise still holds is part of what is measured here.
+Only where spot goes differs: on-demand instances stay first-fit. Prediction replays the recorded history, and
+places its virtual instances, in the order that the cloud has.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ MODULES = {
     "figure-1": "figure_1",
     "figures-2-3": "figures_2_3",
     "tables-3-4": "tables_3_4",
+    "preemption-tables": "preemption_tables",
     "scaling": "scaling",
     "censoring": "censoring",
     "sampling-error": "sampling_error",
@@ -23,6 +24,7 @@ MODULES = {
     "evidence": "evidence",
     "overestimates": "overestimates",
     "placement": "placement",
+    "line-ups": "lineups",
     "overflow": "overflow",
 }
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from cloudsim.admission import STRICT_RULE, AdmissionRule
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.experiments.experiment import Row
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.inventory import parse_nodes

@@ -9,7 +9,11 @@ samples.py   what came of the virtual instances: values that travel and merge
 sampler.py   the checked door to the replays: one size of one cloud, fed as its history grows
 uniform.py   the same door where all is of one size: every birth, exactly
 uniform_kernel.py   how that is done (numba)
-predictor.py one of the two doors for each size; all sizes of a cloud in one process
+lineup_sampler.py   the door to replays under any line-up, with further resources, labels and groups
+lineup_replays.py   what these are made of, and line-ups as codes
+lineup_kernel.py, lineup_victims.py, lineup_cover.py   how they are done (numba)
+lineup_twin.py      their slow twin: the scheduler itself
+predictor.py one of the doors for each flavour; all flavours of a cloud in one process
 lifetimes.py Kaplan-Meier estimate of the lifetime from samples of which some still run, and its bounds
 tables.py    quantile tables: risk and lifetime per size and number of free slots
 """

@@ -8,26 +8,47 @@ from dataclasses import replace
 import numpy as np
 
 from cloudsim.eventlog import EventLog
+from cloudsim.prediction.lineup_sampler import LineUpSampler
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
-from cloudsim.prediction.samples import Samples
+from cloudsim.prediction.samples import Flavour, Samples, flavour_of
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.prediction.uniform import UniformSampler
+from cloudsim.requests import Amounts
+from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 
 __all__ = ["LocalPredictor", "Sampler", "SamplerSpec"]
 
 
-class Sampler:
-    """Samples of the time until eviction of one size: of all births as long as everything fed had that size,
-    of births drawn at random from when another one showed up (``UniformSampler``, ``ReplaySampler``).
+def replay_sampler(
+    spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()
+) -> ReplaySampler:
+    """The sampler by replays: the fast one for youngest-job-first where cores are all that counts."""
+    plain = spec.lineup == YOUNGEST_JOB_FIRST.name and not (spec.details.amounts or spec.details.labels)
+    if plain and not amounts:
+        return ReplaySampler(spec, cores, share, shares)
+    return LineUpSampler(spec, cores, share, shares, amounts)
 
-    Which of the two it is hangs on the events before the boundary alone, so that all shares agree, and so
-    does whoever is fed the same history elsewhere.
+
+class Sampler:
+    """Samples of the time until eviction of one flavour: of all births as long as everything fed had that
+    size, of births drawn at random from when another one showed up (``UniformSampler``, ``ReplaySampler``).
+
+    Where all is of one size the place does not matter, but the victims do: other orders than
+    youngest-job-first, further resources and restricted instances are always replayed (``LineUpSampler``).
+    Which of them it is hangs on the spec and on the events before the boundary alone, so that all shares
+    agree, and so does whoever is fed the same history elsewhere.
     """
 
-    def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1):
+    def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         self.spec, self.cores, self.share, self.shares = spec, int(cores), share, shares
-        self._sampler: UniformSampler | ReplaySampler = UniformSampler(spec, self.cores, share, shares)
+        self.amounts = amounts
+        youngest_first = lineup(spec.lineup).victims is YOUNGEST_JOB_FIRST.victims
+        self._sampler: UniformSampler | ReplaySampler
+        if youngest_first and not amounts and not spec.details.amounts and not spec.details.labels:
+            self._sampler = UniformSampler(spec, self.cores, share, shares)
+        else:
+            self._sampler = replay_sampler(spec, self.cores, share, shares, amounts)
         self._log: list[EventLog] = []  # as long as replays may still have to start from it
 
     @property
@@ -44,11 +65,12 @@ class Sampler:
         """
         sampler = self._sampler
         if isinstance(sampler, UniformSampler):
-            if np.all(events.cores == self.cores):
+            restricted = events.details is not None and events.details.restricted
+            if np.all(events.cores == self.cores) and not restricted:
                 sampler.feed(events, until_s)
                 self._log.append(events)
                 return
-            sampler = ReplaySampler(self.spec, self.cores, self.share, self.shares)
+            sampler = replay_sampler(self.spec, self.cores, self.share, self.shares)
             if self._log:
                 sampler.feed(EventLog.concatenate(self._log), self.until_s)
         sampler.feed(events, until_s)
@@ -60,13 +82,13 @@ class Sampler:
 
 
 class LocalPredictor:
-    """Makes a cloud's tables in this process: one sampler a size, all fed the same history.
+    """Makes a cloud's tables in this process: one sampler a flavour, all fed the same history.
 
-    rule: whether the virtual instance is always the youngest, how long samples are followed up, and how they
-    become risks. It adds to what ``spec`` says.
+    sizes: cores, or cores with further amounts. rule: whether the virtual instance is always the youngest,
+    how long samples are followed up, and how they become risks. It adds to what ``spec`` says.
     """
 
-    def __init__(self, spec: SamplerSpec, sizes: Iterable[int], rule: PredictionRule = OUR_RULE):
+    def __init__(self, spec: SamplerSpec, sizes: Iterable[int | Flavour], rule: PredictionRule = OUR_RULE):
         self.spec = replace(
             spec,
             horizon_s=min(spec.horizon_s, rule.horizon_s),
@@ -75,27 +97,31 @@ class LocalPredictor:
         )
         self.rule = rule
         self._log: list[EventLog] = []
-        self._samplers: dict[int, Sampler | ReplaySampler] = {}
+        self._samplers: dict[Flavour, Sampler | ReplaySampler] = {}
         self.until_s = 0.0
-        for cores in sizes:
-            self.add(int(cores))
+        for size in sizes:
+            self.add(*flavour_of(size))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes in cores, ascending."""
-        return tuple(sorted(self._samplers))
+        return tuple(sorted({cores for cores, _ in self._samplers}))
 
-    def add(self, cores: int) -> None:
-        """A further size: it starts from the beginning of the history, and gives the same bits as ever.
+    def add(self, cores: int, amounts: Amounts = ()) -> None:
+        """A further flavour: it starts from the beginning of the history, and gives the same bits as ever.
 
         Raises SpecError when it is not a size.
         """
-        if cores in self._samplers:
+        if (cores, amounts) in self._samplers:
             return
-        sampler = ReplaySampler(self.spec, cores) if self.rule.sampled else Sampler(self.spec, cores)
+        sampler: Sampler | ReplaySampler
+        if self.rule.sampled:
+            sampler = replay_sampler(self.spec, cores, amounts=amounts)
+        else:
+            sampler = Sampler(self.spec, cores, amounts=amounts)
         if self.until_s > 0:
             sampler.feed(EventLog.concatenate(self._log), self.until_s)
-        self._samplers[cores] = sampler
+        self._samplers[cores, amounts] = sampler
 
     def table(self, new_events: EventLog, boundary_s: float) -> QuantileTable:
         """The table made at ``boundary_s`` from the events so far and the new ones, all before it.
@@ -111,4 +137,5 @@ class LocalPredictor:
             self.spec.node_cores,
             boundary_s,
             self.rule,
+            self.spec.details,
         )

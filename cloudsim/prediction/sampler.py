@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from cloudsim.errors import SpecError
 from cloudsim.eventlog import START_SPOT, EventLog
+from cloudsim.nodes import CORES_ONLY, NodeDetails
 from cloudsim.prediction.births import BirthGrid, divisible_by_power
 from cloudsim.prediction.chunks import MOST_CORES, Chunk, HistoryCutter
 from cloudsim.prediction.replays import base_replay, copied, empty_replays, resized
@@ -36,7 +37,8 @@ _EVENTS_BETWEEN_SEARCHES = 128
 _SLACK_S = 1.0
 
 _NEVER = -1
-_YOUNGEST = 2**62
+#: A rank above that of any instance.
+YOUNGEST_OF_ALL = 2**62
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class SamplerSpec:
     twice as many. horizon_s: a sample is followed up so long at most, then it is right-censored. With the
     longest lifetime that is sold nothing is lost (PREDICTION.md "Fast"). always_youngest: the virtual
     instance is evicted before any other spot instance, whatever its age (P2 §2.4). release_horizons_s: see
-    ``PredictionRule``; for uniform sizes.
+    ``PredictionRule``; for uniform sizes. details, lineup, grace_s: what the cloud's nodes have beside cores,
+    by which line-up it plays, and how long before it must leave an instance is told so: it lives on for so
+    long. sla: promised to the virtual instance; it matters to line-ups that go by promises only.
     """
 
     node_cores: tuple[int, ...]
@@ -57,6 +61,10 @@ class SamplerSpec:
     horizon_s: float = math.inf
     always_youngest: bool = False
     release_horizons_s: tuple[float, ...] = ()
+    details: NodeDetails = CORES_ONLY
+    lineup: str = "youngest-job-first"
+    grace_s: float = 0.0
+    sla: float = 0.05
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.node_cores) <= MOST_NODES:
@@ -65,12 +73,19 @@ class SamplerSpec:
             )
         if not all(1 <= cores <= MOST_CORES for cores in self.node_cores):
             raise SpecError(f"nodes have 1 to {MOST_CORES} cores", field="node_cores")
+        columns = [self.details.labels or self.node_cores, *(each for _, each in self.details.amounts)]
+        if any(len(column) != len(self.node_cores) for column in columns):
+            raise SpecError("each node has its amounts and its labels", field="details")
         if not 0 <= self.seed < 2**64:
             raise SpecError(f"a seed is 0 to 2**64 - 1, not {self.seed}", field="seed")
         if not 1 <= self.births <= 2**31:
             raise SpecError(f"births are 1 to 2**31, not {self.births}", field="births")
         if not self.horizon_s > 0:
             raise SpecError(f"a horizon is more than 0 s, not {self.horizon_s} s", field="horizon_s")
+        if not 0 <= self.grace_s < math.inf:
+            raise SpecError(f"a grace is 0 or more seconds, not {self.grace_s}", field="grace_s")
+        if not 0 <= self.sla < 1:
+            raise SpecError(f"the virtual instance's SLA is below 1, not {self.sla}", field="sla")
 
 
 def check_share(cores: int, share: int, shares: int) -> None:
@@ -150,6 +165,7 @@ class ReplaySampler:
         """What is known at ``until_s``: ended virtual instances, and running ones as right-censored."""
         running = np.isnan(self._end_s)
         duration_s = np.where(running, self.until_s, self._end_s) - self._birth_s
+        # Whoever was not told to leave by now will live on for the grace at least: that is seen of all.
         return Samples(
             self.cores,
             self.until_s,
@@ -157,7 +173,7 @@ class ReplaySampler:
             self._number,
             self._birth_s,
             self._free_slots,
-            np.minimum(duration_s, self.spec.horizon_s),
+            np.minimum(duration_s, self.spec.horizon_s) + self.spec.grace_s,
             ~running & (duration_s < self.spec.horizon_s),
             np.zeros(len(duration_s), np.float64),
         )
@@ -212,8 +228,9 @@ class ReplaySampler:
         """How many spot instances have started before each birth; more than ever will, if it is always the
         youngest.
         """
-        if self.spec.always_youngest:
-            return np.full(len(gap), _YOUNGEST)
+        return np.full(len(gap), YOUNGEST_OF_ALL) if self.spec.always_youngest else self._ages(events, gap)
+
+    def _ages(self, events: EventLog, gap: NDArray[np.int64]) -> NDArray[np.int64]:
         started = np.zeros(len(events) + 1, np.int64)
         np.cumsum(events.kind == START_SPOT, out=started[1:])
         before: NDArray[np.int64] = self._cutter.spot_starts - started[-1] + started[gap]
@@ -230,9 +247,28 @@ class ReplaySampler:
         rank: NDArray[np.int64],
     ) -> None:
         """One chunk: starts the replays of those ``born`` in it, and runs all replays through it."""
+        old = self._running_rows()
+        rows, begin = self._give_birth(chunk, born, gap, rank)
+        rows = np.concatenate((old, rows))
+        times = times[chunk.begin : chunk.begin + len(chunk.events.kind)]
+        if not len(rows) or not len(times):
+            return
+        evicted_by = np.empty(len(rows), np.int64)
+        begin = np.concatenate((np.zeros(len(old), np.int64), begin))
+        end = self._ends(rows, times)
+        self._advance(chunk, rows, begin, end, evicted_by)
+        self._end(rows, evicted_by, times)
+        self._unsearched_events += len(times)
+        if self._unsearched_events >= max(_EVENTS_BETWEEN_SEARCHES, self._cutter.slots // 2):
+            self._unsearched_events = 0
+            self._join_twins(chunk)
+
+    def _give_birth(
+        self, chunk: Chunk, born: slice, gap: NDArray[np.int64], rank: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of new replays, and the events of the chunk before which they begin."""
         from cloudsim.prediction import kernel
 
-        old = self._running_rows()
         first = np.flatnonzero(np.diff(gap, prepend=-1))  # those born before the same event share a replay
         rows = self._take_rows(len(first))
         self._row[born] = np.repeat(rows, np.diff(first, append=len(gap)))
@@ -247,19 +283,20 @@ class ReplaySampler:
             rows,
             begin,
         )
-        rows = np.concatenate((old, rows))
-        times = times[chunk.begin : chunk.begin + len(chunk.events.kind)]
-        if not len(rows) or not len(times):
-            return
-        evicted_by = np.empty(len(rows), np.int64)
-        begin = np.concatenate((np.zeros(len(old), np.int64), begin))
-        end = self._ends(rows, times)
+        return rows, begin
+
+    def _advance(
+        self,
+        chunk: Chunk,
+        rows: NDArray[np.int64],
+        begin: NDArray[np.int64],
+        end: NDArray[np.int64],
+        evicted_by: NDArray[np.int64],
+    ) -> None:
+        """Runs replays through their events of a chunk; writes which event evicted each, or -1."""
+        from cloudsim.prediction import kernel
+
         kernel.advance(chunk.events, chunk.spots, self.cores, self._replays, rows, begin, end, evicted_by)
-        self._end(rows, evicted_by, times)
-        self._unsearched_events += len(times)
-        if self._unsearched_events >= max(_EVENTS_BETWEEN_SEARCHES, self._cutter.slots // 2):
-            self._unsearched_events = 0
-            self._join_twins(chunk)
 
     def _ends(self, rows: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.int64]:
         """The event of a chunk with which each replay may end, for all its samples have had their horizon."""

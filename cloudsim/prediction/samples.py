@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass, field
 
@@ -9,12 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.prediction.ages import Runs
+from cloudsim.requests import Amounts
 
 # Little-endian: mark, bytes a number, level, bytes a span (0 when all are points), cores, until_s, count.
 # Then the columns: number (as multiples of 2**level), birth_s (float64), free_slots (int32), duration_s
 # (float64), span_s (float64, if any), evicted (one bit each).
 _HEADER = struct.Struct("<4sBBBqdQ")
 _MARK = b"SFS2"
+# A flavour's begin so, and a JSON object of its amounts follows the header, after its length (uint32).
+_MARK_OF_FLAVOUR = b"SFS3"
+_LENGTH = struct.Struct("<I")
+
+
+#: Cores, and what is needed beside them.
+Flavour = tuple[int, Amounts]
+
+
+def flavour_of(size: int | Flavour) -> Flavour:
+    """A size in cores is a flavour that needs nothing else."""
+    return size if isinstance(size, tuple) else (int(size), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +46,10 @@ class Samples:
     interval's births are uniform over [birth_s, birth_s + span_s), and duration_s is that of the first.
     releases: int32[samples, horizons], how many of the spot instances that ran at birth were to end within
     each release horizon; no columns where that was not asked for. on_demand: the on-demand instances of the
-    history, where releases were asked for. Neither travels.
+    history, where releases were asked for. Neither travels. amounts: what an instance of this size needs
+    beside cores.
+
+    On a cloud that gives notice, an instance ends when it must leave, later than when it was told so.
     """
 
     cores: int
@@ -46,6 +63,7 @@ class Samples:
     span_s: NDArray[np.float64]
     releases: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))
     on_demand: Runs = field(default_factory=Runs)
+    amounts: Amounts = ()
 
     def __len__(self) -> int:
         return len(self.number)
@@ -57,8 +75,8 @@ class Samples:
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
-    def empty(cls, cores: int, until_s: float = 0.0) -> Samples:
-        """No samples of a size."""
+    def empty(cls, cores: int, until_s: float = 0.0, amounts: Amounts = ()) -> Samples:
+        """No samples of a flavour."""
         return cls(
             cores,
             until_s,
@@ -69,7 +87,13 @@ class Samples:
             np.empty(0, np.float64),
             np.empty(0, np.bool_),
             np.empty(0, np.float64),
+            amounts=amounts,
         )
+
+    @property
+    def flavour(self) -> Flavour:
+        """Cores and what is needed beside them."""
+        return self.cores, self.amounts
 
     @classmethod
     def merge(cls, parts: list[Samples]) -> Samples:
@@ -82,6 +106,8 @@ class Samples:
         kinds = {(part.cores, part.until_s, part.level) for part in parts}
         if len(kinds) > 1:
             raise ValueError(f"samples of different (cores, until_s, level) do not merge: {sorted(kinds)}")
+        if len({part.amounts for part in parts}) > 1:
+            raise ValueError("samples of different flavours do not merge")
         number = np.concatenate([part.number for part in parts])
         order = np.argsort(number, kind="stable")
         number = number[order]
@@ -97,6 +123,7 @@ class Samples:
             np.concatenate([part.duration_s for part in parts])[order],
             np.concatenate([part.evicted for part in parts])[order],
             np.concatenate([part.span_s for part in parts])[order],
+            amounts=parts[0].amounts,
         )
 
     def to_bytes(self) -> bytes:
@@ -104,9 +131,12 @@ class Samples:
         multiple = self.number >> self.level
         width = 4 if len(self) == 0 or int(multiple[-1]) < 2**32 else 8
         span_width = 8 if np.any(self.span_s) else 0
+        flavour = json.dumps(dict(self.amounts)).encode() if self.amounts else b""
+        mark = _MARK_OF_FLAVOUR if self.amounts else _MARK
         return b"".join(
             (
-                _HEADER.pack(_MARK, width, self.level, span_width, self.cores, self.until_s, len(self)),
+                _HEADER.pack(mark, width, self.level, span_width, self.cores, self.until_s, len(self)),
+                _LENGTH.pack(len(flavour)) + flavour if flavour else b"",
                 multiple.astype(f"<u{width}").tobytes(),
                 self.birth_s.astype("<f8").tobytes(),
                 self.free_slots.astype("<i4").tobytes(),
@@ -119,13 +149,14 @@ class Samples:
     @classmethod
     def from_bytes(cls, data: bytes) -> Samples:
         """The inverse of ``to_bytes``. Raises ValueError when the bytes are something else or cut off."""
-        if len(data) < _HEADER.size or data[:4] != _MARK:
+        if len(data) < _HEADER.size or data[:4] not in (_MARK, _MARK_OF_FLAVOUR):
             raise ValueError("these bytes are not samples")
-        _, width, level, span_width, cores, until_s, count = _HEADER.unpack_from(data)
-        expected = _HEADER.size + count * (width + span_width + 20) + (count + 7) // 8
+        mark, width, level, span_width, cores, until_s, count = _HEADER.unpack_from(data)
+        amounts, begin = _amounts(data) if mark == _MARK_OF_FLAVOUR else ((), _HEADER.size)
+        expected = begin + count * (width + span_width + 20) + (count + 7) // 8
         if width not in (4, 8) or span_width not in (0, 8) or len(data) != expected:
             raise ValueError(f"{count} samples take {expected} bytes, not {len(data)}")
-        at = _HEADER.size
+        at = begin
 
         def column(code: str, itemsize: int) -> NDArray[np.generic]:
             nonlocal at
@@ -139,4 +170,15 @@ class Samples:
         duration_s = column("<f8", 8).astype(np.float64)
         span_s = column("<f8", 8).astype(np.float64) if span_width else np.zeros(count, np.float64)
         evicted = np.unpackbits(np.frombuffer(data, np.uint8, offset=at), count=count).astype(np.bool_)
-        return cls(cores, until_s, level, number, birth_s, free_slots, duration_s, evicted, span_s)
+        return cls(
+            cores, until_s, level, number, birth_s, free_slots, duration_s, evicted, span_s, amounts=amounts
+        )
+
+
+def _amounts(data: bytes) -> tuple[Amounts, int]:
+    """Those in the bytes of a flavour's samples, and where the columns begin."""
+    begin = _HEADER.size + _LENGTH.size
+    end = begin + (_LENGTH.unpack_from(data, _HEADER.size)[0] if len(data) >= begin else 0)
+    if len(data) < end:
+        raise ValueError("samples are cut off")
+    return tuple(json.loads(data[begin:end]).items()), end

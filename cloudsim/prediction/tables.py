@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import NoTableError, SpecError
+from cloudsim.nodes import CORES_ONLY, NodeDetails
 from cloudsim.prediction.ages import LEVELS, Forecast
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
-from cloudsim.prediction.samples import Samples
+from cloudsim.prediction.samples import Flavour, Samples
+from cloudsim.requests import Amounts
 
 #: Bins of free slots: one a number below this, then so many to each doubling.
 SINGLE_BELOW = 8
@@ -152,13 +154,15 @@ class QuantileTable:
         node_cores: Sequence[int],
         made_at_s: float,
         rule: PredictionRule = OUR_RULE,
+        details: NodeDetails = CORES_ONLY,
     ):
         self.made_at_s, self.rule = made_at_s, rule
         self.node_cores = tuple(node_cores)
-        self.samples = {one.cores: one for one in sorted(samples, key=lambda one: one.cores)}
+        self.details = details
+        self.samples = {one.flavour: one for one in sorted(samples, key=lambda one: one.flavour)}
         if len(self.samples) != len(samples):
-            raise SpecError("a table takes the samples of each size once: merge the shares first")
-        self._sizes: dict[tuple[int, int], _Size] = {}  # by size and release horizon, -1 for none
+            raise SpecError("a table takes the samples of each flavour once: merge the shares first")
+        self._sizes: dict[tuple[Flavour, int], _Size] = {}  # by flavour and release horizon, -1 for none
         self._informed: dict[tuple[int, tuple[int, ...]], LifetimeDistribution | None] = {}
         self._forecasts: dict[int, Forecast] = {}
         self._levels: dict[int, NDArray[np.int32]] = {}
@@ -170,21 +174,22 @@ class QuantileTable:
         node_cores: Sequence[int],
         made_at_s: float,
         rule: PredictionRule = OUR_RULE,
+        details: NodeDetails = CORES_ONLY,
     ) -> QuantileTable:
-        """A table from merged samples, one ``Samples`` a size. Cells are worked out when first asked for.
+        """A table from merged samples, one ``Samples`` a flavour. Cells are worked out when first asked for.
 
-        Raises SpecError when a size comes twice.
+        Raises SpecError when a flavour comes twice.
         """
-        return cls(samples, node_cores, made_at_s, rule)
+        return cls(samples, node_cores, made_at_s, rule, details)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes in cores, ascending."""
-        return tuple(self.samples)
+        return tuple(sorted({cores for cores, _ in self.samples}))
 
-    def has(self, cores: int) -> bool:
-        """True when the size was sampled, whether or not it ever found room."""
-        return cores in self.samples
+    def has(self, cores: int, amounts: Amounts = ()) -> bool:
+        """True when the flavour was sampled, whether or not it ever found room."""
+        return (cores, amounts) in self.samples
 
     @cached_property
     def version(self) -> str:
@@ -192,27 +197,29 @@ class QuantileTable:
         digest = hashlib.sha256(struct.pack("<d", self.made_at_s))
         digest.update(struct.pack(f"<{len(self.node_cores)}q", *self.node_cores))
         digest.update(repr(self.rule).encode())
+        if self.details.amounts:
+            digest.update(repr(self.details.amounts).encode())
         if self.rule.on_demand_ages:
             digest.update(b"on_demand_ages")
         for samples in self.samples.values():
             digest.update(samples.to_bytes())
         return digest.hexdigest()[:_VERSION_DIGITS]
 
-    def distribution(self, cores: int, free_slots: int) -> LifetimeDistribution | None:
-        """Lifetime of an instance of ``cores`` admitted with so many free slots; None when there is nothing
+    def distribution(self, cores: int, free_slots: int, amounts: Amounts = ()) -> LifetimeDistribution | None:
+        """Lifetime of an instance of a flavour admitted with so many free slots; None when there is nothing
         to go by.
 
-        Raises NoTableError when the table does not hold the size.
+        Raises NoTableError when the table does not hold the flavour.
         """
-        return self._cells(cores).distribution(free_slots)
+        return self._cells((cores, amounts)).distribution(free_slots)
 
-    def release_horizons_s(self, cores: int) -> tuple[float, ...]:
+    def release_horizons_s(self, cores: int, amounts: Amounts = ()) -> tuple[float, ...]:
         """The horizons for which ``informed_distribution`` wants the room; none where samples do not tell.
 
-        Raises NoTableError when the table does not hold the size.
+        Raises NoTableError when the table does not hold the flavour.
         """
         known = self.rule.release_horizons_s
-        return known if self._samples_of(cores).releases.shape[1] == len(known) else ()
+        return known if self._samples_of((cores, amounts)).releases.shape[1] == len(known) else ()
 
     def informed_distribution(
         self, cores: int, room: tuple[int, ...], ages_s: Sequence[float] = ()
@@ -223,10 +230,12 @@ class QuantileTable:
         ages_s: of the running on-demand instances, in order of start; looked at where the rule says so. Each
         lifetime goes by its own horizon; from one to the next the risk never falls.
         """
+        # Samples tell of releases on uniform sizes only, which need nothing beside cores.
         condition = self._forecast(cores).level(room, ages_s) if self.rule.on_demand_ages else room
         key = cores, condition
         if key not in self._informed:
-            parts = [self._cells(cores, index).distribution(one) for index, one in enumerate(condition)]
+            cells = (self._cells((cores, ()), index) for index in range(len(condition)))
+            parts = [cell.distribution(one) for cell, one in zip(cells, condition, strict=True)]
             self._informed[key] = LifetimeDistribution.spliced(parts, self.rule.lookup_limits_s)
         return self._informed[key]
 
@@ -236,7 +245,7 @@ class QuantileTable:
         Raises NoTableError when the table does not hold the size.
         """
         if cores not in self._levels:
-            samples = self._samples_of(cores)
+            samples = self._samples_of((cores, ()))
             room = samples.free_slots[:, np.newaxis].astype(np.int64) + samples.releases
             middle_s = samples.birth_s + samples.span_s / 2
             self._levels[cores] = self._forecast(cores).levels(middle_s, room, samples.on_demand)
@@ -244,58 +253,70 @@ class QuantileTable:
 
     def _forecast(self, cores: int) -> Forecast:
         if cores not in self._forecasts:
-            runs = self._samples_of(cores).on_demand
+            runs = self._samples_of((cores, ())).on_demand
             self._forecasts[cores] = Forecast(runs, self.made_at_s, self.rule.release_horizons_s)
         return self._forecasts[cores]
 
-    def _cells(self, cores: int, horizon: int = -1) -> _Size:
+    def _cells(self, flavour: Flavour, horizon: int = -1) -> _Size:
         """Cells by free slots at birth, or once those have left that end within the horizon."""
-        if (cores, horizon) not in self._sizes:
-            samples = self._samples_of(cores)
-            most = sum(node // cores for node in self.node_cores)
+        if (flavour, horizon) not in self._sizes:
+            samples = self._samples_of(flavour)
+            most = self._most(flavour)
             condition, edges = samples.free_slots, bin_edges(most)
             if horizon >= 0 and self.rule.on_demand_ages:
-                condition, edges, most = self.levels(cores)[:, horizon], np.arange(LEVELS + 1), LEVELS
+                levels = self.levels(samples.cores)
+                condition, edges, most = levels[:, horizon], np.arange(LEVELS + 1), LEVELS
             elif horizon >= 0:
                 condition = condition + samples.releases[:, horizon]
-            self._sizes[cores, horizon] = _Size(samples, condition, edges, most, self.rule)
-        return self._sizes[cores, horizon]
+            self._sizes[flavour, horizon] = _Size(samples, condition, edges, most, self.rule)
+        return self._sizes[flavour, horizon]
 
-    def _samples_of(self, cores: int) -> Samples:
-        if cores not in self.samples:
-            held = ", ".join(map(str, self.samples)) or "none"
-            raise NoTableError(f"the table made at {self.made_at_s} s has no size {cores} (it has {held})")
-        return self.samples[cores]
+    def _most(self, flavour: Flavour) -> int:
+        """Free slots of the empty cloud."""
+        cores, amounts = flavour
+        has = dict(self.details.amounts)
+        needs = [(self.node_cores, cores), *((has[name], need) for name, need in amounts if name in has)]
+        by_node = zip(*([one // need for one in each] for each, need in needs if need), strict=True)
+        return sum(map(min, by_node))
 
-    def estimate(self, cores: int, free_slots: int, lifetime_s: float) -> Estimate:
+    def _samples_of(self, flavour: Flavour) -> Samples:
+        if flavour not in self.samples:
+            held = ", ".join(map(_named, self.samples)) or "none"
+            raise NoTableError(
+                f"the table made at {self.made_at_s} s has no size {_named(flavour)} (it has {held})"
+            )
+        return self.samples[flavour]
+
+    def estimate(self, cores: int, free_slots: int, lifetime_s: float, amounts: Amounts = ()) -> Estimate:
         """Risk of eviction before ``lifetime_s``.
 
-        Raises NoTableError when the table does not hold the size.
+        Raises NoTableError when the table does not hold the flavour.
         """
-        distribution = self.distribution(cores, free_slots)
+        distribution = self.distribution(cores, free_slots, amounts)
         if distribution is None:
             return Estimate(0.0 if lifetime_s <= 0 else 1.0, lifetime_s <= 0, 0)
         return Estimate(
             distribution.risk(lifetime_s), distribution.has_evidence(lifetime_s), distribution.samples
         )
 
-    def survives_s(self, cores: int, free_slots: int, sla: float) -> float:
+    def survives_s(self, cores: int, free_slots: int, sla: float, amounts: Amounts = ()) -> float:
         """The longest lifetime in seconds whose ``estimate`` is at most ``sla`` and has evidence.
 
-        Raises NoTableError when the table does not hold the size, SpecError unless 0 <= sla <= 1.
+        Raises NoTableError when the table does not hold the flavour, SpecError unless 0 <= sla <= 1.
         """
-        distribution = self.distribution(cores, free_slots)
+        distribution = self.distribution(cores, free_slots, amounts)
         return 0.0 if distribution is None else distribution.survives_s(sla)
 
     def rows(self, slas: Sequence[float] = SHOWN_SLAS) -> list[dict[str, Any]]:
-        """One dictionary a cell, by size and free slots, fit for JSON: for people and plots.
+        """One dictionary a cell, by flavour and free slots, fit for JSON: for people and plots.
 
-        quantiles_s: longest lifetime by SLA. risk_intervals: within which the risk before that lifetime is,
-        with .95 confidence.
+        amounts: of flavours that have some. quantiles_s: longest lifetime by SLA. risk_intervals: within
+        which the risk before that lifetime is, with .95 confidence.
         """
         rows = []
-        for cores in self.samples:
-            for cell in self._cells(cores).cells:
+        for flavour in self.samples:
+            cores, amounts = flavour
+            for cell in self._cells(flavour).cells:
                 found = cell.distribution
                 quantiles_s = {sla: found.survives_s(sla) for sla in slas}
                 rows.append(
@@ -308,6 +329,12 @@ class QuantileTable:
                         "followed_up_s": found.followed_up_s,
                         "quantiles_s": quantiles_s,
                         "risk_intervals": {sla: found.interval(one) for sla, one in quantiles_s.items()},
+                        **({"amounts": dict(amounts)} if amounts else {}),
                     }
                 )
         return rows
+
+
+def _named(flavour: Flavour) -> str:
+    cores, amounts = flavour
+    return " ".join((str(cores), *(f"{name}={amount}" for name, amount in amounts)))

@@ -105,7 +105,7 @@ class UniformSampler:
             np.arange(len(birth_s)),
             birth_s,
             free_slots,
-            np.where(running, self.until_s, end_s) - birth_s,
+            np.where(running, self.until_s, end_s) - birth_s + self.spec.grace_s,
             ~running,
             born_until_s - birth_s,
             self._releases((birth_s + born_until_s) / 2),

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 
-def fits(free_cores: int, cores: int) -> bool:
-    """Whether an instance of ``cores`` cores fits into ``free_cores`` free cores of one node."""
-    return free_cores >= cores
+import numpy as np
+from numpy.typing import NDArray
+
+
+def fits(free: Iterable[int], needed: Iterable[int]) -> bool:
+    """Whether what is needed of each resource is free on one node; equal is enough."""
+    return all(one >= other for one, other in zip(free, needed, strict=True))
+
+
+def nodes_with_room(free: NDArray[np.int64], needed: tuple[int, ...]) -> NDArray[np.bool_]:
+    """``fits`` for all nodes at once, bool (nodes,). free: (resources, nodes)."""
+    passed: NDArray[np.bool_] = free[0] >= needed[0]
+    for resource in range(1, len(needed)):
+        passed &= free[resource] >= needed[resource]
+    return passed

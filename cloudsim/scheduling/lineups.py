@@ -1,57 +1,111 @@
-"""Named line-ups: which filters, weighers and eviction order a cloud plays with."""
+"""Named line-ups: which filters, weighers and victim policy a cloud plays with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from cloudsim.errors import SpecError
-from cloudsim.scheduling.eviction import Order, youngest_first
-from cloudsim.scheduling.filters import Filter, has_room
-from cloudsim.scheduling.weighers import Weigher, fewest_free_cores, last_nodes, most_free_cores
+from cloudsim.scheduling import eviction, filters, weighers
+from cloudsim.scheduling.filters import Filter
+from cloudsim.scheduling.victims import Policy, cheapest, in_order
+from cloudsim.scheduling.weighers import Weigher
 
 Weighers = tuple[tuple[Weigher, float], ...]
 
 
+class Ranking(StrEnum):
+    """How several weighers, and what the victims cost, become one choice."""
+
+    LEXICOGRAPHIC = "lexicographic"  # the cost, then weigher by weigher: each only among equals
+    WEIGHTED = "weighted"  # the sum of all, each stretched to 0..1: small differences of cost are lost
+
+
 @dataclass(frozen=True)
 class LineUp:
-    """What the pipeline runs. Each weigher goes with its factor.
+    """What the pipeline runs. Each weigher goes with its factor, which only WEIGHTED asks for.
 
-    ``spot_weighers`` place spot instances, ``weighers`` all others. Prediction knows first-fit only, in its
-    replays of recorded instances as for the virtual one: with other weighers its risks are those of another
-    placement, and a promise has to be measured instead of trusted (experiment ``placement``).
+    ``spot_weighers`` place spot instances, ``weighers`` all others; ``cost_factor`` is that of the victims.
+    draws: of equal nodes one is drawn, by the request's id, instead of the first taken.
     """
 
     name: str
-    filters: tuple[Filter, ...]
-    weighers: Weighers
-    eviction_order: Order
+    victims: Policy
+    weighers: Weighers = ()
     spot_weighers: Weighers = ()
+    filters: tuple[Filter, ...] = filters.ALL
+    ranking: Ranking = Ranking.LEXICOGRAPHIC
+    cost_factor: float = 1.0
+    draws: bool = False
 
 
-YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", (has_room,), (), youngest_first)
+YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", in_order(eviction.youngest_first))
 
 #: Spot from the other end of the node order, so that on-demand instances meet it late.
 SPOT_LAST_FIT = replace(
-    YOUNGEST_JOB_FIRST, name="youngest-job-first-spot-last-fit", spot_weighers=((last_nodes, 1.0),)
+    YOUNGEST_JOB_FIRST, name="youngest-job-first-spot-last-fit", spot_weighers=((weighers.last_nodes, 1.0),)
 )
 #: Spot on the fullest node with room: empty nodes are left to large instances.
 SPOT_BEST_FIT = replace(
-    YOUNGEST_JOB_FIRST, name="youngest-job-first-spot-best-fit", spot_weighers=((fewest_free_cores, 1.0),)
+    YOUNGEST_JOB_FIRST,
+    name="youngest-job-first-spot-best-fit",
+    spot_weighers=((weighers.fewest_free_cores, 1.0),),
 )
 #: Spot on the emptiest node.
 SPOT_WORST_FIT = replace(
-    YOUNGEST_JOB_FIRST, name="youngest-job-first-spot-worst-fit", spot_weighers=((most_free_cores, 1.0),)
+    YOUNGEST_JOB_FIRST,
+    name="youngest-job-first-spot-worst-fit",
+    spot_weighers=((weighers.most_free_cores, 1.0),),
 )
 
-LINEUPS = (YOUNGEST_JOB_FIRST, SPOT_LAST_FIT, SPOT_BEST_FIT, SPOT_WORST_FIT)
+OLDEST_JOB_FIRST = LineUp("oldest-job-first", in_order(eviction.oldest_first))
+RANDOM_VICTIMS = LineUp("random-victims", in_order(eviction.random_order))
+WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", in_order(eviction.weakest_promise_first))
+
+#: The paper's (004 Algorithms 4 and 5, corrected as in PREEMPTION.md).
+PARTIAL_HOUR = LineUp("partial-hour", cheapest(eviction.partial_hour))
+#: The same as OpenStack and the paper rank: a sum of what min-max normalising leaves of each weigher.
+PARTIAL_HOUR_WEIGHTED = replace(
+    PARTIAL_HOUR,
+    name="partial-hour-weighted",
+    ranking=Ranking.WEIGHTED,
+    weighers=((weighers.most_free_cores, 1.0),),
+    spot_weighers=((weighers.most_free_cores, 1.0),),
+)
+LEAST_LOST_WORK = LineUp("least-lost-work", cheapest(eviction.lost_work))
+FEWEST_VICTIMS = LineUp("fewest-victims", cheapest(eviction.each_the_same))
+PROMISE_KEEPING = LineUp("promise-keeping", cheapest(eviction.broken_promises))
+#: Consolidation (004 §6): everybody on the fullest node with room, so that whole nodes fall idle.
+CONSOLIDATION = replace(
+    YOUNGEST_JOB_FIRST,
+    name="consolidation",
+    weighers=((weighers.fewest_free_cores, 1.0),),
+    spot_weighers=((weighers.fewest_free_cores, 1.0),),
+)
+
+LINEUPS = (
+    YOUNGEST_JOB_FIRST,
+    SPOT_LAST_FIT,
+    SPOT_BEST_FIT,
+    SPOT_WORST_FIT,
+    OLDEST_JOB_FIRST,
+    RANDOM_VICTIMS,
+    WEAKEST_PROMISE_FIRST,
+    PARTIAL_HOUR,
+    PARTIAL_HOUR_WEIGHTED,
+    LEAST_LOST_WORK,
+    FEWEST_VICTIMS,
+    PROMISE_KEEPING,
+    CONSOLIDATION,
+)
 
 _BY_NAME = {lineup.name: lineup for lineup in LINEUPS}
 
 
-def lineup(name: str) -> LineUp:
-    """The line-up of that name. Raises SpecError listing those that exist."""
+def lineup(name: str, *, field: str = "lineup") -> LineUp:
+    """The line-up of that name. Raises SpecError naming ``field`` and listing those that exist."""
     try:
         return _BY_NAME[name]
     except KeyError:
         known = ", ".join(sorted(_BY_NAME))
-        raise SpecError(f"no line-up is called {name!r}; there are: {known}", field="lineup") from None
+        raise SpecError(f"no line-up is called {name!r}; there are: {known}", field=field) from None

@@ -1,52 +1,144 @@
-"""The scheduler: filter → weigh → place, else (on-demand only) select victims. Plans, changes nothing."""
+"""The scheduler: filter → weigh → place, else select victims. Plans, changes nothing.
+
+PREEMPTION.md "The rule": who needs nobody to leave comes first; then the least cost of the victims; then the
+weighers; then node order.
+"""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.inventory import Inventory
 from cloudsim.requests import Kind, Placement, Reason, Request
-from cloudsim.scheduling.lineups import LineUp
-from cloudsim.scheduling.victims import select_victims
+from cloudsim.scheduling import filters
+from cloudsim.scheduling.fit import nodes_with_room
+from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
+from cloudsim.scheduling.victims import Wanted
+
+_NodeNumbers = NDArray[np.int64]
 
 
-def plan(inventory: Inventory, request: Request, lineup: LineUp) -> Placement | Reason:
+def plan(inventory: Inventory, request: Request, lineup: LineUp, now_s: float = 0.0) -> Placement | Reason:
     """Where the request goes, and at whose expense; or why it goes nowhere.
 
     Spot requests only take free room. On-demand requests evict when nothing is free (P1 §II-A), and so does
-    a spot request with a promise, but only instances without one (P2 §3.6).
+    a spot request with a promise, but only instances without one (P2 §3.6). now_s: the cloud's time.
     """
-    if request.cores > inventory.largest_node:
+    if inventory.lacks(request):
         return Reason.TOO_LARGE
-    first, *others = lineup.filters
-    passed = first(inventory, request)
-    for node_filter in others:
-        passed = passed & node_filter(inventory, request)
-    node = _best_node(passed, inventory, request, lineup)
-    if passed[node]:
+    allowed = allowed_nodes(inventory, request, lineup)
+    if allowed is not None and not allowed.any():
+        return Reason.NO_SUCH_NODE
+    needed = inventory.needed(request)
+    node = _with_room(inventory, request, lineup, inventory.free_full, needed, allowed)
+    if node is not None:
         return Placement(node)
+    room = inventory.free_full
     if request.kind is Kind.ON_DEMAND:
-        may_leave = inventory.spot()
-    elif request.promised:
-        may_leave = tuple(instance for instance in inventory.spot() if instance.yields)
-    else:
+        room = inventory.soon()
+        if room is not inventory.free_full:
+            node = _with_room(inventory, request, lineup, room, needed, allowed)
+            if node is not None:
+                return Placement(node, waits=True)
+    elif not (request.promised and inventory.any_yields):
         return Reason.NO_CAPACITY
-    victims = select_victims(inventory, lineup.eviction_order(may_leave), request.cores)
-    return victims or Reason.NO_CAPACITY
+    wanted = Wanted(request, needed, room, allowed, now_s)
+
+    def choose(nodes: _NodeNumbers, costs: NDArray[np.int64]) -> int:
+        return _best(inventory, request, lineup, nodes, costs)
+
+    return lineup.victims(inventory, wanted, choose) or Reason.NO_CAPACITY
 
 
-def _best_node(passed: NDArray[np.bool_], inventory: Inventory, request: Request, lineup: LineUp) -> int:
-    """The node to take, or any one when none passed."""
-    weighers = lineup.spot_weighers if request.kind is Kind.SPOT else lineup.weighers
-    first = int(passed.argmax())  # first fit by node order
-    if not weighers or not passed[first]:
-        return first
-    candidates = np.flatnonzero(passed)
-    score = np.zeros(len(candidates))
-    for weigher, factor in weighers:
-        weights = weigher(inventory, request)[candidates]
-        spread = weights.max() - weights.min()
-        if spread > 0:
-            score += factor * (weights - weights.min()) / spread
-    return int(candidates[score.argmax()])  # argmax takes the first of equals: node order
+def explain(
+    inventory: Inventory, request: Request, lineup: LineUp
+) -> tuple[tuple[tuple[str, int], ...], bool]:
+    """Of a request that finds no place: how many nodes each filter took out of those that were left, and
+    whether there would be room if spot instances were evicted."""
+    left = np.ones(len(inventory.node_cores), np.bool_)
+    removed: list[tuple[str, int]] = []
+
+    def note(name: str, passed: NDArray[np.bool_] | None) -> None:
+        nonlocal left
+        if passed is not None and (left & ~passed).any():
+            removed.append((name, int((left & ~passed).sum())))
+            left = left & passed
+
+    for one in lineup.filters:
+        note(one.name, one.passes(inventory, request))
+    needed = inventory.needed(request)
+    after = left & nodes_with_room(inventory.free_normal, needed)
+    note(filters.ROOM, nodes_with_room(inventory.free_full, needed))
+    return tuple(removed), bool(after.any()) and not inventory.lacks(request)
+
+
+def allowed_nodes(inventory: Inventory, request: Request, lineup: LineUp) -> NDArray[np.bool_] | None:
+    """Nodes that all filters let pass; None for all."""
+    allowed: NDArray[np.bool_] | None = None
+    for one in lineup.filters:
+        passed = one.passes(inventory, request)
+        if passed is not None:
+            allowed = passed if allowed is None else allowed & passed
+    return allowed
+
+
+def _with_room(
+    inventory: Inventory,
+    request: Request,
+    lineup: LineUp,
+    room: NDArray[np.int64],
+    needed: tuple[int, ...],
+    allowed: NDArray[np.bool_] | None,
+) -> int | None:
+    """The node to take among those with room, or None."""
+    passed = nodes_with_room(room, needed)
+    if allowed is not None:
+        passed &= allowed
+    if not _weighers(lineup, request) and not lineup.draws:
+        first = int(passed.argmax())  # first fit by node order
+        return first if passed[first] else None
+    nodes = np.flatnonzero(passed)
+    return _best(inventory, request, lineup, nodes, None) if len(nodes) else None
+
+
+def _weighers(lineup: LineUp, request: Request) -> Weighers:
+    return lineup.spot_weighers if request.kind is Kind.SPOT else lineup.weighers
+
+
+def _best(
+    inventory: Inventory,
+    request: Request,
+    lineup: LineUp,
+    nodes: _NodeNumbers,
+    costs: NDArray[np.int64] | None,
+) -> int:
+    """One of the nodes: by cost and weighers; the first of those that remain, or one that is drawn."""
+    weighers = _weighers(lineup, request)
+    if lineup.ranking is Ranking.WEIGHTED:
+        score = np.zeros(len(nodes))
+        if costs is not None:
+            score += lineup.cost_factor * _stretched(-costs.astype(np.float64))
+        for weigher, factor in weighers:
+            score += factor * _stretched(weigher(inventory, request)[nodes])
+        nodes = nodes[score == score.max()]
+    else:
+        if costs is not None:
+            nodes = nodes[costs == costs.min()]
+        for weigher, _ in weighers:
+            if len(nodes) > 1:
+                weights = weigher(inventory, request)[nodes]
+                nodes = nodes[weights == weights.max()]
+    place = 0
+    if lineup.draws:
+        digest = hashlib.blake2b(request.id.encode(), digest_size=8).digest()
+        place = int.from_bytes(digest) % len(nodes)
+    return int(nodes[place])
+
+
+def _stretched(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """To 0..1; all 0 where all are equal."""
+    low, high = weight.min(), weight.max()
+    return (weight - low) / (high - low) if high > low else np.zeros(len(weight))

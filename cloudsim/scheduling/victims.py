@@ -1,39 +1,169 @@
-"""Victim selection: take spot instances in the line-up's order until one node has room, then spare the
-unneeded."""
+"""Victim selection: which node makes room for a request, and who leaves it.
+
+Two algorithms. ``in_order``: take in the line-up's order until one node has room, then spare the unneeded.
+``cheapest``: the node and the set of victims that cost least (PREEMPTION.md "The rule"). Both plan only.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cloudsim.inventory import Inventory
-from cloudsim.requests import Instance, Placement
-from cloudsim.scheduling.fit import fits
+from cloudsim.requests import Instance, Kind, Placement, Request
+from cloudsim.scheduling.cover import Cover, cheapest_cover
+from cloudsim.scheduling.eviction import Cost, Order
+from cloudsim.scheduling.fit import fits, nodes_with_room
+from cloudsim.spots import NOBODY
+
+#: Costs are whole thousandths, so that sums are exact and ties are ties.
+_THOUSANDTHS = 1000.0
 
 
-def select_victims(inventory: Inventory, in_order: Iterable[Instance], cores: int) -> Placement | None:
-    """The node that is first to have room when instances are marked ``in_order``, and who must leave it.
+@dataclass(frozen=True)
+class Wanted:
+    """A request that finds no room.
 
-    Marks go per node over the whole cloud; the first node that would have room is taken. Of its marked
-    instances those that turn out not to be needed are spared, in the same order. None when not even
-    evicting all of them helps. (PREDICTION.md, "Eviction, line-up youngest-job-first".)
+    needed: of each resource. room: (resources, nodes), what is there without evicting anybody. allowed: bool
+    (nodes,), None for all. only_yielding: nobody else may be evicted for it. now_s: the cloud's time.
     """
-    marked: defaultdict[int, list[Instance]] = defaultdict(list)
-    room: dict[int, int] = {}  # free plus marked cores, of nodes that have a mark
-    for instance in in_order:
-        node = instance.node
-        marked[node].append(instance)
-        room[node] = room.get(node, int(inventory.free[node])) + instance.cores
-        if fits(room[node], cores):
-            return Placement(node, _needed(marked[node], room[node], cores))
-    return None
+
+    request: Request
+    needed: tuple[int, ...]
+    room: NDArray[np.int64]
+    allowed: NDArray[np.bool_] | None
+    now_s: float
+
+    @property
+    def only_yielding(self) -> bool:
+        """Spot displaces spot only where nothing was promised (P2 §3.6)."""
+        return self.request.kind is Kind.SPOT
 
 
-def _needed(marked: list[Instance], room: int, cores: int) -> tuple[Instance, ...]:
+#: Picks one of some nodes, int64 (some,); the second array is what the victims on each would cost.
+Choose = Callable[[NDArray[np.int64], NDArray[np.int64]], int]
+Policy = Callable[[Inventory, Wanted, Choose], Placement | None]
+
+
+def in_order(order: Order) -> Policy:
+    """The node that is first to have room when instances are marked in ``order``, and who must leave it.
+
+    Marks go per node over the whole cloud. Of the marked instances of the node taken those that turn out not
+    to be needed are spared, in the same order. None when not even evicting all of them helps (PREDICTION.md,
+    "Eviction, line-up youngest-job-first").
+    """
+
+    def select(inventory: Inventory, wanted: Wanted, _choose: Choose) -> Placement | None:
+        marked: defaultdict[int, list[Instance]] = defaultdict(list)
+        room: dict[int, list[int]] = {}  # free and marked room, of nodes that have a mark
+        for instance in order(inventory):
+            node = instance.node
+            if wanted.only_yielding and not instance.yields:
+                continue
+            if wanted.allowed is not None and not wanted.allowed[node]:
+                continue
+            marked[node].append(instance)
+            before = room[node] if node in room else wanted.room[:, node].tolist()
+            room[node] = [
+                free + freed for free, freed in zip(before, inventory.needed(instance), strict=True)
+            ]
+            if fits(room[node], wanted.needed):
+                return Placement(node, _needed(inventory, marked[node], room[node], wanted.needed))
+        return None
+
+    return select
+
+
+def _needed(
+    inventory: Inventory, marked: list[Instance], room: list[int], needed: tuple[int, ...]
+) -> tuple[Instance, ...]:
     victims = []
     for instance in marked:
-        if fits(room - instance.cores, cores):
-            room -= instance.cores
+        without = [free - freed for free, freed in zip(room, inventory.needed(instance), strict=True)]
+        if fits(without, needed):
+            room = without
         else:
             victims.append(instance)
     return tuple(victims)
+
+
+def cheapest(cost: Cost) -> Policy:
+    """The node whose victims cost least in all; of equals the one that the weighers prefer.
+
+    Only when instances without a guarantee do not suffice anywhere are others looked at. Ties between sets of
+    victims of one node: see ``cover.cheapest_cover``. None when not even evicting all of them helps.
+    """
+
+    def select(inventory: Inventory, wanted: Wanted, choose: Choose) -> Placement | None:
+        spots = inventory.spots
+        if not len(spots):
+            return None
+        costs = np.rint(cost(spots, wanted.now_s) * _THOUSANDTHS).astype(np.int64)
+        found = None
+        if inventory.any_yields:
+            slots = spots.slots
+            if not inventory.all_yield:
+                yields = np.append(spots.sla >= 1.0, False)  # the last one is met by slot -1
+                slots = np.where(yields[slots], slots, NOBODY)
+            found = _cheapest(inventory, wanted, choose, costs, slots, wanted.room + inventory.yielding)
+        if found is None and not wanted.only_yielding:
+            found = _cheapest(inventory, wanted, choose, costs, spots.slots, inventory.free_normal)
+        return found
+
+    return select
+
+
+def _cheapest(
+    inventory: Inventory,
+    wanted: Wanted,
+    choose: Choose,
+    costs: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    room_after: NDArray[np.int64],
+) -> Placement | None:
+    """Among those in ``slots``. room_after: what there is on each node when all of them have left."""
+    from cloudsim.scheduling.cover_kernel import least_costs
+
+    passed = nodes_with_room(room_after, wanted.needed)
+    if wanted.allowed is not None:
+        passed &= wanted.allowed
+    nodes = np.flatnonzero(passed)
+    if not len(nodes):
+        return None
+    needed = np.array(wanted.needed, np.int64)
+    least, solved = least_costs(needed, wanted.room, slots, inventory.spots.amounts, costs, nodes)
+    proven = True
+    for place in np.flatnonzero(~solved).tolist():
+        cover = _cover(inventory, needed, wanted.room, costs, slots, int(nodes[place]))
+        least[place], proven = cover.cost, proven and cover.proven_optimal
+    node = choose(nodes, least)
+    cover = _cover(inventory, needed, wanted.room, costs, slots, node)
+    victims = inventory.spots.of(cover.chosen)
+    return Placement(node, victims, proven=proven and cover.proven_optimal)
+
+
+def _cover(
+    inventory: Inventory,
+    needed: NDArray[np.int64],
+    room: NDArray[np.int64],
+    costs: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    node: int,
+) -> Cover:
+    """Who should leave one node, as rows of the inventory's spots."""
+    from cloudsim.scheduling.cover_kernel import FEW, best_of_few
+
+    # Numbers rise with starts: the youngest has the lowest rank.
+    spots, row_of = inventory.spots, slots[node]
+    if len(row_of) <= FEW:
+        chosen, cost = best_of_few(needed, room[:, node], row_of, spots.amounts, costs, spots.number)
+        assert cost >= 0, "a node passed where evicting everybody does not suffice"
+        return Cover(tuple(chosen.tolist()), cost, proven_optimal=True)
+    rows = row_of[row_of != NOBODY]
+    cover = cheapest_cover(needed - room[:, node], spots.amounts[rows], costs[rows], -spots.number[rows])
+    assert cover is not None, "a node passed where evicting everybody does not suffice"
+    return Cover(tuple(rows[list(cover.chosen)].tolist()), cover.cost, cover.proven_optimal)

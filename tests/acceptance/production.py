@@ -20,7 +20,7 @@ from typing import Any
 from broker.cli import live_run
 from broker.cli.live_run import LiveRun
 from broker.settings import settings
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.durations import parse_duration_s
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.federation_file import load

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,10 @@ from broker.journal import Commit, Journal, Malformed
 from broker.keys import Keys, api_key_digest
 from broker.redis_server import connect
 from broker.settings import Settings
-from cloudsim.cloud import CloudSpec
+from broker.views import node_kinds
+from cloudsim.cloud_spec import CloudSpec
+from cloudsim.nodes import CORES_ONLY, NodeDetails
+from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from workers.owner import Owner
 from workers.recorder import Outcome
 from workers.state import OwnerSpec
@@ -31,13 +34,27 @@ KEY = "a-test-key"
 class FakeOwner(threading.Thread):
     """The real state machine of an owner and its real journal, driven by a loop that polls its inbox.
 
-    ``deaf``: it reads nothing while this is set. ``swallow``: it carries commands out and does not answer.
+    ``clock``: the cloud's time. ``deaf``: it reads nothing while this is set. ``swallow``: it carries
+    commands out and does not answer.
     """
 
-    def __init__(self, url: str, keys: Keys, cloud: str, nodes: tuple[int, ...], order: int, **options: Any):
+    def __init__(
+        self,
+        url: str,
+        keys: Keys,
+        cloud: str,
+        nodes: tuple[int, ...],
+        order: int,
+        details: NodeDetails = CORES_ONLY,
+        grace_s: float = 0.0,
+        lineup: LineUp = YOUNGEST_JOB_FIRST,
+        clock: Callable[[], float] = time.time,
+        **options: Any,
+    ):
         super().__init__(daemon=True, name=f"owner-{cloud}")
         self.cloud, self.order = cloud, order
-        self.spec = OwnerSpec(CloudSpec(cloud, nodes), **options)
+        self.spec = OwnerSpec(CloudSpec(cloud, nodes, details, lineup, grace_s), **options)
+        self._clock = clock
         self.deaf, self.swallow = threading.Event(), threading.Event()
         self.handled: list[Any] = []
         self._redis = connect(url)
@@ -59,6 +76,7 @@ class FakeOwner(threading.Thread):
                 largest_node=max(nodes),
                 time="trace" if self.spec.trace_time else "wall",
                 overflow=self.spec.overflow,
+                node_kinds=node_kinds(nodes, details),
             )
         )
         self._commit(self.owner.open(0.0, _now()), None)
@@ -86,7 +104,7 @@ class FakeOwner(threading.Thread):
                 for command in commands:
                     assert not isinstance(command, Malformed), command
                     self.handled.append(command)
-                    outcome.extend(self.owner.handle(command, time.time(), _now()))
+                    outcome.extend(self.owner.handle(command, self._clock(), _now()))
             if entries or time.monotonic() > advertised_s + 0.5:
                 advertised_s = time.monotonic()
                 self._commit(outcome, cursor if entries else None)

@@ -10,7 +10,7 @@ from broker.client import Client, InputRefusedError
 from broker.contract import Event, SpotRequest
 from broker.federate import drive
 from broker.journal import Journal
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.federation import FederatedCloud, Workload
 from cloudsim.federation import Federation as SimulatedFederation
 from cloudsim.replay import replay

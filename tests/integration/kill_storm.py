@@ -41,7 +41,7 @@ from broker.keys import Keys
 from broker.local.federation import LocalFederation
 from broker.local.layout import QUEUE, Layout
 from broker.redis_server import EmbeddedRedis, connect
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.federation_file import load
 from tests.integration.checker import Findings, check
 from workers.owner import Owner

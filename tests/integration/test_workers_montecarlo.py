@@ -14,9 +14,12 @@ from broker.contract import Batch
 from broker.journal import Journal
 from broker.keys import Keys
 from broker.queue import MONTECARLO, montecarlo_queue
+from cloudsim.cloud_spec import sampler_spec
 from cloudsim.eventlog import EventLog
 from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.lineups import PARTIAL_HOUR
+from tests.unit.prediction.clouds import lived
 from tests.unit.workers.owners import Live, load, spec
 from workers import refresh
 from workers.montecarlo import Checkpoints, MonteCarlo
@@ -45,15 +48,23 @@ CHUNKS = history()
 class Bench:
     """A refresher, workers, and the queues between them."""
 
-    def __init__(self, client: redis.Redis, workers: int = 1, births: int = 300):
+    def __init__(
+        self,
+        client: redis.Redis,
+        workers: int = 1,
+        births: int = 300,
+        sampling: Sampling | None = None,
+    ):
         self.keys = Keys("mc:")
         self.client = client
         self.now_s = 0.0
         self.queue: deque[tuple[str, Batch]] = deque()
         self.journal = Journal(client, self.keys, "A")
-        sampling = Sampling("A", 1, NODES, seed=9, births=births)
         self.refresher = Refresher(
-            sampling, self.journal, lambda name, batch: self.queue.append((name, batch)), lambda: self.now_s
+            sampling or Sampling("A", 1, NODES, seed=9, births=births),
+            self.journal,
+            lambda name, batch: self.queue.append((name, batch)),
+            lambda: self.now_s,
         )
         self.rung: list[str] = []
         self.workers = [self.worker(f"w{number}") for number in range(workers)]
@@ -174,6 +185,24 @@ def test_a_worker_that_is_at_it_is_waited_for_but_not_for_ever(make: Make) -> No
     assert [name for name, _ in bench.queue] == [MONTECARLO]
 
 
+def test_a_cloud_samples_by_its_own_line_up_its_resources_and_its_grace(make: Make) -> None:
+    cloud = lived((8, 8, 6), PARTIAL_HOUR, 1, grace_s=60.0)
+    spec, flavours = cloud.spec, [(1, ()), (2, (("memory_mb", 4),)), (2, (("memory_mb", 7),))]
+    sampling = Sampling(
+        "A", 1, spec.node_cores, 9, 300, details=spec.details, lineup=spec.lineup.name, grace_s=spec.grace_s
+    )
+    bench = make(workers=2, sampling=sampling)
+    predictor = LocalPredictor(sampler_spec(spec, 9, 300), flavours)
+    for boundary_s in (cloud.now_s / 2, cloud.now_s):
+        events = cloud.history.cut(boundary_s)
+        bench.refresher.begin(boundary_s, flavours, events)
+        bench.refresher.step()
+        table, whole = bench.work(), predictor.table(events, boundary_s)
+        assert table.version == whole.version
+    assert table.has(2, (("memory_mb", 7),))
+    assert np.any(table.samples[1, ()].evicted)
+
+
 def test_a_batch_that_kills_its_workers_is_given_up_and_its_size_keeps_what_it_had(make: Make) -> None:
     bench = make()
     bench.begin(0)
@@ -189,8 +218,8 @@ def test_a_batch_that_kills_its_workers_is_given_up_and_its_size_keeps_what_it_h
     table = bench.refresher.step()
     assert table is not None
     assert table.made_at_s == BOUNDARIES[1]
-    assert table.samples[1] == old.samples[1]
-    assert table.samples[2] == expected(1).samples[2]
+    assert table.samples[1, ()] == old.samples[1, ()]
+    assert table.samples[2, ()] == expected(1).samples[2, ()]
 
 
 def test_batches_of_an_epoch_that_is_over_are_dropped_quietly(make: Make) -> None:

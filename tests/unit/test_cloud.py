@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.cloud import AFTER_EVERYTHING, Cloud, CloudSpec
+from cloudsim.cloud import AFTER_EVERYTHING, Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.requests import (
     Change,
     End,

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.cloud import Cloud, CloudSpec
+from cloudsim.cloud import Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.offers import (
     Extension,
     conditional_risk,

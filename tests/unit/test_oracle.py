@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.errors import SpecError
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.oracle import zero_eviction, zero_eviction_bound

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudsim.admission import AdmissionRule
-from cloudsim.cloud import Cloud, CloudSpec
+from cloudsim.cloud import Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.eventlog import START_SPOT
 from cloudsim.population import FEWEST_REQUESTS, MARGIN, RequestLog, Threshold
 from cloudsim.prediction.lifetimes import LifetimeDistribution
@@ -80,7 +81,9 @@ class TestNoGuarantee:
         cloud = Cloud(CloudSpec("a", (2, 2)))
         cloud.admit(spot("old", cores=2), 1.0)
         cloud.admit(spot("young", cores=2), 2.0)
-        changes = cloud._place(spot("wish", sla=0.1), _plan(cloud, spot("wish", sla=0.1)), 3.0, 50.0, 0.01)
+        wish = spot("wish", sla=0.1)
+        placement = _plan(cloud, wish)
+        changes = cloud._place(cloud._instance(wish, placement.node, 3.0, 50.0), placement)
         assert evicted(changes) == ["young"]
         cloud.inventory.validate()
 

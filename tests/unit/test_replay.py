@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import cloudsim.replay
-from cloudsim.cloud import Cloud, CloudSpec
+from cloudsim.cloud import Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.replay import replay
 from cloudsim.requests import Change, Refusal, Request

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.intervals import clopper_pearson
 from cloudsim.report import Tally, realised

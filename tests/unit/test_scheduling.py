@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from cloudsim.errors import SpecError
 from cloudsim.inventory import Inventory
 from cloudsim.requests import Instance, Kind, Placement, Reason, Request
-from cloudsim.scheduling.eviction import youngest_first
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 from cloudsim.scheduling.pipeline import plan
-from cloudsim.scheduling.victims import select_victims
 from cloudsim.scheduling.weighers import Weigher, fewest_free_cores, most_free_cores
 
 
@@ -95,14 +93,13 @@ def test_victims_are_minimal_and_sufficient(data: st.DataObject) -> None:
             cores = data.draw(st.integers(1, free))
             inventory.place(Instance(f"i{number}", kind, cores, node, start_s, math.inf, number))
     cores = data.draw(st.integers(1, max(node_cores)))
-    placement = select_victims(inventory, youngest_first(inventory.spot()), cores)
+    placement = plan(inventory, on_demand(cores), YOUNGEST_JOB_FIRST)
     freeable = [
         int(inventory.free[node]) + sum(s.cores for s in inventory.spot() if s.node == node)
         for node in range(len(node_cores))
     ]
-    has_spot = {s.node for s in inventory.spot()}
-    if placement is None:
-        assert all(freeable[node] < cores for node in has_spot)
+    if not isinstance(placement, Placement):
+        assert all(room < cores for room in freeable)
         return
     freed = [victim.cores for victim in placement.victims]
     free = int(inventory.free[placement.node])
@@ -141,5 +138,5 @@ def test_spot_has_a_placement_order_of_its_own(name: str, node: int) -> None:
 
 def test_line_ups_are_found_by_name() -> None:
     assert lineup("youngest-job-first") is YOUNGEST_JOB_FIRST
-    with pytest.raises(SpecError, match="there are: youngest-job-first"):
+    with pytest.raises(SpecError, match="there are: consolidation, fewest-victims"):
         lineup("oldest")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.admission import PAPERS_ADMISSION
+from cloudsim.cloud import Cloud
+from cloudsim.cloud_spec import CloudSpec
+from cloudsim.eventlog import NO_GROUP, START_ON_DEMAND, START_SPOT, STOP, EventLog, StartDetails
+from cloudsim.nodes import NodeDetails
+from cloudsim.prediction.lifetimes import LifetimeDistribution
+from cloudsim.requests import Kind, Labels, Request, Spread
+from cloudsim.scheduling.lineups import LineUp
 
 DAY_S = 86_400.0
 
@@ -58,4 +68,61 @@ def from_rows(rows: list[tuple[float, int, int, int, int]]) -> EventLog:
 def part(log: EventLog, from_s: float, until_s: float) -> EventLog:
     """Events in [from_s, until_s)."""
     begin, end = np.searchsorted(log.time_s, [from_s, until_s])
-    return EventLog(log.time_s[begin:end], log.kind[begin:end], log.instance[begin:end], log.cores[begin:end])
+    some = EventLog(log.time_s[begin:end], log.kind[begin:end], log.instance[begin:end], log.cores[begin:end])
+    return some if log.details is None else replace(some, details=log.details.rows(slice(begin, end)))
+
+
+NORTH, SOUTH = frozenset({("zone", "north")}), frozenset({("zone", "south")})
+
+
+def random_details(
+    generator: np.random.Generator, nodes: int, log: EventLog, *, resources: int, labels: bool, groups: bool
+) -> tuple[NodeDetails, EventLog]:
+    """Up to two further resources, labels of nodes and starts, groups; SLAs of few different values."""
+    names = ("disk_gb", "memory_mb")[:resources]
+    amounts = tuple((name, tuple(generator.integers(2, 9, nodes).tolist())) for name in names)
+    kinds: tuple[Labels, ...] = (frozenset(), NORTH, SOUTH, NORTH | SOUTH)
+    of_nodes = tuple(kinds[one] for one in generator.integers(0, 4, nodes)) if labels else ()
+    count, none = len(log), np.zeros(len(log), np.int64)
+    details = StartDetails(
+        names,
+        (frozenset(), NORTH, SOUTH),
+        generator.integers(0, 6, (count, resources)),
+        generator.choice([0.0, 0.01, 0.05, 0.2], count),
+        generator.choice([0, 0, 0, 1, 2], count) if labels else none,
+        generator.choice([NO_GROUP, NO_GROUP, 0, 1], count) if groups else none + NO_GROUP,
+        generator.integers(0, 3, count).astype(np.int8) if groups else none.astype(np.int8),
+    )
+    return NodeDetails(amounts, of_nodes), replace(log, details=details)
+
+
+def generous_table() -> SimpleNamespace:
+    """Promises everything to everybody."""
+    safe = LifetimeDistribution(np.array([1e9]), np.array([0.0]), 100, 0)
+    return SimpleNamespace(
+        has=lambda *_: True, release_horizons_s=lambda *_: (), distribution=lambda *_: safe,
+        made_at_s=0.0, version="generous",
+    )  # fmt: skip
+
+
+def lived(nodes: tuple[int, ...], lineup: LineUp, seed: int, *, grace_s: float = 0.0) -> Cloud:
+    """A cloud with two resources and labels that took what came, for a while."""
+    generator = np.random.default_rng(seed)
+    memory_mb = tuple(2 * cores for cores in nodes)
+    labels = tuple(frozenset() if number % 3 == 1 else NORTH for number in range(len(nodes)))
+    details = NodeDetails((("memory_mb", memory_mb),), labels)
+    cloud = Cloud(CloudSpec("A", nodes, details, lineup, grace_s=grace_s, admission=PAPERS_ADMISSION))
+    cloud.table = generous_table()  # type: ignore[assignment]
+    for number, at_s in enumerate(np.cumsum(generator.exponential(60.0, 250)).tolist()):
+        cloud.advance(at_s)
+        kind = Kind.SPOT if generator.random() < 0.6 else Kind.ON_DEMAND
+        wanted = Request(
+            f"r{number}", kind, int(generator.integers(1, 5)), float(generator.exponential(1500.0)),
+            sla=float(generator.choice([0.01, 0.05, 0.2])) if kind is Kind.SPOT else None,
+            amounts=(("memory_mb", int(generator.integers(1, 7))),),
+            labels=NORTH if generator.random() < 0.2 else frozenset(),
+            group="g" if generator.random() < 0.3 else None,
+            spread=[None, Spread.APART, Spread.TOGETHER][int(generator.integers(0, 3))],
+        )  # fmt: skip
+        (cloud.admit if kind is Kind.SPOT else cloud.start_on_demand)(wanted, at_s)
+    return cloud

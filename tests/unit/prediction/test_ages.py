@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.cloud import Cloud, CloudSpec
+from cloudsim.cloud import Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.errors import SpecError
 from cloudsim.prediction.ages import LEVELS, Forecast, Runs
 from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
@@ -64,7 +65,7 @@ def test_a_birth_in_history_is_looked_up_as_the_cloud_itself_would_have_been_the
     seed: int, cuts: list[float]
 ) -> None:
     table = lived(seed, cuts)
-    samples, levels = table.samples[1], table.levels(1)
+    samples, levels = table.samples[1, ()], table.levels(1)
     forecast = Forecast(samples.on_demand, 400.0, HORIZONS_S)
     life = Life(seed)
     for row, middle_s in enumerate((samples.birth_s + samples.span_s / 2).tolist()):

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.cloud import Cloud, CloudSpec
+from cloudsim.cloud import Cloud
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.errors import SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
@@ -67,7 +68,7 @@ def test_releases_are_those_of_the_cloud_itself_however_the_history_was_cut(
     seed: int, cuts: list[float]
 ) -> None:
     table = lived(seed, cuts)
-    samples = table.samples[1]
+    samples = table.samples[1, ()]
     assert table.release_horizons_s(1) == HORIZONS_S
     life = Life(seed)
     for row, middle_s in enumerate((samples.birth_s + samples.span_s / 2).tolist()):

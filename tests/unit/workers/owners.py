@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from broker.contract import (
+    Acknowledge,
     Ask,
     Cancel,
     Confirm,
     Done,
+    Drain,
     Event,
     EventKind,
     Extend,
@@ -23,11 +25,13 @@ from broker.contract import (
     LeaseGranted,
     LeaseState,
     Release,
+    Reopen,
     Reserve,
+    Show,
     StartOnDemand,
     StopOnDemand,
 )
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.eventlog import START_ON_DEMAND, STOP
 from cloudsim.inventory import Inventory
 from cloudsim.prediction.chunks import HistoryCutter
@@ -47,9 +51,9 @@ FOREVER_S = 1e9
 _ids = itertools.count()
 
 
-def spec(nodes: tuple[int, ...] = (4, 4), **changes: Any) -> OwnerSpec:
+def spec(nodes: tuple[int, ...] = (4, 4), grace_s: float = 0.0, **changes: Any) -> OwnerSpec:
     """A cloud called A."""
-    return OwnerSpec(CloudSpec("A", nodes), **changes)
+    return OwnerSpec(CloudSpec("A", nodes, grace_s=grace_s), **changes)
 
 
 def load(*rows: tuple[float, float, int]) -> Trace:
@@ -98,6 +102,23 @@ def cancel(lease: str) -> Cancel:
 
 def extend(lease: str, until_s: float, name: str = "x", sla: float | None = None) -> Extend:
     return Extend(**command_id(), lease=lease, extension=name, until_s=until_s, sla=sla)
+
+
+def acknowledge(lease: str) -> Acknowledge:
+    return Acknowledge(**command_id(), lease=lease, by="holder")
+
+
+def drain(*nodes: int, dry_run: bool = False) -> Drain:
+    """None: the whole cloud."""
+    return Drain(**command_id(), nodes=nodes or None, by="admin", dry_run=dry_run)
+
+
+def reopen(*nodes: int) -> Reopen:
+    return Reopen(**command_id(), nodes=nodes or None, by="admin")
+
+
+def show(instance: str) -> Show:
+    return Show(**command_id(), instance=instance)
 
 
 def start(instance: str, cores: int = 1, lifetime_s: float | None = None) -> StartOnDemand:
@@ -182,7 +203,11 @@ def snapshot(owner: Owner) -> dict[str, Any]:
     cut = history.cut(FOREVER_S)
     return {
         "running": list(cloud.inventory),
+        "waiting": cloud.inventory.booked(),
         "free": cloud.inventory.free.tolist(),
+        "closed_nodes": cloud.inventory.closed.tolist(),
+        "noticed_for": cloud._noticed_for,
+        "promises": list(cloud.ledger),
         "own_load_next": cloud._own_load_next,
         "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
         "instances": cloud.history.instances,
@@ -190,7 +215,8 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "closed": state.book._closed,
         "offers": state.offers._open,
         "counts": (state.sequence, state.admitted, state.evicted),
-        "place": state.place,
+        "booked": state.booked,
+        "place": (state.place, state.waited_s),
         "opened": state.opened,
     }
 
@@ -209,8 +235,12 @@ def check_journal(events: Sequence[Event]) -> None:
         before = states.get(lease.id)
         if event.kind in (EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED):
             assert before is lease.state is LeaseState.RUNNING
+        elif event.kind is EventKind.NOTICED:
+            assert before is lease.state
+            assert lease.evict_at_s is not None
         elif lease.state in OPEN_STATES:
-            assert before is None or (before, lease.state) == (LeaseState.RESERVED, LeaseState.RUNNING)
+            waited = before in (LeaseState.RESERVED, LeaseState.BOOKED)
+            assert before is None or (waited and lease.state is LeaseState.RUNNING)
         else:
             assert before in OPEN_STATES, f"{lease.id}: {lease.state} after {before}"
         states[lease.id] = lease.state

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reserve
+from broker.asked import needs_of
+from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reply, Reserve, commands, replies
 from broker.views import quote_of
 from cloudsim.admission import AdmissionRule
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec, sampler_spec
 from cloudsim.federation import FederatedCloud, Federation, Workload
-from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
+from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.ranking import tightest_fit
 from cloudsim.replay import replay
@@ -26,11 +27,15 @@ from workers.state import OwnerSpec
 SEED, BIRTHS = 7, 100
 
 
-def federation(mode: Mode = Mode.STRICT) -> Federation:
+def federation(mode: Mode = Mode.STRICT, grace_s: float = 0.0) -> Federation:
     traces = [lognormal_trace(np.random.default_rng(seed), hours=32, name=f"t{seed}") for seed in range(4)]
     clouds = [
         FederatedCloud(
-            CloudSpec(name, (4,) * 7, admission=AdmissionRule(mode), prediction=CAREFUL_RULE), "7x4", trace
+            CloudSpec(
+                name, (4,) * 7, grace_s=grace_s, admission=AdmissionRule(mode), prediction=CAREFUL_RULE
+            ),
+            "7x4",
+            trace,
         )
         for name, trace in zip("AB", traces, strict=False)
     ]
@@ -47,9 +52,16 @@ class Member(Live):
     def __init__(self, member: FederatedCloud, whole: Federation):
         load, until_s = member.own_load, whole.ends_s
         super().__init__(OwnerSpec(member.spec, trace_time=True, own_load=load, own_load_until_s=until_s))
-        sampler = SamplerSpec(member.spec.node_cores, seed=SEED, births=BIRTHS)
-        self.predictor = LocalPredictor(sampler, whole.spot_sizes(member), member.spec.prediction)
+        sampler = sampler_spec(member.spec, SEED, BIRTHS)
+        self.predictor = LocalPredictor(sampler, whole.spot_flavours(member), member.spec.prediction)
         self.tables = 0
+
+    def tell(self, command: Any, at_s: float = 0.0) -> Any:
+        """Command and answer as they cross the wire: JSON."""
+        (heard,) = commands.validate_json(commands.dump_json([command]))
+        reply = Reply(command=command.id, answer=super().tell(heard, at_s))
+        (answered,) = replies.validate_json(replies.dump_json([reply]))
+        return answered.answer
 
     def ask(self, command: Any) -> Any:
         due_s = self.owner.table_due(command)
@@ -70,7 +82,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
         tally.asked(request)
         wish = {
             "request": request.id, "origin": request.origin, "cores": request.cores,
-            "lifetime_s": request.lifetime_s, "sla": request.sla, "at_s": at_s,
+            "lifetime_s": request.lifetime_s, "sla": request.sla, "at_s": at_s, **needs_of(request),
         }  # fmt: skip
         quotes = []
         for target in targets:
@@ -111,6 +123,21 @@ def count(tally: Tally, cloud: str, member: Member) -> None:
                 tally.ended(lease.request, cloud, End(lease.state.value), ran_s)
         elif lease is not None and lease.kind is Kind.ON_DEMAND and event.kind is EventKind.ADMITTED:
             tally.on_demand(cloud, requests=1, admitted=1)
+
+
+GRACE_S = 600.0
+
+
+def test_so_they_do_with_notices() -> None:
+    whole = federation(grace_s=GRACE_S)
+    expected = replay(whole, seed=SEED, births=BIRTHS)
+    assert drive(whole, crash_every=400) == expected
+    assert expected["total"]["evicted"] > 0
+    for cloud in whole.clouds:
+        assert cloud.own_load is not None
+        starts_s = cloud.own_load.start_s
+        asked = int((starts_s <= whole.ends_s).sum())
+        assert expected["clouds"][cloud.spec.id]["on_demand"]["requests"] == asked, "each is counted once"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from broker.queue import make_app
 from broker.settings import Settings, SettingsError
-from cloudsim.cloud import CloudSpec
+from cloudsim.cloud_spec import CloudSpec
 from cloudsim.eventlog import EventLog
 from tests.unit.workers.owners import ask, cancel
 from workers.chunks import HistoryChunk

@@ -1,0 +1,52 @@
+"""What a cloud is, and what follows from it for its history and its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloudsim.admission import STRICT_RULE, AdmissionRule
+from cloudsim.nodes import CORES_ONLY, NodeDetails
+from cloudsim.prediction.rule import OUR_RULE, PredictionRule
+from cloudsim.prediction.sampler import SamplerSpec
+from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class CloudSpec:
+    """What a cloud is. Tables are made at k x ``refresh_s``, the first at ``first_table_s`` (P2 §3.1).
+
+    grace_s: so long before it must leave an instance is told so; 0, as in the papers, evicts at once.
+    Only spot without a guarantee that gives way to spot with one is told nothing beforehand.
+    """
+
+    id: str
+    node_cores: tuple[int, ...]
+    details: NodeDetails = CORES_ONLY
+    lineup: LineUp = YOUNGEST_JOB_FIRST
+    grace_s: float = 0.0
+    admission: AdmissionRule = STRICT_RULE
+    prediction: PredictionRule = OUR_RULE
+    first_table_s: float = 24 * HOUR_S
+    refresh_s: float = 6 * HOUR_S
+
+
+def sampler_spec(spec: CloudSpec, seed: int, births: int) -> SamplerSpec:
+    """What the cloud's tables are sampled from: its line-up, grace and nodes shape the lifetimes."""
+    return SamplerSpec(
+        spec.node_cores,
+        seed=seed,
+        births=births,
+        details=spec.details,
+        lineup=spec.lineup.name,
+        grace_s=spec.grace_s,
+    )
+
+
+def recorded_resources(spec: CloudSpec) -> tuple[str, ...] | None:
+    """What the history must hold beside cores for replays of this line-up; None for nothing."""
+    details = spec.details
+    if spec.lineup.name == YOUNGEST_JOB_FIRST.name and not details.amounts and not details.labels:
+        return None
+    return details.resources[1:]

@@ -1,0 +1,24 @@
+"""A cloud's own load, as it plays it: one arrival after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloudsim.traces.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A row of the own load."""
+
+    row: int
+    start_s: float
+    stop_s: float
+    cores: int
+
+
+def arrivals_of(load: Trace, until_s: float) -> list[Arrival]:
+    """Those that arrive up to ``until_s``, in order."""
+    rows = slice(0, int(load.start_s.searchsorted(until_s, side="right")))
+    columns = (load.start_s[rows].tolist(), load.stop_s[rows].tolist(), load.cores[rows].tolist())
+    return [Arrival(row, *values) for row, values in enumerate(zip(*columns, strict=True))]

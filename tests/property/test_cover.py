@@ -1,0 +1,152 @@
+"""The exact victim search, plain and compiled, equals trying every set."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cloudsim.scheduling.cover import MOST_LABELS, MOST_NODES, Cover, cheapest_cover
+from cloudsim.scheduling.cover_kernel import FEW, INFEASIBLE, best_of_few, least_costs
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+class Case(NamedTuple):
+    deficit: NDArray[np.int64]
+    freed: NDArray[np.int64]
+    cost: NDArray[np.int64]
+    rank: NDArray[np.int64]
+
+
+def random_case(generator: np.random.Generator, most: int = 10) -> Case:
+    """Few amounts and few costs, so that there are many ties."""
+    count, resources = int(generator.integers(0, most + 1)), int(generator.integers(1, 4))
+    scales = generator.choice([1, 3, 2000], resources)
+    freed = generator.integers(0, generator.integers(1, 7) + 1, (count, resources))
+    deficit = generator.integers(-2, generator.integers(-1, 12) + 1, resources)
+    cost = generator.integers(0, generator.integers(1, 7), count) * int(generator.choice([1, 777, 60_000]))
+    return Case(deficit * scales, freed * scales, cost, generator.permutation(count) * 3 - 5)
+
+
+def best_of_all_sets(case: Case) -> tuple[tuple[int, ...], int] | None:
+    """Slow, and word by word as the order of preference is told."""
+    best = None
+    for number in range(2 ** len(case.cost)):
+        rows = [row for row in range(len(case.cost)) if number >> row & 1]
+        freed = case.freed[rows].sum(axis=0)
+        if np.all(freed >= case.deficit):
+            surplus = np.maximum(freed - np.maximum(case.deficit, 0), 0).tolist()
+            cost, ranks = int(case.cost[rows].sum()), sorted(case.rank[rows].tolist())
+            preference = (cost, len(rows), surplus, ranks)
+            if best is None or preference < best[0]:
+                best = preference, tuple(sorted(rows, key=lambda row: case.rank[row]))
+    return None if best is None else (best[1], best[0][0])
+
+
+def expected(case: Case) -> Cover | None:
+    best = best_of_all_sets(case)
+    return None if best is None else Cover(*best, proven_optimal=True)
+
+
+@given(seeds)
+def test_equals_trying_all_sets(seed):
+    generator = np.random.default_rng(seed)
+    for most in (4, 6, 7, 8):
+        case = random_case(generator, most)
+        assert cheapest_cover(*case) == expected(case)
+
+
+@given(seeds)
+def test_the_solver_equals_trying_all_sets(seed):
+    case = random_case(np.random.default_rng(seed), 7)
+    assert cheapest_cover(*case, most_labels=0) == expected(case)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ten_candidates(seed):
+    generator = np.random.default_rng(seed)
+    case = random_case(generator)
+    while len(case.cost) < 10:
+        case = random_case(generator)
+    assert cheapest_cover(*case) == cheapest_cover(*case, most_labels=0) == expected(case)
+
+
+@given(seeds)
+def test_the_order_of_the_candidates_does_not_matter(seed):
+    generator = np.random.default_rng(seed)
+    case = random_case(generator, 24)
+    order = generator.permutation(len(case.cost))
+    shuffled = Case(case.deficit, case.freed[order], case.cost[order], case.rank[order])
+    # Without labels and with one node of the solver's tree, mostly what greed found.
+    for labels, nodes in ((MOST_LABELS, MOST_NODES), (0, 1)):
+        first = cheapest_cover(*case, most_labels=labels, most_nodes=nodes)
+        second = cheapest_cover(*shuffled, most_labels=labels, most_nodes=nodes)
+        assert (first is None) == (second is None)
+        if first is not None and second is not None:
+            assert first == Cover(
+                tuple(order[list(second.chosen)].tolist()), second.cost, second.proven_optimal
+            )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_candidates_of_few_flavours(seed):
+    generator = np.random.default_rng(seed)
+    flavour = generator.integers(0, 3, 128)
+    freed = np.stack((np.array([1, 2, 4])[flavour], np.array([2000, 4000, 8000])[flavour]), axis=1)
+    cost, rank = generator.integers(0, 30, 128) * 60_000, generator.permutation(128)
+    case = Case(np.array([8, 15_000]), freed, cost, rank)
+    found = cheapest_cover(*case)
+    assert found is not None
+    assert found.proven_optimal
+    assert found == cheapest_cover(*case, most_labels=0)
+
+
+@given(seeds)
+def test_compiled_costs_equal_trying_all_sets(seed):
+    """Exact for the least and all its ties; elsewhere bounds between the least and the truth."""
+    generator = np.random.default_rng(seed)
+    resources, count, width = int(generator.integers(1, 4)), int(generator.integers(1, 6)), 6
+    rows = count * width
+    freed = generator.integers(0, generator.integers(1, 5) + 1, (rows, resources))
+    cost = generator.integers(0, generator.integers(1, 9), rows)
+    free = generator.integers(-1, generator.integers(1, 4), (resources, count))
+    request = generator.integers(0, 12, resources)
+    places = generator.permutation(rows).reshape(count, width)
+    slots = np.where(generator.random((count, width)) < generator.random(), places, -1)
+    nodes = generator.permutation(count)[: int(generator.integers(1, count + 1))]
+    costs, settled = least_costs(request, free, slots, freed, cost, nodes)
+    assert settled.all()
+    true_costs = []
+    for node in nodes:
+        here = slots[node][slots[node] >= 0]
+        found = best_of_all_sets(Case(request - free[:, node], freed[here], cost[here], np.arange(len(here))))
+        true_costs.append(INFEASIBLE if found is None else found[1])
+    least = min(true_costs)
+    for true_cost, told in zip(true_costs, costs.tolist(), strict=True):
+        if true_cost in {least, INFEASIBLE}:
+            assert told == true_cost
+        else:
+            assert least < told <= true_cost
+    alone = [
+        least_costs(request, free, slots, freed, cost, nodes[[at]])[0].item() for at in range(len(nodes))
+    ]
+    assert alone == true_costs
+
+
+@given(seeds)
+def test_the_best_of_few_equals_trying_all_sets(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for most in (0, 3, 6, FEW):
+        case = random_case(generator, most)
+        # Rows in any order, with room between them on the node; the lower the rank, the larger the number.
+        count = len(case.cost)
+        row_of = np.full(count + 2, -1)
+        row_of[generator.permutation(count + 2)[:count]] = np.arange(count)
+        free = generator.integers(0, 5, len(case.deficit))
+        rows, cost = best_of_few(case.deficit + free, free, row_of, case.freed, case.cost, -case.rank)
+        best = expected(case)
+        assert cost == (-1 if best is None else best.cost)
+        assert tuple(rows.tolist()) == (() if best is None else best.chosen)

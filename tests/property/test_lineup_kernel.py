@@ -1,0 +1,101 @@
+"""The kernel's samples are those of the scheduler itself under every line-up, its victims the cover's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudsim.prediction import lineup_twin
+from cloudsim.prediction.lineup_cover import best_cover
+from cloudsim.prediction.lineup_sampler import LineUpSampler
+from cloudsim.prediction.naive import NaiveSample
+from cloudsim.prediction.sampler import SamplerSpec
+from cloudsim.scheduling.cover import cheapest_cover
+from cloudsim.scheduling.lineups import LINEUPS
+from tests.unit.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
+
+CLOUDS = 40
+#: Line-ups under which the virtual instance may always be the youngest: those that evict by age.
+BY_AGE = {lineup.name for lineup in LINEUPS if lineup.victims is LINEUPS[0].victims}
+
+
+@pytest.mark.parametrize("number", range(len(LINEUPS)), ids=[lineup.name for lineup in LINEUPS])
+def test_samples_are_those_of_the_scheduler_itself(number: int):
+    lineup, evicted, survived = LINEUPS[number].name, 0, 0
+    for seed in range(CLOUDS):
+        generator = np.random.default_rng([seed, number])
+        nodes = random_nodes(generator)
+        log = random_log(generator, nodes, int(generator.integers(10, 120)))
+        resources = int(generator.integers(0, 3))
+        details, log = random_details(
+            generator, len(nodes), log, resources=resources, labels=seed % 3 == 0, groups=seed % 4 == 0
+        )
+        needs = zip(details.resources[1:], generator.integers(0, 4, resources).tolist(), strict=True)
+        amounts = tuple((name, amount) for name, amount in needs if amount)
+        cores = int(generator.integers(1, max(nodes) + 1))
+        spec = SamplerSpec(
+            nodes, seed, births=8, details=details, lineup=lineup, sla=float(generator.choice([0.01, 0.05])),
+            always_youngest=lineup in BY_AGE and seed % 5 == 0,
+        )  # fmt: skip
+        one = LineUpSampler(spec, cores, amounts=amounts)
+        for until_s in (DAY_S / 3, float(generator.uniform(DAY_S / 3, DAY_S)), DAY_S):
+            one.feed(part(log, one.until_s, until_s), until_s)
+        found = one.samples()
+        for row, birth_s in enumerate(found.birth_s.tolist()):
+            sample = NaiveSample(
+                int(found.free_slots[row]), float(found.duration_s[row]), bool(found.evicted[row])
+            )
+            assert sample == lineup_twin.replay(spec, log, DAY_S, cores, birth_s, amounts), (seed, row)
+        evicted += int(found.evicted.sum())
+        survived += int((~found.evicted).sum())
+    assert min(evicted, survived) > 20
+
+
+flavours = st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 3))
+
+
+@given(
+    st.lists(flavours, min_size=1, max_size=14),
+    st.tuples(st.integers(-2, 14), st.integers(-2, 14)),
+    st.data(),
+)
+def test_victims_of_a_node_are_those_of_the_slow_cover(candidates, deficit, data):
+    count = len(candidates)
+    freed = np.array([one[:2] for one in candidates], np.int64)
+    cost = np.array([one[2] for one in candidates], np.int64)
+    missing = np.array(deficit, np.int64)
+    virtual = data.draw(st.integers(0, count))  # it is as old as the one that it is put before
+    # The line is oldest first; the virtual instance is its last row.
+    ages = np.concatenate((2 * np.arange(count - 1), [2 * virtual - 1]))
+    slow = cheapest_cover(missing, freed, cost, -ages)
+    if slow is None:
+        return
+    rows = np.concatenate((data.draw(st.permutations(range(count))), [-1]))
+    fast = best_cover(missing, rows, freed, cost, np.arange(count - 1), virtual)
+    assert sorted(fast.tolist()) == sorted(slow.chosen)
+
+
+def test_line_ups_that_choose_otherwise_are_refused():
+    from cloudsim.errors import SpecError
+    from cloudsim.prediction.lineup_replays import rules_of
+
+    for other in (
+        replace(LINEUPS[0], draws=True),
+        replace(LINEUPS[0], filters=()),
+        replace(LINEUPS[0], victims=lambda *_: None),
+        replace(LINEUPS[0], weighers=LINEUPS[-1].weighers * 2),
+    ):
+        with pytest.raises(SpecError, match="predictions know no line-up"):
+            rules_of(other)
+
+
+def test_on_a_node_with_very_many_instances_a_sufficient_set_leaves():
+    generator = np.random.default_rng(1)
+    freed, cost = generator.integers(1, 5, (90, 2)), generator.integers(0, 9, 90)
+    deficit = np.array([40, 30])
+    chosen = best_cover(deficit, np.arange(90), freed, cost, np.arange(89), 89)
+    assert np.all(freed[chosen].sum(axis=0) >= deficit)
+    for one in range(len(chosen)):  # none of them is superfluous
+        assert np.any(freed[np.delete(chosen, one)].sum(axis=0) < deficit)
