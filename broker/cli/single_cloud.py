@@ -93,7 +93,7 @@ def single_cloud(
 
     Raises SpecError naming the option.
     """
-    from cloudsim.cloud import CloudSpec
+    from cloudsim.cloud_spec import CloudSpec
     from cloudsim.durations import parse_duration_s
     from cloudsim.federation import FederatedCloud, Federation, Workload
     from cloudsim.inventory import parse_nodes

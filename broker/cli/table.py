@@ -139,7 +139,8 @@ def _make(
     reached: Callable[[float], None],
 ) -> QuantileTable:
     """The table that ``cloudsim.replay`` would make if ``at_s`` were one of its refresh boundaries."""
-    from cloudsim.cloud import Cloud, sampler_spec
+    from cloudsim.cloud import Cloud
+    from cloudsim.cloud_spec import sampler_spec
     from cloudsim.eventlog import PHASE_STOP
     from cloudsim.prediction.predictor import LocalPredictor
 
