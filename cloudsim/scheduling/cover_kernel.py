@@ -333,28 +333,27 @@ def best_of_few(
     """
     rows = np.empty(len(row_of), np.int64)
     count = _youngest_first(row_of, number, rows)
-    # Of a set: cost, instances, what it frees. Sets whose lower ranks come first are looked at first.
-    score, best = np.empty(2 + len(request), np.int64), np.empty(2 + len(request), np.int64)
+    # Of a set, by its members as bits: cost, instances, what it frees. One has one member more than another.
+    scores = np.zeros((1 << count, 2 + len(request)), np.int64)
+    for place in range(count):
+        row, bit = rows[count - 1 - place], 1 << place
+        for others in range(bit):
+            scores[bit + others, 0] = scores[others, 0] + cost[row]
+            scores[bit + others, 1] = scores[others, 1] + 1
+            for resource in range(len(request)):
+                scores[bit + others, 2 + resource] = scores[others, 2 + resource] + freed[row, resource]
     best_bits = -1
-    for bits in range((1 << count) - 1, -1, -1):
-        score[:] = 0
-        for place in range(count):
-            if bits >> (count - 1 - place) & 1:
-                score[0] += cost[rows[place]]
-                score[1] += 1
-                for resource in range(len(request)):
-                    score[2 + resource] += freed[rows[place], resource]
+    for bits in range(len(scores) - 1, -1, -1):  # of equals the lower ranks come first
         sufficient = True
         for resource in range(len(request)):
-            sufficient &= free[resource] + score[2 + resource] >= request[resource]
-        if sufficient and (best_bits < 0 or _less(score, best)):
+            sufficient &= free[resource] + scores[bits, 2 + resource] >= request[resource]
+        if sufficient and (best_bits < 0 or _less(scores[bits], scores[best_bits])):
             best_bits = bits
-            best[:] = score
     if best_bits < 0:
         return rows[:0], -1
-    member = 0
+    member, spent = 0, scores[best_bits, 0]
     for place in range(count):
         if best_bits >> (count - 1 - place) & 1:
             rows[member] = rows[place]
             member += 1
-    return rows[:member], best[0]
+    return rows[:member], spent

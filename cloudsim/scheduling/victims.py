@@ -137,7 +137,7 @@ def _cheapest(
     needed = np.array(wanted.needed, np.int64)
     least, solved = least_costs(needed, wanted.room, slots, inventory.spots.amounts, costs, nodes)
     proven = True
-    for place in np.flatnonzero(~solved).tolist():
+    for place in () if solved.all() else np.flatnonzero(~solved).tolist():
         cover = _cover(inventory, needed, wanted.room, costs, slots, int(nodes[place]))
         least[place], proven = cover.cost, proven and cover.proven_optimal
     node = choose(nodes, least)
