@@ -27,6 +27,7 @@ from broker.journal import Fenced, Journal, Malformed
 from broker.settings import Settings
 from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.pipeline import warm_up
 from workers.clock import CloudClock, resume_s
 from workers.owner import Owner
 from workers.recorder import Outcome
@@ -112,6 +113,7 @@ class Runtime:
 
     def open(self) -> None:
         """Becomes the owner, waiting while another process is; recovers; catches up with the inbox."""
+        warm_up(self._spec.owner.cloud.lineup)  # before anybody waits for an answer
         self._tenure.begin()
         threading.Thread(target=self._tenure.keep, args=(self._fenced,), name="lease", daemon=True).start()
         self._refresher = Refresher(self._sampling(), self._journal, self._send, time.monotonic)

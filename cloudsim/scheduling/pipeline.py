@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.inventory import Inventory
-from cloudsim.requests import Kind, Placement, Reason, Request
+from cloudsim.requests import Instance, Kind, Placement, Reason, Request
 from cloudsim.scheduling import filters
 from cloudsim.scheduling.fit import nodes_with_room
 from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
@@ -51,6 +51,16 @@ def plan(inventory: Inventory, request: Request, lineup: LineUp, now_s: float = 
         return _best(inventory, request, lineup, nodes, costs)
 
     return lineup.victims(inventory, wanted, choose) or Reason.NO_CAPACITY
+
+
+def warm_up(lineup: LineUp) -> None:
+    """Plans one eviction on a cloud of one core: what the line-up has to load or compile is then there.
+
+    Takes seconds on a machine that does it for the first time.
+    """
+    inventory = Inventory((1,))
+    inventory.place(Instance("victim", Kind.SPOT, 1, 0, 0.0, 1.0, 0))
+    plan(inventory, Request("request", Kind.ON_DEMAND, 1, None), lineup)
 
 
 def explain(

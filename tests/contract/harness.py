@@ -24,6 +24,7 @@ from broker.views import node_kinds
 from cloudsim.cloud_spec import CloudSpec
 from cloudsim.nodes import CORES_ONLY, NodeDetails
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
+from cloudsim.scheduling.pipeline import warm_up
 from workers.owner import Owner
 from workers.recorder import Outcome
 from workers.state import OwnerSpec
@@ -63,6 +64,7 @@ class FakeOwner(threading.Thread):
         self._token = uuid.uuid4().hex
         self._ending = threading.Event()
         self._events = 0
+        warm_up(lineup)
         epoch = self._journal.acquire(self._token, 60)
         assert epoch is not None
         self.owner = Owner(self.spec, epoch)
