@@ -10,7 +10,7 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra d
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format bench bench-nova kills acceptance lock clean
+.PHONY: help setup demo up test lint format bench bench-nova kills simulate acceptance lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,9 @@ bench-nova: setup $(NOVA)/.ready  ## the preemption paper's Figure 2 beside Open
 
 kills: setup  ## kill -9 owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
 	$(BIN)/python -m tests.integration.kill_storm --kills 200
+
+simulate: setup  ## the federation on virtual time with faults drawn from seeds, for ten minutes
+	$(BIN)/python -m tests.simulation --seeds 1000000 --minutes 10
 
 acceptance: setup  ## the papers' production pairs and the four-cloud federation, whole (minutes; needs SPOTFED_DATA)
 	$(BIN)/python -m tests.acceptance.production

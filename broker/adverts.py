@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -16,6 +16,7 @@ from typing import TypeVar
 import redis.asyncio
 from pydantic import BaseModel, ValidationError
 
+from broker.answers import BrokenPromise
 from broker.contract import Advert, CloudInfo
 from broker.keys import Keys
 from broker.routing import Member, TableSummary
@@ -34,6 +35,10 @@ class _Seen:
     written_s: float
 
 
+def _nothing_known(_: str, __: float) -> Mapping[float, BrokenPromise]:
+    return {}
+
+
 class Adverts:
     """The members, at most ``REFRESH_S`` old. One round trip a refresh, however many ask meanwhile."""
 
@@ -45,9 +50,11 @@ class Adverts:
         max_age_s: float,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        broken: Callable[[str, float], Mapping[float, BrokenPromise]] = _nothing_known,
     ):
+        """``broken``: what promises a cloud does not keep at a time of its own, by SLA."""
         self._client, self._keys, self._max_age_s = client, keys, max_age_s
-        self._monotonic, self._now = monotonic, now
+        self._monotonic, self._now, self._broken = monotonic, now, broken
         self._members: tuple[Member, ...] = ()
         self._refreshed_s = float("-inf")
         self._refreshing = asyncio.Lock()
@@ -131,7 +138,9 @@ class Adverts:
         age_s = now_s - seen.written_s
         # In trace time nothing happens between two commands, and who is silent is waited for.
         reachable = info.time == "trace" or age_s <= self._max_age_s
-        return Member(info, seen.advert, self._tables.get(info.id), reachable, age_s)
+        # Nor is the order changed there in which clouds are asked: a replay must come to the same.
+        broken = {} if info.time == "trace" else self._broken(info.id, seen.advert.at_s)
+        return Member(info, seen.advert, self._tables.get(info.id), reachable, age_s, broken)
 
 
 def _parse(model: type[_Model], text: bytes) -> _Model | None:

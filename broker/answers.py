@@ -78,8 +78,28 @@ class SizeOffer(Message):
     survives_s: float | None
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class BrokenPromise(Message):
+    """More of a cloud's spot instances were evicted than an SLA allows: it is asked last at this SLA.
+
+    Of ``admitted`` promises ``evicted`` were broken, so that its true share of evictions is ``at_least`` that
+    (the lower bound of ``broker.ledger.broken_promise``). ``detail``: the same for people.
+    """
+
+    sla: float
+    evicted: int
+    admitted: int
+    at_least: float
+    detail: str
+
+
 class QuoteView(Message):
-    """A quote, see ``cloudsim.requests.Quote``. ``other_sizes`` is told to those who only ask."""
+    """A quote, see ``cloudsim.requests.Quote``. ``other_sizes`` is told to those who only ask.
+    ``broken_promise``: what the broker knows against promises of this cloud at this SLA; not written where it
+    knows nothing, since owners of the version before would not understand it."""
 
     answer: Literal["quote"] = "quote"
     cloud: CloudId
@@ -93,6 +113,7 @@ class QuoteView(Message):
     table_age_s: float | None = None
     other_sizes: tuple[SizeOffer, ...] = ()
     admission: Mode = Mode.STRICT  # to whom the SLA is a promise
+    broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
 
 
 class CounterOffers(Message):
@@ -109,6 +130,7 @@ class RefusalView(Message):
 
     ``removed``: of the cloud's nodes, how many each filter took out of those that were left, in this order;
     "room" stands for the test of room. ``eviction_would_help``: there would be room without spot instances.
+    ``broken_promise``: as in a quote.
     """
 
     answer: Literal["refusal"] = "refusal"
@@ -124,6 +146,7 @@ class RefusalView(Message):
     other_sizes: tuple[SizeOffer, ...] = ()
     detail: str | None = None  # what the owner adds for people
     removed: dict[str, int] = Field(default_factory=dict)
+    broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
 
 
 class LeaseGranted(Message):

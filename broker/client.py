@@ -9,7 +9,6 @@ Errors are one tree below ClientError, drawn in ``broker.api.outcomes``.
 
 from __future__ import annotations
 
-import random
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from broker.api.models import (
     CloudView,
     DrainRequest,
     Leases,
+    LedgerView,
     ListedResults,
     Problem,
     Quotes,
@@ -64,6 +64,7 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
+from broker.patience import DEADLINE_S, pauses, retry_after_s
 from broker.settings import settings
 
 __all__ = [
@@ -80,8 +81,6 @@ __all__ = [
     "UnavailableError",
 ]
 
-DEADLINE_S = 60.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -147,7 +146,7 @@ class Client:
         named = [_named(request) for request in requests]
         results: dict[int, GrantedRequest | RefusedRequest | ProblemAnswer] = {}
         deadline_s = time.monotonic() + self._deadline_s
-        for pause_s in _pauses():
+        for pause_s in pauses():
             missing = [index for index in range(len(named)) if index not in results]
             if not missing:
                 break
@@ -215,6 +214,18 @@ class Client:
         """
         return parse(Lease, self._send("POST", f"/v1/leases/{_quoted(lease)}/acknowledge"))
 
+    def ledger(
+        self,
+        *,
+        cloud: str | None = None,
+        origin: str | None = None,
+        sla: float | None = None,
+        by: Sequence[str] = ("cloud", "sla"),
+    ) -> LedgerView:
+        """Promised against realised evictions, broken down by some of cloud, origin, sla and table."""
+        parameters = {"cloud": cloud, "origin": origin, "sla": sla, "by": ",".join(by)}
+        return parse(LedgerView, self._send("GET", "/v1/ledger", parameters=parameters))
+
     # -- clouds -------------------------------------------------------------------------------------------
 
     def clouds(self) -> list[CloudView]:
@@ -279,7 +290,7 @@ class Client:
         Raises EventsGoneError, and UnavailableError when the broker stays away.
         """
         gives_up_s = time.monotonic() + self._deadline_s
-        pauses = _pauses()
+        waits = pauses()
         while True:
             parameters = _present({"cloud": cloud, "origin": origin, "follow": follow})
             headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
@@ -298,7 +309,7 @@ class Client:
                     else:
                         for sent in source.iter_sse():
                             gives_up_s = time.monotonic() + self._deadline_s
-                            pauses = _pauses()
+                            waits = pauses()
                             if sent.id:
                                 last_event_id = sent.id
                             if sent.data:
@@ -310,7 +321,7 @@ class Client:
                     raise UnavailableError(f"{self._http.base_url} does not answer: {error}") from error
             if time.monotonic() > gives_up_s:
                 raise UnavailableError(f"{self._http.base_url} does not send events")
-            time.sleep(next(pauses))
+            time.sleep(next(waits))
 
     # -- how ----------------------------------------------------------------------------------------------
 
@@ -324,7 +335,7 @@ class Client:
         """Sends until there is an answer that repeating would not change."""
         content, headers = _encoded(body)
         gives_up_s = time.monotonic() + self._deadline_s
-        for pause_s in _pauses():
+        for pause_s in pauses():
             told_s = 0.0
             try:
                 response = self._http.request(
@@ -336,7 +347,7 @@ class Client:
                 if response.is_success or not self._raise_unless_temporary(response):
                     return response
                 reason = problem_of(response).detail
-                told_s = _retry_after_s(response)
+                told_s = retry_after_s(response)
             wait_s = max(told_s, pause_s)
             if time.monotonic() + wait_s > gives_up_s:
                 raise UnavailableError(f"{reason} (gave up after {self._deadline_s:g} s)")
@@ -374,21 +385,6 @@ def _encoded(
     else:
         text = f"[{','.join(item.model_dump_json(exclude_defaults=True) for item in body)}]"
     return text.encode(), {"Content-Type": "application/json"}
-
-
-def _retry_after_s(response: httpx.Response) -> float:
-    try:
-        return min(max(float(response.headers.get("Retry-After", "0")), 0.0), DEADLINE_S)
-    except ValueError:
-        return 0.0
-
-
-def _pauses() -> Iterator[float]:
-    """Growing, with jitter: those who were turned away together do not come back together."""
-    pause_s = _FIRST_PAUSE_S
-    while True:
-        yield pause_s * random.uniform(0.5, 1.0)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _present(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -117,10 +117,6 @@ class Standing:
         """Whether this very attempt is the open one."""
         return self.state is State.ATTEMPTING and (self.attempt, self.cloud) == (number, cloud)
 
-    def committed(self, number: int) -> bool:
-        """Whether this attempt is the one that was committed."""
-        return self.state is State.COMMITTED and self.attempt == number
-
 
 @dataclass(frozen=True, slots=True)
 class Record:

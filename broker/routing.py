@@ -7,10 +7,11 @@ doubt; everything else is the owner's to decide. In trace time every target is a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from broker.answers import BrokenPromise
 from broker.contract import Advert, CloudInfo, NodeKind, Room, SpotRequest
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Amounts, Kind, Mode, Quote, Reason, Refusal, promises
@@ -72,13 +73,21 @@ class TableSummary:
 
 @dataclass(frozen=True)
 class Member:
-    """A cloud as the broker sees it now. ``reachable`` False: its advert is too old, or there is none."""
+    """A cloud as the broker sees it now. ``reachable`` False: its advert is too old, or there is none.
+
+    ``broken``: by SLA, the promises that it does not keep lately (``broker.ledger``); nothing in trace time.
+    """
 
     info: CloudInfo
     advert: Advert | None = None
     table: TableSummary | None = None
     reachable: bool = True
     advert_age_s: float | None = None
+    broken: Mapping[float, BrokenPromise] = field(default_factory=dict)
+
+    def broken_at(self, sla: float | None) -> BrokenPromise | None:
+        """How it broke its promises at this SLA; None: as far as is known it keeps them."""
+        return None if sla is None else self.broken.get(sla)
 
 
 class UnfittableError(ValueError):
@@ -138,7 +147,8 @@ def route(
 ) -> Route:
     """The clouds to ask, tightest fit first, at most ``most`` of them; and a refusal for all passed over.
 
-    A member beyond ``most`` gets no refusal: nothing is known against it. ``booked`` is not added to here.
+    Those that broke their promises at the request's SLA come last, in the same order. A member beyond
+    ``most`` gets no refusal: nothing is known against it. ``booked`` is not added to here.
 
     Raises UnfittableError when no member has a node that large, UnknownTargetError for a target that is none.
     """
@@ -165,7 +175,10 @@ def route(
         quote = Quote(cloud, request.cores, slots, None, None, None, None)
         full = room.free_cores - taken.get(cloud, 0) < request.cores
         (doubtful if full else quotes).append((member.info.order, quote))
-    ranked = tightest_fit(quotes) + tightest_fit(doubtful)
+    distrusted = {member.info.id for member in targets if member.broken_at(request.sla) is not None}
+    ranked = sorted(
+        tightest_fit(quotes) + tightest_fit(doubtful), key=lambda quote: quote.cloud in distrusted
+    )
     return Route(tuple(quote.cloud for quote in ranked[:most]), tuple(passed_over))
 
 

@@ -3,6 +3,7 @@
 Every field is read from the variable `SPOTFED_<NAME>` (upper case); an empty variable counts as unset.
 """
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -124,6 +125,13 @@ def load() -> Settings:
             for detail in error.errors(include_input=False, include_url=False)
         ]
         raise SettingsError("; ".join(problems)) from None
+
+
+def unknown_variables() -> list[str]:
+    """Variables that look like settings of ours but are none, for example misspelt ones; sorted."""
+    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
+    given = list(os.environ)  # noqa: TID251  (this is the module that may)
+    return sorted(name for name in given if name.upper().startswith(PREFIX) and name.upper() not in known)
 
 
 @cache

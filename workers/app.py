@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from broker.keys import Keys
+from broker.queue_health import require_safe
 from broker.redis_server import connect
 from broker.settings import Settings
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from workers.montecarlo import MonteCarlo
+
+log = structlog.get_logger(__name__)
 
 
 def create(settings: Settings) -> Celery:
@@ -35,7 +40,19 @@ def create(settings: Settings) -> Celery:
     return make_app(settings)
 
 
-def serve_drains(app: Celery, cloud: str, drain: Callable[[], None]) -> None:
+def require_safe_queue(settings: Settings) -> None:
+    """Waits until Redis answers, and logs what a crash of it would lose.
+
+    Raises UnsafeQueueError when it may drop keys.
+    """
+    from workers.tenure import until_answered
+
+    url = str(settings.redis_url)
+    with connect(url) as client:
+        until_answered(lambda: require_safe(client, url, log.warning))
+
+
+def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
     """The doorbell of a cloud's owner.
 
     It is not acknowledged, which halves what a doorbell writes: one that is lost with its worker is made up

@@ -4,7 +4,7 @@ A Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells
 once it owns the cloud and has recovered; a second process for the same cloud waits for the first one's lease.
 
 Exit status: 0 told to stop, 2 wrong arguments or federation file, 70 the owner and its journal disagree, 75
-fenced: another process has become the owner.
+fenced: another process has become the owner, 78 the Redis server may drop keys.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import NoReturn
 from broker.contract import Batch, CloudInfo
 from broker.journal import Journal
 from broker.keys import Keys
+from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
 from broker.views import node_kinds
@@ -122,9 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         until_s = math.inf if told.until is None else parse_duration_s(told.until, field="--until")
         federation = load(told.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
         spec = runtime_spec(told, config, federation)
-    except (InputError, SettingsError) as error:
+        workers_app.require_safe_queue(config)
+    except (InputError, SettingsError, UnsafeQueueError) as error:
         print(f"workers.cloud: {error}", file=sys.stderr)  # noqa: T201
-        return 2
+        return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2
     from broker.queue import cloud_queue, send_batch
 
     def send(queue: str, batch: Batch) -> None:

@@ -39,8 +39,8 @@ class Extensions:
         lease, now_s = book.get(command.lease), cloud.now_s
         if not isinstance(lease, Lease) or lease.kind is not Kind.SPOT or lease.state is LeaseState.RESERVED:
             return Done(found=False)
-        if lease.ended_at_s is None and lease.ends_at_s is not None and command.until_s <= lease.ends_at_s:
-            return LeaseGranted(lease=lease)  # it has that already
+        if lease.ends_at_s is not None and command.until_s <= lease.ends_at_s:
+            return LeaseGranted(lease=lease)  # it has that already, or had it to its end
         changes = cloud.extend(command.lease, command.until_s, now_s, command.sla, "holder")
         if isinstance(changes, Refusal):
             refusal = refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)

@@ -5,6 +5,8 @@ beginning of the history and gets the same bits. Nothing depends on which worker
 
 ``python -m workers.montecarlo [--name N]`` starts a worker: a prefork pool of one child, so that a share's
 memory is in one place and a kernel that runs away is killed with its process.
+
+Exit status: 0 told to stop, 2 wrong arguments, 78 the Redis server may drop keys.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -25,6 +28,7 @@ from kombu.exceptions import OperationalError
 
 from broker.contract import Batch
 from broker.keys import Keys
+from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from cloudsim.errors import CloudsimError
 from cloudsim.eventlog import START_ON_DEMAND, EventLog
@@ -208,6 +212,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from workers import app as workers_app
 
     app = workers_app.create(settings())
+    try:
+        workers_app.require_safe_queue(settings())
+    except UnsafeQueueError as error:
+        print(f"workers.montecarlo: {error}", file=sys.stderr)  # noqa: T201
+        return os.EX_CONFIG
     workers_app.serve_batches(app, settings(), name)
     warm_up()
     herald = Herald(name, connect(str(settings().redis_url)), Keys(settings().key_prefix))

@@ -267,13 +267,15 @@ class Owner:
         # Its instance goes by the id of the attempt: one request may try several times.
         changes = self.cloud.admit(replace(request, id=command.attempt), at_s)
         assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
-        *displaced, started = changes
+        place = next(at for at, one in enumerate(changes) if isinstance(one, Started))
+        displaced, started, waiting = changes[:place], changes[place], changes[place + 1 :]
         assert isinstance(started, Started)
         self._recorder.record(displaced)
         lease = self._recorder.lease_of(started.instance, LeaseState.RESERVED, request=request, quote=quote)
         if command.lifetime_s is None:
             lease = lease.model_copy(update={"renewal_s": self.spec.renewal_s})
         self._recorder.emit(EventKind.RESERVED, at_s, lease=lease)
+        self._recorder.record(waiting)  # those who waited there may find enough room left by the displaced
         return LeaseGranted(lease=lease)
 
     def _considered(self, request: Request, *, is_ask: bool) -> Quote | Refusal:

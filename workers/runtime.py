@@ -168,8 +168,11 @@ class Runtime:
 
     # -- the inbox -------------------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Handles what is in the inbox, and takes a refresh under way a step further."""
+    def drain(self) -> bool:
+        """Handles what is in the inbox, and takes a refresh under way a step further.
+
+        False if the inbox could not be read to its end.
+        """
         with self._guarded():
             try:
                 self._step_refresh()
@@ -178,6 +181,9 @@ class Runtime:
             except _Poisoned:
                 until_answered(self._recover)
                 self._done_of_entry = 0
+            else:
+                return True
+        return False
 
     def _drain_group(self) -> bool:
         """Handles a group of commands in one commit; True when there may be more."""
@@ -265,11 +271,11 @@ class Runtime:
         while True:
             if not self._trace_time:
                 self._tick()
-            self.drain()
+            read = self.drain()
             with self._guarded():
                 if self._trace_time:
                     self._publish_table()
-                else:
+                elif read:  # else a confirmation may lie there, of what would expire
                     self._keep_wall_time()
             if self._stopping.wait(self._settings.inbox_poll_s):
                 return

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
+import redis
 import uvicorn
 
+from broker.queue_health import UnsafeQueueError, require_safe
+from broker.redis_server import connect
 from broker.settings import SettingsError, load
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until it is told to stop. Returns the exit status: 78 for a malformed setting."""
+    """Serves until it is told to stop. Returns the exit status: 78 for a malformed setting, or a Redis server
+    that may drop keys."""
     try:
         told = load()
     except SettingsError as error:
-        print(f"broker.api: {error}", file=sys.stderr)  # noqa: T201
-        return 78
+        _say(str(error))
+        return os.EX_CONFIG
     parser = argparse.ArgumentParser(prog="python -m broker.api", description="Serves spotfed's HTTP API.")
     parser.add_argument("--host", default=told.host, help="address to listen on (default: %(default)s)")
     parser.add_argument(
@@ -26,8 +31,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     if told.redis_url is None:
-        print("broker.api: set SPOTFED_REDIS_URL, or use `spotfed up`", file=sys.stderr)  # noqa: T201
-        return 78
+        _say("set SPOTFED_REDIS_URL, or use `spotfed up`")
+        return os.EX_CONFIG
+    try:
+        with connect(told.redis_url) as client:
+            require_safe(client, told.redis_url, _say)
+    except UnsafeQueueError as error:
+        _say(str(error))
+        return os.EX_CONFIG
+    except redis.RedisError as error:
+        # It answers /healthz, and 503 to the rest. Nothing is admitted until owners run, who look again.
+        _say(f"Redis does not answer, so whether it may drop keys is not known: {error}")
     uvicorn.run(
         "broker.api.app:create_app",
         factory=True,
@@ -39,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         timeout_graceful_shutdown=5,
     )
     return 0
+
+
+def _say(message: str) -> None:
+    print(f"broker.api: {message}", file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

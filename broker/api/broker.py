@@ -13,6 +13,7 @@ import redis.asyncio
 
 from broker.adverts import Adverts
 from broker.api.auth import Authenticator
+from broker.api.bookkeeper import Bookkeeper
 from broker.api.desk import Desk
 from broker.api.migration import MigrationDesk
 from broker.api.overflow import OverflowDesk
@@ -49,7 +50,10 @@ class Broker:
         celery = make_app(settings)
         self._bells = Doorbells(lambda cloud: ring(celery, cloud))
         self.records = Records(self.redis, self.keys)
-        self.adverts = Adverts(self.redis, self.keys, max_age_s=settings.advert_max_age_s)
+        self.books = Bookkeeper(self.redis, self.keys)
+        self.adverts = Adverts(
+            self.redis, self.keys, max_age_s=settings.advert_max_age_s, broken=self.books.broken
+        )
         self._replies = Replies(self._reading, self.keys, self.name)
         exchange = Exchange(self.records, self._replies, self._bells)
         self.service = Service(settings, self.records, self.adverts, exchange)
@@ -79,6 +83,7 @@ class Broker:
         for name, work in (
             ("replies", self._replies.run),
             ("sweeper", self._sweep),
+            ("ledger", self.books.run),
             ("overflow", self._overflow.run),
             ("migration", self._migration.run),
         ):

@@ -125,6 +125,7 @@ class Desk:
         """
         members = await self._adverts.members()
         order = {member.info.id: member.info.order for member in members}
+        broken = {member.info.id: member.broken_at(wish.sla) for member in members}
         asked: list[_Question] = []
         for number, request in enumerate(wish.requests()):
             targets, trace_time = admissible(request, members)
@@ -145,9 +146,13 @@ class Desk:
         quotes: list[QuoteView] = []
         refusals: list[RefusalView] = []
         for question in asked:
-            answered = question.answers(heard)
+            answered = {
+                cloud: one.model_copy(update={"broken_promise": broken[cloud]})
+                for cloud, one in question.answers(heard).items()
+            }
             views = {cloud: one for cloud, one in answered.items() if isinstance(one, QuoteView)}
             ranked = tightest_fit((order[cloud], quote_of(one)) for cloud, one in views.items())
+            ranked.sort(key=lambda quote: broken[quote.cloud] is not None)
             quotes += [views[quote.cloud] for quote in ranked]
             refusals += [
                 one

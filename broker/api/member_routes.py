@@ -153,7 +153,7 @@ async def member_of(request: Request, cloud: str) -> Member:
     "/clouds/{cloud}", summary="One member", response_model=CloudView, responses=problem_responses(404)
 )
 async def cloud(request: Request, cloud: str) -> Response:
-    """What it is and what it says of itself."""
+    """What it is and what it says of itself; and at which SLAs it is asked last, with the figures."""
     return answer(_view(await member_of(request, cloud)))
 
 
@@ -272,4 +272,5 @@ def _view(member: Member) -> CloudView:
         advert=member.advert,
         reachable=member.reachable,
         advert_age_s=member.advert_age_s,
+        broken_promises=[broken for _, broken in sorted(member.broken.items())],
     )

@@ -99,6 +99,9 @@ class MigrationDesk:
             id=f"{lease.id}:migrate",
             lease=lease.id,
             at_s=event.at_s if trace_time else None,
-            offers=tuple(offer.model_copy(update={"other_sizes": ()}) for offer in offers),
+            # What the broker says of a cloud is no word of an owner's journal; the order follows it.
+            offers=tuple(
+                offer.model_copy(update={"other_sizes": (), "broken_promise": None}) for offer in offers
+            ),
         )
         await self._exchange.tell({lease.cloud: [told]})

@@ -48,6 +48,7 @@ ACCEPTED = {
     "at_s": "seconds as a number from 0 to 3200000000; only where the federation runs in trace time",
     "state": "one of booked, reserved, running, completed, evicted, cancelled, failed",
     "limit": "an integer from 1 to 1000",
+    "by": "nothing, or some of cloud, origin, sla and table, with commas between them",
     "finish": "true",
     "nodes": "null for all, or a list of numbers of nodes, counted from 0",
     "node": "the number of a node, counted from 0",

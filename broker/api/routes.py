@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 
-from broker.api import bodies, member_routes, operating_routes, problems
+from broker.api import bodies, ledger_routes, member_routes, operating_routes, problems
 from broker.api.broker import Broker
 from broker.api.door import JSON, Caller, answer, begin_call, broker_of, caller
 from broker.api.models import (
@@ -31,6 +31,7 @@ _EXAMPLE = {"cores": 2, "lifetime_s": 7200, "sla": 0.05}
 router = APIRouter(prefix="/v1", dependencies=[Depends(caller)], responses=problem_responses(401, 503))
 router.include_router(member_routes.router)
 router.include_router(operating_routes.router)
+router.include_router(ledger_routes.router)
 
 
 # -- requests ---------------------------------------------------------------------------------------------

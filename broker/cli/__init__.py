@@ -13,7 +13,19 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import demo, draining, experiment, federate, lasting, looking, replay, requests, table
+from broker.cli import (
+    demo,
+    doctor,
+    draining,
+    experiment,
+    federate,
+    lasting,
+    ledger,
+    looking,
+    replay,
+    requests,
+    table,
+)
 from broker.cli.output import exit_code_of, show_error
 
 app = typer.Typer(
@@ -32,6 +44,7 @@ _PLAY, _USE, _STUDY = "Try it and run it", "Use a running federation", "Study tr
 app.command(rich_help_panel=_PLAY)(demo.demo)
 app.command(rich_help_panel=_PLAY)(lasting.up)
 app.command(rich_help_panel=_PLAY)(lasting.ps)
+app.command(rich_help_panel=_PLAY)(doctor.doctor)
 app.command(rich_help_panel=_USE)(looking.clouds)
 app.command(rich_help_panel=_USE)(requests.quote)
 app.command(rich_help_panel=_USE)(requests.submit)
@@ -40,6 +53,7 @@ app.command(rich_help_panel=_USE)(looking.extend)
 app.command(rich_help_panel=_USE)(looking.release)
 app.command(rich_help_panel=_USE)(draining.acknowledge)
 app.command(rich_help_panel=_USE)(looking.events)
+app.command(rich_help_panel=_USE)(ledger.ledger)
 app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
 app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)

@@ -29,7 +29,7 @@ def connected() -> Iterator[Client]:
 
     told = settings()
     try:
-        with Client(_url(told), _api_key(told), deadline_s=DEADLINE_S) as client:
+        with Client(url(told), api_key(told), deadline_s=DEADLINE_S) as client:
             yield client
     except UnavailableError as error:
         raise CommandError(f"{error}; {_HINT}", ExitCode.UNREACHABLE) from error
@@ -38,7 +38,8 @@ def connected() -> Iterator[Client]:
         raise CommandError(f"{error}; {hint}", ExitCode.BAD_INPUT) from error
 
 
-def _url(told: Settings) -> str:
+def url(told: Settings) -> str:
+    """SPOTFED_URL, else where ``spotfed up`` serves on this machine, else the default."""
     from broker.local.federation import record_file
 
     if "url" not in told.model_fields_set:
@@ -49,7 +50,8 @@ def _url(told: Settings) -> str:
     return told.url
 
 
-def _api_key(told: Settings) -> str | None:
+def api_key(told: Settings) -> str | None:
+    """SPOTFED_API_KEY, else the first key that is kept on this machine, if any."""
     from broker.local.queue import key_file
 
     if told.api_key is not None:

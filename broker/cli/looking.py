@@ -200,6 +200,9 @@ def _show_clouds(views: list[CloudView]) -> None:
         if advert is not None and advert.closed_nodes:
             count = advert.closed_nodes
             state += f", [yellow]{count} {'node' if count == 1 else 'nodes'} closed[/yellow]"
+        if view.broken_promises:
+            at = ", ".join(words.sla(broken.sla) for broken in view.broken_promises)
+            state += f", [yellow]asked last at SLA {at}[/yellow]"
         if advert is None:
             table.add_row(info.id, info.nodes, state)
             continue
@@ -217,7 +220,11 @@ def _show_clouds(views: list[CloudView]) -> None:
             str(advert.evicted),
             "none yet" if made_s is None else f"{words.duration(advert.at_s - made_s)} ago",
         )
-    console().print(table)
+    out = console()
+    out.print(table)
+    for view in views:
+        for broken in view.broken_promises:
+            out.print(f"{view.info.id} {broken.detail}")
 
 
 def _show_leases(found: list[Lease], now_s: dict[str, float]) -> None:

@@ -297,7 +297,7 @@ def _why(refusal: RefusalView) -> str:
         why += f"; nodes: {', '.join(told)}"
     if refusal.eviction_would_help:
         why += "; there would be room without spot instances"
-    return why
+    return why + (f"; {refusal.broken_promise.detail}" if refusal.broken_promise else "")
 
 
 def _with(resources: Mapping[str, int]) -> str:
@@ -342,6 +342,8 @@ def _show_quotes(
             verdict, risk, survives_s = "[green]yes[/green]", one.eviction_probability, one.survives_s
             if one.admission == "population" and risk is not None:
                 verdict += ", its SLA is a mean"
+            if one.broken_promise:
+                verdict += f", but [yellow]{one.broken_promise.detail}[/yellow]"
         else:
             verdict = f"[red]no[/red], {_why(one)}"
             risk, survives_s = one.counter_offers.sla, one.counter_offers.lifetime_s

@@ -175,7 +175,9 @@ class Service:
             one.candidates = list(found.candidates)
             by_cloud = {member.info.id: member for member in targets}
             one.passed_over = [
-                refusal_view(refusal, cores=request.cores, smaller=_smaller(request, by_cloud, refusal))
+                one.annotated(
+                    refusal_view(refusal, cores=request.cores, smaller=_smaller(request, by_cloud, refusal))
+                )
                 for refusal in found.passed_over
             ]
             if one.candidates:
@@ -289,9 +291,8 @@ class Service:
             for one, settled in decided
         ])  # fmt: skip
         for (one, settled), standing in zip(decided, standings, strict=True):
-            if settled is not None and standing.committed(one.attempts):
-                results[one.id] = settled
-            elif settled is not None or standing.state is not State.OPEN:
+            # What stands is the answer, also to us: another process may have made the same attempt.
+            if settled is not None or standing.state is not State.OPEN:
                 results[one.id] = _standing(standing)
         return results
 

@@ -104,7 +104,12 @@ class OpenRequest:
 
     def refused_by(self, refusal: RefusalView) -> None:
         """Each cloud counts once, however often it was asked."""
-        self.asked.setdefault(refusal.cloud, refusal)
+        self.asked.setdefault(refusal.cloud, self.annotated(refusal))
+
+    def annotated(self, refusal: RefusalView) -> RefusalView:
+        """A refusal with what is known of the cloud's promises at this SLA."""
+        broken = (one.broken_at(self.request.sla) for one in self.targets if one.info.id == refusal.cloud)
+        return refusal.model_copy(update={"broken_promise": next(broken, None)})
 
     def settled(self, lease: Lease | None = None) -> Settled:
         """The answer. That a cloud was no target is worth telling only to those who got nothing."""

@@ -109,6 +109,7 @@ def test_the_calls_are_those_of_the_design(document: dict[str, Any]) -> None:
         "DELETE /v1/clouds/{cloud}/drain",
         "POST /v1/clouds/{cloud}/advance",
         "GET /v1/events",
+        "GET /v1/ledger",
         "GET /healthz",
         "GET /readyz",
     }

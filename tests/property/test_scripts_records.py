@@ -131,7 +131,7 @@ class Model:
             if one.answer is None:
                 known.state = State.OPEN
                 sent[known.cloud].append(f"release {attempt}")
-            else:
+            elif not known.overdue:
                 known.state, known.answer = State.COMMITTED, one.answer
                 sent[known.cloud].append(f"confirm {attempt}")
         return self.standing(one.request)

@@ -31,9 +31,24 @@ HEAVY = {
     "matplotlib",
     "uvicorn",
 }
-COMMANDS = (
-    "demo up ps clouds quote submit leases release events replay table federate".split()  # noqa: SIM905
-)
+COMMANDS = [
+    "demo",
+    "up",
+    "ps",
+    "doctor",
+    "clouds",
+    "quote",
+    "submit",
+    "leases",
+    "extend",
+    "release",
+    "acknowledge",
+    "events",
+    "ledger",
+    "replay",
+    "table",
+    "federate",
+]
 FEDERATION = """
 [[cloud]]
 id = "north"

@@ -1,0 +1,306 @@
+"""What one cloud's journal says, folded by other code than the owner's, and the rules an entry can break.
+
+It reads plain JSON and keeps its own books. Each breach is a sentence that begins with the invariant's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.options import CloudOptions
+
+ENDS = frozenset({"completed", "evicted", "cancelled", "failed"})
+NEWS = frozenset({"extended", "warned", "offered", "noticed"})
+PUBLIC = ENDS | NEWS | {"admitted"}
+_EPS_S = 1e-6
+
+Lease = dict[str, Any]
+
+
+@dataclass
+class Shortage:
+    """Those who left a node, or were told to, for one instance of the cloud's own users."""
+
+    cause: str
+    node: int
+    free: int  # before anybody left
+    there: dict[str, Lease]  # spot on the node, before
+    victims: list[Lease] = field(default_factory=list)
+
+
+class CloudBook:
+    """One cloud. ``breach`` is told of what must not be."""
+
+    def __init__(self, cloud: CloudOptions, breach: Callable[[str], None]):
+        self.cloud, self._breach = cloud, breach
+        self.epoch = self.number = self.sequence = 0
+        self.at_s = 0.0
+        self.held: dict[str, Lease] = {}  # on a node
+        self.booked: dict[str, Lease] = {}
+        self.last: dict[str, Lease] = {}  # by lease, as the journal left it
+        self.ended: dict[str, str] = {}
+        self.admitted: set[str] = set()  # spot
+        self.gone: set[str] = set()  # attempts that were declined or released
+        self.wishes: set[str] = set()  # extensions that were answered, and those of them that were granted
+        self.granted: set[str] = set()
+        self.turned_away: set[str] = set()
+        self.closed: set[int] = set()
+        self.public: list[bytes] = []
+        self._shortage: Shortage | None = None
+        self._emptied = False  # a node was drained, and they leave with the next entries
+
+    # -- entries ---------------------------------------------------------------------------------------------
+
+    def entry(self, entry: tuple[int, int], text: bytes) -> dict[str, Any]:
+        """The next entry of the journal. Returns the event."""
+        event: dict[str, Any] = json.loads(text)
+        epoch, number = entry
+        self._must(epoch >= self.epoch, f"I4: epoch {epoch} after {self.epoch}")
+        due = self.number + 1 if epoch == self.epoch else 1
+        self._must(number == due, f"I4: entry {epoch}-{number} where {due} was due")
+        self.epoch, self.number = epoch, number
+        self._must(event["at_s"] >= self.at_s - _EPS_S, f"I7: time goes back from {self.at_s}")
+        self.at_s = max(self.at_s, event["at_s"])
+        self._count(event, text)
+        kind, lease = event["kind"], event["lease"]
+        if self._emptied and kind not in ("evicted", "noticed"):
+            self._emptied = False
+            stay = [one["id"] for one in self._spot() if one["node"] in self.closed and not one["evict_at_s"]]
+            self._must(not stay, f"I2: {stay} stay on nodes that were drained")
+        if kind != "opened":
+            self._nobody_overstays(event)
+        if lease is None:
+            self._without_lease(event)
+        else:
+            self._about(kind, lease, event)
+            self.last[lease["id"]] = lease
+        return event
+
+    def _must(self, holds: bool, else_: str) -> None:
+        if not holds:
+            self._breach(f"{else_} (cloud {self.cloud.id}, entry {self.epoch}-{self.number})")
+
+    def _count(self, event: dict[str, Any], text: bytes) -> None:
+        lease = event["lease"]
+        public = event["kind"] in PUBLIC and lease is not None and lease["kind"] == "spot"
+        self._must(public == (event["sequence"] is not None), f"I5: {event['kind']} is numbered wrongly")
+        if public:
+            self.sequence += 1
+            self._must(
+                event["sequence"] == self.sequence, f"I5: sequence {event['sequence']} is out of order"
+            )
+            self.public.append(text)
+
+    def _nobody_overstays(self, event: dict[str, Any]) -> None:
+        about = (event["lease"] or {}).get("id")
+        for lease in self.held.values():
+            ends_s = [one for one in (lease["ends_at_s"], lease["evict_at_s"]) if one is not None]
+            if lease["id"] != about and ends_s and min(ends_s) < event["at_s"] - _EPS_S:
+                self._must(
+                    False, f"I2: {lease['id']} is still there at {event['at_s']}, due at {min(ends_s)}"
+                )
+
+        for lease in self.booked.values():
+            late = lease["id"] != about and lease["starts_by_s"] < event["at_s"] - _EPS_S
+            self._must(not late, f"I2: {lease['id']} waits at {event['at_s']}, due at {lease['starts_by_s']}")
+
+    def _spot(self) -> list[Lease]:
+        return [one for one in self.held.values() if one["kind"] == "spot"]
+
+    def _without_lease(self, event: dict[str, Any]) -> None:
+        kind = event["kind"]
+        if kind == "released":
+            self._must(
+                event["attempt"] not in self.held, f"I2: {event['attempt']} is released without a lease"
+            )
+            self.gone.add(event["attempt"])
+        elif kind == "declined":
+            wish = event["attempt"]
+            self._must(wish not in self.gone | self.wishes, f"I6: {wish} is declined twice")
+            self._must(wish not in self.last, f"I6: {wish} is declined after it was granted")
+            (self.wishes if "#" in wish else self.gone).add(wish)
+        elif kind == "turned_away":
+            instance = event["request"]["id"]
+            known = self.turned_away | set(self.last)
+            self._must(instance not in known, f"I6: {instance} is turned away after an answer")
+            self.turned_away.add(instance)
+        elif kind == "cordoned":
+            everywhere = range(len(self.cloud.node_cores))
+            nodes = everywhere if event["nodes"] is None else event["nodes"]
+            self.closed = self.closed | set(nodes) if event["closed"] else self.closed - set(nodes)
+            self._emptied = event["closed"]
+
+    def _about(self, kind: str, lease: Lease, event: dict[str, Any]) -> None:
+        name = lease["id"]
+        self._must(name not in self.ended, f"I2: {name} {kind} after it {self.ended.get(name)}")
+        if kind in ("reserved", "admitted"):
+            self._start(kind, lease)
+        elif kind == "booked":
+            self._must(name not in self.last, f"I2: {name} is booked twice")
+            self._must(lease["node"] not in self.closed, f"I1: {name} is booked on a closed node")
+            self.booked[name] = lease
+            self._judge(lease)
+        elif kind in NEWS:
+            self._news(kind, lease, event)
+        elif kind == "withdrawn":
+            self._must(self.booked.pop(name, None) is not None, f"I2: {name} is withdrawn but not booked")
+            self.ended[name] = kind
+        else:
+            self._end(kind, lease, event)
+
+    # -- starts ----------------------------------------------------------------------------------------------
+
+    def _start(self, kind: str, lease: Lease) -> None:
+        name, node = lease["id"], lease["node"]
+        if lease["kind"] == "spot" and kind == "admitted":
+            before = self.held.get(name)
+            self._must(name not in self.admitted, f"I2: {name} is admitted twice")
+            self._must(
+                before is not None and before["state"] == "reserved", f"I3: {name} is admitted from nowhere"
+            )
+            self.admitted.add(name)
+            self.held[name] = lease
+            return
+        waited = self.booked.pop(name, None) is not None
+        self._must(waited or name not in self.last, f"I2: {name} starts twice")
+        self._must(waited or name not in self.turned_away, f"I6: {name} starts after it was turned away")
+        self._must(name not in self.gone, f"I6: {name} is reserved after it was declined or released")
+        self._must(waited or node not in self.closed, f"I1: {name} starts on a closed node")
+        self.held[name] = lease
+        used = self.used(node)
+        self._must(
+            used <= self.cloud.node_cores[node],
+            f"I1: node {node} holds {used} of {self.cloud.node_cores[node]} cores with {name}",
+        )
+        self._judge(lease)
+
+    def used(self, node: int) -> int:
+        """Cores on a node that are taken."""
+        return sum(one["cores"] for one in self.held.values() if one["node"] == node)
+
+    def free_cores(self) -> int:
+        """Of the nodes that are open."""
+        nodes = enumerate(self.cloud.node_cores)
+        return sum(cores - self.used(node) for node, cores in nodes if node not in self.closed)
+
+    # -- on the way ------------------------------------------------------------------------------------------
+
+    def _news(self, kind: str, lease: Lease, event: dict[str, Any]) -> None:
+        name = lease["id"]
+        before = self.held.get(name)
+        if before is None:
+            self._must(False, f"I2: {name} {kind} but is not there")
+            return
+        if kind == "extended":
+            self._must(before["evict_at_s"] is None, f"I2: {name} is extended after its notice")
+            self._must(before["state"] == "running", f"I2: {name} is extended while {before['state']}")
+            self._must(before["ends_at_s"] < lease["ends_at_s"], f"I2: {name} is extended to an earlier end")
+            wish = event["attempt"]
+            self._must(wish is None or wish not in self.wishes, f"I6: {wish} is granted twice")
+            self.wishes.add(wish or "")
+            self.granted.add(wish or "")
+        elif kind == "noticed":
+            due_s = event["at_s"] + self.cloud.grace_s
+            self._must(before["evict_at_s"] is None, f"I2: {name} is noticed twice")
+            self._must(
+                lease["evict_at_s"] is not None and abs(lease["evict_at_s"] - due_s) < _EPS_S,
+                f"I2: {name} is told to leave at {lease['evict_at_s']}, not {due_s}",
+            )
+            self._leaves_for(before, event["cause"])
+        self.held[name] = lease
+
+    # -- ends ------------------------------------------------------------------------------------------------
+
+    def _end(self, kind: str, lease: Lease, event: dict[str, Any]) -> None:
+        name = lease["id"]
+        before = self.held.get(name)
+        if before is None:
+            self._must(False, f"I2: {name} {kind} but is not there")
+            return
+        # A reservation that is given up after its notice counts as evicted.
+        states = {"cancelled", "evicted" if before["evict_at_s"] else ""} if kind == "released" else {kind}
+        self._must(lease["state"] in states, f"I7: {name} {kind} as {lease['state']}")
+        if kind == "released":
+            self._must(before["state"] == "reserved", f"I3: {name} is released while {before['state']}")
+            self.gone.add(name)
+        elif kind == "completed":
+            early = before["ends_at_s"] is None or lease["ended_at_s"] < before["ends_at_s"] - _EPS_S
+            self._must(not early, f"I2: {name} completed before its end")
+        elif kind == "cancelled":
+            self._must(before["evict_at_s"] is None, f"I2: {name} is cancelled after its notice")
+        elif kind == "evicted":
+            self._must(lease["kind"] == "spot", f"I2: {name} of the cloud's own users is evicted")
+            self._evicted(before, event)
+        del self.held[name]
+        self.ended[name] = kind
+
+    def _evicted(self, before: Lease, event: dict[str, Any]) -> None:
+        cause, name = event["cause"] or "", before["id"]
+        self._must(bool(cause), f"I7: nobody knows why {name} was evicted")
+        if before["evict_at_s"] is not None:
+            return  # judged when it was told
+        by_own = not cause.startswith("s-")
+        self._must(not (by_own and self.cloud.grace_s), f"I2: {name} is evicted without a notice")
+        if not by_own:
+            self._must(_yields(before), f"I2: {name} gives way to spot though it was promised something")
+        self._leaves_for(before, cause)
+
+    # -- who had to leave ------------------------------------------------------------------------------------
+
+    def _leaves_for(self, victim: Lease, cause: str | None) -> None:
+        if not cause or cause.startswith("drain by"):
+            return
+        shortage = self._shortage
+        if shortage is None or shortage.cause != cause:
+            node = victim["node"]
+            there = {
+                one["id"]: one for one in self._spot() if one["node"] == node and one["evict_at_s"] is None
+            }
+            idle, due = (
+                self.cloud.node_cores[node] - self.used(node),
+                self._leaving(node) - self._waiting(node),
+            )
+            # Spot starts at once, and not where others wait; own instances wait for those who leave.
+            free = idle + (min(0, due) if cause.startswith("s-") else due)
+            shortage = self._shortage = Shortage(cause, node, free, there)
+        self._must(victim["node"] == shortage.node, f"I2: {victim['id']} leaves another node for {cause}")
+        shortage.victims.append(victim)
+
+    def _leaving(self, node: int) -> int:
+        told = (one for one in self.held.values() if one["node"] == node and one["evict_at_s"] is not None)
+        return sum(one["cores"] for one in told)
+
+    def _waiting(self, node: int) -> int:
+        return sum(one["cores"] for one in self.booked.values() if one["node"] == node)
+
+    def _judge(self, taker: Lease) -> None:
+        """Had they to leave, and were they the right ones? Youngest job first, and nobody without need."""
+        shortage, self._shortage = self._shortage, None
+        if shortage is None:
+            return
+        name, needed = taker["id"], taker["cores"] - shortage.free
+        self._must(shortage.cause == name, f"I2: somebody left for {shortage.cause}, and {name} came")
+        freed = sum(one["cores"] for one in shortage.victims)
+        for one in shortage.victims:
+            self._must(freed - one["cores"] < needed, f"I2: {one['id']} left for {name} without need")
+            if _yields(one):
+                continue
+            cheap = sum(other["cores"] for other in shortage.there.values() if _yields(other))
+            self._must(cheap < needed, f"I2: {one['id']} was promised something, others on its node were not")
+        if len(shortage.victims) == 1:
+            (only,) = shortage.victims
+            better = [
+                other["id"]
+                for other in shortage.there.values()
+                if other["number"] > only["number"]
+                and other["cores"] >= only["cores"]
+                and _yields(other) == _yields(only)
+            ]
+            self._must(not better, f"I2: {only['id']} left for {name}, younger ones stayed: {better}")
+
+
+def _yields(lease: Lease) -> bool:
+    return lease["kind"] == "spot" and (lease["promised_sla"] is None or lease["promised_sla"] >= 1)

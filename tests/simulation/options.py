@@ -1,0 +1,95 @@
+"""What one seed expands to: the federation, its users, and which faults befall it how often."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Shapes of clouds, in cores by node.
+_SHAPES = ((4, 4), (8,), (2, 4, 8), (6, 6), (4,), (3, 5))
+_OFTEN, _SELDOM = 0.6, 0.3
+#: Entries of an inbox that nobody can read.
+POISON = (b"{", b"[{}]", b'[{"kind":"tick","id":"t","version":99}]', b'[{"kind":"nonsense","id":"n"}]', b"")
+
+
+@dataclass(frozen=True)
+class CloudOptions:
+    """One cloud. ``standby``: a second process waits for the first one's lease."""
+
+    id: str
+    node_cores: tuple[int, ...]
+    grace_s: float
+    standby: bool
+
+
+@dataclass(frozen=True)
+class Options:
+    """Rates are probabilities a call or a message; ``*_every_s`` mean gaps in seconds, 0: never."""
+
+    clouds: tuple[CloudOptions, ...]
+    brokers: int
+    faults_s: float
+    calm_s: float
+    latency_s: float
+    spot_every_s: float
+    own_every_s: float
+    lost: float
+    unheard: float
+    repeated: float
+    held_at_call: float
+    bell_lost: float
+    bell_late_s: float
+    inbox_again: float
+    reserve_held: float
+    poison_every_s: float
+    owner_crash_every_s: float
+    owner_held_every_s: float
+    broker_crash_every_s: float
+    broker_held_every_s: float
+    outage_every_s: float
+    clock_jump_every_s: float
+    drain_every_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def expand(rng: random.Random) -> Options:
+    """Each kind of fault is there or not: runs that have few of them reach further than those with all."""
+
+    def maybe(share: float, low: float, high: float) -> float:
+        value = rng.uniform(low, high)
+        return value if rng.random() < share else 0.0
+
+    clouds = tuple(
+        CloudOptions(
+            name, rng.choice(_SHAPES), rng.choice((0.0, 0.0, 2.0, 6.0)), standby=rng.random() < _SELDOM
+        )
+        for name in "abcd"[: rng.choice((2, 2, 3, 4))]
+    )
+    return Options(
+        clouds=clouds,
+        brokers=rng.choice((1, 2, 2)),
+        faults_s=rng.uniform(12.0, 24.0),
+        calm_s=26.0,
+        latency_s=rng.choice((0.002, 0.02, 0.1)),
+        spot_every_s=rng.uniform(0.5, 2.5),
+        own_every_s=rng.uniform(1.0, 5.0),
+        lost=maybe(_OFTEN, 0.0, 0.05),
+        unheard=maybe(_OFTEN, 0.0, 0.05),
+        repeated=maybe(_OFTEN, 0.0, 0.08),
+        held_at_call=maybe(_OFTEN, 0.0, 0.015),
+        bell_lost=maybe(_OFTEN, 0.0, 0.8),
+        bell_late_s=maybe(_OFTEN, 0.0, 1.0),
+        inbox_again=maybe(_OFTEN, 0.0, 0.15),
+        reserve_held=maybe(_SELDOM, 0.0, 0.2),
+        poison_every_s=maybe(_SELDOM, 3.0, 12.0),
+        owner_crash_every_s=maybe(_OFTEN, 3.0, 15.0),
+        owner_held_every_s=maybe(_OFTEN, 4.0, 15.0),
+        broker_crash_every_s=maybe(_OFTEN, 3.0, 15.0),
+        broker_held_every_s=maybe(_OFTEN, 2.0, 12.0),
+        outage_every_s=maybe(_SELDOM, 6.0, 20.0),
+        clock_jump_every_s=maybe(_SELDOM, 4.0, 15.0),
+        drain_every_s=maybe(_OFTEN, 4.0, 12.0),
+    )

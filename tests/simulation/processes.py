@@ -1,0 +1,307 @@
+"""The product's processes inside the simulation: owners (the real ``Runtime`` on fibers) and brokers (the
+real ``Service`` and ``Desk`` on the loop), and what stands for clocks, names and files around them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+from unittest import mock
+
+import redis
+
+from broker.adverts import Adverts
+from broker.api.desk import Desk
+from broker.contract import CloudInfo
+from broker.journal import Journal
+from broker.keys import Keys
+from broker.records import Records
+from broker.settings import Settings
+from broker.submission.exchange import Doorbells, Exchange
+from broker.submission.replies import Replies
+from broker.submission.service import Service
+from cloudsim.cloud_spec import CloudSpec
+from cloudsim.prediction.tables import QuantileTable
+from tests.simulation.clients import AsyncClient, BlockingClient
+from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
+from tests.simulation.options import CloudOptions
+from tests.unit.workers.owners import harmless_table
+from workers.runtime import EXIT_FENCED, Runtime, RuntimeSpec
+from workers.state import OwnerSpec
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+KEYS = Keys("sim:")
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+RENEWAL_S = 8.0
+SETTINGS = Settings.model_construct(
+    reply_deadline_s=0.8,
+    trace_reply_deadline_s=0.8,
+    max_clouds_asked=3,
+    owner_lease_ttl_s=2.0,
+    reservation_ttl_s=12.0,
+    renewal_s=RENEWAL_S,
+    inbox_poll_s=1.0,
+    advert_max_age_s=5.0,
+    key_prefix=KEYS.prefix,
+    state_dir=Path("simulated"),
+    seed=0,
+    samples=1,
+)
+_SWEEP_S = 1.0
+
+
+@cache
+def _table(node_cores: tuple[int, ...]) -> QuantileTable:
+    return harmless_table(node_cores)
+
+
+@dataclass
+class Machine:
+    """Where processes run. ``ahead_s``: of its wall clock; ``floors``: files that outlive processes."""
+
+    name: str
+    ahead_s: float = 0.0
+    floors: dict[str, int] = field(default_factory=dict)
+
+
+class _Process:
+    """``held_until_s``: it stands still until then, as if stopped by a signal or swapped out."""
+
+    def __init__(self, world: World, name: str, machine: Machine):
+        self.world, self.name, self.machine = world, name, machine
+        self.alive, self.held_until_s = True, 0.0
+
+
+class OwnerProcess(_Process):
+    """One process of a cloud's owner."""
+
+    def __init__(self, world: World, cloud: CloudOptions, order: int, name: str, machine: Machine):
+        super().__init__(world, name, machine)
+        self.cloud, self._order = cloud, order
+        self._bell = Event(world.clock)
+        self.runtime: Runtime | None = None
+        main = Fiber(world.clock, self._run, self)
+        self.fibers = [main]
+        main.start()
+
+    def _run(self) -> None:
+        world, cloud = self.world, self.cloud
+        journal = Journal(cast("redis.Redis", BlockingClient(world, self)), KEYS, cloud.id)
+        spec = OwnerSpec(
+            CloudSpec(cloud.id, cloud.node_cores, grace_s=cloud.grace_s, first_table_s=1e12),
+            reservation_ttl_s=SETTINGS.reservation_ttl_s,
+            renewal_s=SETTINGS.renewal_s,
+        )
+        info = CloudInfo(
+            id=cloud.id,
+            order=self._order,
+            nodes=",".join(f"1x{cores}" for cores in cloud.node_cores),
+            cores=sum(cloud.node_cores),
+            largest_node=max(cloud.node_cores),
+            time="wall",
+            grace_s=cloud.grace_s,
+        )
+        runtime = Runtime(
+            RuntimeSpec(spec, info, frozenset({1}), seed=0, births=1),
+            SETTINGS,
+            journal,
+            _no_batches,
+            self._fail,
+        )
+        # By which nobody is ever at risk: it stays through recoveries, and no other is made.
+        runtime._owner.cloud.table = _table(cloud.node_cores)
+        runtime.open()
+        self.runtime = runtime
+        runtime.start()
+        while True:
+            self._bell.wait()
+            self._bell.clear()
+            runtime.drain()
+
+    def owns(self, token: bytes | None) -> bool:
+        """Whether it is open and the lease in Redis is its own."""
+        return self.runtime is not None and token == self.runtime._tenure._token.encode()
+
+    def ring(self) -> None:
+        """The doorbell: a Celery task of a worker that does one at a time."""
+        if self.alive:
+            self._bell.set()
+
+    def kill(self, why: str) -> None:
+        """kill -9."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.world.note("killed", self.name, why)
+        for fiber in self.fibers:
+            fiber.kill()
+
+    def stop(self) -> None:
+        """Told to stop: it lets the next owner in, and ends."""
+        runtime = self.runtime
+        if runtime is None:
+            self.kill("stopped before it was open")
+            return
+
+        def close() -> None:
+            runtime.close()
+            self.kill("stopped")
+
+        last = Fiber(self.world.clock, close, self)
+        self.fibers.append(last)
+        last.start()
+
+    def _fail(self, status: int) -> NoReturn:
+        if status == EXIT_FENCED:
+            self.world.note("fenced", self.name, "")
+        else:
+            self.world.breach(f"I8: owner {self.name} ends with status {status}")
+        self.kill(f"exit status {status}")
+        raise Killed
+
+
+def _no_batches(queue: str, batch: Any) -> None:
+    raise AssertionError("no table is due in a simulation")
+
+
+class BrokerProcess(_Process):
+    """One API process, without HTTP."""
+
+    def __init__(self, world: World, name: str, machine: Machine):
+        super().__init__(world, name, machine)
+        client = cast("redis.asyncio.Redis", AsyncClient(world, self))
+        records = Records(client, KEYS)
+        adverts = Adverts(
+            client,
+            KEYS,
+            max_age_s=SETTINGS.advert_max_age_s,
+            monotonic=world.clock.time,
+            now=lambda: EPOCH + timedelta(seconds=world.clock.time() + machine.ahead_s),
+        )
+        replies = Replies(client, KEYS, name)
+        exchange = Exchange(records, replies, Doorbells(self._ring))
+        self.service = Service(SETTINGS, records, adverts, exchange)
+        self.desk = Desk(SETTINGS, client, KEYS, adverts, exchange)
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order: a set's would be another one every time
+        self._own(self._keep_up(replies.run))
+        self._own(self._keep_up(self._sweep))
+
+    def _ring(self, cloud: str) -> None:
+        if self.alive:
+            self.world.ring(cloud)
+
+    def _own(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self.world.clock.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    async def _keep_up(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is a find)
+            self.world.crash(f"I8: a task of {self.name} ends", error)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                await self.service.sweep()
+            except (redis.RedisError, OSError):
+                self.world.note("sweep", self.name, "redis is away")
+
+    async def call(self, work: Coroutine[Any, Any, Any], patience_s: float) -> Any:
+        """What a client gets: the answer, or ConnectionError when the process dies or takes too long."""
+        if not self.alive:
+            work.close()
+            raise ConnectionError(self.name)
+        task = self._own(work)
+        await asyncio.wait([task], timeout=patience_s)
+        if not task.done() or task.cancelled():
+            raise ConnectionError(self.name)
+        return task.result()
+
+    def kill(self) -> None:
+        """kill -9: whatever is under way ends where it is."""
+        self.alive = False
+        self.world.note("killed", self.name, "")
+        for task in tuple(self._tasks):
+            task.cancel()
+
+
+# -- what stands around them ---
+
+
+class _EpochFile:
+    """Stands for ``workers.epochs.EpochFile``: the file is a number of the machine."""
+
+    def __init__(self, directory: Path, cloud: str):
+        self._floors, self._cloud = running().process.machine.floors, cloud
+
+    def read(self) -> int:
+        return int(self._floors.get(self._cloud, 0))
+
+    def write(self, epoch: int) -> None:
+        self._floors[self._cloud] = max(epoch, self.read())
+
+
+class _Log:
+    """Stands for the owner's log. What is logged as an exception there is a find here."""
+
+    def __init__(self, world: World):
+        self._world = world
+
+    def info(self, event: str, **_: Any) -> None:
+        self._world.note("log", running().process.name, event)
+
+    warning = error = info
+
+    def exception(self, event: str, **_: Any) -> None:
+        import sys
+
+        error = sys.exc_info()[1]
+        assert error is not None
+        self._world.crash(f"I8: owner {running().process.name}: {event}", error)
+
+
+@contextmanager
+def patched(world: World) -> Iterator[None]:
+    """Clocks, names, threads, files and logs of the product are those of ``world``."""
+
+    def now(_zone: Any = None) -> datetime:
+        return EPOCH + timedelta(seconds=world.clock.time() + running().process.machine.ahead_s)
+
+    clock = world.clock
+    threads = Threading(clock)
+    uuids = SimpleNamespace(uuid4=world.name)
+    times = SimpleNamespace(monotonic=clock.time, sleep=lambda seconds: running().pause(seconds))
+    stands = {
+        "workers.runtime.threading": threads,
+        "workers.runtime.time": times,
+        "workers.runtime.uuid": uuids,
+        "workers.runtime.datetime": SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat),
+        "workers.runtime.log": _Log(world),
+        "workers.tenure.threading": threads,
+        "workers.tenure.time": times,
+        "workers.tenure.uuid": uuids,
+        "workers.tenure.EpochFile": _EpochFile,
+        "workers.tenure.log": _Log(world),
+        "broker.submission.replies.time": times,
+        "broker.records.uuid4": world.name,
+        "broker.api.desk.uuid4": world.name,
+    }
+    with ExitStack() as stack:
+        for target, stand in stands.items():
+            stack.enter_context(mock.patch(target, stand))
+        logging.disable(logging.CRITICAL)
+        stack.callback(logging.disable, logging.NOTSET)
+        yield

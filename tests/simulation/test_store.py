@@ -1,0 +1,130 @@
+"""The store of the simulation beside a real server: the same commands and scripts, the same answers."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import redis
+
+from broker.journal import read_script
+from tests.simulation.store import Store
+
+pytestmark = pytest.mark.redis
+
+NOW_MS = 1_767_225_600_000
+RUNS, STEPS = 12, 60
+
+
+def _pairs(value: Any) -> Any:
+    """A server's answer without redis-py's words for it."""
+    if isinstance(value, dict):
+        return [(name, _pairs(one)) for name, one in value.items()]
+    if isinstance(value, list | tuple):
+        return [_pairs(one) for one in value]
+    return b"OK" if value is True else value
+
+
+def _raw(client: redis.Redis, name: str, *arguments: Any) -> Any:
+    client.response_callbacks.clear()
+    return client.execute_command(name, *arguments)
+
+
+def _entries(found: Any) -> Any:
+    """XRANGE as the wire has it: names and values in turn."""
+    return [(entry, {f[i]: f[i + 1] for i in range(0, len(f), 2)}) for entry, f in found]
+
+
+def _command(rng: random.Random) -> tuple[Any, ...]:
+    key, member = rng.choice("abc"), rng.choice("xyz")
+    entry = f"{rng.randint(1, 3)}-{rng.randint(1, 6)}"
+    return rng.choice([
+        ("SET", f"s{key}", member), ("GET", f"s{key}"), ("MGET", "sa", "sb", "sc"), ("DEL", f"s{key}"),
+        ("EXISTS", f"s{key}"), ("EXPIRE", f"s{key}", 100), ("SET", f"s{key}", member, "PX", 100_000),
+        ("HSET", f"h{key}", member, rng.randint(0, 3), "w", 1), ("HSETNX", f"h{key}", member, 5),
+        ("HGET", f"h{key}", member), ("HMGET", f"h{key}", "x", "w", "q"), ("ZCARD", f"z{key}"),
+        ("ZADD", f"z{key}", rng.randint(0, 9), member), ("ZREM", f"z{key}", member),
+        ("ZRANGEBYSCORE", f"z{key}", "-inf", rng.randint(0, 9), "LIMIT", 0, 2),
+        ("SADD", f"m{key}", member), ("SREM", f"m{key}", member), ("XLEN", f"t{key}"),
+        ("XADD", f"t{key}", entry, "f", member), ("XADD", f"t{key}", "MAXLEN", 3, entry, "f", member),
+        ("XTRIM", f"t{key}", "MINID", entry), ("XDEL", f"t{key}", entry),
+        ("XRANGE", f"t{key}", f"({entry}", "+", "COUNT", 2), ("XRANGE", f"t{key}", "-", entry),
+        ("XREVRANGE", f"t{key}", "+", "-", "COUNT", 1), ("XREVRANGE", f"t{key}", entry, "-"),
+    ])  # fmt: skip
+
+
+def _answer(act: Any) -> Any:
+    try:
+        return _pairs(act())
+    except redis.ResponseError as error:
+        return str(error).removeprefix("ERR ")
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_commands(redis_client: redis.Redis, seed: int) -> None:
+    rng, store = random.Random(seed), Store(lambda: NOW_MS)
+    for _ in range(STEPS * 5):
+        name, *arguments = _command(rng)
+        real = _answer(lambda n=name, a=arguments: _raw(redis_client, n, *a))
+        if name in ("XRANGE", "XREVRANGE"):
+            real = _pairs(_entries(real))
+        assert _answer(lambda n=name, a=arguments: store.call(n, *a)) == real, (name, arguments)
+
+
+def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
+    """A call of one of the product's scripts that does not depend on the clock."""
+    token, epoch, request = rng.choice("TU"), rng.randint(1, 3), rng.choice("rq")
+    owner = ["owner", "epoch"]
+    kind = rng.choice(
+        ["acquire", "renew", "give_up", "commit", "commit", "decide", "reserve", "accept", "close"]
+    )
+    if kind == "acquire":
+        return kind, [*owner, "journal"], [token, 10**7, rng.randint(0, 2)]
+    if kind == "renew":
+        return kind, owner, [token, epoch, 10**7]
+    if kind == "give_up":
+        return kind, owner, [token, epoch]
+    if kind == "commit":
+        keys = [*owner, "journal", "events", "all", "inbox", "cursor", "advert", "running", "overflow"]
+        first, count = rng.randint(1, 3), rng.randint(0, 2)
+        head = [token, epoch, 10**7, first, rng.choice(["", "5-1"]), rng.choice(["", "{}"]), "channel"]
+        events = [part for i in range(count) for part in (f"event {i}", rng.choice(["", first + i]))]
+        leases = min(count, 1)
+        lease = ["l1", "lease", rng.choice("01")] * leases
+        return kind, [*keys, *["lease:l1"] * leases], [*head, count, leases, 0, 0, *events, *lease]
+    if kind == "decide":
+        verb = rng.choice(["commit", "abandon"])
+        return kind, ["open", request], ["inbox:", request, rng.randint(1, 3), verb, "answer", "{}"]
+    if kind == "reserve":
+        return kind, ["open", "inbox:a", request], [1, request, rng.randint(1, 3), "a", 1, "{}", 5]
+    if kind == "accept":
+        attempt: list[Any] = rng.choice([["", 0, ""], ["a", 1, "{}"]])
+        return (
+            kind,
+            ["open", "inbox:a", request],
+            [1, request, rng.choice("ff g"), "body", token, 5, *attempt],
+        )
+    return kind, ["open", request], [request, "refused"]
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_scripts(redis_client: redis.Redis, seed: int) -> None:
+    rng, store = random.Random(seed), Store(lambda: NOW_MS)
+    redis_client.response_callbacks.clear()
+    for _ in range(STEPS):
+        name, keys, arguments = _script(rng)
+        text = read_script(name)
+        real = _answer(lambda t=text, k=keys, a=arguments: redis_client.eval(t, len(k), *k, *a))
+        assert _answer(lambda t=text, k=keys, a=arguments: store.run(t, k, a)) == real, (name, arguments)
+    for key in ("owner", "epoch", "cursor", "advert", "lease:l1"):
+        assert store.call("GET", key) == redis_client.get(key)
+    for request in "rq":
+        names = ["state", "attempt", "cloud", "answer", "fingerprint", "token"]
+        assert store.call("HMGET", request, *names) == redis_client.hmget(request, names)
+    for stream in ("journal", "events"):
+        assert store.call("XRANGE", stream, "-", "+") == _pairs_of(redis_client.xrange(stream))
+
+
+def _pairs_of(found: Any) -> Any:
+    return [(entry, dict(zip(f[::2], f[1::2], strict=True))) for entry, f in found]

@@ -1,0 +1,210 @@
+"""Those who use the federation: they want instances, cancel, extend, acknowledge, drain, and ask again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from broker.api.models import DrainRequest
+from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
+from broker.submission.wishes import InFlightError, ReusedError, Settled
+from tests.simulation.processes import RENEWAL_S
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: What a client takes for "ask again".
+AWAY = (redis.RedisError, ConnectionError)
+_PATIENCE_S = 6.0
+
+
+@dataclass
+class Users:
+    """All of them. ``answers``: what was said of each spot request; it never changes."""
+
+    world: World
+    answers: dict[str, Settled] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)  # own instances by id: what was answered first
+    _number: int = 0
+
+    @property
+    def _random(self) -> random.Random:
+        return self.world.random
+
+    def _next(self, kind: str) -> str:
+        self._number += 1
+        return f"{kind}-{self._number}"
+
+    # -- spot ------------------------------------------------------------------------------------------------
+
+    def wish(self) -> SpotRequest:
+        """A request for one spot instance."""
+        rng, clouds = self._random, self.world.options.clouds
+        largest = max(max(cloud.node_cores) for cloud in clouds)
+        sla = rng.choice((None, None, 0.1, 0.3, 1.0))
+        renewed = sla == 0.1 and rng.random() < 0.3
+        return SpotRequest(
+            id=self._next("s"),
+            origin=rng.choice([cloud.id for cloud in clouds]) if rng.random() < 0.3 else "user",
+            cores=rng.randint(1, min(4, largest)),
+            lifetime_s=None if renewed else rng.uniform(1.0, 25.0),
+            sla=sla,
+        )
+
+    async def spot(self) -> None:
+        """One user's requests, until they are answered; then the user lives with the leases."""
+        wishes = [self.wish() for _ in range(self._random.choice((1, 1, 1, 2, 4)))]
+        if self._random.random() < 0.15:  # an impatient one
+            self.world.spawn(self._ask(wishes))
+        await self._ask(wishes)
+        for wish in wishes:
+            lease = self.answers[wish.id or ""].lease
+            if lease is not None:
+                self.world.spawn(self._hold(lease))
+        if self._random.random() < 0.2:
+            await asyncio.sleep(self._random.uniform(0.0, 5.0))
+            await self._ask(wishes)
+            await self._reuse(wishes[0])
+
+    async def _ask(self, wishes: list[SpotRequest]) -> None:
+        open_ = list(wishes)
+        while open_:
+            try:
+                results = await self._submit(open_, self._random.choice((2.0, 5 * _PATIENCE_S)))
+            except AWAY:
+                results = []
+            for wish, result in zip(open_, results, strict=False):
+                self._hear(wish, result)
+            open_ = [wish for wish in open_ if wish.id not in self.answers]
+            if open_:
+                await asyncio.sleep(self._random.uniform(0.2, 1.5))
+
+    async def _submit(self, wishes: list[SpotRequest], patience_s: float) -> Any:
+        return await self.world.broker_call(lambda broker: broker.service.submit(wishes, "me"), patience_s)
+
+    def _hear(self, wish: SpotRequest, result: Any) -> None:
+        if isinstance(result, Settled):
+            first = self.answers.setdefault(wish.id or "", result)
+            if first != result:
+                self.world.breach(f"I6: {wish.id} was answered {first}, and now {result}")
+        elif not isinstance(result, InFlightError | ValueError) and type(result).__name__ != "NoMembersError":
+            self.world.breach(f"I6: {wish.id} is answered {result!r}")
+
+    async def _reuse(self, wish: SpotRequest) -> None:
+        """The same id for something else."""
+        other = wish.model_copy(update={"cores": wish.cores + 1})
+        try:
+            (result,) = await self.world.broker_call(lambda b: b.service.submit([other], "me"), _PATIENCE_S)
+        except AWAY:
+            return
+        if not isinstance(result, ReusedError | ValueError):
+            self.world.breach(f"I6: {wish.id} was used for something else and is answered {result!r}")
+
+    async def _hold(self, lease: Lease) -> None:
+        """A holder's life with a lease: it looks, extends, acknowledges a notice, cancels."""
+        rng = self._random
+        for _ in range(rng.randint(0, 4)):
+            await asyncio.sleep(rng.uniform(0.3, 4.0))
+            what = rng.choice(("look", "extend", "extend", "cancel", "acknowledge"))
+            try:
+                now = await self.world.broker_call(lambda b: b.desk.lease(lease.id), _PATIENCE_S)
+                if now is None:
+                    continue  # it was confirmed, and its owner has not written so yet
+                if what == "extend":
+                    await self._extend(now)
+                elif what == "cancel":
+                    await self._cancel(now)
+                elif what == "acknowledge":  # whether it was told to leave or not
+                    await self._twice(lambda b, n=now: b.desk.acknowledge(n, "me"))
+            except AWAY:
+                continue
+
+    async def _extend(self, lease: Lease) -> None:
+        if lease.ends_at_s is None:
+            return
+        until_s = lease.ends_at_s + self._random.uniform(-2.0, RENEWAL_S)
+        name = self._next("x")
+        await self._twice(lambda b: b.desk.extend(lease, max(0.0, until_s), ExtensionRequest(), name))
+
+    async def _cancel(self, lease: Lease) -> None:
+        heard = await self._twice(lambda b: b.desk.cancel(lease.id, "me"))
+        if heard is None or not heard.done:
+            return
+        ended = self.world.checker.books[lease.cloud].ended.get(lease.id)
+        if ended is None or ended != heard.lease.state.value:
+            if ended == "released" and heard.lease.state.value == "cancelled":
+                return
+            self.world.breach(f"I2: {lease.id} is said to be {heard.lease.state}, the journal says {ended}")
+
+    async def _twice(self, ask: Any) -> Any:
+        """A call, and now and then the same again."""
+        heard = await self.world.broker_call(ask, _PATIENCE_S)
+        if self._random.random() < 0.3:
+            heard = await self.world.broker_call(ask, _PATIENCE_S) or heard
+        return heard
+
+    # -- a cloud's own users, and who runs it ---
+
+    async def own_burst(self) -> None:
+        """Own users come together; some stop what they started, also what still waits."""
+        cloud = self._random.choice(self.world.options.clouds)
+        for _ in range(self._random.choice((1, 1, 2, 5))):
+            self.world.spawn(self._own(cloud.id, self._random.randint(1, max(cloud.node_cores))))
+
+    async def _own(self, cloud: str, cores: int) -> None:
+        rng = self._random
+        lifetime_s = rng.choice((None, rng.uniform(1.0, 12.0)))
+        wish = OnDemandRequest(id=self._next("d"), cores=cores, lifetime_s=lifetime_s)
+        await self._own_ask(cloud, wish)
+        if lifetime_s is None or rng.random() < 0.3:
+            await asyncio.sleep(rng.uniform(0.0, 8.0))
+            await self._until_heard(lambda b: b.desk.stop_on_demand(cloud, wish.id or ""))
+        if rng.random() < 0.3:
+            await self._own_ask(cloud, wish)
+
+    async def _own_ask(self, cloud: str, wish: OnDemandRequest) -> None:
+        answer = await self._until_heard(lambda b: b.desk.start_on_demand(cloud, wish))
+        name = wish.id or ""
+        book = self.world.checker.books[cloud]
+        if isinstance(answer, LeaseGranted):
+            gist = f"node {answer.lease.node} number {answer.lease.number}"
+            if name not in book.last:
+                self.world.breach(f"I7: {name} is granted, and the journal knows nothing of it")
+        elif isinstance(answer, RefusalView):
+            gist = "refused"
+            if name not in book.turned_away:
+                self.world.breach(f"I7: {name} is turned away, and the journal knows nothing of it")
+        else:
+            gist = f"{answer!r}"
+            self.world.breach(f"I6: {name} is answered {answer!r}")
+        if self.own.setdefault(name, gist) != gist:
+            self.world.breach(f"I6: {name} was answered {self.own[name]}, and now {gist}")
+
+    async def _until_heard(self, ask: Any) -> Any:
+        while True:
+            try:
+                heard = await self._twice(ask)
+            except AWAY:
+                heard = None
+            if heard is not None:
+                return heard
+            await asyncio.sleep(self._random.uniform(0.2, 1.5))
+
+    async def drain(self) -> None:
+        """Somebody runs a cloud: closes nodes, and opens them again."""
+        rng, cloud = self._random, self._random.choice(self.world.options.clouds)
+        nodes = rng.choice((None, (0,), (len(cloud.node_cores) - 1,)))
+        try:
+            if rng.random() < 0.3:
+                wish = DrainRequest(nodes=nodes, dry_run=True)
+                await self.world.broker_call(lambda b: b.desk.drain(cloud.id, wish, "admin"), _PATIENCE_S)
+            wish = DrainRequest(nodes=nodes)
+            await self.world.broker_call(lambda b: b.desk.drain(cloud.id, wish, "admin"), _PATIENCE_S)
+        except AWAY:
+            self.world.note("drain", cloud.id, "not heard")
+        await asyncio.sleep(rng.uniform(0.0, 6.0))
+        await self._until_heard(lambda b: b.desk.reopen(cloud.id, nodes, "admin"))
