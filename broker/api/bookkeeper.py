@@ -38,11 +38,15 @@ class Bookkeeper:
 
     async def run(self) -> None:
         """Reads for ever; outlives outages of Redis."""
+        away = False
         while True:
             try:
                 await self.refresh()
+                away = False
             except (redis.RedisError, OSError) as error:
-                log.warning("ledger: %s; trying again", error)
+                if not away:  # once an outage
+                    log.warning("ledger: %s; trying again", error)
+                away = True
             await asyncio.sleep(_EVERY_S)
 
     async def refresh(self) -> None:

@@ -133,7 +133,8 @@ class Processes:
                 return None
             return advert if advert.table_made_at_s > after_s else None
 
-        return wait_for(look, f"a table of epoch {epoch}")
+        # A batch that is lost while its worker seems to live is sent again after 70 s (``workers.refresh``).
+        return wait_for(look, f"a table of epoch {epoch}", 2 * LIMIT_S)
 
     def send(self, *batch: Command, bell: bool = True) -> None:
         self.journal.send("A", batch)
