@@ -76,6 +76,7 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
     """A call of one of the product's scripts that does not depend on the clock."""
     token, epoch, request = rng.choice("TU"), rng.randint(1, 3), rng.choice("rq")
     owner = ["owner", "epoch"]
+    due = rng.choice([0, 10**9])  # ms: at once, or never as long as this runs
     kind = rng.choice(
         ["acquire", "renew", "give_up", "commit", "commit", "decide", "reserve", "accept", "close"]
     )
@@ -97,13 +98,13 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
         verb = rng.choice(["commit", "abandon"])
         return kind, ["open", request], ["inbox:", request, rng.randint(1, 3), verb, "answer", "{}"]
     if kind == "reserve":
-        return kind, ["open", "inbox:a", request], [1, request, rng.randint(1, 3), "a", 1, "{}", 5]
+        return kind, ["open", "inbox:a", request], [1, request, rng.randint(1, 3), "a", 1, "{}", due]
     if kind == "accept":
         attempt: list[Any] = rng.choice([["", 0, ""], ["a", 1, "{}"]])
         return (
             kind,
             ["open", "inbox:a", request],
-            [1, request, rng.choice("ff g"), "body", token, 5, *attempt],
+            [1, request, rng.choice("ff g"), "body", token, due, *attempt],
         )
     return kind, ["open", request], [request, "refused"]
 
