@@ -31,6 +31,9 @@ from workers.state import OwnerSpec
 
 KEY = "a-test-key"
 
+#: ``spotfed`` with its arguments: exit code, output and errors.
+Run = Callable[..., tuple[int, str, str]]
+
 
 class FakeOwner(threading.Thread):
     """The real state machine of an owner and its real journal, driven by a loop that polls its inbox.

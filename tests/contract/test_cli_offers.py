@@ -1,43 +1,18 @@
 """``spotfed quote`` for several sizes and ``spotfed extend``, against a broker."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from broker import cli
-from broker.settings import settings
-from tests.contract.harness import KEY, FakeOwner, Federation
+from tests.contract.harness import FakeOwner, Run
 from tests.contract.test_extensions import east, lease
 from tests.contract.test_requests import until
 
 __all__ = ["east", "lease"]  # fixtures
 
 pytestmark = pytest.mark.redis
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def spotfed(
-    federation: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
-    monkeypatch.setenv("SPOTFED_URL", federation.url)
-    monkeypatch.setenv("SPOTFED_API_KEY", KEY)
-    settings.cache_clear()
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["spotfed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return int(ended.value.code or 0), output.out, output.err
-
-    yield run
-    settings.cache_clear()
 
 
 def test_a_lease_is_extended_or_refused_with_what_to_ask_instead(

@@ -1,24 +1,20 @@
 """Notices, those who wait for room, and drains, through the HTTP API and the command line."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from broker import cli
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest
 from broker.contract import Event, OnDemandRequest
-from broker.settings import settings
-from tests.contract.harness import KEY, FakeOwner, Federation
+from tests.contract.harness import KEY, FakeOwner, Federation, Run
 from tests.contract.test_requests import problem, until
 
 pytestmark = pytest.mark.redis
 
 GRACE_S = 600.0
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -31,26 +27,6 @@ def east(federation: Federation) -> FakeOwner:
 def client(federation: Federation) -> Iterator[Client]:
     with Client(federation.url, KEY, deadline_s=5.0) as client:
         yield client
-
-
-@pytest.fixture
-def spotfed(
-    federation: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
-) -> Iterator[Run]:
-    monkeypatch.setenv("SPOTFED_URL", federation.url)
-    monkeypatch.setenv("SPOTFED_API_KEY", KEY)
-    monkeypatch.setenv("SPOTFED_STATE_DIR", str(tmp_path))
-    settings.cache_clear()
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["spotfed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return int(ended.value.code or 0), output.out, output.err
-
-    yield run
-    settings.cache_clear()
 
 
 def submit(api: httpx.Client, name: str, cores: int = 4) -> dict[str, Any]:

@@ -10,12 +10,9 @@ import pytest
 from broker.adverts import REFRESH_S
 from broker.client import Client, InputRefusedError
 from broker.contract import SpotRequest
-from tests.contract.harness import KEY, FakeOwner, Federation, serving
-from tests.contract.test_cli_offers import Run, spotfed
+from tests.contract.harness import KEY, FakeOwner, Federation, Run, serving
 from tests.contract.test_requests import problem, until
 from tests.unit.workers.owners import harmless_table
-
-__all__ = ["spotfed"]  # fixture
 
 pytestmark = pytest.mark.redis
 

@@ -1,25 +1,20 @@
 """Requests that need more than cores: memory, labels, company; what a refusal says of the nodes."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from broker import cli
 from broker.contract import Reserve
-from broker.settings import settings
 from cloudsim.nodes import NodeGroup, nodes_of
-from tests.contract.harness import KEY, FakeOwner, Federation
+from tests.contract.harness import FakeOwner, Federation, Run
 from tests.contract.test_requests import problem, until
 
 pytestmark = pytest.mark.redis
 
 WISH = {"cores": 1, "lifetime_s": 60}
 NORTH = frozenset({("zone", "north")})
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -32,25 +27,6 @@ def mixed(federation: Federation, api: httpx.Client) -> FakeOwner:
     owner = federation.join("mixed", cores, details=details)
     until(lambda: api.get("/v1/clouds/mixed").json()["reachable"])
     return owner
-
-
-@pytest.fixture
-def spotfed(
-    federation: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
-    monkeypatch.setenv("SPOTFED_URL", federation.url)
-    monkeypatch.setenv("SPOTFED_API_KEY", KEY)
-    settings.cache_clear()
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["spotfed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return int(ended.value.code or 0), output.out, output.err
-
-    yield run
-    settings.cache_clear()
 
 
 def refusals(response: httpx.Response) -> dict[str, Any]:
