@@ -10,7 +10,7 @@ from broker.contract import Lease, LeaseState
 from cloudsim.cloud import Cloud
 from cloudsim.requests import Change, Reason, Refusal, Request
 
-#: Share of what was promised last that is left when the lease is renewed.
+#: Share of what was promised last, a period at most, that is left when the lease is renewed.
 RENEWED_AT = 0.25
 #: With less than this share of a period to be had, there is nothing to renew for.
 LEAST = 0.1
@@ -32,7 +32,9 @@ class Renewals:
             return
         told = lease.warned_at_s is not None or lease.evict_at_s is not None
         if lease.state is LeaseState.RUNNING and not told:
-            self._due_s[lease.id] = _ends_at_s(lease) - RENEWED_AT * _promised_s(lease)
+            # Of a period at most: a holder may have asked for more, and a renewal must end later than that.
+            share_s = RENEWED_AT * min(_promised_s(lease), lease.renewal_s)
+            self._due_s[lease.id] = _ends_at_s(lease) - share_s
         else:
             self._due_s.pop(lease.id, None)
 

@@ -14,6 +14,7 @@ from tests.unit.workers.owners import (
     check_journal,
     command_id,
     confirm,
+    extend,
     not_found,
     release,
     reserve,
@@ -98,6 +99,19 @@ def test_a_last_renewal_may_be_shorter() -> None:
     assert [one for one in told(live) if one[0] is EventKind.EXTENDED] == [
         (EventKind.EXTENDED, 450.0, 1000.0)
     ]
+
+
+def test_what_its_holder_extended_by_many_periods_is_renewed_near_the_new_end(live: Live) -> None:
+    """A renewal that is due long before such an end would have to be to an earlier one."""
+    longer = table((50_000, True), (60_000, False))
+    other = Live(live.spec, longer)
+    other.tell(endless("r.1"), 0.0)
+    other.tell(confirm("r.1"), 0.0)
+    assert other.tell(extend("r.1", 8000.0), 0.0).lease.ends_at_s == 8000.0
+    pass_time(other, 8300.0)
+    assert told(other)[1:3] == [(EventKind.EXTENDED, 0.0, 8000.0), (EventKind.EXTENDED, 7900.0, 8300.0)]
+    other.crash()
+    check_journal(other.events)
 
 
 def test_an_owner_that_has_no_table_yet_tries_again_before_it_warns(live: Live) -> None:
