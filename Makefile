@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+SIMULATE_MINUTES ?= $(if $(CI),10,0.33)
+OLD ?= 82607bb
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -10,7 +12,7 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra d
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format bench bench-nova kills simulate acceptance lock clean
+.PHONY: help setup demo up test lint format bench bench-nova kills chaos upgrade simulate acceptance lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +63,8 @@ up: setup  ## run a federation of simulated clouds and its HTTP API on 127.0.0.1
 
 test: lint  ## everything CI checks: format, lint, types, import contracts, tests
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m tests.simulation --from now --seeds 10000000 --minutes $(SIMULATE_MINUTES) --jobs $(JOBS)
+	$(if $(CI),$(BIN)/python -m tests.integration.kill_storm --kills 200)
 
 lint: setup  ## the checks that run no test
 	$(BIN)/ruff format --check
@@ -78,6 +82,9 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_admission
 	$(BIN)/python -m tests.bench.bench_scale
 	$(BIN)/python -m tests.bench.bench_workers
+	$(BIN)/python -m tests.bench.bench_durable
+	$(BIN)/python -m tests.bench.bench_storm
+	$(BIN)/python -m tests.bench.bench_kills
 
 experiments: setup  ## every experiment, and one page with their pictures: experiments/index.html (half an hour)
 	$(BIN)/spotfed experiment all
@@ -91,11 +98,17 @@ $(NOVA)/.ready: tests/bench/nova/requirements.txt tests/bench/nova/filters.txt t
 bench-nova: setup $(NOVA)/.ready  ## the preemption paper's Figure 2 beside OpenStack's own scheduler (quiet machine, minutes)
 	$(BIN)/python -m tests.bench.nova.compare --hosts 24,100,1000,10000
 
-kills: setup  ## kill -9 owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
+kills: setup  ## kill -9 Redis, owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
 	$(BIN)/python -m tests.integration.kill_storm --kills 200
 
+upgrade: setup  ## a live federation of the version before (OLD=commit), upgraded process by process (minutes)
+	$(BIN)/python -m tests.upgrade.mixed --old $(OLD)
+
 simulate: setup  ## the federation on virtual time with faults drawn from seeds, for ten minutes
-	$(BIN)/python -m tests.simulation --seeds 1000000 --minutes 10
+	$(BIN)/python -m tests.simulation --from now --seeds 10000000 --minutes 10 --jobs $(JOBS)
+
+chaos: setup  ## 100,000 simulated seeds and 2,000 kills, with a summary in build/chaos (hours; Ctrl-C and go on later)
+	$(BIN)/python -m tests.integration.chaos --jobs $(JOBS)
 
 acceptance: setup  ## the papers' production pairs and the four-cloud federation, whole (minutes; needs SPOTFED_DATA)
 	$(BIN)/python -m tests.acceptance.production

@@ -7,9 +7,10 @@ written in the advert is another machine's and only places the change within the
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -20,6 +21,10 @@ from broker.answers import BrokenPromise
 from broker.contract import Advert, CloudInfo
 from broker.keys import Keys
 from broker.routing import Member, TableSummary
+from broker.signing import UNSIGNED, Refused, Signing, cloud_party
+from broker.versions import read
+
+log = logging.getLogger(__name__)
 
 REFRESH_S = 0.1
 
@@ -30,9 +35,13 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class _Seen:
     """An advert as it was read, and when (monotonic) it was at the latest written."""
 
-    raw: bytes | None
+    raw: tuple[bytes | None, bytes | None]  # with its signature
     advert: Advert | None
     written_s: float
+    number: tuple[str, int] = (
+        "",
+        0,
+    )  # session of the owner that signed it, and which of its signatures this is
 
 
 def _nothing_known(_: str, __: float) -> Mapping[float, BrokenPromise]:
@@ -51,15 +60,18 @@ class Adverts:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         broken: Callable[[str, float], Mapping[float, BrokenPromise]] = _nothing_known,
+        signing: Signing = UNSIGNED,
     ):
-        """``broken``: what promises a cloud does not keep at a time of its own, by SLA."""
-        self._client, self._keys, self._max_age_s = client, keys, max_age_s
+        """``broken``: what promises a cloud does not keep at a time of its own, by SLA. ``signing``: who is
+        believed; what a cloud did not sign itself is as if it were not there."""
+        self._client, self._keys, self._max_age_s, self._signing = client, keys, max_age_s, signing
         self._monotonic, self._now, self._broken = monotonic, now, broken
         self._members: tuple[Member, ...] = ()
         self._refreshed_s = float("-inf")
         self._refreshing = asyncio.Lock()
         self._seen: dict[str, _Seen] = {}
-        self._infos: dict[bytes, CloudInfo | None] = {}
+        self._infos: dict[tuple[bytes, bytes, bytes | None], CloudInfo | None] = {}
+        self._trust = 0
         self._tables: dict[str, TableSummary | None] = {}
         self._asked_tables: dict[str, str] = {}  # the version an advert named when the table was read
 
@@ -77,18 +89,28 @@ class Adverts:
 
     async def _refresh(self) -> None:
         # One round trip while the membership stays as it was.
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._client.pipeline(
+            transaction=self._signing.verifies
+        )  # signatures change with what they sign
         pipe.hgetall(self._keys.clouds)
+        if self._signing.verifies:
+            pipe.hgetall(self._keys.cloud_signatures)
         known = [member.info.id for member in self._members]
         if known:
-            pipe.mget([self._keys.advert(cloud) for cloud in known])
-        published, *adverts = await pipe.execute()
-        infos = self._parsed_infos(published.values())
+            pipe.mget(self._advert_keys(known))
+        found = await pipe.execute()
+        if self._trust != self._signing.generation:
+            self._trust = self._signing.generation
+            self._infos.clear()
+            self._seen.clear()
+        infos = self._parsed_infos(found[0], found[1] if self._signing.verifies else {})
         clouds = [info.id for info in infos]
         if clouds == known:
-            values = adverts[0] if known else []
+            texts = found[-1] if known else []
         else:
-            values = await self._client.mget([self._keys.advert(cloud) for cloud in clouds]) if clouds else []
+            texts = await self._client.mget(self._advert_keys(clouds)) if clouds else []
+        signatures = texts[len(clouds) :] or [None] * len(clouds)
+        values = list(zip(texts[: len(clouds)], signatures, strict=True))
         now_s = self._monotonic()
         seen = [self._look(cloud, raw, now_s) for cloud, raw in zip(clouds, values, strict=True)]
         await self._read_tables(
@@ -101,10 +123,36 @@ class Adverts:
         self._members = tuple(self._member(info, one, now_s) for info, one in zip(infos, seen, strict=True))
         self._refreshed_s = now_s
 
-    def _parsed_infos(self, published: Iterable[bytes]) -> list[CloudInfo]:
-        self._infos = {text: self._infos.get(text) or _parse(CloudInfo, text) for text in published}
+    def _advert_keys(self, clouds: Sequence[str]) -> list[str]:
+        """All adverts, then all their signatures."""
+        adverts = [self._keys.advert(cloud) for cloud in clouds]
+        if not self._signing.verifies:
+            return adverts
+        return adverts + [self._keys.advert_signature(cloud) for cloud in clouds]
+
+    def _parsed_infos(
+        self, published: Mapping[bytes, bytes], signatures: Mapping[bytes, bytes]
+    ) -> list[CloudInfo]:
+        before, self._infos = self._infos, {}
+        for cloud, text in published.items():
+            raw = cloud, text, signatures.get(cloud)
+            self._infos[raw] = before[raw] if raw in before else self._info(*raw)
         infos = [info for info in self._infos.values() if info is not None]
         return sorted(infos, key=lambda info: (info.order, info.id))
+
+    def _info(self, cloud: bytes, text: bytes, token: bytes | None) -> CloudInfo | None:
+        info = _parse(CloudInfo, text)
+        if info is None or not self._signing.verifies:
+            return info
+        if info.id != cloud.decode(errors="replace"):
+            log.warning("%r is said to be %s, which is not believed", cloud, info.id)
+            return None
+        try:
+            self._signing.check(token, text, self._keys.clouds, {cloud_party(cloud.decode(errors="replace"))})
+        except Refused as error:
+            log.warning("what %s says it is, is not believed: %s", cloud.decode(errors="replace"), error)
+            return None
+        return info
 
     async def _read_tables(self, versions: dict[str, str]) -> None:
         """Tables are large and change every few hours: they are read when an advert names another one."""
@@ -115,22 +163,44 @@ class Adverts:
                 self._tables[cloud] = _summary(raw)
                 self._asked_tables[cloud] = versions[cloud]
 
-    def _look(self, cloud: str, raw: bytes | None, now_s: float) -> _Seen:
+    def _look(self, cloud: str, raw: tuple[bytes | None, bytes | None], now_s: float) -> _Seen:
         seen = self._seen.get(cloud)
-        if seen is None or seen.raw != raw:
-            seen = self._seen[cloud] = self._read(raw, now_s)
-        return seen
+        if seen is not None and seen.raw == raw:
+            return seen
+        try:
+            self._seen[cloud] = self._read(cloud, raw, seen, now_s)
+        except Refused as error:
+            log.warning("an advert of %s is not believed: %s", cloud, error)
+            # What it last said itself stands, and ages.
+            self._seen[cloud] = _Seen(raw, None, now_s) if seen is None else replace(seen, raw=raw)
+        return self._seen[cloud]
 
-    def _read(self, raw: bytes | None, now_s: float) -> _Seen:
-        advert = None if raw is None else _parse(Advert, raw)
+    def _read(
+        self, cloud: str, raw: tuple[bytes | None, bytes | None], before: _Seen | None, now_s: float
+    ) -> _Seen:
+        text, token = raw
+        if text is None:
+            return _Seen(raw, None, now_s)
+        seal = self._signing.check(token, text, self._keys.advert(cloud), {cloud_party(cloud)})
+        number = ("", 0) if seal is None else (seal.session, seal.number)
+        advert = _parse(Advert, text)
         if advert is None:
             return _Seen(raw, None, now_s)
+        if seal is not None and advert.cloud != cloud:
+            raise Refused("issuer", f"it is that of {advert.cloud}")
+        if seal is not None and before is not None and before.advert is not None:
+            if number == before.number:
+                return replace(before, raw=raw)  # it was away for a moment, and is no younger
+            older = number[0] == before.number[0] and number[1] < before.number[1]
+            if older or advert.epoch < before.advert.epoch:
+                raise Refused("replayed", "it is older than one that was read before")
         try:
             said_s = (self._now() - datetime.fromisoformat(advert.at)).total_seconds()
         except (ValueError, TypeError):
             said_s = 0.0
         # It was written after we last looked; within that the two wall clocks have to do.
-        return _Seen(raw, advert, now_s - min(max(said_s, 0.0), now_s - self._refreshed_s))
+        written_s = now_s - min(max(said_s, 0.0), now_s - self._refreshed_s)
+        return _Seen(raw, advert, written_s, number)
 
     def _member(self, info: CloudInfo, seen: _Seen, now_s: float) -> Member:
         if seen.advert is None:
@@ -146,7 +216,7 @@ class Adverts:
 def _parse(model: type[_Model], text: bytes) -> _Model | None:
     """None for what another version wrote: of such a cloud nothing is known, as if it were silent."""
     try:
-        return model.model_validate_json(text)
+        return read(model, text)
     except ValidationError:
         return None
 

@@ -27,9 +27,10 @@ Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$"
 CloudId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
 Cores = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 #: At most 100 years; longer ones are typing errors.
-Seconds = Annotated[float, Field(ge=0, le=3_200_000_000, allow_inf_nan=False)]
+LONGEST_S = 3_200_000_000
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False)]
 #: Lifetime of an instance that its user will not stop by hand.
-LivingSeconds = Annotated[float, Field(gt=0, le=3_200_000_000, allow_inf_nan=False)]
+LivingSeconds = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 #: Of a resource, a label, a group.
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]

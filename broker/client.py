@@ -52,7 +52,10 @@ from broker.api.outcomes import (
     parse,
     problem_of,
     refused_of,
+    why_silent,
 )
+from broker.client_identity import IdentityCalls
+from broker.client_webhooks import WebhookCalls
 from broker.contract import (
     Done,
     DrainReport,
@@ -66,6 +69,7 @@ from broker.contract import (
 )
 from broker.patience import DEADLINE_S, pauses, retry_after_s
 from broker.settings import settings
+from broker.tls import api_context
 
 __all__ = [
     "Client",
@@ -86,7 +90,7 @@ _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Client:
+class Client(IdentityCalls, WebhookCalls):
     """Calls one broker. Safe to use from several threads.
 
     Calls are repeated with the same id while the broker is away (503, no connection, still in flight), for at
@@ -112,6 +116,7 @@ class Client:
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=timeout_s,
             transport=transport,
+            verify=api_context(told),
         )
 
     def __enter__(self) -> Self:
@@ -317,8 +322,8 @@ class Client:
                         if not follow:
                             return
             except (httpx.TransportError, SSEError) as error:
-                if time.monotonic() > gives_up_s:
-                    raise UnavailableError(f"{self._http.base_url} does not answer: {error}") from error
+                if (reason := why_silent(error, self._http.base_url)) and time.monotonic() > gives_up_s:
+                    raise UnavailableError(reason) from error
             if time.monotonic() > gives_up_s:
                 raise UnavailableError(f"{self._http.base_url} does not send events")
             time.sleep(next(waits))
@@ -342,7 +347,7 @@ class Client:
                     method, path, content=content, headers=headers, params=_present(parameters or {})
                 )
             except httpx.TransportError as error:
-                reason = f"{self._http.base_url} does not answer: {str(error) or type(error).__name__}"
+                reason = why_silent(error, self._http.base_url)
             else:
                 if response.is_success or not self._raise_unless_temporary(response):
                     return response
@@ -370,9 +375,8 @@ class Client:
 
 def _named(request: _Model) -> _Model:
     """With an id: the key under which it can be repeated."""
-    if getattr(request, "id", None) is not None:
-        return request
-    return request.model_copy(update={"id": uuid.uuid4().hex})
+    named = getattr(request, "id", None) is not None
+    return request if named else request.model_copy(update={"id": uuid.uuid4().hex})
 
 
 def _encoded(

@@ -4,6 +4,7 @@ Three groups: what a user sends (``SpotRequest`` and the others of ``broker.aske
 owner (``Command``) and hears back (``Reply`` and the others of ``broker.answers``), and what an owner makes
 known (``Event`` in its journal, ``Advert``, ``CloudInfo``).
 
+A field that is new since version 1 is declared with ``since``, see ``broker.versions``.
 Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
 """
 
@@ -46,9 +47,9 @@ from broker.asked import QuoteRequest as QuoteRequest
 from broker.asked import Resources as Resources
 from broker.asked import Seconds as Seconds
 from broker.asked import SpotRequest as SpotRequest
+from broker.versions import VERSION as VERSION
+from broker.versions import since as since
 from cloudsim.requests import Mode
-
-VERSION = 1
 
 #: Numbers of nodes, from 0 in the order of the cloud's nodes.
 NodeNumber = Annotated[int, Field(ge=0, lt=100_000)]

@@ -18,6 +18,7 @@ from broker.contract import VERSION, Advert, CloudInfo
 from broker.finding import Finding, failure, ok, warning
 from broker.queue_health import CLOCK_TOLERANCE_S, public_address
 from broker.settings import PREFIX, Settings
+from broker.upgrading import contract_finding
 
 #: Clouds make their tables anew every six hours of their time, unless their file says otherwise.
 TABLE_REFRESH_S = 6 * 3600.0
@@ -33,7 +34,8 @@ EXTRAS = {
 class CloudFacts:
     """What Redis holds of one member. None: nothing, or nothing that this version can read.
 
-    lease_s: for so much longer its owner's lease runs. writes: the contract version of its last event.
+    lease_s: for so much longer its owner's lease runs. writes: the contract version of its last event. dead:
+    so many dead letters it has.
     """
 
     cloud: str
@@ -42,6 +44,7 @@ class CloudFacts:
     epoch: int | None
     advert: Advert | None
     writes: int | None
+    dead: int = 0
 
 
 @dataclass(frozen=True)
@@ -225,9 +228,15 @@ def silent_finding(url: str, why: str) -> Finding:
 
 
 def federation_findings(
-    clouds: Sequence[CloudFacts], samplers: int, now: datetime, told: Settings
+    clouds: Sequence[CloudFacts],
+    samplers: int,
+    now: datetime,
+    told: Settings,
+    spoken: int = VERSION,
+    held_back_by: Sequence[str] = (),
 ) -> list[Finding]:
-    """Who works on the queue. ``now``: the time of the Redis server; ``samplers``: Monte-Carlo workers."""
+    """Who works on the queue. ``now``: the time of the Redis server; ``samplers``: Monte-Carlo workers;
+    ``spoken``, ``held_back_by``: see ``broker.upgrading``."""
     if not clouds:
         return [
             warning(
@@ -236,11 +245,13 @@ def federation_findings(
                 f"start an owner (python -m workers.cloud), or correct {variable('key_prefix')}",
             )
         ]
-    found = [contract_finding(clouds)]
+    found = [contract_finding(clouds, spoken, held_back_by)]
     for facts in clouds:
         found.append(owner_finding(facts, now, told.advert_max_age_s))
         if facts.advert is not None:
             found.append(table_finding(facts.cloud, facts.advert))
+        if facts.dead:
+            found.append(dead_letter_finding(facts))
     if samplers:
         found.append(ok("monte-carlo workers", f"{samplers} run"))
     else:
@@ -252,28 +263,6 @@ def federation_findings(
             )
         )
     return found
-
-
-def contract_finding(clouds: Sequence[CloudFacts]) -> Finding:
-    """Whether all owners write what this version reads."""
-    name = "contract"
-    newer = [facts.cloud for facts in clouds if (facts.writes or 0) > VERSION]
-    older = [facts.cloud for facts in clouds if 0 < (facts.writes or VERSION) < VERSION]
-    unread = [facts.cloud for facts in clouds if facts.info is None]
-    if newer or unread:
-        return failure(
-            name,
-            f"this version (contract {VERSION}) cannot read what is written by: "
-            f"{', '.join(sorted({*newer, *unread}))}",
-            "install the same spotfed here as on their owners' machines",
-        )
-    if older:
-        return warning(
-            name,
-            f"an older contract than {VERSION} is written by: {', '.join(older)}",
-            "upgrade their owners",
-        )
-    return ok(name, f"all owners write contract version {VERSION}")
 
 
 def owner_finding(facts: CloudFacts, now: datetime, max_age_s: float) -> Finding:
@@ -310,6 +299,17 @@ def owner_finding(facts: CloudFacts, now: datetime, max_age_s: float) -> Finding
             "look into its log, and at the clock of its machine",
         )
     return ok(name, said)
+
+
+def dead_letter_finding(facts: CloudFacts) -> Finding:
+    """What a cloud's owner put aside."""
+    several = "s" if facts.dead > 1 else ""
+    return warning(
+        f"dead letters {facts.cloud}",
+        f"{facts.dead} dead letter{several} at cloud {facts.cloud}: messages that its owner could not read, "
+        "or broke over",
+        f"look with `spotfed dlq list --cloud {facts.cloud}`",
+    )
 
 
 def _age_s(advert: Advert | None, now: datetime) -> float | None:

@@ -27,6 +27,7 @@ from typing import Any, Self, cast
 import redis.asyncio
 from pydantic import ValidationError
 
+from broker import versions
 from broker.contract import Event
 from broker.keys import Keys
 from broker.records import read_stream
@@ -61,20 +62,47 @@ async def read(
         EventsLost: events after `after` were trimmed.
         redis.RedisError: call again.
     """
+    entries = await read_fields(client, keys, after, count, block_ms)
+    return [(entry, _event(fields)) for entry, fields in entries]
+
+
+async def read_fields(
+    client: redis.asyncio.Redis, keys: Keys, after: str, count: int = 100, block_ms: int | None = None
+) -> list[tuple[str, dict[bytes, bytes]]]:
+    """The same as the stream has them (field ``e`` is an Event), for who hands on what a later version wrote.
+
+    Arguments and errors are those of `read`.
+    """
     position = _position(after)
     async with client.pipeline(transaction=False) as pipeline:
         pipeline.xrange(keys.all_events, count=1)
         pipeline.xrange(keys.all_events, f"({after}", "+", count)
         oldest, entries = await pipeline.execute()
     # Ids are given out with events only: one that is older than the oldest event was that of a trimmed one.
-    if after != BEGINNING and oldest and position < _position(oldest[0][0].decode()):
+    if after != BEGINNING and oldest and position < _before(_position(oldest[0][0].decode())):
         raise EventsLost(f"events after {after} are no longer kept")
     if entries:
-        return [(entry.decode(), _event(fields)) for entry, fields in entries]
+        return [(entry.decode(), fields) for entry, fields in entries]
     if block_ms is None:
         return []
-    waited = await read_stream(client, keys.all_events, after, count, block_ms)
-    return [(entry, _event(fields)) for entry, fields in waited]
+    return await read_stream(client, keys.all_events, after, count, block_ms)
+
+
+async def before_oldest(client: redis.asyncio.Redis, keys: Keys) -> str:
+    """The place in the merged stream after which comes the oldest event that is kept now.
+
+    Unlike after `BEGINNING`, `read` after it notices what is trimmed meanwhile.
+    """
+    oldest: Any = await client.xrange(keys.all_events, count=1)
+    if not oldest:
+        return BEGINNING
+    high, low = _before(_position(cast("bytes", oldest[0][0]).decode()))
+    return f"{high}-{low}"
+
+
+def is_before(one: str, other: str) -> bool:
+    """Whether a place in the merged stream is before another. Raises ValueError."""
+    return _position(one) < _position(other)
 
 
 async def last_id(client: redis.asyncio.Redis, keys: Keys) -> str:
@@ -265,7 +293,7 @@ class Subscriber:
     async def _take(self, data: bytes) -> None:
         """A message: the next event, one that is known, or the sign of a gap."""
         try:
-            event = Event.model_validate_json(data)
+            event = versions.read(Event, data)
         except ValidationError:
             return  # Not from an owner of this version. What an owner published is in its stream.
         last = self._queued.get(event.cloud, 0)
@@ -280,7 +308,7 @@ async def _close(pubsub: redis.asyncio.client.PubSub) -> None:
 
 
 def _event(fields: dict[bytes, bytes]) -> Event:
-    return Event.model_validate_json(fields[b"e"])
+    return versions.read(Event, fields[b"e"])
 
 
 def _sequence(event: Event) -> int:
@@ -293,3 +321,9 @@ def _position(stream_id: str) -> tuple[int, int]:
     if match is None:
         raise ValueError(f"not a stream id: {stream_id!r}")
     return int(match[1]), int(match[2])
+
+
+def _before(position: tuple[int, int]) -> tuple[int, int]:
+    """The largest id below that of an event."""
+    high, low = position
+    return (high, low - 1) if low else (high - 1, 2**64 - 1)

@@ -21,14 +21,14 @@ passes it are one write. Replies are written with them; they are lost only with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, cast
 
 import redis
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from broker.chain import BEGINNING, Entry, link
 from broker.contract import (
     VERSION,
     Advert,
@@ -36,19 +36,18 @@ from broker.contract import (
     Command,
     Event,
     Lease,
-    LeaseState,
     Reply,
-    commands,
-    replies,
 )
+from broker.dead_letters import DeadLetters, Kind
+from broker.entries import EVENTS_KEPT, NOT_ENDED, Entries
+from broker.entries import read_script as read_script  # noqa: PLC0414 (given on)
+from broker.inbox import Malformed as Malformed  # noqa: PLC0414 (given on)
+from broker.inbox import Verified, parse
 from broker.keys import Keys
+from broker.signing import UNSIGNED, Signing
+from broker.versions import list_written, ours, written
 
-DEAD_ENTRIES_KEPT = 1_000
-DEAD_BYTES_KEPT = 65_536
 HISTORY_KEPT_S = 86_400
-_PAGE = 1_000
-_NOT_ENDED = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
-_anything: TypeAdapter[list[Any]] = TypeAdapter(list[Any])
 
 
 class JournalError(Exception):
@@ -57,13 +56,6 @@ class JournalError(Exception):
 
 class Fenced(Exception):  # noqa: N818 (the design's word)
     """Another owner has opened a later epoch: stop, and do nothing more for this cloud."""
-
-
-@dataclass(frozen=True)
-class Malformed:
-    """A command that could not be read. The entry it came in is in the cloud's dead-letter stream."""
-
-    why: str
 
 
 @dataclass(frozen=True)
@@ -81,6 +73,8 @@ class Commit:
         leases: spot leases as they are after these events.
         advert: what the cloud now says of itself.
         overflow: JSON bodies of on-demand requests that are offered to the federation.
+        after: hash of the entry that this continues, see `broker.chain`. None: of whatever is written, for
+            who has read nothing of it.
     """
 
     epoch: int
@@ -93,15 +87,11 @@ class Commit:
     leases: Sequence[Lease] = ()
     advert: Advert | None = None
     overflow: Sequence[str] = ()
+    after: str | None = None
 
     def __post_init__(self) -> None:
         if not self.events and (self.leases or self.overflow):
             raise ValueError("a change without an event: nothing would tell its retry from the first try")
-
-
-def read_script(name: str) -> str:
-    """The text of `broker/scripts/<name>.lua`."""
-    return resources.files("broker").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
 
 
 class Journal:
@@ -111,10 +101,28 @@ class Journal:
     written is recognised and not written twice, but for the commands of `send` (which carry an id).
     """
 
-    def __init__(self, client: redis.Redis, keys: Keys, cloud: str) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        keys: Keys,
+        cloud: str,
+        signing: Signing = UNSIGNED,
+        *,
+        speaks: Callable[[], int] = ours,
+        events_kept: int = EVENTS_KEPT,
+    ) -> None:
+        """``speaks``: the version of the contract that is written, see `broker.upgrading`. ``signing``: what
+        is signed with, and who is believed. ``events_kept``: so many public events the merged stream keeps.
+        """
         self.redis = client
         self.keys = keys
         self.cloud = cloud
+        self.signing = signing
+        self._inbox = Verified(signing, keys.inbox(cloud), cloud)
+        self._speaks, self._events_kept = speaks, events_kept
+        self.entries = Entries(client, keys, cloud, speaks=speaks)
+        self._latest: tuple[Commit, str, list[Entry]] | None = None
+        self.dead_letters = DeadLetters(client, keys, cloud)
         self._acquire = client.register_script(read_script("acquire"))
         self._renew = client.register_script(read_script("renew"))
         self._give_up = client.register_script(read_script("give_up"))
@@ -123,19 +131,21 @@ class Journal:
 
     # -- the owner's lease -------------------------------------------------------------------------------
 
-    def acquire(self, token: str, ttl_s: float, floor: int = 0) -> int | None:
+    def acquire(self, token: str, ttl_s: float, floor: int = 0, dead: str = "") -> int | None:
         """Become the owner and open the next epoch, unless another's lease stands.
 
         Args:
             token: names this process; no other may use it.
             ttl_s: how long the lease lasts without renewal.
             floor: an epoch known to be in the past, from a local file; the new one is larger.
+            dead: token of a process that is no more; nobody waits for its lease.
 
         Returns:
             The new epoch, or None while another process is the owner.
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud), self.keys.journal(self.cloud)]
-        opened = cast("list[int] | None", self._acquire(keys, [token, _ms(ttl_s), floor]))
+        keys.append(self.keys.spoken_by(self.cloud))
+        opened = cast("list[int] | None", self._acquire(keys, [token, _ms(ttl_s), floor, VERSION, dead]))
         if opened is None:
             return None
         epoch, before = opened
@@ -172,24 +182,33 @@ class Journal:
             Fenced: another owner has opened a later epoch; nothing was written.
             JournalError: events, sequence or cursor do not follow what is written; nothing was written.
         """
-        keys, cloud = self.keys, self.cloud
+        keys, cloud, speaks = self.keys, self.cloud, self._speaks()
+        before, entries = self._linked(commit)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
             *(keys.inbox(cloud), keys.cursor(cloud), keys.advert(cloud), keys.running(cloud), keys.overflow),
             *(keys.lease(lease.id) for lease in commit.leases),
             *(keys.replies(asker) for asker in commit.replies),
+            *(keys.advert_signature(cloud), keys.seen(cloud)),
         ]
+        advert = written(commit.advert, speaks) if commit.advert else ""
+        seen = self._inbox.seen_until(commit.cursor)
         arguments: list[str | bytes | int] = [
             *(commit.token, commit.epoch, _ms(commit.ttl_s), commit.first, commit.cursor or ""),
-            *(commit.advert.model_dump_json() if commit.advert else "", keys.channel(cloud)),
+            *(advert, keys.channel(cloud)),
             *(len(commit.events), len(commit.leases), len(commit.replies), len(commit.overflow)),
+            *(before, self._events_kept),
         ]
-        for event in commit.events:
-            arguments += [event.model_dump_json(), "" if event.sequence is None else event.sequence]
+        for event, entry in zip(commit.events, entries, strict=True):
+            arguments += [entry.body, "" if event.sequence is None else event.sequence, entry.hash]
         for lease in commit.leases:
-            arguments += [lease.id, lease.model_dump_json(), "0" if lease.state in _NOT_ENDED else "1"]
-        arguments += [replies.dump_json(answers) for answers in commit.replies.values()]
-        arguments += commit.overflow
+            arguments += [lease.id, written(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
+        for asker, answers in commit.replies.items():
+            arguments += self._signed(list_written(answers, speaks), keys.replies(asker))
+        for offer in commit.overflow:
+            arguments += self._signed(offer, keys.overflow)
+        arguments.append(self.signing.sign(advert.encode(), keys.advert(cloud)) if advert else "")
+        arguments += [part for pair in seen.changes.items() for part in pair]
         try:
             outcome = self._commit(names, arguments)
         except redis.ResponseError as error:
@@ -198,16 +217,54 @@ class Journal:
             raise
         if outcome == b"fenced":
             raise self._fenced(commit.epoch)
+        self._inbox.written(seen)
         return bool(outcome == b"ok")
+
+    def link(self, commit: Commit) -> list[Entry]:
+        """The entries that a commit writes, hashed once: the same ones however often it is sent."""
+        return self._linked(commit)[1]
+
+    def _linked(self, commit: Commit) -> tuple[str, list[Entry]]:
+        if self._latest is None or self._latest[0] is not commit:
+            before = self._head() if commit.after is None else commit.after
+            entries: list[Entry] = []
+            hashed, speaks = before, self._speaks()
+            for number, event in enumerate(commit.events, commit.first):
+                body, entry = written(event, speaks).encode(), f"{commit.epoch}-{number}"
+                hashed = link(hashed, entry, body)
+                entries.append(Entry(entry, hashed, body))
+            self._latest = commit, before, entries
+        return self._latest[1:]
+
+    def _head(self) -> str:
+        newest = self.entries.head()
+        return BEGINNING if newest is None else newest.hash
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How many inbox entries were not believed, by reason (``broker.signing.Refused``)."""
+        return self._inbox.refused
+
+    def _signed(self, message: str, audience: str) -> tuple[str, bytes]:
+        return message, self.signing.sign(message.encode(), audience)
 
     def send(self, cloud: str, batch: Sequence[Command]) -> str:
         """Append commands to a cloud's inbox, as one entry. Returns the entry's id."""
-        entry = self.redis.xadd(self.keys.inbox(cloud), {"c": commands.dump_json(list(batch))})
+        inbox, body = self.keys.inbox(cloud), list_written(batch, self._speaks()).encode()
+        entry = self.redis.xadd(inbox, cast("dict[Any, Any]", self.signing.fields("c", body, inbox)))
         return cast("bytes", entry).decode()
 
     def publish_info(self, info: CloudInfo) -> None:
         """Say what this member is."""
-        self.redis.hset(self.keys.clouds, info.id, info.model_dump_json())
+        text = written(info, self._speaks())
+        signature = self.signing.sign(text.encode(), self.keys.clouds)
+        if not signature:
+            self.redis.hset(self.keys.clouds, info.id, text)
+            return
+        with self.redis.pipeline(transaction=True) as pipeline:
+            pipeline.hset(self.keys.cloud_signatures, info.id, cast("Any", signature))
+            pipeline.hset(self.keys.clouds, info.id, text)
+            pipeline.execute()
 
     def set_table(self, table: str) -> None:
         """Show people the quantile table in use: JSON with version, made_at_s and rows."""
@@ -216,7 +273,13 @@ class Journal:
     # -- reading -----------------------------------------------------------------------------------------
 
     def cursor(self) -> str:
-        """Id of the last inbox entry that was handled, ``0-0`` if none was."""
+        """Id of the last inbox entry that was handled, ``0-0`` if none was.
+
+        What is known of signed entries is read again as well: ask before the inbox is read from there.
+        """
+        if self.signing.verifies:
+            stored_seen = self.redis.hgetall(self.keys.seen(self.cloud))
+            self._inbox.begin(cast("dict[bytes, bytes]", stored_seen))
         stored = cast("bytes | None", self.redis.get(self.keys.cursor(self.cloud)))
         return "0-0" if stored is None else stored.decode()
 
@@ -234,23 +297,21 @@ class Journal:
         found: list[tuple[str, list[Command | Malformed]]] = []
         for entry, fields in self._range(self.keys.inbox(self.cloud), after, count):
             body = fields.get(b"c", b"")
-            parsed = _parse(body)
-            if wrong := [command for command in parsed if isinstance(command, Malformed)]:
-                self._put_aside(entry, body, wrong)
+            refused = self._inbox.refusal(entry, fields)
+            parsed: list[Command | Malformed] = (
+                parse(body) if refused is None else [Malformed(str(refused), Kind.SIGNATURE)]
+            )
+            if any(isinstance(command, Malformed) for command in parsed):
+                self._put_aside(entry, body, parsed)
             found.append((entry, parsed))
         return found
 
-    def _put_aside(self, entry: str, body: bytes, wrong: Iterable[Malformed]) -> None:
-        fields: dict[Any, Any] = {
-            "c": body[:DEAD_BYTES_KEPT],
-            "why": "; ".join(command.why for command in wrong)[:DEAD_BYTES_KEPT],
-        }
-        try:
-            # Under its inbox id, so that it is there once, however often it is read.
-            self.redis.xadd(self.keys.dead(self.cloud), fields, id=entry, maxlen=DEAD_ENTRIES_KEPT)
-        except redis.ResponseError as error:
-            if "equal or smaller" not in str(error):
-                raise
+    def _put_aside(self, entry: str, body: bytes, parsed: Sequence[Command | Malformed]) -> None:
+        wrong = {place: command for place, command in enumerate(parsed) if isinstance(command, Malformed)}
+        why = "; ".join(command.why for command in wrong.values())
+        # Under its inbox id, so that it is there once, however often it is read.
+        kind = next(iter(wrong.values())).kind
+        self.dead_letters.put(entry, kind, why, body, items=tuple(wrong), entry=entry)
 
     def read(self, after: str = "0-0") -> Iterator[tuple[str, Event]]:
         """The journal from `after` (exclusive) to its present end, as pairs of id and event.
@@ -258,14 +319,21 @@ class Journal:
         Raises:
             JournalError: an entry is not an event of this version or an older one.
         """
-        while page := self._range(self.keys.journal(self.cloud), after, _PAGE):
-            for entry, fields in page:
-                try:
-                    event = Event.model_validate_json(fields[b"e"])
-                except (KeyError, ValidationError) as error:
-                    raise JournalError(f"cloud {self.cloud}: journal entry {entry}: {error}") from error
-                yield entry, event
-            after = page[-1][0]
+        for entry in self.entries.after(after):
+            yield entry.id, self.event_of(entry)
+
+    def event_of(self, entry: Entry) -> Event:
+        """What an entry says. Raises JournalError as `read` does."""
+        try:
+            event = entry.event()
+        except ValidationError as error:
+            raise JournalError(f"cloud {self.cloud}: journal entry {entry.id}: {error}") from error
+        if event.version > VERSION:
+            raise JournalError(
+                f"cloud {self.cloud}: journal entry {entry.id} is of version {event.version} of the "
+                f"contract, and this spotfed reads up to {VERSION}: install the one that wrote it"
+            )
+        return event
 
     def _range(self, stream: str, after: str, count: int) -> list[tuple[str, dict[bytes, bytes]]]:
         entries = cast(
@@ -292,42 +360,5 @@ class Journal:
         return cast("list[bytes]", self.redis.lrange(self.keys.history(self.cloud, epoch), after, -1))
 
 
-def _parse(body: bytes) -> list[Command | Malformed]:
-    """The commands of an inbox entry; what cannot be read is a value in its place."""
-    try:
-        parsed: list[Command | Malformed] = list(commands.validate_json(body))
-    except ValidationError:
-        parsed = _parse_singly(body)
-    return [
-        Malformed(f"unknown version {command.version}")
-        if not isinstance(command, Malformed) and not 1 <= command.version <= VERSION
-        else command
-        for command in parsed
-    ]
-
-
 def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _parse_singly(body: bytes) -> list[Command | Malformed]:
-    """One command that cannot be read must not take the others of its entry along."""
-    try:
-        items = _anything.validate_json(body)
-    except ValidationError as error:
-        return [Malformed(_summary(error))]
-    parsed: list[Command | Malformed] = []
-    for item in items:
-        try:
-            parsed += commands.validate_python([item])
-        except ValidationError as error:
-            parsed.append(Malformed(_summary(error)))
-    return parsed
-
-
-def _summary(error: ValidationError) -> str:
-    # Not the values: they are somebody's, and may be long.
-    details = error.errors(include_url=False, include_input=False, include_context=False)[:3]
-    return "; ".join(
-        f"{'.'.join(map(str, detail['loc'])) or 'entry'}: {detail['msg']}"[:200] for detail in details
-    )

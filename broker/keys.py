@@ -22,12 +22,12 @@ class Keys:
 
     # One cloud, written by its owner only (but for the inbox).
     def inbox(self, cloud: str) -> str:
-        """Stream: commands for the owner; field ``c`` is a JSON list of commands."""
+        """Stream: commands for the owner; field ``c`` is a JSON list of commands, ``s`` its signature."""
         return f"{self.prefix}inbox:{cloud}"
 
     def dead(self, cloud: str) -> str:
-        """Stream: inbox entries that could not be read, under their inbox ids; fields ``c`` (the entry)
-        and ``why``."""
+        """Stream: what the owner could not read or broke over, see broker.dead_letters; fields ``c`` (the
+        entry, cut off), ``size`` of it, ``why``, ``kind``, ``of`` (which entry) and ``items`` of it."""
         return f"{self.prefix}dead:{cloud}"
 
     def cursor(self, cloud: str) -> str:
@@ -36,8 +36,13 @@ class Keys:
         return f"{self.prefix}cursor:{cloud}"
 
     def journal(self, cloud: str) -> str:
-        """Stream: all events of the cloud, ids ``<epoch>-<n>``, n from 1; field ``e`` is an Event."""
+        """Stream: all events of the cloud, ids ``<epoch>-<n>``, n from 1; field ``e`` is an Event, ``h`` its
+        hash (`broker.chain`)."""
         return f"{self.prefix}journal:{cloud}"
+
+    def snapshot(self, cloud: str) -> str:
+        """String: the state of the cloud's owner after an entry of its journal, see `workers.snapshots`."""
+        return f"{self.prefix}snapshot:{cloud}"
 
     def events(self, cloud: str) -> str:
         """Stream: the cloud's public events, ids ``0-<sequence>``; field ``e`` is an Event. Gaps are read
@@ -57,9 +62,17 @@ class Keys:
         """Integer that only grows: the fencing number of the owner."""
         return f"{self.prefix}epoch:{cloud}"
 
+    def seen(self, cloud: str) -> str:
+        """Hash: session of a process that signs to which of its signed inbox entries were handled."""
+        return f"{self.prefix}seen:{cloud}"
+
     def advert(self, cloud: str) -> str:
         """String: the cloud's Advert."""
         return f"{self.prefix}advert:{cloud}"
+
+    def advert_signature(self, cloud: str) -> str:
+        """String: the signature of the cloud's Advert, written with it."""
+        return f"{self.prefix}advert-signature:{cloud}"
 
     def table(self, cloud: str) -> str:
         """String: the cloud's quantile table for people: JSON with version, made_at_s and rows."""
@@ -78,6 +91,24 @@ class Keys:
     def clouds(self) -> str:
         """Hash: cloud id to CloudInfo."""
         return f"{self.prefix}clouds"
+
+    @property
+    def contract(self) -> str:
+        """Integer that only grows: the version of the contract that the federation speaks."""
+        return f"{self.prefix}contract"
+
+    def spoken_by(self, cloud: str) -> str:
+        """String: the contract version that the cloud's owner speaks, and the epoch of that owner."""
+        return f"{self.prefix}contract:{cloud}"
+
+    def speaks(self, process: str) -> str:
+        """String with a time to live: the contract version of an API process or a Monte-Carlo worker."""
+        return f"{self.prefix}speaks:{process}"
+
+    @property
+    def cloud_signatures(self) -> str:
+        """Hash: cloud id to the signature of its CloudInfo."""
+        return f"{self.prefix}cloud-signatures"
 
     @property
     def all_events(self) -> str:
@@ -104,18 +135,61 @@ class Keys:
 
     @property
     def overflow(self) -> str:
-        """Stream: on-demand requests that a cloud turned away and offers to others; field ``o`` is JSON."""
+        """Stream: on-demand requests that a cloud turned away and offers to others; field ``o`` is JSON,
+        ``s`` its signature."""
         return f"{self.prefix}overflow"
 
     @property
     def api_keys(self) -> str:
-        """Hash: sha256 of an API key to the name of its holder."""
+        """Hash: sha256 of an API key to its KeyRecord."""
         return f"{self.prefix}apikeys"
 
+    @property
+    def members(self) -> str:
+        """Hash: name of a member to its MemberRecord."""
+        return f"{self.prefix}members"
+
+    @property
+    def audit(self) -> str:
+        """Stream: who changed members and keys; field ``a`` is an AuditEntry."""
+        return f"{self.prefix}audit"
+
+    @property
+    def rates(self) -> str:
+        """Prefix of the counters of calls, by key and second."""
+        return f"{self.prefix}rates"
+
+    def held(self, member: str) -> str:
+        """Hash: id of a request to the spot cores it holds of its member's cap; ``.cores``: their sum."""
+        return f"{self.prefix}held:{member}"
+
     def replies(self, process: str) -> str:
-        """Stream: answers for one API process; field ``r`` is a JSON list of Reply. Expires when the
-        process is gone."""
+        """Stream: answers for one API process; field ``r`` is a JSON list of Reply, ``s`` its signature.
+        Expires when the process is gone."""
         return f"{self.prefix}replies:{process}"
+
+    # Webhooks.
+    @property
+    def webhooks(self) -> str:
+        """Hash: id of a webhook to its holder."""
+        return f"{self.prefix}webhooks"
+
+    @property
+    def webhook_urls(self) -> str:
+        """Hash: sha256 of holder and URL to the id of the webhook."""
+        return f"{self.prefix}webhooks:urls"
+
+    def webhook(self, webhook: str) -> str:
+        """Hash: what its holder wants, its secrets, its state and its position in the merged stream."""
+        return f"{self.prefix}webhook:{webhook}"
+
+    def webhook_claim(self, webhook: str) -> str:
+        """String with a time to live: token of the process that delivers its events now."""
+        return f"{self.prefix}webhook:{webhook}:claim"
+
+    def webhook_deliveries(self, webhook: str) -> str:
+        """Stream: the last attempts to deliver something; field ``d`` is a Delivery."""
+        return f"{self.prefix}webhook:{webhook}:deliveries"
 
     # Monte-Carlo.
     def sampler(self, worker: str) -> str:

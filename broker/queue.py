@@ -14,6 +14,7 @@ from kombu import transport
 
 from broker.redis_server import celery_url
 from broker.settings import Settings, SettingsError
+from broker.tls import redis_tls
 
 DRAIN = "spotfed.cloud.drain"
 BATCH = "spotfed.montecarlo.batch"
@@ -37,8 +38,17 @@ def montecarlo_queue(worker: str) -> str:
     return f"{MONTECARLO}.{worker}"
 
 
-def make_app(settings: Settings) -> Celery:
-    """A Celery application for the queue at ``settings.redis_url``.
+def unacked_options(cloud: str | None) -> dict[str, str]:
+    """Where the transport of a cloud's owner notes what is unacknowledged, or (None) that of all others.
+
+    An owner shares these with nobody: who may write there can put messages into others' queues.
+    """
+    apart = "" if cloud is None else f".{cloud_queue(cloud)}"
+    return {f"{name}_key": name + apart for name in ("unacked", "unacked_index", "unacked_mutex")}
+
+
+def make_app(settings: Settings, cloud: str | None = None) -> Celery:
+    """A Celery application for the queue at ``settings.redis_url``; ``cloud``: that of a cloud's owner.
 
     Raises SettingsError when there is no address.
     """
@@ -59,7 +69,10 @@ def make_app(settings: Settings) -> Celery:
             "visibility_timeout": 3 * BATCH_LIMIT_S,
             "unacked_restore_interval": 2,
             "unacked_restore_throttle": 1,
+            "priority_steps": [0],  # nothing here has a priority: one list a queue
+            **unacked_options(cloud),
         },
+        broker_use_ssl=redis_tls(settings.redis_url, settings) or None,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         task_serializer="json",

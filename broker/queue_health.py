@@ -16,6 +16,7 @@ import redis
 from packaging.version import InvalidVersion, Version
 
 from broker.finding import Finding, State, failure, ok, warning
+from broker.tls import refusal
 
 SAFE_POLICY = "noeviction"
 OLDEST_VERSION = "6.2"
@@ -30,7 +31,7 @@ _Result = TypeVar("_Result")
 
 
 class UnsafeQueueError(RuntimeError):
-    """This Redis may drop keys; the message names its policy, the key to change and the command."""
+    """This Redis may drop keys, or TLS refuses it; the message says why and what to change."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,15 @@ def look(client: redis.Redis, url: str, now: Callable[[], float] = time.time) ->
 def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> None:
     """Looks at a server before a process starts on it; tells ``warn`` what a crash of it would lose.
 
-    Raises UnsafeQueueError when it may drop keys, redis.RedisError when it does not answer.
+    Raises UnsafeQueueError when it may drop keys or TLS refuses it, redis.RedisError when it does not answer.
     """
-    facts = look(client, url)
+    try:
+        facts = look(client, url)
+    except redis.ConnectionError as error:
+        refused = refusal(error, public_address(url), "redis_ca")
+        if refused is None:
+            raise
+        raise UnsafeQueueError(refused) from error
     policy = policy_finding(facts)
     if policy.state is State.FAILURE:
         raise UnsafeQueueError(f"{policy.found}; {policy.advice}")

@@ -10,127 +10,36 @@ other is told what stands. Attempts are numbered and the number only grows. Henc
 attempts, and a process that slept through its deadline cannot bring an abandoned one back.
 
 Each call takes a list and costs one round trip. Redis serves nobody else meanwhile: some hundreds at a time.
+
+What a call tells one cloud is one inbox entry with one signature (``broker.signing``), and only the whole of
+it can be delivered. Where some of a cloud's items turn out to be overtaken, nothing is done for that cloud,
+and the call is repeated without them, signed anew.
 """
 
+# ruff: noqa: PLC0414  (what a record is asked and holds is given on)
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, cast
-from uuid import uuid4
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 import redis.asyncio
 
-from broker.contract import Command, Confirm, Release, Reserve, commands
+from broker.attempts import Accept as Accept
+from broker.attempts import Accepted as Accepted
+from broker.attempts import Attempt as Attempt
+from broker.attempts import Decision as Decision
+from broker.attempts import Outcome as Outcome
+from broker.attempts import Record as Record
+from broker.attempts import Standing as Standing
+from broker.attempts import State as State
+from broker.attempts import attempt_id as attempt_id
+from broker.contract import Command, Confirm, Release
+from broker.holds import hold_arguments
 from broker.journal import read_script
 from broker.keys import Keys
-
-
-class Outcome(StrEnum):
-    """What accepting a request or a call found."""
-
-    NEW = "new"  # ours to carry out
-    ANSWERED = "answered"  # known, and this was the answer
-    IN_FLIGHT = "in_flight"  # known, another process is at it
-    MISMATCH = "mismatch"  # the id or key was used for something else
-
-
-class State(StrEnum):
-    """Where a request is in its life. The last two have an answer and never change."""
-
-    UNKNOWN = "unknown"  # no such record
-    OPEN = "open"
-    ATTEMPTING = "attempting"
-    COMMITTED = "committed"
-    REFUSED = "refused"
-
-
-def _token() -> str:
-    return uuid4().hex
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """Attempt `number` (from 1) of a request, on one cloud; `look_after_ms` as in `Accept`."""
-
-    request: str
-    number: int
-    cloud: str
-    command: Reserve
-    look_after_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """A request to be noted. Sent again, the same object is recognised by its `token`.
-
-    Attributes:
-        id: of the request.
-        fingerprint: of everything that makes two requests the same, its holder included.
-        body: JSON, kept for the process that takes over.
-        look_after_ms: from when on another process may take over.
-        first: an attempt, number 1, that is made in the same step; None: none yet.
-        token: of this call.
-    """
-
-    id: str
-    fingerprint: str
-    body: str
-    look_after_ms: int
-    first: Attempt | None = None
-    token: str = field(default_factory=_token)
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What accepting found; `answer` is JSON where `outcome` is ANSWERED, else None."""
-
-    outcome: Outcome
-    answer: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What shall become of an attempt: with an answer (JSON) it is committed, without one abandoned.
-
-    `at_s` and `reply_to` go into the Confirm or Release that is sent to the attempt's cloud.
-    """
-
-    request: str
-    number: int
-    answer: str | None = None
-    at_s: float | None = None
-    reply_to: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What stands in a record after a call, whoever wrote it. `cloud` is that of the latest attempt."""
-
-    state: State
-    attempt: int = 0
-    cloud: str | None = None
-    answer: str | None = None
-
-    def attempts(self, number: int, cloud: str) -> bool:
-        """Whether this very attempt is the open one."""
-        return self.state is State.ATTEMPTING and (self.attempt, self.cloud) == (number, cloud)
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Everything that is known of a request."""
-
-    id: str
-    fingerprint: str
-    body: str
-    standing: Standing
-
-
-def attempt_id(request: str, number: int) -> str:
-    """The id of an attempt, which becomes that of its lease."""
-    return f"{request}.{number}"
+from broker.signing import UNSIGNED, Signing
+from broker.versions import list_written, ours
 
 
 class Records:
@@ -140,9 +49,19 @@ class Records:
     written is recognised and not written twice, but for the commands of `send` (which carry an id).
     """
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys) -> None:
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        keys: Keys,
+        signing: Signing = UNSIGNED,
+        *,
+        speaks: Callable[[], int] = ours,
+    ) -> None:
+        """``speaks``: the version of the contract that is written, see `broker.upgrading`."""
         self.redis = client
         self.keys = keys
+        self._signing = signing
+        self.speaks = speaks
         self._accept = client.register_script(read_script("accept"))
         self._reserve = client.register_script(read_script("reserve"))
         self._decide = client.register_script(read_script("decide"))
@@ -158,21 +77,32 @@ class Records:
         if not requests:
             return []
         clouds = _places(one.first.cloud for one in requests if one.first is not None)
+        members = _places(one.hold.member for one in requests if one.hold is not None)
         names = [
             self.keys.open_requests,
             *(self.keys.inbox(cloud) for cloud in clouds),
             *(self.keys.request(one.id) for one in requests),
+            *(self.keys.held(member) for member in members),
         ]
-        arguments: list[str | int] = [len(clouds)]
+        arguments: list[str | bytes | int] = [len(clouds)]
         for one in requests:
             arguments += [one.id, one.fingerprint, one.body, one.token, one.look_after_ms]
             if one.first is None:
-                arguments += ["", 0, ""]
+                arguments += ["", 0]
             else:
                 assert one.first.number == 1
-                cloud = one.first.cloud
-                arguments += [cloud, clouds[cloud], one.first.command.model_dump_json()]
-        return [_accepted(row) for row in await self._accept(names, arguments)]
+                arguments += [one.first.cloud, clouds[one.first.cloud]]
+            arguments += hold_arguments(one.hold, members)
+        arguments += self._entries((one.first.cloud, one.first.command) for one in requests if one.first)
+        rows = await self._accept(names, arguments)
+        later = [
+            one.first for one, row in zip(requests, rows, strict=True) if row[0] == b"later" and one.first
+        ]
+        made = dict(zip((one.request for one in later), await self.reserve(later), strict=True))
+        return [
+            _attempted(one, made[one.id]) if row[0] == b"later" else _accepted(row)
+            for one, row in zip(requests, rows, strict=True)
+        ]
 
     async def reserve(self, attempts: Sequence[Attempt]) -> list[Standing]:
         """Write attempts to their records, and their commands to the clouds' inboxes (one entry a cloud).
@@ -181,38 +111,59 @@ class Records:
             What stands; `Standing.attempts` tells whether it is this attempt. If not, no command was sent:
             the request has an answer, or another process attempts it.
         """
-        if not attempts:
-            return []
-        clouds = _places(one.cloud for one in attempts)
-        names = [
-            self.keys.open_requests,
-            *(self.keys.inbox(cloud) for cloud in clouds),
-            *(self.keys.request(one.request) for one in attempts),
-        ]
-        arguments: list[str | int] = [len(clouds)]
+        return await _in_turns(attempts, self._reserve_once)
+
+    async def _reserve_once(self, attempts: Sequence[Attempt]) -> list[Any]:
+        clouds, names = self._named(attempts)
+        arguments: list[str | bytes | int] = [len(clouds)]
         for one in attempts:
-            arguments += [one.request, one.number, one.cloud, clouds[one.cloud]]
-            arguments += [one.command.model_dump_json(), one.look_after_ms]
-        return [_standing(row) for row in await self._reserve(names, arguments)]
+            arguments += [one.request, one.number, one.cloud, clouds[one.cloud], one.look_after_ms]
+        arguments += self._entries((one.cloud, one.command) for one in attempts)
+        return cast("list[Any]", await self._reserve(names, arguments))
 
     async def decide(self, decisions: Sequence[Decision]) -> list[Standing]:
-        """Decide open attempts, once each, and tell their clouds (Confirm or Release).
+        """Decide open attempts, once each, and tell their clouds (Confirm or Release; one entry a cloud).
 
         Returns:
             What stands. After a commit, `Standing.committed` tells whether it was this one; if not, this
             process has been overtaken and the answer, if there is one, is another's. After an abandonment the
             state is OPEN.
         """
-        if not decisions:
-            return []
-        names = [self.keys.open_requests, *(self.keys.request(one.request) for one in decisions)]
-        arguments: list[str | int] = [self.keys.inbox("")]
+        return await _in_turns(decisions, self._decide_once)
+
+    async def _decide_once(self, decisions: Sequence[Decision]) -> list[Any]:
+        clouds, names = self._named(decisions)
+        arguments: list[str | bytes | int] = [len(clouds)]
+        told: list[tuple[str, Command]] = []
         for one in decisions:
             attempt = attempt_id(one.request, one.number)
             verb, kind = ("abandon", Release) if one.answer is None else ("commit", Confirm)
-            command = kind(id=f"{attempt}:{verb}", attempt=attempt, at_s=one.at_s, reply_to=one.reply_to)
-            arguments += [one.request, one.number, verb, one.answer or "", command.model_dump_json()]
-        return [_standing(row) for row in await self._decide(names, arguments)]
+            told.append(
+                (
+                    one.cloud,
+                    kind(id=f"{attempt}:{verb}", attempt=attempt, at_s=one.at_s, reply_to=one.reply_to),
+                )
+            )
+            arguments += [one.request, one.number, verb, one.answer or "", one.cloud, clouds[one.cloud]]
+        arguments += self._entries(told)
+        return cast("list[Any]", await self._decide(names, arguments))
+
+    def _named(self, items: Sequence[Attempt] | Sequence[Decision]) -> tuple[dict[str, int], list[str]]:
+        """The place of each cloud's inbox, and the keys of a script: open requests, inboxes, records."""
+        clouds = _places(one.cloud for one in items)
+        inboxes = (self.keys.inbox(cloud) for cloud in clouds)
+        return clouds, [self.keys.open_requests, *inboxes, *(self.keys.request(one.request) for one in items)]
+
+    def _entries(self, told: Iterable[tuple[str, Command]]) -> list[bytes]:
+        """What each cloud is told, in the order of ``_places``: entry, signature, entry, signature, ..."""
+        batches: defaultdict[str, list[Command]] = defaultdict(list)
+        for cloud, command in told:
+            batches[cloud].append(command)
+        parts: list[bytes] = []
+        for cloud, batch in batches.items():
+            entry = list_written(batch, self.speaks()).encode()
+            parts += [entry, self._signing.sign(entry, self.keys.inbox(cloud))]
+        return parts
 
     async def close(self, answers: Mapping[str, str]) -> list[Standing]:
         """Refuse requests for good; `answers` is JSON by request id. Returns what stands, in the same order.
@@ -222,7 +173,7 @@ class Records:
         if not answers:
             return []
         names = [self.keys.open_requests, *(self.keys.request(request) for request in answers)]
-        arguments = [part for pair in answers.items() for part in pair]
+        arguments = [self.keys.held(""), *(part for pair in answers.items() for part in pair)]
         return [_standing(row) for row in await self._close(names, arguments)]
 
     async def overdue(self, limit: int, look_after_ms: int) -> list[Record]:
@@ -274,7 +225,9 @@ class Records:
         """Append commands to the inboxes of clouds, by cloud id, in one round trip."""
         async with self.redis.pipeline(transaction=False) as pipeline:
             for cloud, batch in batches.items():
-                pipeline.xadd(self.keys.inbox(cloud), {"c": commands.dump_json(list(batch))})
+                entry = list_written(batch, self.speaks()).encode()
+                fields = self._signing.fields("c", entry, self.keys.inbox(cloud))
+                pipeline.xadd(self.keys.inbox(cloud), cast("dict[Any, Any]", fields))
             await pipeline.execute()
 
 
@@ -303,6 +256,40 @@ def _places(clouds: Iterable[str]) -> dict[str, int]:
 async def _result(awaitable: Any) -> Any:
     # redis-py types a command's result as "awaitable or not".
     return await awaitable
+
+
+class _OfRequest(Protocol):
+    @property
+    def request(self) -> str: ...
+
+
+_Item = TypeVar("_Item", bound=_OfRequest)
+
+
+async def _in_turns(
+    items: Sequence[_Item], call: Callable[[Sequence[_Item]], Awaitable[list[Any]]]
+) -> list[Standing]:
+    """Calls a script until all items have what stands: once, unless some are overtaken or of one request.
+
+    Each call settles an item at least: of a cloud's items, all that were overtaken, or else all.
+    """
+    stands: dict[int, Standing] = {}
+    while len(stands) < len(items):
+        turn: dict[str, int] = {}
+        for place, one in enumerate(items):
+            if place not in stands:
+                turn.setdefault(one.request, place)
+        rows = await call([items[place] for place in turn.values()])
+        for place, row in zip(turn.values(), rows, strict=True):
+            if row[0] != b"again":
+                stands[place] = _standing(row)
+    return [stands[place] for place in range(len(items))]
+
+
+def _attempted(one: Accept, standing: Standing) -> Accepted:
+    """What became of a new request whose first attempt was made after it was noted."""
+    ours = one.first is not None and standing.attempts(one.first.number, one.first.cloud)
+    return Accepted(Outcome.NEW if ours else Outcome.IN_FLIGHT)
 
 
 def _accepted(row: list[bytes | None]) -> Accepted:

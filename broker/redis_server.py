@@ -31,6 +31,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from broker.deathbound import deathbound
+from broker.tls import redis_tls
 
 ANSWER_TIMEOUT_S = 20.0
 LOAD_TIMEOUT_S = 600.0
@@ -80,18 +81,23 @@ def find_server() -> Path:
 def connect(url: str, **options: Any) -> redis.Redis:
     """A client of the server at `url` that answers bytes and never sends a command twice.
 
+    At `rediss://` the server must prove who it is (`broker.tls`). Raises SettingsError when a file that the
+    settings of TLS name cannot be used.
+
     Args:
         url: `redis://`, `rediss://` or `unix://`.
         options: of `redis.Redis.from_url`. A client that listens to pub/sub, or blocks for
             `SOCKET_TIMEOUT_S` or longer in one command, needs `socket_timeout=None`.
     """
     # Not redis.Redis(host, port): its default re-sends a command whose answer was lost.
-    return redis.Redis.from_url(url, **(_OPTIONS | {"retry": Retry(NoBackoff(), 0)} | options))
+    fixed = _OPTIONS | {"retry": Retry(NoBackoff(), 0)} | redis_tls(url)
+    return redis.Redis.from_url(url, **(fixed | options))
 
 
 def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
     """The same for asyncio; close it with `aclose()`."""
-    return redis.asyncio.Redis.from_url(url, **(_OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0)} | options))
+    fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0)} | redis_tls(url)
+    return redis.asyncio.Redis.from_url(url, **(fixed | options))
 
 
 def celery_url(redis_url: str) -> str:

@@ -5,13 +5,14 @@ Every field is read from the variable `SPOTFED_<NAME>` (upper case); an empty va
 
 import os
 from functools import cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "SPOTFED_"
 _PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +39,8 @@ def _redis_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"redis", "rediss", "unix"}:
         raise ValueError("must start with redis://, rediss:// or unix://")
+    if any(name.startswith("ssl_") for name in parse_qs(parts.query)):
+        raise ValueError("TLS is told by SPOTFED_REDIS_CA and its like, not in the address")
     if parts.scheme == "unix" and not parts.path.startswith("/"):
         raise ValueError("a unix:// address needs an absolute path, as in unix:///run/redis.sock?db=0")
     return value
@@ -50,6 +53,15 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _networks(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(ip_network(part.strip()) for part in value.split(",") if part.strip())
+    except ValueError as error:
+        raise ValueError("must be networks like 10.1.0.0/16,fd00:1::/32, or addresses") from error
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
@@ -60,6 +72,8 @@ def _expanded(value: Path) -> Path:
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Directory = Annotated[Path, AfterValidator(_expanded)]
+File = Annotated[Path, AfterValidator(_expanded)]
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], BeforeValidator(_networks)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)]
 
 
@@ -83,9 +97,34 @@ class Settings(BaseSettings):
     """The address the HTTP API listens on."""
     port: int = Field(default=8000, ge=0, le=65535)
     """The port the HTTP API listens on; 0 takes a free one."""
+    tls_cert: File | None = None
+    """The HTTP API's certificate and those that lead to its authority, in PEM; it speaks TLS then."""
+    tls_key: File | None = None
+    """The private key of ``tls_cert``, in PEM."""
+    tls_client_ca: File | None = None
+    """Authorities, in PEM, one of which must have signed the certificate of every client of the HTTP API."""
+    ca: File | None = None
+    """Authorities, in PEM, that clients trust for the HTTP API, beside those that this machine trusts."""
+    client_cert: File | None = None
+    """The certificate that clients show to the HTTP API where it asks for one, in PEM."""
+    client_key: File | None = None
+    """The private key of ``client_cert``, in PEM."""
+    redis_ca: File | None = None
+    """Authorities, in PEM, that are trusted for a Redis at ``rediss://``, beside those of this machine."""
+    redis_cert: File | None = None
+    """The certificate that is shown to Redis where it asks for one, in PEM."""
+    redis_key: File | None = None
+    """The private key of ``redis_cert``, in PEM."""
     key_prefix: str = Field(default="spotfed:", pattern=r"^[\w{}.:-]+$")
     """Put before every Redis key and channel, so that several federations can share a server."""
+    trust: File | None = None
+    """The public keys (a JWK set) of those whose messages are believed; None believes everybody."""
+    signing_key: File | None = None
+    """The private key that this process signs its messages with; None signs nothing."""
     log_level: LogLevel = "INFO"
+
+    calls_per_s: int = Field(default=500, ge=0)
+    """How many calls a second the HTTP API takes from one key; 0: any number."""
 
     reply_deadline_s: Seconds = 5.0
     """How long the broker waits for an owner's answer in wall time."""
@@ -99,10 +138,31 @@ class Settings(BaseSettings):
     """How long an owner holds cores for a request that was quoted and not yet confirmed."""
     renewal_s: Seconds = 3600.0
     """For how long, in the cloud's time, a lease without a lifetime is promised at once."""
+    journal_kept: int = Field(default=100_000, ge=1_000)
+    """How many entries of a cloud's journal stay in Redis; older ones are in its owner's archive."""
+    events_kept: int = Field(default=200_000, ge=1_000)
+    """How many public events of a cloud, and of all clouds together, stay in Redis."""
+    snapshot_every: int = Field(default=10_000, ge=100)
+    """After so many journal entries an owner takes a snapshot, with which its successor begins."""
     inbox_poll_s: Seconds = 1.0
     """How often an owner looks into its inbox when no doorbell rings."""
     advert_max_age_s: Seconds = 10.0
     """A cloud whose last advert is older is unreachable."""
+
+    webhook_allow: Annotated[Networks, NoDecode] = ()
+    """Networks, with commas between them, to which webhooks may go though not public, by http too."""
+    webhook_connect_timeout_s: Seconds = 3.0
+    """How long a webhook's receiver may take to accept a connection."""
+    webhook_timeout_s: Seconds = 10.0
+    """How long one delivery of a webhook may take in all."""
+    webhook_retry_first_s: Seconds = 5.0
+    """How long after a failed delivery it is tried again; four times as long after each further one."""
+    webhook_retry_longest_s: Seconds = 21_600.0
+    """The longest wait between two tries, whatever the receiver asks for."""
+    webhook_attempts: int = Field(default=10, ge=1)
+    """After so many failed tries of one event its webhook is paused."""
+    webhook_key_file: File | None = None
+    """File of Fernet keys, one a line, the first for new secrets: webhooks' secrets are kept encrypted."""
 
     seed: int = Field(default=0, ge=0)
     """Seed of every random stream; each stream is keyed by it and its sample's number."""

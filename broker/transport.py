@@ -3,14 +3,17 @@
 kombu 5.7.0 puts unacknowledged messages back when a connection ends. If the connection was lost, that raises
 in the middle of reconnecting ('NoneType' object has no attribute 'hostname') and the worker dies. Here it is
 left undone: the messages are still in Redis, where the visibility timeout brings them back, and no message of
-ours is the only copy of anything.
+ours is the only copy of anything. A message that cannot be read would end the worker too: it is passed over.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from kombu.transport import redis
+
+log = logging.getLogger(__name__)
 
 
 class QoS(redis.QoS):
@@ -33,6 +36,14 @@ class Channel(redis.Channel):
     """A channel with these acknowledgements."""
 
     QoS = QoS
+
+    def _brpop_read(self, **options: Any) -> Any:
+        try:
+            return super()._brpop_read(**options)
+        except (ValueError, KeyError, TypeError) as error:
+            # Not the error itself: it may repeat what the message holds.
+            log.warning("a Celery message cannot be read, it is passed over (%s)", type(error).__name__)
+            return True
 
 
 class Transport(redis.Transport):

@@ -145,7 +145,7 @@ class Cloud:
         """What the cloud would answer to a spot request now. No side effects, the same code path as
         ``admit``. inventory: as if that were what runs; None: what does."""
         inventory = self.inventory if inventory is None else inventory
-        return examine(
+        answer = examine(
             self.spec.id,
             request,
             inventory,
@@ -155,6 +155,7 @@ class Cloud:
             self._threshold(request),
             allowed_nodes(inventory, request, self.spec.lineup),
         )
+        return self.spec.spot_caps.applied(answer, request, inventory)
 
     def _threshold(self, request: Request) -> Threshold | None:
         if self.spec.admission.mode is Mode.STRICT or request.sla is None:

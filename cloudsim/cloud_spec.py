@@ -9,6 +9,7 @@ from cloudsim.nodes import CORES_ONLY, NodeDetails
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.sampler import SamplerSpec
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
+from cloudsim.spot_caps import NO_CAPS, SpotCaps
 
 HOUR_S = 3600.0
 
@@ -30,6 +31,7 @@ class CloudSpec:
     prediction: PredictionRule = OUR_RULE
     first_table_s: float = 24 * HOUR_S
     refresh_s: float = 6 * HOUR_S
+    spot_caps: SpotCaps = NO_CAPS
 
 
 def sampler_spec(spec: CloudSpec, seed: int, births: int) -> SamplerSpec:

@@ -17,6 +17,8 @@
     grace = "2m"                                # optional: so long before it must leave an instance is told
     overflow = true                             # optional: offer what it must turn away to the others
     overflow_sla = 0.05                         # with what promise; left out: no guarantee
+    spot_cap_cores = 24                         # optional: the most spot cores that one origin may hold here
+    spot_caps = { C = 48 }                      # optional: those of single origins, instead
 
     [[cloud]]
     id = "B"
@@ -79,6 +81,7 @@ from cloudsim.nodes import (
 from cloudsim.prediction.rule import rule_for
 from cloudsim.requests import Amounts, Mode, Spread
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
+from cloudsim.spot_caps import SpotCaps
 from cloudsim.traces.formats import read
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
@@ -149,7 +152,7 @@ class _Reader:
     def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
         where = f"cloud[{number}]"
         known = {"id", "nodes", "trace", "admission", "lineup", "grace", "overflow", "overflow_sla"}
-        _only(table, known, where)
+        _only(table, known | {"spot_cap_cores", "spot_caps"}, where)
         overflow = table.get("overflow", False)
         if not isinstance(overflow, bool):
             raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
@@ -248,7 +251,25 @@ def _spec(
         parse_duration_s(table.get("grace", 0), field=f"{where}.grace"),
         admission=AdmissionRule(Mode(mode)),
         prediction=rule_for(Mode(mode)),
+        spot_caps=_spot_caps(table, where),
     )
+
+
+def _spot_caps(table: Mapping[str, Any], where: str) -> SpotCaps:
+    single = table.get("spot_caps", {})
+    if not isinstance(single, Mapping):
+        raise SpecError(f"{single!r} is not a table such as {{ B = 48 }}", field=f"{where}.spot_caps")
+    caps = {name: _cap(cores, f"{where}.spot_caps.{name}") for name, cores in single.items()}
+    every = table.get("spot_cap_cores")
+    return SpotCaps(
+        None if every is None else _cap(every, f"{where}.spot_cap_cores"), tuple(sorted(caps.items()))
+    )
+
+
+def _cap(cores: object, where: str) -> int:
+    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 0:
+        raise SpecError(f"{cores!r} is not a number of cores", field=where)
+    return cores
 
 
 def _node_group(table: object, where: str) -> NodeGroup:

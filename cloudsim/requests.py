@@ -36,6 +36,8 @@ class Reason(StrEnum):
     NOT_A_TARGET = "not_a_target"  # the requester asked for other clouds only
     ENDED = "ended"  # an extension of what does not run any more
     NOTICED = "noticed"  # an extension of what was told to leave
+    OVER_SPOT_CAP = "over_spot_cap"  # its origin would hold more spot cores on this cloud than it may
+    QUOTA_EXCEEDED = "quota_exceeded"  # the requester's member would hold more spot than it may
 
 
 class Spread(StrEnum):

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-def create(settings: Settings) -> Celery:
-    """The application, without tasks; also sets logging up.
+def create(settings: Settings, cloud: str | None = None) -> Celery:
+    """The application, without tasks; also sets logging up. ``cloud``: it is for the owner of that one.
 
     SIGTERM means SIGQUIT to Celery from here on: both end a worker after a task's moment of grace. Celery
     takes this from the environment when its worker is imported.
@@ -37,13 +37,13 @@ def create(settings: Settings) -> Celery:
     from workers import logs
 
     logs.configure(settings.log_level)
-    return make_app(settings)
+    return make_app(settings, cloud)
 
 
 def require_safe_queue(settings: Settings) -> None:
     """Waits until Redis answers, and logs what a crash of it would lose.
 
-    Raises UnsafeQueueError when it may drop keys.
+    Raises UnsafeQueueError when it may drop keys, or TLS refuses it.
     """
     from workers.tenure import until_answered
 
@@ -81,7 +81,7 @@ def serve_batches(app: Celery, settings: Settings, name: str) -> None:
     def batch(message: dict[str, Any]) -> None:
         if not child:
             child.append(_montecarlo(app, settings, name))
-        child[0].run(Batch.model_validate(message))
+        child[0].run(Batch.model_validate(message, extra="ignore"))
 
 
 def _montecarlo(app: Celery, settings: Settings, name: str) -> MonteCarlo:

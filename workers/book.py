@@ -6,9 +6,12 @@ answer.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.contract import Lease, LeaseState, RefusalView
+from broker.versions import read
 
 #: Closed entries that are kept, oldest forgotten first. A command may be late by minutes; this is hours of a
 #: busy cloud.
@@ -26,6 +29,9 @@ class Released:
 
 Entry = Lease | RefusalView | Released
 
+#: How the text of a closed entry begins: what it is. A tombstone is only that.
+_LEASE, _REFUSAL, _HELD, _TOMBSTONE = b"L", b"R", b"H", b"T"
+
 
 class Book:
     """Entries by id. Spot attempts and own users' instances share one name space: that of instances."""
@@ -33,11 +39,26 @@ class Book:
     def __init__(self, kept_closed: int = KEPT_CLOSED) -> None:
         self._kept_closed = kept_closed
         self._open: dict[str, Lease] = {}
-        self._closed: dict[str, Entry] = {}  # in order of closing
+        # In order of closing, as lines: they are many, seldom asked for, and go into snapshots as they are.
+        self._closed: dict[str, bytes] = {}
 
     def get(self, entry_id: str) -> Entry | None:
         """What is known of that id, or None."""
-        return self._open.get(entry_id) or self._closed.get(entry_id)
+        lease = self._open.get(entry_id)
+        if lease is not None:
+            return lease
+        line = self._closed.get(entry_id)
+        return None if line is None else _entry(line)
+
+    def closed_lines(self) -> list[bytes]:
+        """The closed entries, each a line: id in JSON, a tab, its text."""
+        return list(self._closed.values())
+
+    def restore(self, open_leases: Iterable[Lease], closed_lines: Iterable[bytes]) -> None:
+        """What a book held, into an empty one."""
+        self._open = {lease.id: lease for lease in open_leases}
+        for line in closed_lines:
+            self._closed[json.loads(line.partition(b"\t")[0])] = line
 
     def open_leases(self) -> tuple[Lease, ...]:
         """Leases that have not ended, in order of admission."""
@@ -50,7 +71,7 @@ class Book:
     def put(self, lease: Lease) -> None:
         """A new lease, or the next state of an open one."""
         assert lease.state in OPEN_STATES
-        assert lease.id not in self._closed, f"{lease.id} has ended: {self._closed[lease.id]}"
+        assert lease.id not in self._closed, f"{lease.id} has ended: {self._closed[lease.id]!r}"
         self._open[lease.id] = lease
 
     def answer(self, entry_id: str, lease: Lease) -> None:
@@ -74,6 +95,24 @@ class Book:
         self._close(attempt, Released(held=self._open.pop(attempt, None) is not None))
 
     def _close(self, entry_id: str, entry: Entry) -> None:
-        self._closed[entry_id] = entry
+        self._closed[entry_id] = json.dumps(entry_id).encode() + b"\t" + _text(entry)
         if len(self._closed) > self._kept_closed:
             del self._closed[next(iter(self._closed))]
+
+
+def _text(entry: Entry) -> bytes:
+    match entry:
+        case Lease():
+            return _LEASE + entry.model_dump_json().encode()
+        case RefusalView():
+            return _REFUSAL + entry.model_dump_json().encode()
+        case Released(held):
+            return _HELD if held else _TOMBSTONE
+
+
+def _entry(line: bytes) -> Entry:
+    text = line.partition(b"\t")[2]
+    kind, rest = text[:1], text[1:]
+    if kind == _LEASE:
+        return read(Lease, rest)
+    return read(RefusalView, rest) if kind == _REFUSAL else Released(held=kind == _HELD)

@@ -3,27 +3,35 @@
 A Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells come. It starts to listen
 once it owns the cloud and has recovered; a second process for the same cloud waits for the first one's lease.
 
-Exit status: 0 told to stop, 2 wrong arguments or federation file, 70 the owner and its journal disagree, 75
-fenced: another process has become the owner, 78 the Redis server may drop keys.
+Exit status: 0 told to stop, 2 wrong arguments, federation or key file, 70 the owner and its journal disagree,
+75 fenced: another process has become the owner, 78 the Redis server may drop keys or TLS refuses it, or the
+federation speaks a later version of the contract.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import math
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from broker.archive import Archive, archive_directory
 from broker.contract import Batch, CloudInfo
 from broker.journal import Journal
 from broker.keys import Keys
 from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
+from broker.signing import cloud_party
+from broker.trust import signing_of
+from broker.upgrading import ContractError, Speaking
+from broker.versions import written
 from broker.views import node_kinds
 from cloudsim.durations import parse_duration_s
 from cloudsim.errors import InputError
@@ -34,6 +42,7 @@ from workers import app as workers_app
 from workers.runtime import Runtime, RuntimeSpec
 from workers.state import OwnerSpec
 from workers.tabling import wall_time_sizes
+from workers.tenure import until_answered
 
 
 def parser() -> argparse.ArgumentParser:
@@ -114,26 +123,40 @@ def exit_now(status: int) -> NoReturn:
     os._exit(status)
 
 
+def _follow(speaking: Speaking, journal: Journal, info: CloudInfo) -> None:
+    """Says anew what this member is when everybody understands all of it."""
+    if not speaking.settled:
+        speaking.follow(threading.Event())
+        until_answered(lambda: journal.publish_info(info))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the owner until it is told to stop; returns the exit status."""
     told = parser().parse_args(arguments)
     try:
         config = settings()
-        app = workers_app.create(config)
+        app = workers_app.create(config, told.cloud)
         until_s = math.inf if told.until is None else parse_duration_s(told.until, field="--until")
         federation = load(told.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
         spec = runtime_spec(told, config, federation)
         workers_app.require_safe_queue(config)
-    except (InputError, SettingsError, UnsafeQueueError) as error:
+        signing = signing_of(config, cloud_party(told.cloud))
+        client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
+        speaking = Speaking(client, keys)
+        until_answered(speaking.look)
+    except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
         print(f"workers.cloud: {error}", file=sys.stderr)  # noqa: T201
-        return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2
+        return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
     from broker.queue import cloud_queue, send_batch
 
     def send(queue: str, batch: Batch) -> None:
-        send_batch(app, queue, batch.model_dump(mode="json"))
+        send_batch(app, queue, json.loads(written(batch, speaking())))
 
-    journal = Journal(connect(str(config.redis_url)), Keys(config.key_prefix), told.cloud)
-    runtime = Runtime(spec, config, journal, send, exit_now)
+    journal = Journal(client, keys, told.cloud, signing, speaks=speaking, events_kept=config.events_kept)
+    follower = threading.Thread(target=_follow, args=(speaking, journal, spec.info), daemon=True)
+    follower.start()
+    archive = Archive(archive_directory(config.state_dir, config.key_prefix, told.cloud))
+    runtime = Runtime(spec, config, journal, send, exit_now, archive)
     workers_app.serve_drains(app, told.cloud, runtime.drain)
     runtime.open()
     try:

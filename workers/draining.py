@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,15 +14,36 @@ from cloudsim.requests import Change, Ended, Instance, Kind, Noticed
 from workers.recorder import Recorder
 from workers.state import State
 
+#: A repetition comes within seconds, from who did not hear the answer.
+_ANSWERS_KEPT = 200
+
 
 class Draining:
     """The part of an owner that drains nodes. Time has been let pass before it is called."""
 
     def __init__(self, state: State, recorder: Recorder):
         self._state, self._recorder = state, recorder
+        self._answered: OrderedDict[str, Answer] = OrderedDict()
 
     def drain(self, command: Drain, at_s: float) -> Answer:
-        """Closes nodes and makes their spot instances leave, or only tells who would; the same code path."""
+        """Closes nodes and makes their spot instances leave, or only tells who would; the same code path.
+
+        A command that comes again changes nothing, whatever was opened or closed meanwhile.
+        """
+        return self._once(command.id, lambda: self._drain(command, at_s))
+
+    def reopen(self, command: Reopen, at_s: float) -> Answer:
+        """Lets nodes take new instances again. As often as it comes, once."""
+        return self._once(command.id, lambda: self._reopen(command, at_s))
+
+    def _once(self, command: str, act: Callable[[], Answer]) -> Answer:
+        if command not in self._answered:
+            self._answered[command] = act()
+            if len(self._answered) > _ANSWERS_KEPT:
+                self._answered.popitem(last=False)
+        return self._answered[command]
+
+    def _drain(self, command: Drain, at_s: float) -> Answer:
         cloud, nodes = self._state.cloud, command.nodes
         drained = frozenset(range(len(cloud.spec.node_cores)) if nodes is None else nodes)
         if not self._exist(nodes):
@@ -44,8 +67,7 @@ class Draining:
             self._recorder.record(changes, command.by)
         return report
 
-    def reopen(self, command: Reopen, at_s: float) -> Answer:
-        """Lets nodes take new instances again."""
+    def _reopen(self, command: Reopen, at_s: float) -> Answer:
         if not self._exist(command.nodes):
             return Done(found=False)
         self._recorder.record(self._state.cloud.reopen(command.nodes, at_s), command.by)

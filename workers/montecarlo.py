@@ -6,7 +6,7 @@ beginning of the history and gets the same bits. Nothing depends on which worker
 ``python -m workers.montecarlo [--name N]`` starts a worker: a prefork pool of one child, so that a share's
 memory is in one place and a kernel that runs away is killed with its process.
 
-Exit status: 0 told to stop, 2 wrong arguments, 78 the Redis server may drop keys.
+Exit status: 0 told to stop, 2 wrong arguments, 78 the Redis server may drop keys or TLS refuses it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from broker.contract import Batch
 from broker.keys import Keys
 from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
+from broker.upgrading import Speaking
 from cloudsim.errors import CloudsimError
 from cloudsim.eventlog import START_ON_DEMAND, EventLog
 from cloudsim.nodes import NodeDetails
@@ -181,13 +182,15 @@ class Herald(threading.Thread):
 
     def __init__(self, name: str, client: redis.Redis, keys: Keys):
         super().__init__(name="herald", daemon=True)
-        self._key, self._redis = keys.sampler(name), client
+        self._name, self._key, self._redis = name, keys.sampler(name), client
+        self._speaking = Speaking(client, keys)
         self._stopping = threading.Event()
 
     def run(self) -> None:
         """Until ``stop``."""
         while True:
             with suppress(redis.RedisError):
+                self._speaking.announce(self._name)
                 self._redis.set(self._key, os.getpid(), ex=ALIVE_TTL_S)
             if self._stopping.wait(_ANNOUNCE_S):
                 return
@@ -208,13 +211,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = parser.parse_args(arguments).name
     # These import Celery, which reads signal settings from the environment that they set.
     from broker.queue import MONTECARLO, montecarlo_queue
-    from broker.settings import settings
+    from broker.settings import SettingsError, settings
     from workers import app as workers_app
 
-    app = workers_app.create(settings())
     try:
+        app = workers_app.create(settings())
         workers_app.require_safe_queue(settings())
-    except UnsafeQueueError as error:
+    except (SettingsError, UnsafeQueueError) as error:
         print(f"workers.montecarlo: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG
     workers_app.serve_batches(app, settings(), name)

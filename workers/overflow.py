@@ -26,6 +26,10 @@ class OverflowBook:
         """The open offer of that instance, or None."""
         return self._open.get(instance)
 
+    def open(self) -> tuple[OverflowState, ...]:
+        """All open offers."""
+        return tuple(self._open.values())
+
     def apply(self, state: OverflowState) -> None:
         """The next state of an offer."""
         if state.state in _CLOSED:

@@ -74,9 +74,9 @@ if TYPE_CHECKING:
 class Owner:
     """State machine of one cloud. ``epoch`` is the fence that its leases carry."""
 
-    def __init__(self, spec: OwnerSpec, epoch: int = 0):
+    def __init__(self, spec: OwnerSpec, epoch: int = 0, state: State | None = None):
         self.spec, self.epoch = spec, epoch
-        self.state = State(spec)
+        self.state = State(spec) if state is None else state
         self._first_seen_s: dict[str, float] = {}  # reservations, on the monotonic clock of this process
         self._sizes = advertised_sizes(self.cloud.inventory.largest_node)
         self._recorder = Recorder(self.state, epoch)
@@ -86,9 +86,12 @@ class Owner:
         self._endings = Endings(self.state, self._recorder, self._passage)
 
     @classmethod
-    def recover(cls, spec: OwnerSpec, epoch: int, events: Iterable[Event]) -> Owner:
-        """The owner after all that its journal holds, in order."""
-        owner = cls(spec, epoch)
+    def recover(
+        cls, spec: OwnerSpec, epoch: int, events: Iterable[Event], state: State | None = None
+    ) -> Owner:
+        """The owner after all that its journal holds, in order. ``state``: that of a snapshot, which the
+        events follow."""
+        owner = cls(spec, epoch, state)
         for event in events:
             owner.apply(event)
         return owner

@@ -15,6 +15,7 @@ import redis
 import structlog
 
 from broker.contract import Batch
+from broker.dead_letters import Kind
 from broker.journal import Journal
 from broker.queue import MONTECARLO, montecarlo_queue
 from cloudsim.eventlog import EventLog
@@ -142,6 +143,7 @@ class Refresher:
     def _act(self, share: _Share, alive: set[str], now_s: float) -> None:
         """A deadline has passed, the first one when the refresh begins."""
         if share.tries >= MOST_TRIES:
+            self._set_aside(share)
             log.error("batch given up", cores=share.cores, share=share.share, tries=share.tries)
             share.given_up = True
             return
@@ -160,6 +162,13 @@ class Refresher:
                 log.warning("batch sent again", cores=share.cores, share=share.share, sent=share.sent)
         share.due_s = now_s + share.wait_s
         share.wait_s = min(2 * share.wait_s, LONGEST_DEADLINE_S)
+
+    def _set_aside(self, share: _Share) -> None:
+        """For people: the table does without it."""
+        batch = self._batch(share)
+        of = f"{batch.result}, {share.cores} cores, share {share.share}"
+        why = f"begun {share.tries} times and never ended; its size keeps the samples that it had, if any"
+        self._journal.dead_letters.put(of, Kind.BATCH, why, batch.model_dump_json().encode())
 
     def _worked_at(self, alive: set[str]) -> bool:
         return any(share.open and share.by in alive for share in self._shares)

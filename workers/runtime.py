@@ -22,16 +22,37 @@ import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.contract import Advert, Batch, CloudInfo, Command, Tick
+from broker.archive import Archive, directory_name
+from broker.contract import (
+    Advert,
+    Ask,
+    Batch,
+    CloudInfo,
+    Command,
+    Extend,
+    RefusalView,
+    Reply,
+    Reserve,
+    StartAll,
+    StartOnDemand,
+    Tick,
+)
+from broker.dead_letters import Kind
 from broker.journal import Fenced, Journal, Malformed
 from broker.settings import Settings
+from broker.versions import read
 from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.requests import Reason
 from cloudsim.scheduling.pipeline import warm_up
-from workers.clock import CloudClock, resume_s
+from workers import snapshots
+from workers.clock import CloudClock, JumpWatch, resume_s
+from workers.keeping import Keeper
 from workers.owner import Owner
 from workers.recorder import Outcome
+from workers.recovery import Recovery
 from workers.refresh import Refresher, Sampling
+from workers.snapshots import Snapshot
 from workers.state import OwnerSpec
 from workers.tabling import Tabling
 from workers.tenure import Tenure, until_answered
@@ -43,6 +64,7 @@ GROUP = 64
 #: A command that breaks the owner is left out. When others break it too, it is not the command.
 MOST_POISON_IN_A_ROW = 3
 _HISTORY_STEP_S = 3600.0
+_SET_ASIDE = "its owner failed over this command and has set it aside for its operators (spotfed dlq)"
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +94,8 @@ class _Poisoned(Exception):  # noqa: N818  (it is not an error of ours)
 class Runtime:
     """Owns one cloud for as long as the process lives.
 
-    ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process.
+    ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process. ``archive``: of the
+    journal, which is never cut without one.
     """
 
     def __init__(
@@ -82,13 +105,16 @@ class Runtime:
         journal: Journal,
         send: Callable[[str, Batch], None],
         fail: Callable[[int], NoReturn],
+        archive: Archive | None = None,
     ):
         self._spec, self._settings, self._journal = spec, settings, journal
         self._send, self._fail = send, fail
         self._trace_time = spec.owner.trace_time
-        self._tenure = Tenure(
-            journal, settings.owner_lease_ttl_s, epochs_directory(settings.state_dir, settings.key_prefix)
-        )
+        epochs = epochs_directory(settings.state_dir, settings.key_prefix)
+        self._tenure = Tenure(journal, settings.owner_lease_ttl_s, epochs, archive)
+        self._keeper = Keeper(archive, self._tenure, settings)
+        self._recovery = Recovery(journal, archive, settings.journal_kept, settings.events_kept)
+        self._since_snapshot = 0  # entries
         self._tabling = Tabling(spec.owner.cloud, spec.sizes)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -97,8 +123,9 @@ class Runtime:
         self._clock = CloudClock(0.0, time.monotonic(), spec.speed)
         self._cursor = "0-0"
         self._done_of_entry = 0  # commands handled of the entry after the cursor
-        self._poison: set[str] = set()
+        self._poison: dict[str, str] = {}  # what broke the owner, and how, by command
         self._poison_in_a_row = 0
+        self._poisoned_entry = ""
         self._ticked = "0-0"
         self._unpublished: QuantileTable | None = None
 
@@ -126,19 +153,22 @@ class Runtime:
         self.drain()
 
     def start(self) -> None:
-        """Starts the timetable."""
+        """Starts the timetable, and who waits for the archive's disk."""
+        self._keeper.start(self._stopping)
         threading.Thread(target=self._timetable, name="timetable", daemon=True).start()
 
     def close(self) -> None:
         """Lets the next owner in."""
         self._stopping.set()
         self._tenure.end()
+        self._keeper.close()
 
     def _recover(self) -> None:
         """The owner as the fold of its journal; what the journal does not hold did not happen."""
         table = self._owner.cloud.table
-        events = (event for _, event in self._journal.read())
-        self._owner = Owner.recover(self._spec.owner, self._tenure.epoch, events)
+        recovered = self._recovery.run(self._spec.owner, self._tenure.token, self._tenure.epoch)
+        self._owner, self._since_snapshot = recovered.owner, recovered.folded
+        self._tenure.goes_on(recovered.last_id, recovered.last_hash)
         self._owner.cloud.table = table
         self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has these
 
@@ -163,7 +193,7 @@ class Runtime:
         """The latest time of the cloud that the journal or the last advert knows of."""
         key = self._journal.keys.advert(self._journal.cloud)
         advert = until_answered(lambda: self._journal.redis.get(key))
-        told_s = Advert.model_validate_json(advert).at_s if isinstance(advert, bytes) else 0.0
+        told_s = read(Advert, advert).at_s if isinstance(advert, bytes) else 0.0
         return max(told_s, self._owner.cloud.now_s)
 
     # -- the inbox -------------------------------------------------------------------------------------------
@@ -190,19 +220,20 @@ class Runtime:
         if self._trace_time and self._refresher.busy:
             return False  # the next command waits for the table
         entries = self._journal.read_inbox(self._cursor, GROUP)
-        outcome, cursor, held_s, handled = Outcome(), None, None, 0
+        outcome, cursor, held_s, handled, poisoned = Outcome(), None, None, 0, False
         for entry, commands in entries:
+            poisoned = any(self._is_poison(command) for command in commands)
             for command in commands[self._done_of_entry :]:
                 held_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
                 if held_s is not None:
                     break
-                outcome.extend(self._handle(command))
+                outcome.extend(self._handle(command, entry))
                 self._done_of_entry += 1
                 handled += 1
             if held_s is not None:
                 break
             cursor, self._done_of_entry = entry, 0
-            if handled >= GROUP:
+            if handled >= GROUP or poisoned:  # what breaks this owner must not break the next one too
                 break
         if cursor is not None or outcome:
             self._write(outcome, cursor, advert=True)
@@ -210,17 +241,24 @@ class Runtime:
         if held_s is not None:
             self._write(self._owner.advance(held_s, _now()))
             self._begin_refresh(held_s)
-        return handled >= GROUP or len(entries) == GROUP
+        return handled >= GROUP or len(entries) == GROUP or poisoned
 
-    def _handle(self, command: Command | Malformed) -> Outcome:
-        if isinstance(command, Malformed) or command.id in self._poison:
+    def _is_poison(self, command: Command | Malformed) -> bool:
+        return not isinstance(command, Malformed) and command.id in self._poison
+
+    def _handle(self, command: Command | Malformed, entry: str) -> Outcome:
+        if isinstance(command, Malformed):
             return Outcome()
+        if command.id in self._poison:
+            return self._set_aside(command, entry)
         try:
             outcome = self._owner.handle(command, self._clock.now_s(time.monotonic()), _now())
         except Exception as error:  # whatever it is, the state is in doubt
             log.exception("command left out", cloud=self._journal.cloud, command=command)
-            self._poison.add(command.id)
-            self._poison_in_a_row += 1
+            self._poison[command.id] = f"{type(error).__name__}: {error}"
+            if entry != self._poisoned_entry:  # the commands of one entry come from one sender
+                self._poisoned_entry = entry
+                self._poison_in_a_row += 1
             if self._poison_in_a_row > MOST_POISON_IN_A_ROW:
                 raise
             raise _Poisoned from error
@@ -228,9 +266,39 @@ class Runtime:
         self._tabling.told(command)
         return outcome
 
+    def _set_aside(self, command: Command, entry: str) -> Outcome:
+        """Leaves a command out: it becomes a dead letter, and whoever waits hears of it where a refusal can
+        say so."""
+        body = b"[" + command.model_dump_json().encode() + b"]"
+        of, why = f"{entry}/{self._done_of_entry}", self._poison[command.id]
+        put = self._journal.dead_letters.put
+        until_answered(lambda: put(of, Kind.POISON, why, body, entry=entry))
+        refused = isinstance(command, Ask | Reserve | Extend | StartOnDemand | StartAll)
+        if not refused or command.reply_to is None:
+            return Outcome()
+        answer = RefusalView(cloud=self._journal.cloud, reason=Reason.UNREACHABLE, detail=_SET_ASIDE)
+        return Outcome(replies=[(command.reply_to, Reply(command=command.id, answer=answer))])
+
     def _write(self, outcome: Outcome, cursor: str | None = None, *, advert: bool = False) -> None:
         if outcome or cursor is not None:
             self._tenure.write(outcome, cursor, self._owner.advert(_now()) if advert else None)
+            self._since_snapshot += len(outcome.events)
+
+    def keep_short(self) -> None:
+        """After enough entries takes a snapshot, and cuts the journal behind it."""
+        if not self._keeper.due(self._since_snapshot):
+            return
+        taken: list[Snapshot] = []  # none if the queue went away
+        with self._guarded():
+            if self._keeper.lags:
+                until_answered(self._recover)
+            taken.append(snapshots.take(self._owner.state, self._tenure.last_id, self._tenure.last_hash))
+            self._since_snapshot = 0
+        for snapshot in taken:
+            packed = self._keeper.secure(snapshot)
+            with self._guarded():
+                if packed is not None:
+                    self._tenure.cut(packed, snapshot.held.after, self._settings)
 
     # -- tables ----------------------------------------------------------------------------------------------
 
@@ -268,7 +336,9 @@ class Runtime:
     # -- threads ---------------------------------------------------------------------------------------------
 
     def _timetable(self) -> None:
+        watch = JumpWatch()
         while True:
+            watch.look(time.monotonic(), datetime.now(UTC))
             if not self._trace_time:
                 self._tick()
             read = self.drain()
@@ -277,6 +347,7 @@ class Runtime:
                     self._publish_table()
                 elif read:  # else a confirmation may lie there, of what would expire
                     self._keep_wall_time()
+            self.keep_short()
             if self._stopping.wait(self._settings.inbox_poll_s):
                 return
 
@@ -312,7 +383,7 @@ class Runtime:
 
 def epochs_directory(state_dir: Path, key_prefix: str) -> Path:
     """Where the last epochs of a federation's clouds are remembered on this machine."""
-    return state_dir / "epochs" / "".join(letter if letter.isalnum() else "_" for letter in key_prefix)
+    return state_dir / "epochs" / directory_name(key_prefix)
 
 
 def _now() -> str:

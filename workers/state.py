@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
 from cloudsim.cloud import DRAIN, Cloud
-from cloudsim.cloud_spec import CloudSpec
+from cloudsim.cloud_spec import CloudSpec, recorded_resources
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history import stop_phase
 from cloudsim.requests import (
@@ -30,6 +30,7 @@ from cloudsim.requests import (
 from cloudsim.traces.trace import Trace
 from workers import views
 from workers.book import OPEN_STATES, Book, Released
+from workers.kept_history import KeptHistory
 from workers.overflow import OverflowBook
 from workers.renewals import Renewals
 
@@ -64,6 +65,8 @@ class State:
     def __init__(self, spec: OwnerSpec):
         self.spec = spec
         self.cloud = Cloud(spec.cloud, spec.own_load, spec.own_load_until_s)
+        self.history = KeptHistory(recorded_resources(spec.cloud))
+        self.cloud.history = self.history
         self.book = Book()
         self.offers = OverflowBook()
         self.renewals = Renewals()

@@ -8,14 +8,19 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import redis
 import structlog
 
+from broker.archive import Archive, ArchiveError
+from broker.chain import BEGINNING, Entry
 from broker.contract import Advert, Reply
-from broker.journal import Commit, Fenced, Journal
+from broker.entries import NotWritten
+from broker.journal import Commit, Fenced, Journal, JournalError
+from broker.settings import Settings
 from workers.epochs import EpochFile
 from workers.recorder import Outcome
 
@@ -41,14 +46,16 @@ def until_answered(ask: Callable[[], Result]) -> Result:
 class Tenure:
     """One process's time as the owner of one cloud; the only writer of its epoch."""
 
-    def __init__(self, journal: Journal, ttl_s: float, epochs: Path):
-        """``epochs`` is the directory of the local files that remember the last epoch."""
-        self._journal, self._ttl_s = journal, ttl_s
-        self._token = f"{journal.cloud}-{uuid.uuid4()}"
+    def __init__(self, journal: Journal, ttl_s: float, epochs: Path, archive: Archive | None = None):
+        """``epochs`` is the directory of the local files that remember the last epoch. ``archive``: of what
+        is committed; None: there is none."""
+        self._journal, self._ttl_s, self._archive = journal, ttl_s, archive
+        self.token = f"{journal.cloud}-{uuid.uuid4()}"
         self._file = EpochFile(epochs, journal.cloud)
         self._next = 1  # number of the next event in this epoch
         self._over = threading.Event()
         self.epoch = 0
+        self.last_id, self.last_hash = "0-0", BEGINNING  # of the latest entry that the owner's state holds
 
     def begin(self) -> None:
         """Opens the next epoch, once no other process is the owner. Then ``keep`` must keep the lease."""
@@ -64,16 +71,25 @@ class Tenure:
                 )
             time.sleep(self._ttl_s / 4)
         self.epoch = epoch
-        self._file.write(epoch)
+        self._file.write(epoch, self.token)
 
     def _acquire(self) -> int | None:
-        return self._journal.acquire(self._token, self._ttl_s, self._file.read())
+        floor, archive = self._file.read(), self._archive
+        if archive is not None:
+            with suppress(OSError, ArchiveError):  # recovery says what is wrong with it
+                archived = archive.newest()
+                floor = max(floor, archived.place[0] if archived else 0)
+        return self._journal.acquire(self.token, self._ttl_s, floor, self._file.dead())
+
+    def goes_on(self, last_id: str, last_hash: str) -> None:
+        """After recovery: the entry that what is committed next continues."""
+        self.last_id, self.last_hash = last_id, last_hash
 
     def keep(self, fenced: Callable[[Fenced], None]) -> None:
         """Renews the lease until ``end``, on a thread of its own; tells ``fenced`` when it is lost."""
         while not self._over.wait(self._ttl_s / 3):
             try:
-                self._journal.renew(self._token, self.epoch, self._ttl_s)
+                self._journal.renew(self.token, self.epoch, self._ttl_s)
             except Fenced as error:
                 fenced(error)
                 return
@@ -84,7 +100,7 @@ class Tenure:
         """Lets the next owner in."""
         self._over.set()
         try:
-            self._journal.give_up(self._token, self.epoch)
+            self._journal.give_up(self.token, self.epoch)
         except redis.RedisError as error:
             log.info("lease left to run out", cloud=self._journal.cloud, why=str(error))
 
@@ -95,7 +111,7 @@ class Tenure:
             replies[stream].append(reply)
         commit = Commit(
             epoch=self.epoch,
-            token=self._token,
+            token=self.token,
             ttl_s=self._ttl_s,
             first=self._next,
             events=outcome.events,
@@ -104,6 +120,33 @@ class Tenure:
             leases=outcome.leases,
             advert=advert,
             overflow=[json.dumps(item) for item in outcome.overflow],
+            after=self.last_hash,
         )
         until_answered(lambda: self._journal.commit(commit))
         self._next += len(outcome.events)
+        if entries := self._journal.link(commit):
+            self.goes_on(entries[-1].id, entries[-1].hash)
+            self._add_to_archive(entries)
+
+    def _add_to_archive(self, entries: list[Entry]) -> None:
+        archive = self._archive
+        if archive is None or not archive.is_open:
+            return
+        try:
+            archive.append(entries)
+        except OSError as error:
+            self.archive_failed(error)
+
+    def archive_failed(self, error: OSError) -> None:
+        """The journal has what the archive lacks, and is not cut until the archive has it too."""
+        log.error("archive not written", cloud=self._journal.cloud, why=str(error))
+        if self._archive is not None:
+            self._archive.abandon()
+
+    def cut(self, snapshot: bytes, place: tuple[int, int], settings: Settings) -> None:
+        """Stores a snapshot of the state after that place, and cuts the journal. Raises Fenced."""
+        kept = (settings.journal_kept, settings.events_kept)
+        try:
+            self._journal.entries.keep(self.token, self.epoch, snapshot, place, *kept)
+        except NotWritten as error:
+            raise (Fenced if error.fenced else JournalError)(str(error)) from error

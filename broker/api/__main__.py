@@ -10,14 +10,18 @@ from collections.abc import Sequence
 import redis
 import uvicorn
 
+from broker.keys import Keys
 from broker.queue_health import UnsafeQueueError, require_safe
 from broker.redis_server import connect
 from broker.settings import SettingsError, load
+from broker.tls import server_options
+from broker.upgrading import ContractError, Speaking
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until it is told to stop. Returns the exit status: 78 for a malformed setting, or a Redis server
-    that may drop keys."""
+    """Serves until it is told to stop. Returns the exit status: 78 for a malformed setting, a certificate
+    that cannot be used, a Redis server that may drop keys or that TLS refuses, or a federation that speaks a
+    later version of the contract."""
     try:
         told = load()
     except SettingsError as error:
@@ -34,9 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("set SPOTFED_REDIS_URL, or use `spotfed up`")
         return os.EX_CONFIG
     try:
+        secured = server_options(told)
         with connect(told.redis_url) as client:
             require_safe(client, told.redis_url, _say)
-    except UnsafeQueueError as error:
+            Speaking(client, Keys(told.key_prefix)).look()
+    except (SettingsError, UnsafeQueueError, ContractError) as error:
         _say(str(error))
         return os.EX_CONFIG
     except redis.RedisError as error:
@@ -51,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_level=told.log_level.lower(),
         access_log=told.log_level == "DEBUG",
         timeout_graceful_shutdown=5,
+        **secured,
     )
     return 0
 

@@ -1,33 +1,72 @@
 """Who calls: ``Authorization: Bearer <key>``, looked up by the key's SHA-256 among those in Redis.
 
 Redis holds hashes only, and a digest is looked up, never compared piece by piece with a secret: how long the
-answer takes tells nothing about the keys there are.
+answer takes tells nothing about the keys there are. What was found is remembered for a moment, so that a call
+costs no round trip for it; every second each process looks whether keys or members have changed anywhere, and
+then forgets. So a revoked key works for about a second, and never for more than ``KNOWN_FOR_S``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
 import redis.asyncio
 
-from broker.api.problems import unauthorized
+from broker.api.problems import too_many_calls, unauthorized
+from broker.identity import Principal
 from broker.keys import Keys, api_key_digest
+from broker.members import KeyRecord, MemberRecord, Register, parsed_key
 
-KNOWN_FOR_S = 5.0  # how long a withdrawn key may still work in this process
+KNOWN_FOR_S = 5.0  # how long a revoked key may still work in this process, if it cannot ask
 UNKNOWN_FOR_S = 1.0
 _MOST_REMEMBERED = 4096
 
 
+class Roster:
+    """The members, remembered for a moment."""
+
+    def __init__(self, register: Register):
+        self._register = register
+        self._members: Mapping[str, MemberRecord] = {}
+        self._by_origin: Mapping[str, MemberRecord] = {}
+        self._until_s = 0.0
+        self._reading = asyncio.Lock()
+
+    async def members(self) -> Mapping[str, MemberRecord]:
+        """By name. Raises redis.RedisError."""
+        if time.monotonic() >= self._until_s:
+            async with self._reading:
+                if time.monotonic() >= self._until_s:
+                    found = await self._register.members()
+                    owners = {cloud: one for one in found.values() for cloud in one.clouds}
+                    self._members, self._by_origin = found, owners | found
+                    self._until_s = time.monotonic() + KNOWN_FOR_S
+        return self._members
+
+    async def member_of(self, origin: str) -> MemberRecord | None:
+        """Whose an origin is: the member's of that name, else the one's whose cloud it is."""
+        await self.members()
+        return self._by_origin.get(origin)
+
+    def forget(self) -> None:
+        """They are read anew."""
+        self._until_s = 0.0
+
+
 class Authenticator:
-    """Finds the holder of a key; remembers the answer for a moment."""
+    """Finds who holds a key; remembers the answer for a moment."""
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys):
-        self._client, self._keys = client, keys
-        self._remembered: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys, roster: Roster):
+        self._client, self._keys, self._roster = client, keys, roster
+        self._remembered: OrderedDict[str, tuple[float, KeyRecord | None]] = OrderedDict()
+        self._seen: Any = None
 
-    async def principal(self, authorization: str | None) -> str:
-        """The holder's name.
+    async def principal(self, authorization: str | None) -> Principal:
+        """Whom the key lets in.
 
         Raises ProblemError (401) without a valid key, redis.RedisError when Redis is away.
         """
@@ -38,20 +77,65 @@ class Authenticator:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise unauthorized("the Authorization header must read: Bearer <key>")
-        holder = await self._holder(api_key_digest(key.strip()))
-        if holder is None:
-            raise unauthorized("this API key is not known here, or was withdrawn")
-        return holder
+        record = await self._record(api_key_digest(key.strip()))
+        who = None
+        if record is not None and not record.expired(time.time()):
+            who = record.acts_as(await self._member(record))
+        if who is None:
+            raise unauthorized("this API key is not known here, has expired, or was revoked")
+        return who
 
-    async def _holder(self, hashed: str) -> str | None:
+    async def refresh(self) -> None:
+        """Forgets what is remembered if a key or a member has changed since. Raises redis.RedisError."""
+        latest = await self._client.xrevrange(self._keys.audit, count=1)
+        entry = latest[0][0] if latest else None
+        if entry != self._seen:
+            self._seen = entry
+            self.forget()
+
+    def forget(self) -> None:
+        """Keys and members are read anew."""
+        self._remembered.clear()
+        self._roster.forget()
+
+    async def _member(self, record: KeyRecord) -> MemberRecord | None:
+        if record.member is None:
+            return None
+        return (await self._roster.members()).get(record.member)
+
+    async def _record(self, hashed: str) -> KeyRecord | None:
         now_s = time.monotonic()
         remembered = self._remembered.get(hashed)
         if remembered is not None and now_s < remembered[0]:
             return remembered[1]
-        found = await self._client.hget(self._keys.api_keys, hashed)
-        holder = found.decode() if isinstance(found, bytes) else found
-        self._remembered[hashed] = (now_s + (UNKNOWN_FOR_S if holder is None else KNOWN_FOR_S), holder)
+        found: Any = self._client.hget(self._keys.api_keys, hashed)
+        record = parsed_key(await found)
+        known_for_s = UNKNOWN_FOR_S if record is None else KNOWN_FOR_S
+        self._remembered[hashed] = (now_s + known_for_s, record)
         self._remembered.move_to_end(hashed)
         while len(self._remembered) > _MOST_REMEMBERED:
             self._remembered.popitem(last=False)
-        return holder
+        return record
+
+
+class Rates:
+    """Counts the calls of each key, second by second, for all processes together; 0 counts nothing."""
+
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys, calls_per_s: int):
+        self._allowed = None
+        if calls_per_s:
+            from limits import RateLimitItemPerSecond
+            from limits.aio.storage import RedisStorage
+            from limits.aio.strategies import FixedWindowRateLimiter
+
+            pool: Any = client.connection_pool
+            storage = RedisStorage(
+                "async+redis://", implementation="redispy", key_prefix=keys.rates, connection_pool=pool
+            )
+            self._limiter = FixedWindowRateLimiter(storage)
+            self._allowed = RateLimitItemPerSecond(calls_per_s)
+
+    async def count(self, who: Principal) -> None:
+        """Raises ProblemError (429) when it is one call too many, redis.RedisError when Redis is away."""
+        if self._allowed is not None and not await self._limiter.hit(self._allowed, who.key_id):
+            raise too_many_calls(self._allowed.amount)

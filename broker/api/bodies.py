@@ -18,7 +18,17 @@ from broker.api.problems import (
     too_long,
     unsupported_media_type,
 )
-from broker.contract import ExtensionRequest, Id, Lease, OnDemandRequest, OnDemandRequests, SpotRequest
+from broker.asked import LONGEST_S
+from broker.contract import (
+    ExtensionRequest,
+    Id,
+    Lease,
+    OnDemandRequest,
+    OnDemandRequests,
+    QuoteRequest,
+    SpotRequest,
+)
+from broker.identity import Principal
 
 LONGEST_BODY = 4 * 2**20
 MOST_ITEMS = 5000
@@ -100,6 +110,8 @@ def new_end_s(wish: ExtensionRequest, lease: Lease) -> float:
         return wish.until_s
     if wish.lifetime_s is None:
         raise invalid_field("lifetime_s", "there is no until_s either")
+    if lease.starts_at_s + wish.lifetime_s > LONGEST_S:
+        raise invalid_field("lifetime_s", "the lease would end later than any can")
     return lease.starts_at_s + wish.lifetime_s
 
 
@@ -143,11 +155,33 @@ def idempotency_key(request: Request) -> str | None:
     return key
 
 
-def named(request: SpotRequest, principal: str, key: str | None, index: int | None = None) -> SpotRequest:
-    """With an id: its own, else one that follows from the call's key, else a fresh one."""
-    if request.id is not None:
-        return request
-    return request.model_copy(update={"id": derived_id(principal, key, index)})
+def of_holder(
+    request: SpotRequest, who: Principal, key: str | None = None, index: int | None = None
+) -> SpotRequest:
+    """With an id (its own, else one that follows from the call's key, else a fresh one) and an origin.
+
+    Ids that members choose go after their names: no member can use up, or find, what another calls its own.
+    Raises ProblemError (422) for the origin of somebody else.
+    """
+    name, origin = request.id or derived_id(who.name, key, index), request.origin
+    if who.origins is not None:
+        if "origin" not in request.model_fields_set:
+            assert who.member is not None
+            origin = who.member
+        if origin not in who.origins:
+            raise invalid_field(
+                "origin", "is not yours", f"nothing, or one of {', '.join(sorted(who.origins))}"
+            )
+        name = f"{who.member}:{name}"
+    return request.model_copy(update={"id": name, "origin": origin})
+
+
+def quote_of_holder(wish: QuoteRequest, who: Principal) -> QuoteRequest:
+    """With an origin. Raises ProblemError (422) for that of somebody else."""
+    if who.origins is None:
+        return wish
+    asked = SpotRequest(cores=1, lifetime_s=None, **wish.model_dump(include={"origin"}, exclude_unset=True))
+    return wish.model_copy(update={"origin": of_holder(asked, who).origin})
 
 
 def named_instance(request: OnDemandRequest, principal: str, key: str | None) -> OnDemandRequest:

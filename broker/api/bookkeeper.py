@@ -15,6 +15,7 @@ from broker.answers import BrokenPromise
 from broker.contract import Event
 from broker.keys import Keys
 from broker.ledger import CloudLedger
+from broker.versions import read
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ def _fold(ledger: CloudLedger, sequence: int, text: bytes) -> None:
     if sequence <= ledger.sequence:
         return
     try:
-        event = Event.model_validate_json(text)
+        event = read(Event, text)
     except ValidationError:  # of another version
         event = None
     if event is None or event.lease is None or event.sequence != sequence:

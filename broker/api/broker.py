@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Self
 from uuid import uuid4
@@ -12,19 +13,26 @@ import redis
 import redis.asyncio
 
 from broker.adverts import Adverts
-from broker.api.auth import Authenticator
+from broker.api.auth import Authenticator, Rates, Roster
 from broker.api.bookkeeper import Bookkeeper
 from broker.api.desk import Desk
 from broker.api.migration import MigrationDesk
 from broker.api.overflow import OverflowDesk
+from broker.api.quotas import QuotaKeeper
+from broker.holds import Holds
 from broker.keys import Keys
+from broker.members import Register
 from broker.queue import make_app, ring
 from broker.records import Records
-from broker.redis_server import connect_async
+from broker.redis_server import connect, connect_async
 from broker.settings import Settings, SettingsError
+from broker.signing import BROKER
 from broker.submission.exchange import Doorbells, Exchange
 from broker.submission.replies import Replies
 from broker.submission.service import Service
+from broker.trust import signing_of
+from broker.upgrading import Speaking
+from broker.webhooks.desk import WebhookDesk
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +44,7 @@ class Broker:
     """Connections, services and tasks of this process. It connects to nothing until it is entered."""
 
     def __init__(self, settings: Settings):
-        """Raises SettingsError when it is not told where Redis is."""
+        """Raises SettingsError when it is not told where Redis is, or its key files are wrong."""
         url = settings.redis_url
         if url is None:
             raise SettingsError(
@@ -46,19 +54,31 @@ class Broker:
         self.redis = connect_async(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
         self.streaming = connect_async(url)
         self._reading, self._overflowing = connect_async(url), connect_async(url)
-        self._warned = connect_async(url)
+        self._warned, self._delivered = connect_async(url), connect_async(url)
         celery = make_app(settings)
         self._bells = Doorbells(lambda cloud: ring(celery, cloud))
-        self.records = Records(self.redis, self.keys)
+        self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
+        self._speaking = Speaking(self._contract, self.keys)
+        signing = signing_of(settings, BROKER)
+        self.records = Records(self.redis, self.keys, signing, speaks=self._speaking)
+        self.register = Register(self.redis, self.keys)
+        self.roster, self.holds = Roster(self.register), Holds(self.redis, self.keys)
         self.books = Bookkeeper(self.redis, self.keys)
         self.adverts = Adverts(
-            self.redis, self.keys, max_age_s=settings.advert_max_age_s, broken=self.books.broken
+            self.redis,
+            self.keys,
+            max_age_s=settings.advert_max_age_s,
+            broken=self.books.broken,
+            signing=signing,
         )
-        self._replies = Replies(self._reading, self.keys, self.name)
+        self._replies = Replies(self._reading, self.keys, self.name, signing)
         exchange = Exchange(self.records, self._replies, self._bells)
-        self.service = Service(settings, self.records, self.adverts, exchange)
+        self.service = Service(
+            settings, self.records, self.adverts, exchange, member_of=self.roster.member_of
+        )
         self.desk = Desk(settings, self.redis, self.keys, self.adverts, exchange)
-        self.authenticator = Authenticator(self.redis, self.keys)
+        self.authenticator = Authenticator(self.redis, self.keys, self.roster)
+        self.rates = Rates(self.redis, self.keys, settings.calls_per_s)
         self._overflow = OverflowDesk(
             self._overflowing,
             self.keys,
@@ -68,9 +88,17 @@ class Broker:
             records=self.records,
             adverts=self.adverts,
             exchange=exchange,
+            signing=signing,
         )
         self._migration = MigrationDesk(self._warned, self.keys, self.name, self.desk, self.adverts, exchange)
+        self.webhooks = WebhookDesk(
+            settings, self.redis, self._delivered, self.keys, self.name, self.roster.members
+        )
+        self._counted = connect_async(url)
+        self.quotas = QuotaKeeper(self.redis, self._counted, self.keys, self.holds, self.roster)
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = threading.Event()
+        self._herald = threading.Thread(target=self._say_what_we_speak, name="contract", daemon=True)
 
     @property
     def call_takeover_ms(self) -> int:
@@ -80,12 +108,16 @@ class Broker:
         return round(1000 * longest_s)
 
     async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._look)  # before this process writes anything
+        self._herald.start()
         for name, work in (
             ("replies", self._replies.run),
             ("sweeper", self._sweep),
             ("ledger", self.books.run),
             ("overflow", self._overflow.run),
             ("migration", self._migration.run),
+            ("quotas", self.quotas.run),
+            ("webhooks", self.webhooks.run),
         ):
             self._tasks.append(asyncio.create_task(_keep_up(name, work), name=name))
         return self
@@ -94,14 +126,30 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.webhooks.aclose()
         await self._bells.close()
-        for client in (self.redis, self.streaming, self._reading, self._overflowing, self._warned):
+        self._stopping.set()
+        await asyncio.to_thread(self._herald.join)
+        self._contract.close()
+        readers = (self._reading, self._overflowing, self._warned, self._counted)
+        for client in (self.redis, self.streaming, *readers):
             await client.aclose()
+        await self._delivered.aclose()
+
+    def _look(self) -> None:
+        try:
+            self._speaking.look()
+        except redis.RedisError as error:
+            log.warning("what the federation speaks is not known yet: %s", error)
+
+    def _say_what_we_speak(self) -> None:
+        self._speaking.herald(self.name, self._stopping)
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:
+                await self.authenticator.refresh()
                 await self.service.sweep()
             except (redis.RedisError, OSError) as error:
                 log.warning("sweeper: %s; trying again", error)

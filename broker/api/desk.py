@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -43,6 +43,7 @@ from broker.routing import Member, route
 from broker.settings import Settings
 from broker.submission.exchange import Exchange
 from broker.submission.wishes import SilentError, UnsuitableError, admissible, ask_command
+from broker.versions import read
 from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Reason
@@ -166,14 +167,15 @@ class Desk:
     async def lease(self, lease_id: str) -> Lease | None:
         """A spot lease as it is now."""
         found = await self._client.get(self._keys.lease(lease_id))
-        return None if found is None else Lease.model_validate_json(found)
+        return None if found is None else read(Lease, found)
 
     async def leases(
-        self, state: LeaseState | None, cloud: str | None, origin: str | None, limit: int
+        self, state: LeaseState | None, cloud: str | None, origins: Collection[str] | None, limit: int
     ) -> tuple[list[Lease], bool]:
         """Leases that have not ended, by cloud and id, then the ended, latest first; and if there are more.
 
-        Of ended ones the last 20,000 ends of the federation are looked through.
+        origins: of these only; None: of all. Of ended ones the last 20,000 ends of the federation are looked
+        through.
         """
         found: list[Lease] = []
         for source, suits in (
@@ -185,7 +187,7 @@ class Desk:
             async for lease in source:
                 if state not in (None, lease.state) or cloud not in (None, lease.cloud):
                     continue
-                if origin not in (None, lease.origin):
+                if origins is not None and lease.origin not in origins:
                     continue
                 if len(found) == limit:
                     return found, True
@@ -201,7 +203,7 @@ class Desk:
             for start in range(0, len(ids), _PAGE):
                 names = [self._keys.lease(lease) for lease in ids[start : start + _PAGE]]
                 for text in await self._client.mget(names):
-                    lease = None if text is None else Lease.model_validate_json(text)
+                    lease = None if text is None else read(Lease, text)
                     if lease is not None and lease.state in OPEN_STATES:
                         yield lease
 
@@ -212,7 +214,7 @@ class Desk:
             for entry, fields in page:
                 newest = f"({entry.decode()}"
                 try:
-                    lease = Event.model_validate_json(fields[b"e"]).lease
+                    lease = read(Event, fields[b"e"]).lease
                 except ValidationError:  # of another version
                     continue
                 if lease is not None and lease.state not in OPEN_STATES:
@@ -221,15 +223,18 @@ class Desk:
             if len(page) < _PAGE:
                 return
 
-    async def cancel(self, lease_id: str, principal: str) -> Cancellation | None:
-        """Ends a lease for its holder; None: there is none. Kept in the inbox of an owner that is away."""
+    async def cancel(self, lease_id: str, principal: str) -> None:
+        """Ends a lease, if there is such a one."""
         lease = await self.lease(lease_id)
-        if lease is None:
-            return None
+        if lease is not None:
+            await self.end(lease, principal)
+
+    async def end(self, lease: Lease, principal: str) -> Cancellation:
+        """Ends a lease for its holder. Kept in the inbox of an owner that is away."""
         if lease.state not in OPEN_STATES:
             return Cancellation(done=True, lease=lease)
         command = Cancel(
-            id=f"{lease_id}:cancel", reply_to=self._exchange.reply_to, lease=lease_id, by=principal
+            id=f"{lease.id}:cancel", reply_to=self._exchange.reply_to, lease=lease.id, by=principal
         )
         member = await self._adverts.member(lease.cloud)
         # An owner that is known to be away is not waited for.
@@ -241,7 +246,7 @@ class Desk:
             case None:
                 return Cancellation(done=False, lease=lease)
             case _:  # the owner has forgotten its end
-                return Cancellation(done=True, lease=await self.lease(lease_id) or lease)
+                return Cancellation(done=True, lease=await self.lease(lease.id) or lease)
 
     async def extend(self, lease: Lease, until_s: float, wish: ExtensionRequest, name: str) -> Answer | None:
         """A later end for a lease; the owner's answer, None: silence, the command is kept. ``name``: of the
@@ -281,7 +286,7 @@ class Desk:
     async def table(self, cloud: str) -> Table | None:
         """The cloud's table as far as it shows it."""
         found = await self._client.get(self._keys.table(cloud))
-        return None if found is None else Table.model_validate_json(found)
+        return None if found is None else read(Table, found)
 
     async def start_on_demand(self, cloud: str, request: OnDemandRequest) -> Answer | None:
         """A request of the cloud's own users; the owner's answer, None: silence, the command is kept."""

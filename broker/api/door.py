@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from uuid import uuid4
 
 from fastapi import Depends, Request
@@ -12,6 +12,8 @@ from starlette.responses import Response
 
 from broker.api import bodies, problems
 from broker.api.broker import Broker
+from broker.contract import Lease
+from broker.identity import Action, Principal, Thing, Verdict, authorize
 from broker.records import Outcome
 
 JSON = "application/json"
@@ -27,12 +29,85 @@ def broker_of(request: Request) -> Broker:
 async def caller(
     request: Request,
     _: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
-) -> str:
-    """Name of the holder of the API key that the call carries."""
-    return await broker_of(request).authenticator.principal(request.headers.get("authorization"))
+) -> Principal:
+    """Who holds the API key that the call carries. Raises ProblemError (401, 429)."""
+    broker = broker_of(request)
+    who = await broker.authenticator.principal(request.headers.get("authorization"))
+    await broker.rates.count(who)
+    return who
 
 
-Caller = Annotated[str, Depends(caller)]
+Caller = Annotated[Principal, Depends(caller)]
+
+
+def require(who: Principal, action: Action, thing: Thing | None = None, what: str = "thing") -> None:
+    """Raises ProblemError: 404 (there is no such ``what``) for another's, 403 where the role is too small."""
+    match authorize(who, action, thing):
+        case Verdict.HIDDEN:
+            raise problems.not_found(what)
+        case Verdict.TOO_SMALL:
+            raise problems.forbidden()
+
+
+class Held(NamedTuple):
+    """A lease, and who may do with it what the route is about."""
+
+    who: Principal
+    lease: Lease
+
+
+class Door:
+    """What every route passes, once; it declares what the route does."""
+
+    def __init__(self, action: Action):
+        self.action = action
+
+
+class May(Door):
+    """Whether the caller may do this at all; ``own_cloud``: for the own users of the cloud in the path."""
+
+    def __init__(self, action: Action, *, own_cloud: bool = False):
+        super().__init__(action)
+        self.own_cloud = own_cloud
+
+    async def __call__(self, request: Request, who: Caller) -> Principal:
+        """Who calls. Raises ProblemError (401, 403, 404, 429)."""
+        thing = Thing(cloud=request.path_params["cloud"]) if self.own_cloud else None
+        require(who, self.action, thing, "cloud")
+        return who
+
+
+class MayWithLease(Door):
+    """Whether the caller may do this with the lease in the path."""
+
+    async def __call__(self, request: Request, who: Caller) -> Held:
+        """Who calls, and the lease. Raises ProblemError (401, 403, 404, 429)."""
+        found = await broker_of(request).desk.lease(request.path_params["lease_id"])
+        if found is None:
+            raise problems.not_found("lease")
+        require(who, self.action, Thing(origin=found.origin), "lease")
+        return Held(who, found)
+
+
+def origins_of(who: Principal, origin: str | None) -> frozenset[str] | None:
+    """Whose objects a list shows, with or without a filter; None: everybody's."""
+    if origin is None:
+        return who.origins
+    asked = frozenset({origin})
+    return asked if who.origins is None else asked & who.origins
+
+
+Looker = Annotated[Principal, Depends(May(Action.LOOK))]
+Reader = Annotated[Principal, Depends(May(Action.READ))]
+Asker = Annotated[Principal, Depends(May(Action.QUOTE))]
+Submitter = Annotated[Principal, Depends(May(Action.SUBMIT))]
+Changer = Annotated[Principal, Depends(May(Action.CHANGE))]
+Operator = Annotated[Principal, Depends(May(Action.OPERATE))]
+Administrator = Annotated[Principal, Depends(May(Action.ADMINISTER))]
+CloudReader = Annotated[Principal, Depends(May(Action.READ, own_cloud=True))]
+CloudUser = Annotated[Principal, Depends(May(Action.SERVE, own_cloud=True))]
+ReadLease = Annotated[Held, Depends(MayWithLease(Action.READ))]
+OwnLease = Annotated[Held, Depends(MayWithLease(Action.CHANGE))]
 
 
 def answer(model: BaseModel, status: int = 200) -> Response:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from broker.api import problems
-from broker.api.door import answer, broker_of
+from broker.api.door import Reader, answer, broker_of, origins_of
 from broker.api.models import LedgerReach, LedgerView
 from broker.api.openapi import problem_responses
 from broker.api.statement import DIMENSIONS, entries, totals
@@ -26,6 +26,7 @@ router = APIRouter()
 )
 async def ledger(
     request: Request,
+    who: Reader,
     cloud: Annotated[str | None, Query(max_length=64, description="of this cloud only")] = None,
     origin: Annotated[str | None, Query(max_length=64, description="of this origin only")] = None,
     sla: Annotated[float | None, Query(ge=0, le=1, description="at this SLA only")] = None,
@@ -36,7 +37,8 @@ async def ledger(
 ) -> Response:
     """What the clouds promised and what came of it, with exact bounds, up to the last public event.
 
-    Leases without a guarantee are in no account. An extended lease counts once, for its last promise.
+    Of your own origins; operators see all. Leases without a guarantee are in no account. An extended lease
+    counts once, for its last promise.
     """
     dimensions = [one.strip() for one in by.split(",") if one.strip()]
     if not set(dimensions) <= set(DIMENSIONS):
@@ -44,7 +46,7 @@ async def ledger(
     books = broker_of(request).books
     await books.refresh()
     ledgers = [one for name, one in sorted(books.ledgers.items()) if cloud in (None, name)]
-    found = totals(ledgers, dimensions, origin=origin, sla=sla)
+    found = totals(ledgers, dimensions, origins=origins_of(who, origin), sla=sla)
     reach = [LedgerReach(cloud=one.cloud, sequence=one.sequence, missing=one.missing) for one in ledgers]
     shown = await asyncio.to_thread(entries, dict(islice(found.items(), limit)))
     return answer(LedgerView(entries=shown, clouds=reach, more=len(found) > limit))

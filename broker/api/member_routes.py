@@ -8,7 +8,18 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from broker.api import bodies, problems
-from broker.api.door import Caller, answer, begin_call, broker_of
+from broker.api.door import (
+    CloudUser,
+    Looker,
+    Operator,
+    OwnLease,
+    Reader,
+    ReadLease,
+    answer,
+    begin_call,
+    broker_of,
+    origins_of,
+)
 from broker.api.models import (
     Admission,
     Admissions,
@@ -42,13 +53,14 @@ router = APIRouter()
 @router.get("/leases", summary="Spot leases", response_model=Leases, responses=problem_responses(422))
 async def leases(
     request: Request,
+    who: Reader,
     state: LeaseState | None = None,
     cloud: Annotated[str | None, Query(max_length=64)] = None,
     origin: Annotated[str | None, Query(max_length=64)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """Those that have not ended, by cloud and id; then those that ended, the latest first."""
-    found, more = await broker_of(request).desk.leases(state, cloud, origin, limit)
+    """Your own. Those that have not ended, by cloud and id; then those that ended, the latest first."""
+    found, more = await broker_of(request).desk.leases(state, cloud, origins_of(who, origin), limit)
     return answer(Leases(leases=found, more=more))
 
 
@@ -58,12 +70,10 @@ async def leases(
     response_model=Lease,
     responses=problem_responses(404),
 )
-async def lease(request: Request, lease_id: str) -> Response:
+async def lease(lease_id: str, held: ReadLease) -> Response:
     """As it is now; an ended one is kept for some days."""
-    found = await broker_of(request).desk.lease(lease_id)
-    if found is None:
-        raise problems.not_found("lease")
-    return answer(found)
+    del lease_id  # found already
+    return answer(held.lease)
 
 
 @router.delete(
@@ -75,11 +85,10 @@ async def lease(request: Request, lease_id: str) -> Response:
         **problem_responses(404),
     },
 )
-async def cancel(request: Request, lease_id: str, principal: Caller) -> Response:
+async def cancel(request: Request, lease_id: str, held: OwnLease) -> Response:
     """Durable. A lease that has ended stays as it ended."""
-    done = await broker_of(request).desk.cancel(lease_id, principal)
-    if done is None:
-        raise problems.not_found("lease")
+    del lease_id  # found already
+    done = await broker_of(request).desk.end(held.lease, held.who.name)
     return answer(done, 200 if done.done else 202)
 
 
@@ -93,7 +102,7 @@ async def cancel(request: Request, lease_id: str, principal: Caller) -> Response
 async def extend(
     request: Request,
     lease_id: str,
-    principal: Caller,
+    held: OwnLease,
     idempotency_key: Annotated[
         str | None, Header(description="names the call where the body has no id")
     ] = None,
@@ -108,9 +117,7 @@ async def extend(
     body = await bodies.read_json(request)
     wish = bodies.parse(ExtensionRequest, body)
     key = bodies.idempotency_key(request)
-    found = await broker.desk.lease(lease_id)
-    if found is None:
-        raise problems.not_found("lease")
+    found, principal = held.lease, held.who.name
     if wish.id is not None or key is not None:
         key = f"extend\n{lease_id}\n{wish.id or key}"  # no Idempotency-Key looks like this
         await begin_call(broker, principal, key, body)
@@ -135,7 +142,7 @@ async def extend(
 
 
 @router.get("/clouds", summary="The members", response_model=Clouds)
-async def clouds(request: Request) -> Response:
+async def clouds(request: Request, _: Looker) -> Response:
     """In cloud order, with what they say of themselves."""
     members = await broker_of(request).adverts.members()
     return answer(Clouds(clouds=[_view(member) for member in members]))
@@ -152,7 +159,7 @@ async def member_of(request: Request, cloud: str) -> Member:
 @router.get(
     "/clouds/{cloud}", summary="One member", response_model=CloudView, responses=problem_responses(404)
 )
-async def cloud(request: Request, cloud: str) -> Response:
+async def cloud(request: Request, cloud: str, _: Looker) -> Response:
     """What it is and what it says of itself; and at which SLAs it is asked last, with the figures."""
     return answer(_view(await member_of(request, cloud)))
 
@@ -163,7 +170,7 @@ async def cloud(request: Request, cloud: str) -> Response:
     response_model=Table,
     responses=problem_responses(404),
 )
-async def table(request: Request, cloud: str) -> Response:
+async def table(request: Request, cloud: str, _: Looker) -> Response:
     """As far as the cloud shows it."""
     await member_of(request, cloud)
     found = await broker_of(request).desk.table(cloud)
@@ -182,16 +189,16 @@ async def table(request: Request, cloud: str) -> Response:
         "OnDemandRequest", or_model="OnDemandRequests", example={"cores": 4, "lifetime_s": 3600}
     ),
 )
-async def start_on_demand(request: Request, cloud: str, principal: Caller) -> Response:
+async def start_on_demand(request: Request, cloud: str, who: CloudUser) -> Response:
     """Placed if it fits, if need be after evictions: 201. Else 409, and with overflow on offered as spot.
 
     Several with ``all_or_nothing``: all of them are placed, or none is and nobody is evicted.
     """
     body = await bodies.read_json(request)
     if bodies.is_together(body):
-        return await _start_all(request, cloud, principal, body)
+        return await _start_all(request, cloud, who.name, body)
     wish = bodies.parse(OnDemandRequest, body)
-    wish = bodies.named_instance(wish, principal, bodies.idempotency_key(request))
+    wish = bodies.named_instance(wish, who.name, bodies.idempotency_key(request))
     assert wish.id is not None
     await member_of(request, cloud)
     if wish.id.startswith(f"{cloud}/own-"):
@@ -232,7 +239,7 @@ async def _start_all(request: Request, cloud: str, principal: str, body: bytes) 
         **problem_responses(404),
     },
 )
-async def stop_on_demand(request: Request, cloud: str, instance: str) -> Response:
+async def stop_on_demand(request: Request, cloud: str, instance: str, _: CloudUser) -> Response:
     """One that has ended stays as it ended. What was offered to the federation ends there too."""
     await member_of(request, cloud)
     if not bodies.is_id(instance):
@@ -255,7 +262,7 @@ async def stop_on_demand(request: Request, cloud: str, instance: str) -> Respons
     responses=problem_responses(400, 404, 413, 415, 422),
     openapi_extra=body_of("Advance", example={"finish": True}),
 )
-async def advance(request: Request, cloud: str) -> Response:
+async def advance(request: Request, cloud: str, _: Operator) -> Response:
     """For federations that run in trace time: answered when the cloud's last instance has ended."""
     bodies.parse(Advance, await bodies.read_json(request))
     member = await member_of(request, cloud)

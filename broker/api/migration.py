@@ -21,6 +21,7 @@ from broker.contract import Event, EventKind, Migrate, QuoteView
 from broker.keys import Keys
 from broker.submission.exchange import Exchange
 from broker.submission.wishes import SubmitError
+from broker.versions import read
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class MigrationDesk:
 
     async def _warned(self, text: bytes) -> None:
         try:
-            event = Event.model_validate_json(text)
+            event = read(Event, text)
         except ValidationError:  # of another version
             return
         if event.kind is not EventKind.WARNED or event.lease is None:

@@ -40,6 +40,12 @@ class Problem(BaseModel):
     counter_offers: CounterOffers | None = Field(
         default=None, description="refused: the best of what the clouds would accept instead"
     )
+    snapshot: tuple[str, ...] | None = Field(
+        default=None, description="events gone: what to read for what is true now"
+    )
+    resume_after: str | None = Field(
+        default=None, description="events gone: the Last-Event-ID to follow with after that, without a gap"
+    )
 
 
 class Admission(BaseModel):

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from broker.api.identity_models import KeyWish, MemberChange, MemberWish, Rotation
 from broker.api.models import Advance, DrainRequest, Problem
 from broker.contract import (
     Event,
@@ -18,17 +19,20 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
+from broker.webhooks.models import WebhookChange, WebhookWish
 
 _REFERENCE = "#/components/schemas/"
 _SAID: dict[int, str] = {
     400: "the body is not JSON",
     401: "an API key is needed",
-    404: "there is no such thing",
+    403: "not for the role of this key",
+    404: "there is no such thing, or it is somebody else's",
     409: "refused (problem:refused), not answered yet (problem:in-flight), or not told (problem:not-noticed)",
     410: "events after this Last-Event-ID are no longer kept",
     413: "the body is too large",
     415: "the body is not sent as JSON",
     422: "the input cannot be used; errors names the fields and what is accepted",
+    429: "too many calls with this key, ask again after Retry-After",
     503: "the queue or the cloud does not answer, ask again after Retry-After; or not ready",
 }
 
@@ -74,6 +78,12 @@ def install(app: FastAPI) -> None:
                 OnDemandRequests,
                 Advance,
                 DrainRequest,
+                WebhookWish,
+                WebhookChange,
+                MemberWish,
+                MemberChange,
+                KeyWish,
+                Rotation,
             )
             modes = [(model, "validation") for model in (*sent, Problem, Event)]
             _, more = models_json_schema(modes, ref_template=_REFERENCE + "{model}")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from broker.api import bodies, problems
-from broker.api.door import Caller, answer, broker_of
+from broker.api.door import CloudReader, Operator, OwnLease, answer, broker_of
 from broker.api.member_routes import member_of
 from broker.api.models import DrainRequest
 from broker.api.openapi import body_of, problem_responses
@@ -25,17 +25,14 @@ _NOT_THERE = "the cloud has no such node"
     response_model=Lease,
     responses=problem_responses(404, 409),
 )
-async def acknowledge(request: Request, lease_id: str, principal: Caller) -> Response:
+async def acknowledge(request: Request, lease_id: str, held: OwnLease) -> Response:
     """For a spot lease with an evict_at_s: its holder is done, and whoever waits for the room starts now.
 
     200 with the lease, which is evicted then; one that has ended stays as it ended. 409 (problem:not-noticed)
     when it was not told to leave. No body is read.
     """
-    desk = broker_of(request).desk
-    found = await desk.lease(lease_id)
-    if found is None:
-        raise problems.not_found("lease")
-    match await desk.acknowledge(found, principal):
+    desk, found = broker_of(request).desk, held.lease
+    match await desk.acknowledge(found, held.who.name):
         case LeaseGranted(lease=lease) if lease.ended_at_s is None:
             raise problems.not_noticed()
         case LeaseGranted(lease=lease):
@@ -52,7 +49,7 @@ async def acknowledge(request: Request, lease_id: str, principal: Caller) -> Res
     response_model=Lease,
     responses=problem_responses(404, 409),
 )
-async def on_demand(request: Request, cloud: str, instance: str) -> Response:
+async def on_demand(request: Request, cloud: str, instance: str, _: CloudReader) -> Response:
     """As it is now. While it waits for room it is booked, and starts at the latest at starts_by_s.
 
     409 (problem:refused) when it was turned away.
@@ -78,7 +75,7 @@ async def on_demand(request: Request, cloud: str, instance: str) -> Response:
     responses=problem_responses(400, 404, 413, 415, 422),
     openapi_extra=body_of("DrainRequest", example={"nodes": [0, 3], "dry_run": True}),
 )
-async def drain(request: Request, cloud: str, principal: Caller) -> Response:
+async def drain(request: Request, cloud: str, who: Operator) -> Response:
     """Without nodes: all of them. Spot instances leave at once, or when the cloud's grace ends; on-demand
     instances stay until their users stop them. With dry_run nothing happens; the report is the same.
 
@@ -86,7 +83,7 @@ async def drain(request: Request, cloud: str, principal: Caller) -> Response:
     """
     wish = bodies.parse(DrainRequest, await bodies.read_json(request))
     await member_of(request, cloud)
-    match await broker_of(request).desk.drain(cloud, wish, principal):
+    match await broker_of(request).desk.drain(cloud, wish, who.name):
         case DrainReport() as report:
             return answer(report)
         case None:
@@ -104,12 +101,12 @@ async def drain(request: Request, cloud: str, principal: Caller) -> Response:
 async def reopen(
     request: Request,
     cloud: str,
-    principal: Caller,
+    who: Operator,
     node: Annotated[list[NodeNumber] | None, Query(description="this one only; may be repeated")] = None,
 ) -> Response:
     """Without nodes: all of them. Notices that were given stand."""
     await member_of(request, cloud)
-    match await broker_of(request).desk.reopen(cloud, tuple(node) if node else None, principal):
+    match await broker_of(request).desk.reopen(cloud, tuple(node) if node else None, who.name):
         case Done(found=True) as done:
             return answer(done)
         case None:

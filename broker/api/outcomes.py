@@ -2,6 +2,7 @@
 
 ClientError                     base; the message says what to do
 ├── UnavailableError            no answer before the deadline: ask again with the same id
+│   └── UntrustedError          TLS refused the connection: nothing was sent
 ├── ProblemAnswer               the API answered with a problem (in ``problem``)
 │   ├── InputRefusedError       400, 413, 415, 422: the input cannot be used
 │   ├── UnauthorizedError       401
@@ -20,6 +21,8 @@ from pydantic import BaseModel, ValidationError
 
 from broker.api.models import Problem
 from broker.contract import CounterOffers, Lease, RefusalView
+from broker.tls import refusal
+from broker.versions import read
 
 REFUSED = "urn:spotfed:problem:refused"
 IN_FLIGHT = "urn:spotfed:problem:in-flight"
@@ -53,6 +56,10 @@ class UnavailableError(ClientError):
     """No answer before the deadline. What was asked may still happen: ask again with the same id."""
 
 
+class UntrustedError(UnavailableError):
+    """TLS refused the connection, so nothing was sent; the message says what to change."""
+
+
 class ProtocolError(ClientError):
     """Something answered that is not this API."""
 
@@ -79,7 +86,15 @@ class NotFoundError(ProblemAnswer):
 
 
 class EventsGoneError(ProblemAnswer):
-    """The event stream no longer reaches back to that id: read the leases, then follow from now."""
+    """The event stream no longer reaches back to that id.
+
+    Read the leases and clouds, then follow with ``last_event_id=error.resume_after``: nothing is missed.
+    """
+
+    @property
+    def resume_after(self) -> str | None:
+        """Place in the stream just before what is true now was to be read."""
+        return self.problem.resume_after
 
 
 _BY_STATUS: dict[int, type[ProblemAnswer]] = {
@@ -96,7 +111,7 @@ _BY_STATUS: dict[int, type[ProblemAnswer]] = {
 def parse(model: type[_Model], response: httpx.Response) -> _Model:
     """The body of an answer. Raises ProtocolError where it is something else."""
     try:
-        return model.model_validate_json(response.content)
+        return read(model, response.content)
     except ValidationError as error:
         raise ProtocolError(
             f"{response.url} answered {response.status_code} with something else than a {model.__name__}: "
@@ -107,7 +122,7 @@ def parse(model: type[_Model], response: httpx.Response) -> _Model:
 def problem_of(response: httpx.Response) -> Problem:
     """The problem that was answered, or one made of the status where somebody else answered."""
     try:
-        return Problem.model_validate_json(response.content)
+        return read(Problem, response.content)
     except ValidationError:
         text = f"{response.url} answered {response.status_code} {response.reason_phrase}"
         return Problem(type="about:blank", title=text, status=response.status_code, detail=text)
@@ -121,3 +136,15 @@ def error_of(problem: Problem) -> ProblemAnswer:
 def refused_of(problem: Problem) -> RefusedRequest:
     """The value that a refusal is."""
     return RefusedRequest(tuple(problem.refusals or ()), problem.counter_offers or _NO_OFFERS)
+
+
+def why_silent(error: Exception, url: httpx.URL) -> str:
+    """What to say of an API that did not answer. Raises UntrustedError where asking again would not help."""
+    refused = refusal(error, str(url), "ca")
+    if refused is not None:
+        raise UntrustedError(refused) from error
+    said = f"{url} does not answer: {str(error) or type(error).__name__}"
+    if url.scheme == "https" and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        # All that a client may hear of a server that wanted to see its certificate.
+        said += " (should it want a certificate of ours: SPOTFED_CLIENT_CERT and SPOTFED_CLIENT_KEY)"
+    return said

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Literal
 
 import redis
@@ -27,13 +28,17 @@ from broker.api.desk import Desk
 from broker.contract import CloudId, Event, EventKind, Id, Needs, Overflow, SpotRequest
 from broker.keys import Keys
 from broker.records import Accept, Outcome, Records
+from broker.signing import UNSIGNED, Refused, Signing, cloud_party, written_ms
 from broker.submission.exchange import Exchange
 from broker.submission.service import Service
 from broker.submission.wishes import LONGEST_REQUEST_ID, InFlightError, Settled
+from broker.versions import read
 
 log = logging.getLogger(__name__)
 
 GROUP = "overflow"
+#: What was evicted is submitted again at some moment of this time: not all of a storm at once.
+RESUBMITTED_WITHIN_S = 2.0
 PRINCIPAL = "overflow"
 _PREFIX = "overflow/"
 _OUTCOMES: dict[EventKind, Literal["evicted", "completed"]] = {
@@ -77,11 +82,12 @@ class OverflowDesk:
         records: Records,
         adverts: Adverts,
         exchange: Exchange,
+        signing: Signing = UNSIGNED,
     ):
-        """``client`` blocks while it reads: it is used by nobody else."""
+        """``client`` blocks while it reads: it is used by nobody else. ``signing``: who is believed."""
         self._client, self._keys, self._name = client, keys, name
         self._service, self._desk, self._records = service, desk, records
-        self._adverts, self._exchange = adverts, exchange
+        self._adverts, self._exchange, self._signing = adverts, exchange, signing
 
     async def run(self) -> None:
         """Reads for ever; outlives outages of Redis. Idle while no member has overflow on."""
@@ -129,7 +135,7 @@ class OverflowDesk:
             done = [entry for entry, _ in entries]
             await self._ends([fields.get(b"e", b"") for _, fields in entries])
         else:
-            handled = await asyncio.gather(*(self._offer(fields.get(b"o", b"")) for _, fields in entries))
+            handled = await asyncio.gather(*(self._offer(*one) for one in entries))
             done = [entry for (entry, _), finished in zip(entries, handled, strict=True) if finished]
         if done:
             await self._client.xack(stream, GROUP, *done)
@@ -138,10 +144,18 @@ class OverflowDesk:
 
     # -- offers -------------------------------------------------------------------------------------------
 
-    async def _offer(self, text: bytes) -> bool:
+    async def _offer(self, entry: bytes, fields: Mapping[bytes, bytes]) -> bool:
         """False: it is to be taken up again."""
+        text = fields.get(b"o", b"")
         try:
-            offer = Offer.model_validate_json(text)
+            offer = read(Offer, text)
+            self._signing.check(
+                fields.get(b"s"),
+                text,
+                self._keys.overflow,
+                {cloud_party(offer.cloud)},
+                written_ms(entry.decode()),
+            )
             request = None if offer.stop else SpotRequest(
                 id=offer.request_id,
                 origin=offer.cloud,
@@ -151,6 +165,9 @@ class OverflowDesk:
                 targets=await self._targets(offer),
                 **offer.told_needs(),
             )  # fmt: skip
+        except Refused as error:
+            log.warning("an entry of the overflow stream is not believed, it is passed over: %s", error)
+            return True
         except ValidationError:
             log.warning("an entry of the overflow stream cannot be read, it is passed over")
             return True
@@ -170,6 +187,7 @@ class OverflowDesk:
         return tuple(others) or None
 
     async def _submit(self, offer: Offer, request: SpotRequest) -> bool:
+        await asyncio.sleep(jitter_s(offer))
         if len(offer.request_id) > LONGEST_REQUEST_ID:
             await self._tell(offer.cloud, _refused(offer))
             return True
@@ -203,7 +221,7 @@ class OverflowDesk:
         record = await self._records.get(offer.request_id)
         if record is None or record.standing.answer is None:
             return False  # it is being submitted: look again
-        settled = Settled.model_validate_json(record.standing.answer)
+        settled = read(Settled, record.standing.answer)
         if settled.lease is not None:
             await self._desk.cancel(settled.lease.id, PRINCIPAL)
         return True
@@ -216,7 +234,7 @@ class OverflowDesk:
             if b'"request":"' + _PREFIX.encode() not in text:
                 continue  # nearly all of them: not worth reading
             try:
-                event = Event.model_validate_json(text)
+                event = read(Event, text)
             except ValidationError:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease
@@ -242,6 +260,17 @@ class OverflowDesk:
 
     async def _tell(self, cloud: str, told: Overflow) -> None:
         await self._exchange.tell({cloud: [told]})
+
+
+def jitter_s(offer: Offer) -> float:
+    """How long an offer waits before it is submitted: the first one of an instance does not.
+
+    From its name, so that a run of the simulation repeats.
+    """
+    if offer.attempt <= 1:
+        return 0.0
+    drawn = int.from_bytes(sha256(offer.request_id.encode()).digest()[:8], "big")
+    return RESUBMITTED_WITHIN_S * drawn / 2**64
 
 
 def _refused(offer: Offer) -> Overflow:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import compile_path
 
 from broker.api.models import FieldError, Problem
 from broker.contract import CounterOffers, RefusalView
@@ -53,8 +54,20 @@ ACCEPTED = {
     "nodes": "null for all, or a list of numbers of nodes, counted from 0",
     "node": "the number of a node, counted from 0",
     "dry_run": "true or false",
+    "paused": "true or false",
+    "url": "an https URL without user and fragment, at most 2048 characters, its host at public addresses",
+    "kinds": "null, or a list of kinds of public events, such as evicted",
+    "origins": "null, or a list of 1 to 128 ids",
+    "description": "at most 200 characters",
     "Last-Event-ID": "an id of this stream, such as 1700000000000-0",
     "Idempotency-Key": "1 to 255 printable ASCII characters",
+    "name": "letters, digits, _ and -, beginning with a letter or digit, at most 40 characters",
+    "principal": "a member, such as acme, or a part of it, such as acme/ci; of operators any such name",
+    "clouds": "null, or a list of up to 64 ids of clouds",
+    "role": "one of operator, member, viewer",
+    "spot_cores": "null for no cap, or an integer from 0 to 100000000",
+    "spot_instances": "null for no cap, or an integer from 0 to 100000000",
+    "grace_s": "seconds as a number from 0 to 2592000 (30 days)",
 }
 
 
@@ -92,6 +105,18 @@ def unauthorized(detail: str) -> ProblemError:
         _problem("unauthorized", 401, "An API key is needed", detail),
         {"WWW-Authenticate": 'Bearer realm="spotfed"'},
     )
+
+
+def forbidden() -> ProblemError:
+    """403: not for this role."""
+    detail = "the role of this API key does not allow this: use a member's or an operator's key"
+    return ProblemError(_problem("forbidden", 403, "Not allowed", detail))
+
+
+def too_many_calls(allowed: int) -> ProblemError:
+    """429."""
+    detail = f"this key may make {allowed} calls a second: wait, or send requests as a list in one call"
+    return ProblemError(_problem("too-many-calls", 429, "Too many calls", detail), {"Retry-After": "1"})
 
 
 def not_found(what: str) -> ProblemError:
@@ -149,10 +174,21 @@ def in_flight() -> ProblemError:
     return ProblemError(_problem("in-flight", 409, "Not answered yet", detail), {"Retry-After": "1"})
 
 
+def exists(what: str) -> ProblemError:
+    """409: a name that is taken."""
+    detail = f"there is a {what} of this name: choose another one, or change that one"
+    return ProblemError(_problem("exists", 409, "There is one already", detail))
+
+
 def not_noticed() -> ProblemError:
     """409: a lease that nobody told to leave."""
     detail = "this lease was not told to leave: DELETE it if it is not needed any more"
     return ProblemError(_problem("not-noticed", 409, "Not told to leave", detail))
+
+
+def conflict(name: str, title: str, detail: str) -> ProblemError:
+    """409: what is there does not allow it."""
+    return ProblemError(_problem(name, 409, title, detail))
 
 
 def key_reused() -> ProblemError:
@@ -161,13 +197,15 @@ def key_reused() -> ProblemError:
     return ProblemError(_problem("key-reused", 422, "Used before", detail))
 
 
-def events_gone() -> ProblemError:
-    """410: the stream no longer reaches back to that event."""
+def events_gone(resume_after: str) -> ProblemError:
+    """410: the stream no longer reaches back to that event. ``resume_after``: its place now."""
     detail = (
-        "events after this Last-Event-ID are no longer kept: read GET /v1/leases for what is true now, then "
-        "follow the events without Last-Event-ID"
+        "events after this Last-Event-ID are no longer kept: read GET /v1/leases and GET /v1/clouds for what "
+        "is true now, then follow the events with the Last-Event-ID that resume_after names"
     )
-    return ProblemError(_problem("events-gone", 410, "Too far back", detail))
+    snapshot = ("/v1/leases", "/v1/clouds")
+    more = {"resume_after": resume_after, "snapshot": snapshot}
+    return ProblemError(_problem("events-gone", 410, "Too far back", detail, **more))
 
 
 def owner_silent(cloud: str) -> ProblemError:
@@ -283,11 +321,21 @@ def translate(error: Exception) -> ProblemError:
     return next(make(error) for kind, make in TABLE if isinstance(error, kind))
 
 
+def _verbs(request: Request) -> list[str]:
+    """What may be done with the path of a request: the router itself names the verb of one route only."""
+    paths = request.app.openapi()["paths"].items()
+    fitting = [verbs for path, verbs in paths if compile_path(path)[0].match(request.url.path)]
+    return sorted({verb.upper() for verbs in fitting for verb in verbs})
+
+
 def install(app: FastAPI) -> None:
     """Lets every error of ``app`` end as a problem."""
 
-    async def handle(_: Request, error: Exception) -> Response:
-        return translate(error).response()
+    async def handle(request: Request, error: Exception) -> Response:
+        response = translate(error).response()
+        if response.status_code == 405 and (verbs := _verbs(request)):
+            response.headers["Allow"] = ", ".join(verbs)
+        return response
 
     for kind, _ in TABLE:
         app.add_exception_handler(kind, handle)

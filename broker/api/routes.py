@@ -9,9 +9,17 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 
-from broker.api import bodies, ledger_routes, member_routes, operating_routes, problems
+from broker.api import (
+    bodies,
+    identity_routes,
+    ledger_routes,
+    member_routes,
+    operating_routes,
+    problems,
+    webhook_routes,
+)
 from broker.api.broker import Broker
-from broker.api.door import JSON, Caller, answer, begin_call, broker_of, caller
+from broker.api.door import JSON, Asker, Reader, Submitter, answer, begin_call, broker_of, caller, origins_of
 from broker.api.models import (
     Admission,
     ListedResult,
@@ -22,16 +30,21 @@ from broker.api.openapi import body_of, problem_responses
 from broker.api.problems import ProblemError
 from broker.api.stream import event_stream
 from broker.contract import QuoteRequest, SpotRequest
+from broker.identity import Principal
 from broker.submission.service import Result
 from broker.submission.wishes import Settled
 
 _EXAMPLE = {"cores": 2, "lifetime_s": 7200, "sla": 0.05}
 
 
-router = APIRouter(prefix="/v1", dependencies=[Depends(caller)], responses=problem_responses(401, 503))
+router = APIRouter(
+    prefix="/v1", dependencies=[Depends(caller)], responses=problem_responses(401, 403, 429, 503)
+)
 router.include_router(member_routes.router)
 router.include_router(operating_routes.router)
 router.include_router(ledger_routes.router)
+router.include_router(webhook_routes.router)
+router.include_router(identity_routes.router)
 
 
 # -- requests ---------------------------------------------------------------------------------------------
@@ -50,7 +63,7 @@ router.include_router(ledger_routes.router)
 )
 async def submit(
     request: Request,
-    principal: Caller,
+    who: Submitter,
     idempotency_key: Annotated[str | None, Header(description="names the call; items go by their id")] = None,
 ) -> Response:
     """One request: 201 with the lease, or 409 with a refusal a cloud. Same id and body: same answer.
@@ -63,16 +76,17 @@ async def submit(
     key = bodies.idempotency_key(request)
     if bodies.is_list(body):
         if key is not None:
-            await begin_call(broker, principal, key, body)
-        answer = await _submit_list(broker, bodies.parse_list(body), principal, key)
+            await begin_call(broker, who.name, key, body)
+        answer = await _submit_list(broker, bodies.parse_list(body), who, key)
         if key is not None:
-            await broker.records.answer_call(principal, key, "done")
+            await broker.records.answer_call(who.name, key, "done")
         return answer
     wish = bodies.parse(SpotRequest, body)
+    named = bodies.of_holder(wish, who, key)
     if key is not None and wish.id is not None:
-        await begin_call(broker, principal, key, body)
-        await broker.records.answer_call(principal, key, "done")
-    (result,) = await broker.service.submit([bodies.named(wish, principal, key)], principal)
+        await begin_call(broker, who.name, key, body)
+        await broker.records.answer_call(who.name, key, "done")
+    (result,) = await broker.service.submit([named], who.name)
     if not isinstance(result, Settled):
         raise result
     if result.lease is None:
@@ -82,20 +96,28 @@ async def submit(
 
 
 async def _submit_list(
-    broker: Broker, items: Sequence[SpotRequest | ProblemError], principal: str, key: str | None
+    broker: Broker, sent: Sequence[SpotRequest | ProblemError], who: Principal, key: str | None
 ) -> Response:
-    wishes = {
-        index: bodies.named(item, principal, key, index)
-        for index, item in enumerate(items)
-        if isinstance(item, SpotRequest)
-    }
-    settled = await broker.service.submit(list(wishes.values()), principal)
+    items = [_of_holder(item, who, key, index) for index, item in enumerate(sent)]
+    wishes = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
+    settled = await broker.service.submit(list(wishes.values()), who.name)
     by_index = dict(zip(wishes, settled, strict=True))
     results = [
         _listed(item if isinstance(item, ProblemError) else by_index[index])
         for index, item in enumerate(items)
     ]
     return Response(ListedResults(results=results).model_dump_json(), 200, media_type=JSON)
+
+
+def _of_holder(
+    item: SpotRequest | ProblemError, who: Principal, key: str | None, index: int
+) -> SpotRequest | ProblemError:
+    if isinstance(item, ProblemError):
+        return item
+    try:
+        return bodies.of_holder(item, who, key, index)
+    except ProblemError as problem:
+        return problem
 
 
 def _listed(result: Result | ProblemError) -> ListedResult:
@@ -114,13 +136,13 @@ def _listed(result: Result | ProblemError) -> ListedResult:
     responses=problem_responses(400, 413, 415, 422),
     openapi_extra=body_of("QuoteRequest", example=_EXAMPLE | {"cores": [1, 2, 4]}),
 )
-async def quotes(request: Request) -> Response:
+async def quotes(request: Request, who: Asker) -> Response:
     """The same code path as a request, dry: quotes in the order in which clouds would be asked; refusals.
 
     ``cores`` may be a list of sizes: then the quotes of the first size come first, and so on.
     """
     wish = bodies.parse(QuoteRequest, await bodies.read_json(request))
-    return answer(await broker_of(request).desk.quotes(wish))
+    return answer(await broker_of(request).desk.quotes(bodies.quote_of_holder(wish, who)))
 
 
 # -- events -----------------------------------------------------------------------------------------------
@@ -128,7 +150,7 @@ async def quotes(request: Request) -> Response:
 
 @router.get(
     "/events",
-    summary="Public events of all clouds, as they happen",
+    summary="Public events of the leases that are yours, as they happen",
     responses={
         200: {"content": {"text/event-stream": {}}, "description": "server-sent events; data is an Event"},
         **problem_responses(410, 422),
@@ -137,16 +159,27 @@ async def quotes(request: Request) -> Response:
 )
 async def events(
     request: Request,
+    who: Reader,
     cloud: Annotated[str | None, Query(max_length=64)] = None,
     origin: Annotated[str | None, Query(max_length=64)] = None,
     follow: Annotated[bool, Query(description="false: end after the last event there is")] = True,
     last_event_id: Annotated[str | None, Header(description="resume after this event")] = None,
 ) -> Response:
-    """Ids are those of the merged stream; a cloud's own sequence is in the event.
+    """Operators get those of all. Ids are of the merged stream; a cloud's own sequence is in the event.
 
     Without Last-Event-ID: from now on, or, with follow=false, from the oldest that is kept.
     """
-    broker = broker_of(request)
+    broker, authorization = broker_of(request), request.headers.get("authorization")
+
+    async def let_in() -> None:
+        await broker.authenticator.principal(authorization)
+
     return await event_stream(
-        broker.streaming, broker.keys, last_event_id=last_event_id, cloud=cloud, origin=origin, follow=follow
+        broker.streaming,
+        broker.keys,
+        last_event_id=last_event_id,
+        cloud=cloud,
+        origins=origins_of(who, origin),
+        follow=follow,
+        let_in=let_in,
     )

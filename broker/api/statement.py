@@ -34,17 +34,20 @@ def totals(
     ledgers: Iterable[CloudLedger],
     by: Collection[str],
     *,
-    origin: str | None = None,
+    origins: Collection[str] | None = None,
     sla: float | None = None,
 ) -> dict[Group, Total]:
     """The accounts that suit, summed, by cloud, origin and SLA; tables in the order of their first promise.
 
-    Copies: what is folded in later does not change them. Accounts that everybody left are left out.
+    origins: of these only; None: of all. Copies: what is folded in later does not change them. Accounts that
+    everybody left are left out.
     """
     found: dict[Group, Total] = {}
     for ledger in ledgers:
         for key, account in ledger.accounts.items():
-            if not account.admitted or origin not in (None, key.origin) or sla not in (None, key.sla):
+            if not account.admitted or sla not in (None, key.sla):
+                continue
+            if origins is not None and key.origin not in origins:
                 continue
             group = Group(
                 ledger.cloud if "cloud" in by else None,

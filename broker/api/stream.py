@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 import redis.asyncio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from broker import events
-from broker.api.problems import events_gone, invalid_field
+from broker.api.problems import ProblemError, events_gone, invalid_field
 from broker.keys import Keys
 
 HEARTBEAT_S = 15.0
@@ -27,10 +27,12 @@ async def event_stream(
     *,
     last_event_id: str | None,
     cloud: str | None,
-    origin: str | None,
+    origins: Collection[str] | None,
     follow: bool,
+    let_in: Callable[[], Awaitable[None]],
 ) -> EventSourceResponse:
-    """The response. What is wrong with the id is told before the first event.
+    """The response, with the events of leases of these origins (None: all). What is wrong with the id is told
+    before the first event. It ends when ``let_in`` raises ProblemError: the key was revoked meanwhile.
 
     Raises ProblemError (410, 422), redis.RedisError.
     """
@@ -41,10 +43,11 @@ async def event_stream(
         try:
             await events.read(client, keys, after, count=1)
         except events.EventsLost:
-            raise events_gone() from None
+            # Taken before the reader looks at what is true now: what happens from here on is not missed.
+            raise events_gone(await events.last_id(client, keys)) from None
     else:
         after = await events.last_id(client, keys) if follow else events.BEGINNING
-    source = _events(client, keys, after, cloud, origin, follow)
+    source = _events(client, keys, after, cloud, origins, follow, let_in)
     return EventSourceResponse(
         source,
         ping=HEARTBEAT_S,
@@ -59,15 +62,24 @@ def _is_stream_id(text: str) -> bool:
 
 
 async def _events(
-    client: redis.asyncio.Redis, keys: Keys, after: str, cloud: str | None, origin: str | None, follow: bool
+    client: redis.asyncio.Redis,
+    keys: Keys,
+    after: str,
+    cloud: str | None,
+    origins: Collection[str] | None,
+    follow: bool,
+    let_in: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[ServerSentEvent]:
     """Ends when there are no more (unless ``follow``), or when the reader has fallen behind what is kept."""
     told = after
     while True:
         try:
             page = await events.read(client, keys, after, _PAGE, _BLOCK_MS if follow else None)
+            await let_in()
         except events.EventsLost:
             return  # who comes back with its last id is told 410
+        except ProblemError:
+            return  # and who comes back with a revoked key, 401
         except (redis.RedisError, OSError):
             if not follow:
                 raise  # a broken connection is resumed, an end is believed
@@ -77,7 +89,7 @@ async def _events(
             after = entry
             lease = event.lease
             if cloud not in (None, event.cloud) or (
-                origin is not None and (not lease or lease.origin != origin)
+                origins is not None and (not lease or lease.origin not in origins)
             ):
                 continue
             yield ServerSentEvent(id=after, event=event.kind.value, data=event.model_dump_json())

@@ -14,17 +14,23 @@ from typing import Annotated
 import typer
 
 from broker.cli import (
+    acl,
     demo,
+    dlq,
     doctor,
     draining,
     experiment,
     federate,
+    identity,
+    journal,
     lasting,
     ledger,
     looking,
     replay,
     requests,
     table,
+    trust,
+    webhooks,
 )
 from broker.cli.output import exit_code_of, show_error
 
@@ -55,6 +61,13 @@ app.command(rich_help_panel=_USE)(draining.acknowledge)
 app.command(rich_help_panel=_USE)(looking.events)
 app.command(rich_help_panel=_USE)(ledger.ledger)
 app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
+app.add_typer(identity.member, name="member", rich_help_panel=_USE)
+app.add_typer(identity.key, name="key", rich_help_panel=_USE)
+app.add_typer(acl.acl, name="acl", rich_help_panel=_PLAY)
+app.add_typer(webhooks.webhook, name="webhook", rich_help_panel=_USE)
+app.add_typer(journal.journal, name="journal", rich_help_panel=_USE)
+app.add_typer(dlq.dlq, name="dlq", rich_help_panel=_USE)
+app.add_typer(trust.trust, name="trust", rich_help_panel=_PLAY)
 app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)
 app.command(rich_help_panel=_STUDY)(federate.federate)

@@ -23,6 +23,7 @@ _KEY_HINT = "set SPOTFED_API_KEY; `spotfed up` writes a first key to {path}"
 @contextmanager
 def connected() -> Iterator[Client]:
     """A client of SPOTFED_URL with SPOTFED_API_KEY, else of what ``spotfed up`` runs on this machine."""
+    from broker.api.outcomes import UntrustedError
     from broker.client import Client, UnauthorizedError, UnavailableError
     from broker.local.queue import key_file
     from broker.settings import settings
@@ -31,6 +32,8 @@ def connected() -> Iterator[Client]:
     try:
         with Client(url(told), api_key(told), deadline_s=DEADLINE_S) as client:
             yield client
+    except UntrustedError:
+        raise  # it says all that helps
     except UnavailableError as error:
         raise CommandError(f"{error}; {_HINT}", ExitCode.UNREACHABLE) from error
     except UnauthorizedError as error:

@@ -55,6 +55,7 @@ def _findings() -> list[Finding]:
     from broker import doctor as judge
     from broker.finding import failure
     from broker.settings import SettingsError, load, unknown_variables
+    from broker.trust import signing_finding
 
     spotfed, requires, installed = _packages()
     found = [
@@ -75,8 +76,9 @@ def _findings() -> list[Finding]:
             data=None if told.data is None else _data_trouble(told.data),
             key_mode=_key_mode(told),
         ),
+        signing_finding(told),
         *_queue_findings(told),
-        *judge.api_findings(_ask_api(told), spotfed),
+        *_api_findings(told, spotfed),
     ]
 
 
@@ -151,9 +153,12 @@ def _queue_findings(told: Settings) -> list[Finding]:
             url = address_file(told.state_dir).read_text(encoding="utf-8")
         except OSError:
             return [judge.embedded_finding(told.state_dir, _server())]
+    secured = _secured("redis certificate", url, told)
+    if any(one.state == "failure" for one in secured):
+        return secured
     with connect(url, socket_timeout=_PATIENCE_S, socket_connect_timeout=_PATIENCE_S) as client:
         try:
-            found = findings(look(client, url))
+            found = secured + findings(look(client, url))
         except redis.RedisError as error:
             return [judge.silent_finding(url, str(error))]
         try:
@@ -180,6 +185,7 @@ def _federation_findings(client: redis.Redis, told: Settings) -> list[Finding]:
 
     from broker.doctor import federation_findings
     from broker.keys import Keys
+    from broker.upgrading import holding_back, spoken
 
     keys = Keys(told.key_prefix)
     infos = cast("dict[bytes, bytes]", client.hgetall(keys.clouds))
@@ -187,7 +193,7 @@ def _federation_findings(client: redis.Redis, told: Settings) -> list[Finding]:
     samplers = sum(1 for _ in client.scan_iter(keys.sampler("*"), count=10_000))
     seconds, microseconds = client.time()
     now = datetime.fromtimestamp(seconds + microseconds / 1e6, UTC)
-    return federation_findings(clouds, samplers, now, told)
+    return federation_findings(clouds, samplers, now, told, spoken(client, keys), holding_back(client, keys))
 
 
 def _cloud(client: redis.Redis, keys: Keys, cloud: str, info: bytes) -> CloudFacts:
@@ -199,7 +205,8 @@ def _cloud(client: redis.Redis, keys: Keys, cloud: str, info: bytes) -> CloudFac
     pipe.get(keys.epoch(cloud))
     pipe.get(keys.advert(cloud))
     pipe.xrevrange(keys.journal(cloud), count=1)
-    lease_ms, epoch, advert, last = cast("tuple[int, Any, Any, Any]", tuple(pipe.execute()))
+    pipe.xlen(keys.dead(cloud))
+    lease_ms, epoch, advert, last, dead = cast("tuple[int, Any, Any, Any, int]", tuple(pipe.execute()))
     return CloudFacts(
         cloud,
         _parsed(CloudInfo, info),
@@ -207,14 +214,17 @@ def _cloud(client: redis.Redis, keys: Keys, cloud: str, info: bytes) -> CloudFac
         epoch=None if epoch is None else int(epoch),
         advert=_parsed(Advert, advert),
         writes=_version(last[0][1].get(b"e")) if last else None,
+        dead=dead,
     )
 
 
 def _parsed(model: type[Model], text: bytes | None) -> Model | None:
     from pydantic import ValidationError
 
+    from broker.versions import read
+
     try:
-        return None if text is None else model.model_validate_json(text)
+        return None if text is None else read(model, text)
     except ValidationError:
         return None
 
@@ -231,6 +241,23 @@ def _version(event: bytes | None) -> int | None:
 # -- the API -------------------------------------------------------------------------------------------------
 
 
+def _api_findings(told: Settings, spotfed: str | None) -> list[Finding]:
+    from broker.cli.connection import url
+    from broker.doctor import api_findings
+
+    secured = _secured("api certificate", url(told), told)
+    if any(one.state == "failure" for one in secured):
+        return secured
+    return secured + api_findings(_ask_api(told), spotfed)
+
+
+def _secured(name: str, address: str, told: Settings) -> list[Finding]:
+    from broker.tls import tls_finding
+
+    found = tls_finding(name, address, told, _PATIENCE_S)
+    return [] if found is None else [found]
+
+
 def _ask_api(told: Settings) -> ApiFacts | None:
     """The API at SPOTFED_URL, or that of ``spotfed up`` on this machine; None when there is neither."""
     import httpx
@@ -238,13 +265,14 @@ def _ask_api(told: Settings) -> ApiFacts | None:
     from broker.cli.connection import api_key, url
     from broker.doctor import ApiFacts
     from broker.local.federation import record_file
+    from broker.tls import api_context
 
     if "url" not in told.model_fields_set and not record_file(told.state_dir).exists():
         return None
     base = url(told)
     key = api_key(told)
     try:
-        with httpx.Client(base_url=base, timeout=_PATIENCE_S) as http:
+        with httpx.Client(base_url=base, timeout=_PATIENCE_S, verify=api_context(told)) as http:
             http.get("/healthz").raise_for_status()
             ready = http.get("/readyz")
             version = _json(http.get("/openapi.json")).get("info", {}).get("version")

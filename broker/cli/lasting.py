@@ -77,6 +77,7 @@ def up(
         monte_carlo,
         told.host,
         told.port if port is None else port,
+        tls=told.tls_cert is not None,
     )
     out = console(stderr=as_json)
     with _alone(told.state_dir), _until_told() as over:
@@ -249,6 +250,9 @@ def _check_leftovers(told: Settings, layout: Layout, *, fresh: bool) -> None:
 
 
 def _forget(told: Settings) -> None:
+    from broker.archive import archives_directory
+
+    shutil.rmtree(archives_directory(told.state_dir, told.key_prefix), ignore_errors=True)
     if told.redis_url is None:
         shutil.rmtree(told.state_dir / "redis", ignore_errors=True)
         return

@@ -20,6 +20,8 @@ REASONS = {
     "not_a_target": "not among the clouds asked for",
     "ended": "the lease has ended",
     "noticed": "the lease was told to leave",
+    "over_spot_cap": "the origin would hold more spot cores there than it may",
+    "quota_exceeded": "the member would hold more spot than it may",
 }
 
 

@@ -1,7 +1,9 @@
 """Processes of the Procfile: ``queue``, and ``attach`` for all that need it.
 
 ``python -m broker.local attach -m broker.api --port 8000`` waits until the queue answers, says in
-SPOTFED_REDIS_URL where it is, and becomes ``python -m broker.api --port 8000``.
+SPOTFED_REDIS_URL where it is, and becomes ``python -m broker.api --port 8000``. With the embedded server,
+where all of the federation is on this machine, the API and the owners also get keys to sign with
+(``broker.trust``).
 """
 
 from __future__ import annotations
@@ -40,8 +42,29 @@ def _attach(arguments: list[str]) -> Literal[1]:
         message = f"no queue after {queue.WAIT_S:g} s: start `{_USAGE_QUEUE}`, or set SPOTFED_REDIS_URL"
         print(message, file=sys.stderr)  # noqa: T201
         return 1
-    environment = {**os.environ, "SPOTFED_REDIS_URL": url}  # noqa: TID251  (handed on, not read)
+    known = {"SPOTFED_REDIS_URL": url, **_signing(arguments)}
+    environment = {**os.environ, **known}  # noqa: TID251  (handed on, not read)
     return os.execve(sys.executable, [sys.executable, *arguments], environment)  # noqa: S606  (a module of ours)
+
+
+def _signing(arguments: list[str]) -> dict[str, str]:
+    """What a process is told of its key, which is made if it is not there; nothing where it needs none."""
+    from broker.signing import BROKER, cloud_party
+    from broker.trust import files_in
+
+    told = settings()
+    if told.redis_url is not None or told.trust is not None or told.signing_key is not None:
+        return {}
+    match arguments:
+        case ["-m", "broker.api", *_]:
+            party = BROKER
+        case ["-m", "workers.cloud", *options] if "--cloud" in options[:-1]:
+            party = cloud_party(options[options.index("--cloud") + 1])
+        case _:
+            return {}
+    files = files_in(told.state_dir)
+    files.ensure([party])
+    return files.environment(party)
 
 
 if __name__ == "__main__":

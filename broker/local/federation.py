@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from broker.local.layout import QUEUE, Layout
+from broker.local.layout import QUEUE, Layout, Process
 from broker.local.supervisor import Child, Supervisor, last_words
 
 if TYPE_CHECKING:
@@ -117,11 +117,22 @@ class LocalFederation:
         self.redis_url = url
         self.api_key = queue.key_file(self.directory).read_text(encoding="utf-8").strip()
         self.say(f"starting {', '.join(process.name for process in others)}")
-        self._supervisor.start(others, {"SPOTFED_REDIS_URL": url})
+        self._start_signing(others, {"SPOTFED_REDIS_URL": url})
         self._await_clouds(limit_s)
+
+    def _start_signing(self, processes: Sequence[Process], environment: Mapping[str, str]) -> None:
+        """Starts processes, each with the key of its party; keys that are missing are made."""
+        from broker.trust import files_in
+
+        files = files_in(self.directory)
+        files.ensure([process.party for process in processes if process.party is not None])
+        for process in processes:
+            signing = {} if process.party is None else files.environment(process.party)
+            self._supervisor.start([process], {**environment, **signing})
 
     def _await_clouds(self, limit_s: float) -> None:
         """Returns when all clouds are there, as the API sees it."""
+        from broker.api.outcomes import UntrustedError
         from broker.client import ClientError
 
         missing = set(self.layout.clouds)
@@ -131,6 +142,8 @@ class LocalFederation:
             try:
                 with self.client(deadline_s=_LOOK_S) as client:
                     missing -= {view.info.id for view in client.clouds() if view.reachable}
+            except UntrustedError as error:
+                raise LocalError(str(error)) from error
             except ClientError:
                 continue
 

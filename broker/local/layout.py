@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.signing import BROKER, cloud_party
+
 QUEUE = "queue"
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process: its name, as in the Procfile, and what Python is told to run."""
+    """One process: its name, as in the Procfile, what Python is told to run, and as whom it signs."""
 
     name: str
     arguments: tuple[str, ...]
+    party: str | None = None
 
 
 def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[str, ...]:
@@ -34,8 +37,8 @@ def trace_time(*, until: str | None, samples: int, seed: int) -> tuple[str, ...]
 class Layout:
     """The queue, the API, some Monte-Carlo workers and one owner for each cloud of a federation file.
 
-    ``cloud_options`` are further options of ``python -m workers.cloud``. Host and port reach the API in its
-    environment.
+    ``tls``: the API has the certificate that the settings name. ``cloud_options`` are further options of
+    ``python -m workers.cloud``. Host and port reach the API in its environment.
     """
 
     federation: Path
@@ -44,11 +47,12 @@ class Layout:
     monte_carlo: int = 1
     host: str = "127.0.0.1"
     port: int = 8000
+    tls: bool = False
 
     @property
     def url(self) -> str:
         """Where the API listens."""
-        return f"http://{self.host}:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
 
     def processes(self) -> tuple[Process, ...]:
         """In the order in which they are started; first the queue, which all of them need."""
@@ -57,16 +61,23 @@ class Layout:
             for number in range(1, self.monte_carlo + 1)
         )
         owners = tuple(
-            Process(f"cloud-{cloud}", ("-m", "workers.cloud", "--cloud", cloud, *self._options()))
+            Process(
+                f"cloud-{cloud}",
+                ("-m", "workers.cloud", "--cloud", cloud, *self._options()),
+                cloud_party(cloud),
+            )
             for cloud in self.clouds
         )
         queue = Process(QUEUE, ("-m", "broker.local", "queue"))
-        return (queue, Process("api", ("-m", "broker.api")), *samplers, *owners)
+        return (queue, Process("api", ("-m", "broker.api"), BROKER), *samplers, *owners)
 
     @property
     def environment(self) -> dict[str, str]:
         """Variables of all its processes."""
-        return {"SPOTFED_HOST": self.host, "SPOTFED_PORT": str(self.port)}
+        told = {"SPOTFED_HOST": self.host, "SPOTFED_PORT": str(self.port)}
+        if not self.tls:
+            told |= dict.fromkeys(("SPOTFED_TLS_CERT", "SPOTFED_TLS_KEY", "SPOTFED_TLS_CLIENT_CA"), "")
+        return told
 
     def _options(self) -> tuple[str, ...]:
         return ("--federation", str(self.federation), *self.cloud_options)

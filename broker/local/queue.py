@@ -6,7 +6,6 @@ The address of an embedded server is left in a file beside its data, for the pro
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import threading
 import time
@@ -15,12 +14,12 @@ from pathlib import Path
 import redis
 
 from broker.keys import Keys, api_key_digest
+from broker.members import let_in_operator, new_key
 from broker.redis_server import EmbeddedRedis, connect
 from broker.settings import Settings
 
 WAIT_S = 60.0
 _LOOK_S = 0.1
-_FIRST_HOLDER = "first"
 
 
 def address_file(state_dir: Path) -> Path:
@@ -84,10 +83,10 @@ def _register_key(url: str, told: Settings) -> None:
     """Makes the first API key, or takes the one that is there, and lets it in."""
     path = key_file(told.state_dir)
     if not path.exists():
-        _write(path, secrets.token_urlsafe(24) + "\n")
+        _write(path, f"{new_key()[1]}\n")
     with connect(url) as client:
         key = path.read_text(encoding="utf-8").strip()
-        client.hset(Keys(told.key_prefix).api_keys, api_key_digest(key), _FIRST_HOLDER)
+        let_in_operator(client, Keys(told.key_prefix), key)
 
 
 def _write(path: Path, text: str) -> None:

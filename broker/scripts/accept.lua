@@ -1,43 +1,85 @@
 -- Note new requests, each with its first attempt if one is given, and tell what is known of the others.
--- KEYS: 1 open_requests, then the inboxes, then one record for each request
+-- KEYS: 1 open_requests, then the inboxes, then one record for each request, then what members hold
 -- ARGV: 1 count of inboxes, then for each request: id, fingerprint, body, token of the call, ms until somebody must
---       look after it, cloud of the first attempt or '', index of its inbox (from 1), command
+--       look after it, cloud of the first attempt or '', index of its inbox (from 1), index of what its member
+--       holds or 0, name of the member, cores, the most cores and the most instances it may hold (-1: any), and
+--       what is answered when it would hold more: what comes before the largest size that would do, and after;
+--       at the end for each inbox: entry (the commands of all first attempts there, as JSON), its signature or ''
 -- Returns for each request {outcome, answer or false}.
+--
+-- An entry is signed as a whole. Where not all attempts that it holds are to be made, none is: their requests
+-- are noted as open, and told to be attempted 'later'.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local PARTS, ANSWERED_TTL_S = 14, 604800
 local inboxes = tonumber(ARGV[1])
+local count = (#ARGV - 1 - 2 * inboxes) / PARTS
 
-local results, commands = {}, {}
-for i = 1, #KEYS - 1 - inboxes do
-  local record, at = KEYS[1 + inboxes + i], 1 + 8 * (i - 1)
+-- Takes what a request needs of its member's cap, or tells what is left: 0 cores, or nil where it had room.
+local function hold(at, id)
+  local held = KEYS[1 + inboxes + count + ARGV[at + 8]]
+  local cores, most, instances = tonumber(ARGV[at + 10]), tonumber(ARGV[at + 11]), tonumber(ARGV[at + 12])
+  local known = redis.call('HGET', held, '=cores')
+  local sum = tonumber(known or 0)
+  if instances >= 0 and redis.call('HLEN', held) - (known and 1 or 0) >= instances then return 0 end
+  if most >= 0 and sum + cores > most then return math.max(most - sum, 0) end
+  redis.call('HSET', held, id, cores)
+  redis.call('HINCRBY', held, '=cores', cores)
+end
+
+local results, attempts, wanted = {}, {}, {}
+for i = 1, count do
+  local record, at = KEYS[1 + inboxes + i], 1 + PARTS * (i - 1)
   local id, fingerprint, token, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 4], ARGV[at + 6]
+  local inbox = cloud ~= '' and tonumber(ARGV[at + 7])
+  if inbox then wanted[inbox] = (wanted[inbox] or 0) + 1 end
   local known = redis.call('HMGET', record, 'fingerprint', 'answer', 'state', 'attempt', 'token')
-  if not known[1] then
+  local left = not known[1] and ARGV[at + 8] ~= '0' and hold(at, id)
+  if left then
+    local answer = ARGV[at + 13] .. (left > 0 and string.format('%.0f', left) or 'null') .. ARGV[at + 14]
+    redis.call('HSET', record, 'fingerprint', fingerprint, 'body', ARGV[at + 3], 'token', token,
+      'state', 'refused', 'attempt', 0, 'answer', answer)
+    redis.call('EXPIRE', record, ANSWERED_TTL_S)
+    results[i] = {'answered', answer}
+  elseif not known[1] then
     redis.call('HSET', record, 'fingerprint', fingerprint, 'body', ARGV[at + 3], 'token', token)
+    if ARGV[at + 8] ~= '0' then redis.call('HSET', record, 'member', ARGV[at + 9]) end
     redis.call('ZADD', KEYS[1], now + ARGV[at + 5], id)
-    if cloud == '' then
+    if not inbox then
       redis.call('HSET', record, 'state', 'open', 'attempt', 0)
     else
       redis.call('HSET', record, 'state', 'attempting', 'attempt', 1, 'cloud', cloud)
-      local inbox = tonumber(ARGV[at + 7])
-      commands[inbox] = commands[inbox] or {}
-      table.insert(commands[inbox], ARGV[at + 8])
+      attempts[inbox] = attempts[inbox] or {}
+      table.insert(attempts[inbox], i)
     end
     results[i] = {'new', false}
   elseif known[1] ~= fingerprint then
     results[i] = {'mismatch', false}
   elseif known[2] then
     results[i] = {'answered', known[2]}
-  elseif known[5] == token and known[3] .. known[4] == (cloud == '' and 'open0' or 'attempting1') then
+  elseif known[5] == token and known[3] .. known[4] == (inbox and 'attempting1' or 'open0') then
     -- The same call again, because it did not hear the answer; its command was sent.
     results[i] = {'new', false}
+  elseif known[5] == token and known[3] .. known[4] == 'open0' then
+    results[i] = {'later', false}
   else
     results[i] = {'in_flight', false}
   end
 end
 for inbox = 1, inboxes do
-  if commands[inbox] then
-    redis.call('XADD', KEYS[1 + inbox], '*', 'c', '[' .. table.concat(commands[inbox], ',') .. ']')
+  local made, at = attempts[inbox] or {}, #ARGV - 2 * (inboxes - inbox) - 1
+  if #made == wanted[inbox] then
+    if ARGV[at + 1] == '' then
+      redis.call('XADD', KEYS[1 + inbox], '*', 'c', ARGV[at])
+    else
+      redis.call('XADD', KEYS[1 + inbox], '*', 's', ARGV[at + 1], 'c', ARGV[at])
+    end
+  else
+    for _, i in ipairs(made) do
+      redis.call('HSET', KEYS[1 + inboxes + i], 'state', 'open', 'attempt', 0)
+      redis.call('HDEL', KEYS[1 + inboxes + i], 'cloud')
+      results[i] = {'later', false}
+    end
   end
 end
 return results

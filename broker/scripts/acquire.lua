@@ -1,9 +1,10 @@
 -- Become the owner of a cloud: take the lease and open the next epoch, in one step.
--- KEYS: 1 owner  2 epoch  3 journal
+-- KEYS: 1 owner  2 epoch  3 journal  4 what the owner speaks
 -- ARGV: 1 token  2 lease in ms  3 floor: an epoch known to be in the past
+--       4 version of the contract  5 token of a process that is known to be dead, or ''
 -- Returns {epoch, the epoch before} or false while another's lease stands.
 local owner = redis.call('GET', KEYS[1])
-if owner and owner ~= ARGV[1] then return false end
+if owner and owner ~= ARGV[1] and owner ~= ARGV[5] then return false end
 
 local before = tonumber(redis.call('GET', KEYS[2]) or '0')
 -- The journal refuses ids that are not larger: should the counter be lost, its last epoch is a floor as well.
@@ -13,4 +14,5 @@ if last then before = math.max(before, tonumber(string.match(last[1], '^(%d+)-')
 local epoch = math.max(before, tonumber(ARGV[3])) + 1
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('SET', KEYS[2], string.format('%.0f', epoch))
+redis.call('SET', KEYS[4], string.format('%s %.0f', ARGV[4], epoch))
 return {epoch, before}

@@ -1,43 +1,57 @@
 -- Decide open attempts, once each: commit stores the answer and confirms, abandon releases and opens again.
 -- A commit in whose place somebody else may look after the request by now changes nothing: the owner may have
 -- given the reservation up.
--- KEYS: 1 open_requests, then one record for each decision
--- ARGV: 1 prefix of inbox keys (not among the KEYS: the record alone says which cloud has the attempt),
---       then for each decision: request id, attempt, 'commit' or 'abandon', answer, command
--- Returns for each decision what stands: {state, attempt, cloud or false, answer or false}.
+-- KEYS: 1 open_requests, then the inboxes, then one record for each decision, none of them twice
+-- ARGV: 1 count of inboxes, then for each decision: request id, attempt, 'commit' or 'abandon', answer, cloud of
+--       the attempt, index of its inbox (from 1);
+--       then for each inbox: entry (the commands of all decisions there, as JSON), its signature or ''
+-- Returns for each decision what stands: {state, attempt, cloud or false, answer or false}; or {'again'}, if
+-- nothing was done because others of its inbox do not stand: an entry is signed, and delivered, as a whole.
 local ANSWERED_TTL_S = 604800
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local inboxes = tonumber(ARGV[1])
 
-local results, commands, order = {}, {}, {}
-for i = 1, #KEYS - 1 do
-  local record, at = KEYS[i + 1], 1 + 5 * (i - 1)
+local results, decides, wanted = {}, {}, {}
+for i = 1, #KEYS - 1 - inboxes do
+  local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
   local id, attempt, commit = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == 'commit'
+  local cloud, inbox = ARGV[at + 5], tonumber(ARGV[at + 6])
   local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer')
   local due = redis.call('ZSCORE', KEYS[1], id)
   local late = commit and due and tonumber(due) <= now
-  if known[1] == 'attempting' and known[2] == attempt and not late then
-    if commit then
-      redis.call('HSET', record, 'state', 'committed', 'answer', ARGV[at + 4])
-      redis.call('EXPIRE', record, ANSWERED_TTL_S)
-      redis.call('ZREM', KEYS[1], id)
-      results[i] = {'committed', attempt, known[3], ARGV[at + 4]}
-    else
-      redis.call('HSET', record, 'state', 'open')
-      results[i] = {'open', attempt, known[3], false}
-    end
-    local inbox = ARGV[1] .. known[3]
-    if not commands[inbox] then
-      commands[inbox] = {}
-      table.insert(order, inbox)
-    end
-    table.insert(commands[inbox], ARGV[at + 5])
+  wanted[inbox] = (wanted[inbox] or 0) + 1
+  if known[1] == 'attempting' and known[2] == attempt and known[3] == cloud and not late then
+    decides[inbox] = decides[inbox] or {}
+    table.insert(decides[inbox], i)
+    results[i] = {'again'}
   else
     results[i] = {known[1] or 'unknown', known[2] or 0, known[3], known[4]}
   end
 end
-for _, inbox in ipairs(order) do
-  redis.call('XADD', inbox, '*', 'c', '[' .. table.concat(commands[inbox], ',') .. ']')
+local entries = 1 + 6 * (#KEYS - 1 - inboxes)
+for inbox = 1, inboxes do
+  if decides[inbox] and #decides[inbox] == wanted[inbox] then
+    for _, i in ipairs(decides[inbox]) do
+      local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
+      local id, attempt, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
+      if ARGV[at + 3] == 'commit' then
+        redis.call('HSET', record, 'state', 'committed', 'answer', ARGV[at + 4])
+        redis.call('EXPIRE', record, ANSWERED_TTL_S)
+        redis.call('ZREM', KEYS[1], id)
+        results[i] = {'committed', attempt, cloud, ARGV[at + 4]}
+      else
+        redis.call('HSET', record, 'state', 'open')
+        results[i] = {'open', attempt, cloud, false}
+      end
+    end
+    local entry, signature = ARGV[entries + 2 * inbox - 1], ARGV[entries + 2 * inbox]
+    if signature == '' then
+      redis.call('XADD', KEYS[1 + inbox], '*', 'c', entry)
+    else
+      redis.call('XADD', KEYS[1 + inbox], '*', 's', signature, 'c', entry)
+    end
+  end
 end
 return results

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import kombu.exceptions
 import redis
@@ -90,11 +91,18 @@ class Exchange:
 
     async def ask(self, batches: Mapping[str, Sequence[Command]], deadline_s: float) -> dict[str, Answer]:
         """Sends commands, by cloud, and returns the answers by command id; who is silent is missing."""
-        futures = self.replies.expect(command.id for batch in batches.values() for command in batch)
-        try:
+        asked = {command.id: cloud for cloud, batch in batches.items() for command in batch}
+        with self.expecting(asked) as futures:
             await self.records.send(batches)
             self.bells.ring(batches)
             return await answers(futures, deadline_s)
+
+    @contextmanager
+    def expecting(self, commands: Mapping[str, str]) -> Iterator[dict[str, asyncio.Future[Answer]]]:
+        """Futures of the answers to commands, given with their clouds; enter it before they are sent."""
+        futures = self.replies.expect(commands)
+        try:
+            yield futures
         finally:
             self.replies.forget(futures)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import redis
 import redis.asyncio
@@ -14,6 +16,7 @@ from pydantic import ValidationError
 from broker.contract import Answer, replies
 from broker.keys import Keys
 from broker.records import read_stream
+from broker.signing import UNSIGNED, Refused, Seal, Signing, cloud_party, written_ms
 
 log = logging.getLogger(__name__)
 
@@ -23,34 +26,48 @@ _HOUSEKEEPING_S = 30.0
 _BATCH = 1000
 
 
-class Replies:
-    """The reply stream of this process. Owners append to ``keys.replies(name)``."""
+@dataclass
+class _Asked:
+    """Which cloud is to answer a command, and who waits for it."""
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys, name: str):
+    cloud: str
+    futures: list[asyncio.Future[Answer]] = field(default_factory=list)
+
+
+class Replies:
+    """The reply stream of this process. Owners append to ``keys.replies(name)``.
+
+    Where messages are signed, an answer counts if the cloud that was asked signed it, for this stream. Others
+    are dropped: who asked goes on waiting. ``refused`` counts them by reason.
+    """
+
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys, name: str, signing: Signing = UNSIGNED):
         """``client`` is used by this reader alone."""
-        self._client, self.name = client, name
+        self._client, self.name, self._signing = client, name, signing
         self._stream = keys.replies(name)
-        self._waiting: dict[str, list[asyncio.Future[Answer]]] = {}
+        self._waiting: dict[str, _Asked] = {}
+        self.refused: Counter[str] = Counter()
         self._last_id = "0-0"
         self._housekeeping_due_s = 0.0
 
-    def expect(self, commands: Iterable[str]) -> dict[str, asyncio.Future[Answer]]:
-        """One future a command id; call it before the command is sent, and ``forget`` afterwards."""
+    def expect(self, commands: Mapping[str, str]) -> dict[str, asyncio.Future[Answer]]:
+        """One future a command id; ``commands`` says which cloud is asked. Call it before they are sent, and
+        ``forget`` afterwards."""
         loop = asyncio.get_running_loop()
         futures: dict[str, asyncio.Future[Answer]] = {}
-        for command in commands:
+        for command, cloud in commands.items():
             futures[command] = loop.create_future()
-            self._waiting.setdefault(command, []).append(futures[command])
+            self._waiting.setdefault(command, _Asked(cloud)).futures.append(futures[command])
         return futures
 
     def forget(self, futures: dict[str, asyncio.Future[Answer]]) -> None:
         """Nobody waits for these any more."""
         for command, future in futures.items():
-            waiting = self._waiting.get(command, [])
-            if future in waiting:
-                waiting.remove(future)
-            if not waiting:
-                self._waiting.pop(command, None)
+            asked = self._waiting.get(command)
+            if asked is not None and future in asked.futures:
+                asked.futures.remove(future)
+            if asked is not None and not asked.futures:
+                del self._waiting[command]
             future.cancel()
 
     async def run(self) -> None:
@@ -60,7 +77,7 @@ class Replies:
                 await self._housekeeping()
                 entries = await read_stream(self._client, self._stream, self._last_id, _BATCH, BLOCK_MS)
                 for entry_id, fields in entries:
-                    self._deliver(fields)
+                    self._deliver(entry_id, fields)
                     self._last_id = entry_id
             except (redis.RedisError, OSError) as error:
                 log.warning("reply stream: %s; trying again", error)
@@ -78,14 +95,42 @@ class Replies:
         await pipe.execute()
         self._housekeeping_due_s = now_s + _HOUSEKEEPING_S
 
-    def _deliver(self, fields: dict[bytes, bytes]) -> None:
+    def _deliver(self, entry_id: str, fields: dict[bytes, bytes]) -> None:
+        if not self._waiting:
+            return  # late, or read again after an outage
         try:
-            read = replies.validate_json(fields[b"r"])
+            # Before it is read: who is not believed may have made it to be hard to read.
+            seal = self._seal(entry_id, fields)
+            read = replies.validate_json(fields[b"r"], extra="ignore")
+        except Refused as error:
+            self._drop(error.reason, str(error))
+            return
         except (ValidationError, KeyError) as error:
             # Not the error itself: it repeats what the entry holds.
             log.warning("an entry of the reply stream cannot be read (%s)", type(error).__name__)
             return
         for reply in read:
-            for future in self._waiting.pop(reply.command, ()):
+            asked = self._waiting.get(reply.command)
+            if asked is None:
+                continue
+            if seal is not None and seal.issuer != cloud_party(asked.cloud):
+                self._drop("issuer", f"{seal.issuer} answered what {asked.cloud} was asked")
+                continue
+            del self._waiting[reply.command]
+            for future in asked.futures:
                 if not future.done():
                     future.set_result(reply.answer)
+
+    def _seal(self, entry_id: str, fields: dict[bytes, bytes]) -> Seal | None:
+        clouds = {asked.cloud for asked in self._waiting.values()}
+        return self._signing.check(
+            fields.get(b"s"),
+            fields[b"r"],
+            self._stream,
+            {cloud_party(cloud) for cloud in clouds},
+            written_ms(entry_id),
+        )
+
+    def _drop(self, reason: str, why: str) -> None:
+        self.refused[reason] += 1
+        log.warning("an answer is not believed: %s", why)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from broker.adverts import Adverts
@@ -25,6 +24,8 @@ from broker.contract import (
     Reserve,
     SpotRequest,
 )
+from broker.holds import Hold
+from broker.members import MemberRecord
 from broker.records import Accept, Accepted, Attempt, Decision, Outcome, Records, Standing, State, attempt_id
 from broker.routing import Booked, Member, route, smaller_size
 from broker.settings import Settings
@@ -38,7 +39,9 @@ from broker.submission.wishes import (
     SubmitError,
     admissible,
     ask_command,
+    hold_of,
 )
+from broker.versions import read, written
 from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Quote, Refusal
@@ -54,6 +57,10 @@ _T = TypeVar("_T")
 Result = Settled | SubmitError | ValueError
 
 
+async def _nobody(_: str) -> MemberRecord | None:
+    return None
+
+
 class _Sent(NamedTuple):
     """A request as it was sent. ``fingerprint``: of all that makes two the same, their holder included."""
 
@@ -66,8 +73,17 @@ class _Sent(NamedTuple):
 class Service:
     """Submits requests for one process."""
 
-    def __init__(self, settings: Settings, records: Records, adverts: Adverts, exchange: Exchange):
+    def __init__(
+        self,
+        settings: Settings,
+        records: Records,
+        adverts: Adverts,
+        exchange: Exchange,
+        member_of: Callable[[str], Awaitable[MemberRecord | None]] = _nobody,
+    ):
+        """``member_of``: whose cap on spot the requests of an origin count against."""
         self._settings, self._records, self._adverts, self._exchange = settings, records, adverts, exchange
+        self._member_of = member_of
 
     async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
         """One result a request, in order: its answer, or the error that it met. Every request has an id.
@@ -75,7 +91,7 @@ class Service:
         Raises redis.RedisError when the queue is away. What was begun then is finished by some process
         (``sweep``), so that asking again with the same ids finds the answer.
         """
-        sent = [_sent(request, principal) for request in requests]
+        sent = [_sent(request, principal, self._records.speaks()) for request in requests]
         first: dict[str, _Sent] = {}
         for one in sent:
             first.setdefault(one.id, one)
@@ -111,11 +127,14 @@ class Service:
             if one.candidates:
                 first[one.id] = one.candidates.pop(0)
                 one.attempts = 1
+        holds = await self._holds([one.request for one, _ in opened])
         new: list[OpenRequest] = []
         results: dict[str, Result] = {}
-        with self._expecting([one for one, _ in opened if one.id in first]) as futures:
+        with self._exchange.expecting(
+            {one.command: first[one.id] for one, _ in opened if one.id in first}
+        ) as futures:
             for chunk in _chunks(opened):
-                accepts = [self._note(one, sent, first.get(one.id)) for one, sent in chunk]
+                accepts = [self._note(one, sent, first.get(one.id), holds.get(one.id)) for one, sent in chunk]
                 for (one, _), accepted in zip(chunk, await self._records.accept(accepts), strict=True):
                     if accepted.outcome is Outcome.NEW:
                         new.append(one)
@@ -131,9 +150,21 @@ class Service:
                 results |= more
         return new, results
 
-    def _note(self, one: OpenRequest, sent: _Sent, cloud: str | None) -> Accept:
+    def _note(self, one: OpenRequest, sent: _Sent, cloud: str | None, hold: Hold | None) -> Accept:
         attempt = None if cloud is None else self._attempt(one, cloud)
-        return Accept(sent.id, sent.fingerprint, sent.body, _look_after_ms(one), attempt)
+        return Accept(sent.id, sent.fingerprint, sent.body, _look_after_ms(one), attempt, hold)
+
+    async def _holds(self, requests: Sequence[SpotRequest]) -> dict[str, Hold]:
+        """By request: what it takes of its member's cap."""
+        origins = {request.origin for request in requests}
+        members = {origin: await self._member_of(origin) for origin in origins}
+        holds: dict[str, Hold] = {}
+        for request in requests:
+            member = members[request.origin]
+            if member is not None:
+                assert request.id is not None
+                holds[request.id] = hold_of(request, member)
+        return holds
 
     async def sweep(self) -> int:
         """Finishes requests that were not answered in time, as their process died. Returns how many it took.
@@ -142,13 +173,17 @@ class Service:
         """
         members = await self._adverts.members()
         records = await self._records.overdue(_SWEPT_AT_ONCE, self._longest_ms(members))
-        attempting = [one for one in records if one.standing.state is State.ATTEMPTING]
-        await self._records.decide([Decision(one.id, one.standing.attempt) for one in attempting])
+        attempting = [
+            Decision(one.id, one.standing.attempt, one.standing.cloud)
+            for one in records
+            if one.standing.state is State.ATTEMPTING and one.standing.cloud is not None
+        ]
+        await self._records.decide(attempting)
         opened: list[OpenRequest] = []
         unusable: dict[str, str] = {}
         for record in records:
             try:
-                wish = SpotRequest.model_validate_json(record.body)
+                wish = read(SpotRequest, record.body)
                 one = self._open(wish, members, Booked(), among=len(records))
             except (SubmitError, ValueError):  # its federation has changed, or another version accepted it
                 unusable[record.id] = Settled(lease=None, refusals=[]).model_dump_json()
@@ -237,7 +272,7 @@ class Service:
         results: dict[str, Result] = {}
         for one in group:
             one.attempts += 1
-        with self._expecting(group) as futures:
+        with self._exchange.expecting({one.command: cloud for one in group}) as futures:
             attempting: list[OpenRequest] = []
             for chunk in _chunks(group):
                 standings = await self._records.reserve([self._attempt(one, cloud) for one in chunk])
@@ -248,15 +283,6 @@ class Service:
                         results[one.id] = _standing(standing)
                 self._exchange.bells.ring([cloud])
             return results | await self._conclude(cloud, attempting, futures)
-
-    @contextmanager
-    def _expecting(self, group: Sequence[OpenRequest]) -> Iterator[dict[str, asyncio.Future[Answer]]]:
-        """Futures of the answers to the present attempts, by command; enter it before they are sent."""
-        futures = self._exchange.replies.expect(one.command for one in group)
-        try:
-            yield futures
-        finally:
-            self._exchange.replies.forget(futures)
 
     async def _conclude(
         self, cloud: str, attempting: Sequence[OpenRequest], futures: Mapping[str, asyncio.Future[Answer]]
@@ -276,17 +302,20 @@ class Service:
             else:
                 decided.append((one, one.heard(cloud, answer)))
         for some in _chunks(decided):
-            results |= await self._decide(some)
+            results |= await self._decide(cloud, some)
         if not trace_time:  # there the next question rings
             self._exchange.bells.ring_soon([cloud])
         return results
 
-    async def _decide(self, decided: Sequence[tuple[OpenRequest, Settled | None]]) -> dict[str, Result]:
+    async def _decide(
+        self, cloud: str, decided: Sequence[tuple[OpenRequest, Settled | None]]
+    ) -> dict[str, Result]:
         """Commits what got a lease, abandons the rest; these have no result unless they were overtaken."""
         results: dict[str, Result] = {}
+        speaks = self._records.speaks()
         standings = await self._records.decide([
             Decision(
-                one.id, one.attempts, settled.model_dump_json() if settled else None, one.request.at_s
+                one.id, one.attempts, cloud, written(settled, speaks) if settled else None, one.request.at_s
             )
             for one, settled in decided
         ])  # fmt: skip
@@ -300,7 +329,7 @@ class Service:
         """Refuses for good."""
         results: dict[str, Result] = {}
         for chunk in _chunks(opened):
-            closing = {one.id: one.settled().model_dump_json() for one in chunk}
+            closing = {one.id: written(one.settled(), self._records.speaks()) for one in chunk}
             for request, standing in zip(closing, await self._records.close(closing), strict=True):
                 results[request] = _standing(standing)
         return results
@@ -342,23 +371,23 @@ def _look_after_ms(one: OpenRequest) -> int:
     return round((one.deadline_s + _MARGIN_S) * 1000)
 
 
-def _sent(request: SpotRequest, principal: str) -> _Sent:
+def _sent(request: SpotRequest, principal: str, speaks: int) -> _Sent:
     assert request.id is not None
-    body = request.model_dump_json()
-    fingerprint = hashlib.sha256(f"{principal}\n{body}".encode()).hexdigest()
-    return _Sent(request.id, request, body, fingerprint)
+    # Of all that was asked, whatever older processes are told of it; what is not used is not in it.
+    fingerprint = hashlib.sha256(f"{principal}\n{request.model_dump_json()}".encode()).hexdigest()
+    return _Sent(request.id, request, written(request, speaks), fingerprint)
 
 
 def _known(accepted: Accepted) -> Result:
     if accepted.outcome is Outcome.ANSWERED:
-        return Settled.model_validate_json(accepted.answer or "")
+        return read(Settled, accepted.answer or "")
     return ReusedError() if accepted.outcome is Outcome.MISMATCH else InFlightError()
 
 
 def _standing(standing: Standing) -> Result:
     """What another process made of a request, or we did earlier."""
     if standing.answer:
-        return Settled.model_validate_json(standing.answer)
+        return read(Settled, standing.answer)
     return InFlightError()
 
 

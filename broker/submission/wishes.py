@@ -16,11 +16,16 @@ from broker.contract import (
     RefusalView,
     SpotRequest,
 )
+from broker.holds import Hold
+from broker.members import MemberRecord
 from broker.records import attempt_id
 from broker.routing import Member, targets_of
 from cloudsim.requests import Reason
 
 LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole is an Id
+BROKER = "broker"  # in the place of a cloud, where the broker itself refuses
+_NONE = "null}"
+_NO_CORES = f'"cores":{_NONE}'  # the end of counter-offers, where there is none of a smaller size
 _HELD = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
 
 
@@ -157,6 +162,25 @@ def _check_resources(request: SpotRequest, members: Sequence[Member]) -> None:
         if amount > most:
             has = f"at most {most}" if most else "none of it"
             raise UnsuitableError(f"resources.{resource}", f"no member has so much on one node, but {has}")
+
+
+def hold_of(request: SpotRequest, member: MemberRecord) -> Hold:
+    """What a request takes of its member's cap, and the answer when that is more than is left."""
+    refusal = RefusalView(
+        cloud=BROKER,
+        reason=Reason.QUOTA_EXCEEDED,
+        cores=request.cores,
+        detail=f"{member.name} may hold at most {_most(member)} of spot at once, on all clouds together",
+    )
+    before, largest, after = Settled(lease=None, refusals=[refusal]).model_dump_json().partition(_NO_CORES)
+    assert largest, "a counter-offer has a size"
+    head = f"{before}{_NO_CORES.removesuffix(_NONE)}"
+    return Hold(member.name, request.cores, member.spot_cores, member.spot_instances, (head, f"}}{after}"))
+
+
+def _most(member: MemberRecord) -> str:
+    caps = ((member.spot_cores, "cores"), (member.spot_instances, "instances"))
+    return " and ".join(f"{most} {what}" for most, what in caps if most is not None) or "any amount"
 
 
 def ask_command(command_id: str, request: SpotRequest, reply_to: str, *, other_sizes: bool = False) -> Ask:

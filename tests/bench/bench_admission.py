@@ -1,6 +1,7 @@
 """Live admission, side by side with a bare Celery round trip in the same run on the same server.
 
-    python -m tests.bench.bench_admission [--requests 400] [--clouds 1,4,16,50] [--api-processes 1,2] [--json]
+    python -m tests.bench.bench_admission [--requests 400] [--clouds 1,4,16,50] [--api-processes 1,2]
+        [--signed] [--json]
 
 Prints, first, one POST /v1/requests against the bare round trip (interleaved, p50 and p99 in ms, and their
 ratio), and then admissions a second in lists for every number of clouds and API processes. The queue is
@@ -27,8 +28,11 @@ from typing import Any
 import httpx
 import redis
 
-from broker.keys import api_key_digest
+from broker.keys import Keys
+from broker.members import let_in_operator
 from broker.redis_server import EmbeddedRedis, connect
+from broker.signing import BROKER, cloud_party
+from broker.trust import files_in
 from tests.bench import bare_celery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,21 +54,27 @@ def federation_text(clouds: int) -> str:
 class Processes:
     """Child processes, ended by pid."""
 
-    def __init__(self, directory: Path, redis_url: str):
+    def __init__(self, directory: Path, redis_url: str, *, signed: bool):
         self.directory = directory
+        self._keys = files_in(directory) if signed else None
         self.environment = {
             **os.environ,
             "SPOTFED_REDIS_URL": redis_url,
             "SPOTFED_STATE_DIR": str(directory),
             "SPOTFED_LOG_LEVEL": "ERROR",
+            "SPOTFED_CALLS_PER_S": "0",
             "PYTHONPATH": str(ROOT),
         }
         self.children: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *command: str) -> None:
+    def start(self, *command: str, party: str | None = None) -> None:
+        environment = dict(self.environment)
+        if self._keys is not None and party is not None:
+            self._keys.ensure([party])
+            environment |= self._keys.environment(party)
         log = (self.directory / f"{len(self.children)}.log").open("wb")
         self.children.append(
-            subprocess.Popen([sys.executable, *command], env=self.environment, stdout=log, stderr=log)
+            subprocess.Popen([sys.executable, *command], env=environment, stdout=log, stderr=log)
         )
 
     def stop(self) -> None:
@@ -79,7 +89,9 @@ class Processes:
 
 
 @contextmanager
-def federation(redis_url: str, clouds: int, api_processes: int) -> Iterator[list[httpx.Client]]:
+def federation(
+    redis_url: str, clouds: int, api_processes: int, *, signed: bool
+) -> Iterator[list[httpx.Client]]:
     """A running federation; yields one client for each API process."""
     client = connect(redis_url)
     client.flushall()
@@ -88,18 +100,19 @@ def federation(redis_url: str, clouds: int, api_processes: int) -> Iterator[list
         directory = Path(name)
         file = directory / "federation.toml"
         file.write_text(federation_text(clouds))
-        processes = Processes(directory, redis_url)
-        client.hset("spotfed:apikeys", api_key_digest(key), "bench")
+        processes = Processes(directory, redis_url, signed=signed)
+        let_in_operator(client, Keys(), key, "bench")
         try:
             for number in range(clouds):
                 processes.start(
                     "-m", "workers.cloud", "--cloud", f"c{number}", "--federation", str(file),
                     "--time", "wall", "--speed", "1", "--history", "48h", "--samples", "1000",
+                    party=cloud_party(f"c{number}"),
                 )  # fmt: skip
             processes.start("-m", "workers.montecarlo", "--name", "bench")
             ports = [8700 + number for number in range(api_processes)]
             for port in ports:
-                processes.start("-m", "broker.api", "--port", str(port))
+                processes.start("-m", "broker.api", "--port", str(port), party=BROKER)
             clients = [
                 httpx.Client(
                     base_url=f"http://127.0.0.1:{port}",
@@ -211,6 +224,7 @@ def main() -> None:
     parser.add_argument("--list-size", type=int, default=500, help="requests in one list")
     parser.add_argument("--clouds", default="1,4,16,50")
     parser.add_argument("--api-processes", default="1,2")
+    parser.add_argument("--signed", action="store_true", help="sign all messages, as `spotfed up` does")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     results: dict[str, Any] = {"lists": []}
@@ -221,7 +235,7 @@ def main() -> None:
             redis_url = stack.enter_context(EmbeddedRedis(Path(directory))).url
         for clouds in map(int, arguments.clouds.split(",")):
             for api_processes in map(int, arguments.api_processes.split(",")):
-                with federation(redis_url, clouds, api_processes) as clients:
+                with federation(redis_url, clouds, api_processes, signed=arguments.signed) as clients:
                     if "single" not in results:
                         results["single"] = single(redis_url, clients[0], arguments.requests)
                     for client in clients:  # warm up

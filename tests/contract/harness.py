@@ -1,14 +1,19 @@
 """A broker API on a port of its own, and owners that answer in threads: real Redis and HTTP, no Celery."""
 
 import asyncio
+import atexit
 import json
+import shutil
 import socket
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -17,9 +22,12 @@ import uvicorn
 from broker.api.app import create_app
 from broker.contract import CloudInfo
 from broker.journal import Commit, Journal, Malformed
-from broker.keys import Keys, api_key_digest
+from broker.keys import Keys
+from broker.members import let_in_operator
 from broker.redis_server import connect
 from broker.settings import Settings
+from broker.signing import BROKER, Signing, cloud_party
+from broker.trust import Files, SigningKey, TrustFile
 from broker.views import node_kinds
 from cloudsim.cloud_spec import CloudSpec
 from cloudsim.nodes import CORES_ONLY, NodeDetails
@@ -62,7 +70,10 @@ class FakeOwner(threading.Thread):
         self.deaf, self.swallow = threading.Event(), threading.Event()
         self.handled: list[Any] = []
         self._redis = connect(url)
-        self._journal = Journal(self._redis, keys, cloud)
+        party, files = cloud_party(cloud), signing_files()
+        files.ensure([party])
+        signing = Signing(SigningKey(files.key(party)), TrustFile(files.trust))
+        self._journal = Journal(self._redis, keys, cloud, signing)
         self._inbox = keys.inbox(cloud)
         self._token = uuid.uuid4().hex
         self._ending = threading.Event()
@@ -148,7 +159,9 @@ class Federation:
         self.prefix = f"t{uuid.uuid4().hex[:12]}:"
         self.keys = Keys(self.prefix)
         self.redis_url = redis_url
-        told = {"reply_deadline_s": 1.0, "trace_reply_deadline_s": 2.0, "api_key": None} | settings
+        files = signing_files()
+        signing = {"trust": files.trust, "signing_key": files.key(BROKER)}
+        told = {"reply_deadline_s": 1.0, "trace_reply_deadline_s": 2.0, "api_key": None} | signing | settings
         self.settings = Settings(redis_url=redis_url, key_prefix=self.prefix, **told)
         self.owners: dict[str, FakeOwner] = {}
         self.url = ""
@@ -156,6 +169,12 @@ class Federation:
     @property
     def redis(self) -> redis.Redis:
         return connect(self.redis_url)
+
+    def journal(self, cloud: str) -> Journal:
+        """A cloud's journal and inbox, for who sends commands as the broker does."""
+        files = signing_files()
+        signing = Signing(SigningKey(files.key(BROKER)), TrustFile(files.trust))
+        return Journal(self.redis, self.keys, cloud, signing)
 
     def join(self, cloud: str, nodes: tuple[int, ...] = (8,), **options: Any) -> FakeOwner:
         owner = FakeOwner(self.redis_url, self.keys, cloud, nodes, len(self.owners), **options)
@@ -173,8 +192,9 @@ class Federation:
 def serving(federation: Federation) -> Iterator[Federation]:
     """The API in a thread, until the block ends."""
     with connect(federation.redis_url) as client:
-        client.hset(federation.keys.api_keys, api_key_digest(KEY), "tester")
-    with socket.socket() as listening:
+        let_in_operator(client, federation.keys, KEY, "tester")
+    # With its protocol named, asyncio sends without delay: else each answer waits for an acknowledgement.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         config = uvicorn.Config(
@@ -193,6 +213,16 @@ def serving(federation: Federation) -> Iterator[Federation]:
             server.should_exit = True
             thread.join(10)
             federation.stop()
+
+
+@cache
+def signing_files() -> Files:
+    """Keys of the broker and of every cloud that joined a federation: all messages here are signed."""
+    directory = tempfile.mkdtemp(prefix="spotfed-keys-")
+    atexit.register(shutil.rmtree, directory)
+    files = Files(Path(directory))
+    files.ensure([BROKER])
+    return files
 
 
 def _now() -> str:

@@ -119,6 +119,7 @@ def running(redis_url: str) -> Iterator[tuple[httpx.Client, str]]:
     [
         *(("lifetime_s", text) for text in ("0", "-1", "NaN", "1e400", '"1h"', "true", "1e10", "null")),
         *(("lifetime_s", text) for text in ("5", "3599")),  # it has longer
+        ("lifetime_s", "3.1e9"),  # together with its start beyond what any time can be
         *(("until_s", text) for text in ("-1", "NaN", "1e400", '"now"', "1e10", "4e9", "99")),
         *(("sla", text) for text in ("1", "1.5", "-0.1", "NaN", '"low"', "[]", "true")),
         *(("id", text) for text in ('""', '"a b"', '"\u00e4"', "7", '"' + "x" * 10_000 + '"')),

@@ -58,6 +58,7 @@ def test_what_overflows_needs_the_same_elsewhere(federation: Federation, api: ht
     assert api.post("/v1/clouds/home/on-demand", json=wish).status_code == 201
     refusals(api.post("/v1/clouds/home/on-demand", json=wish | {"id": "over"}))
     until(lambda: there.running() == ["overflow/home/over/1.1"])
+    until(lambda: len(api.get("/v1/leases").json()["leases"]) == 1)
     (lease,) = api.get("/v1/leases").json()["leases"]
     assert (lease["cloud"], lease["amounts"]) == ("there", {"memory_mb": 3000})
 

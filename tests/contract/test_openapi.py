@@ -1,11 +1,13 @@
 """The OpenAPI document: whole, and true of what the API does. No server is needed."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from broker.api.app import create_app
@@ -13,7 +15,9 @@ from broker.api.models import Problem
 from broker.contract import ExtensionRequest, QuoteRequest, SpotRequest
 from broker.settings import Settings
 
-VERBS = {"get", "post", "delete"}
+VERBS = {"get", "post", "delete", "patch"}
+#: There is nothing to say but a name.
+WITHOUT_BODY = ("/acknowledge", "/test", "/rotate-secret", "/redeliver")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +79,7 @@ def test_every_error_is_a_problem(document: dict[str, Any]) -> None:
 
 def test_bodies_are_described_with_an_example_that_is_accepted(document: dict[str, Any]) -> None:
     for path, verb, operation in operations(document):
-        if verb != "post" or path.endswith("/acknowledge"):  # there is nothing to say but its name
+        if verb not in ("post", "patch") or path.endswith(WITHOUT_BODY):
             continue
         (media,) = operation["requestBody"]["content"].values()
         assert media["example"], path
@@ -110,9 +114,42 @@ def test_the_calls_are_those_of_the_design(document: dict[str, Any]) -> None:
         "POST /v1/clouds/{cloud}/advance",
         "GET /v1/events",
         "GET /v1/ledger",
+        "POST /v1/webhooks",
+        "GET /v1/webhooks",
+        "GET /v1/webhooks/{webhook}",
+        "PATCH /v1/webhooks/{webhook}",
+        "DELETE /v1/webhooks/{webhook}",
+        "POST /v1/webhooks/{webhook}/test",
+        "POST /v1/webhooks/{webhook}/rotate-secret",
+        "GET /v1/webhooks/{webhook}/deliveries",
+        "POST /v1/webhooks/{webhook}/deliveries/{delivery}/redeliver",
+        "GET /v1/members",
+        "POST /v1/members",
+        "GET /v1/members/{name}",
+        "PATCH /v1/members/{name}",
+        "DELETE /v1/members/{name}",
+        "GET /v1/keys",
+        "POST /v1/keys",
+        "POST /v1/keys/{key_id}/rotate",
+        "DELETE /v1/keys/{key_id}",
+        "GET /v1/audit",
         "GET /healthz",
         "GET /readyz",
     }
+
+
+def test_a_wrong_method_is_told_all_right_ones(document: dict[str, Any]) -> None:
+    app = create_app(Settings(redis_url="redis://nowhere.invalid"))
+
+    async def allowed() -> dict[str, list[str]]:
+        transport = httpx.ASGITransport(app)  # whose start would connect, does not run
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            answers = {path: await client.request("TRACE", path) for path in document["paths"]}
+        assert {answer.status_code for answer in answers.values()} == {405}
+        return {path: answer.headers["Allow"].split(", ") for path, answer in answers.items()}
+
+    told = asyncio.run(allowed())
+    assert told == {path: sorted(verb.upper() for verb in verbs) for path, verbs in document["paths"].items()}
 
 
 def test_the_web_process_starts_without_heavy_modules() -> None:

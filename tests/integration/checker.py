@@ -1,7 +1,8 @@
 """Walks the journals of a federation and lists every breach of what it promises. Reads Redis only, shares
 no code with the product: plain JSON, its own book-keeping.
 
-Checked: journal ids rise without gaps in an epoch and epochs rise; no core is booked twice; a lease is
+Checked: journal ids rise without gaps in an epoch and epochs rise; each entry's hash follows from the one
+before; no core is booked twice; a lease is
 admitted at most once and ends at most once, never before it began; a request is admitted by one cloud
 only; a lease is extended only while it runs, to a later end; public events are numbered without gaps and
 appear once in the merged stream; the lease a reader is shown is the journal's last word.
@@ -9,6 +10,7 @@ appear once in the merged stream; the lease a reader is shown is the journal's l
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -87,7 +89,7 @@ def _walk(
     used = [0] * len(node_cores)
     seen_ends: set[str] = set()
     epoch, number, sequence = 0, 0, 0
-    last_at_s = 0.0
+    last_at_s, hashed = 0.0, b""
 
     def breach(text: str) -> None:
         findings.breaches.append(f"{cloud} {epoch}-{number}: {text}")
@@ -101,6 +103,10 @@ def _walk(
 
     for entry, fields in client.xrange(f"{prefix}journal:{cloud}"):
         event = json.loads(fields[b"e"])
+        hashed = hashlib.sha256(b"%s %s %s" % (hashed, entry, fields[b"e"])).hexdigest().encode()
+        if fields.get(b"h") != hashed:
+            breach(f"the hash of {entry.decode()} does not follow from the entry before")
+            hashed = fields.get(b"h", b"")
         new_epoch, new_number = map(int, entry.decode().split("-"))
         if new_epoch < epoch or new_number != (number + 1 if new_epoch == epoch else 1):
             breach(f"followed by {new_epoch}-{new_number}")

@@ -14,8 +14,10 @@ import httpx
 import pytest
 
 from broker import cli
-from broker.keys import api_key_digest
+from broker.members import let_in_operator
 from broker.redis_server import EmbeddedRedis
+from broker.signing import BROKER
+from broker.trust import files_in
 from tests.integration.worker_processes import Processes, wait_for
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
@@ -111,11 +113,14 @@ def test_a_sound_federation_is_found_sound_until_its_owner_is_killed(
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}"
-    processes.client.hset(processes.keys.api_keys, api_key_digest("k"), "me")
+    let_in_operator(processes.client, processes.keys, "k")
+    keys = files_in(processes.directory)
+    keys.ensure([BROKER, "cloud.A"])
     # The usual time until another takes over is short for a machine under load.
-    owner = processes.owner("--speed", "60", "--history", "30h", SPOTFED_OWNER_LEASE_TTL_S="4")
+    signing = keys.environment("cloud.A")
+    owner = processes.owner("--speed", "60", "--history", "30h", SPOTFED_OWNER_LEASE_TTL_S="4", **signing)
     processes.montecarlo()
-    processes.start("broker.api", "--port", port)
+    processes.start("broker.api", "--port", port, **keys.environment(BROKER))
     processes.table(1)
 
     def ready() -> bool:
@@ -126,6 +131,7 @@ def test_a_sound_federation_is_found_sound_until_its_owner_is_killed(
 
     wait_for(ready, "the API")
     told = {"SPOTFED_URL": url, "SPOTFED_API_KEY": "k", "SPOTFED_ADVERT_MAX_AGE_S": "60"}
+    told |= keys.environment(BROKER)
     sound = doctor("--json", **told)
     assert sound.returncode == 0, sound.out
     assert set(states(sound).values()) == {"ok"}

@@ -19,6 +19,7 @@ from broker.contract import (
     EventKind,
     LeaseGranted,
     Overflow,
+    RefusalView,
     Reply,
     replies,
 )
@@ -152,7 +153,10 @@ def test_a_command_that_breaks_the_owner_is_left_out_alone(
     before, poison, after = reserve("r.1"), reserve("s.1"), reserve("t.1")
     answered = bench.tell(before, poison, after)
     answered += bench.tell()
-    assert [reply.command for reply in answered] == [before.id, after.id]
+    assert [reply.command for reply in answered] == [before.id, poison.id, after.id]
+    refusal = answered[1].answer
+    assert isinstance(refusal, RefusalView)
+    assert "spotfed dlq" in str(refusal.detail)
     held = [event.lease.id for event in bench.events() if event.kind is EventKind.RESERVED and event.lease]
     assert held == ["r.1", "t.1"]
 

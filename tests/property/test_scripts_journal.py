@@ -16,10 +16,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from broker.chain import BEGINNING
 from broker.contract import Done, Event, EventKind, Lease, LeaseState, Reply, Tick
 from broker.journal import Commit, Fenced, Journal, JournalError, read_script
 from broker.keys import Keys
 from broker.redis_server import connect
+from broker.verify import walked
 from cloudsim.requests import Kind
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
@@ -40,6 +42,7 @@ class Owner:
     sequence: int
     cursor: str
     running: list[str]
+    hash: str
 
 
 class Takeovers(RuleBasedStateMachine):
@@ -81,11 +84,14 @@ class Takeovers(RuleBasedStateMachine):
         assert epoch == self.epoch
         self.holder = token
         journal = self.journals[token]
-        events = [event for _, event in journal.read()]
+        stored = list(journal.entries.after())
+        events = [entry.event() for entry in stored]
         public = [event.lease for event in events if event.sequence is not None]
         ended = {lease.id for lease in public if lease and lease.state is LeaseState.COMPLETED}
         running = [lease.id for lease in public if lease and lease.id not in ended]
-        self.believes[token] = Owner(epoch, 0, len(public), journal.cursor(), running)
+        self.believes[token] = Owner(
+            epoch, 0, len(public), journal.cursor(), running, stored[-1].hash if stored else BEGINNING
+        )
 
     @rule()
     def the_lease_runs_out(self) -> None:
@@ -145,9 +151,10 @@ class Takeovers(RuleBasedStateMachine):
         cursor = entries[:reads][-1] if entries[:reads] else None
         owner.cursor = cursor or owner.cursor
         reply = Reply(command=f"c{len(self.commits)}", answer=Done())
-        commit = Commit(
-            owner.epoch, token, TTL_S, first, events, cursor, {"api": [reply]} if cursor else {}, leases
-        )
+        answers = {"api": [reply]} if cursor else {}
+        commit = Commit(owner.epoch, token, TTL_S, first, events, cursor, answers, leases, after=owner.hash)
+        if written := self.journals[token].link(commit):
+            owner.hash = written[-1].hash
         self.commits.append(commit)
         self.send(commit)
 
@@ -179,10 +186,20 @@ class Takeovers(RuleBasedStateMachine):
         if not ids and commit.cursor and position(commit.cursor) < position(self.cursor):
             assert journal.commit(commit) is False
             return
+        if commit.after != self.head():
+            # Late, and without events: what was committed meanwhile is another history.
+            assert not ids
+            with pytest.raises(JournalError, match="BROKEN the chain"):
+                journal.commit(commit)
+            return
         assert journal.commit(commit) is True
         self.entries += zip(ids, commit.events, strict=True)
         self.cursor = commit.cursor or self.cursor
         self.answered |= {reply.command for batch in commit.replies.values() for reply in batch}
+
+    def head(self) -> str:
+        newest = self.journals["one"].entries.head()
+        return BEGINNING if newest is None else newest.hash
 
     def is_owner(self, token: str, epoch: int) -> bool:
         return epoch == self.epoch and self.holder in {None, token}
@@ -193,6 +210,8 @@ class Takeovers(RuleBasedStateMachine):
     def the_journal_is_that_of_the_model(self) -> None:
         journal = self.journals["one"]
         assert list(journal.read()) == self.entries
+        entries = journal.entries
+        assert walked("a", [], entries.after(), entries.public()).bad is None
         epochs: dict[int, list[int]] = {}
         for entry, _ in self.entries:
             epoch, number = position(entry)

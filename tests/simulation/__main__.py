@@ -1,66 +1,87 @@
-"""``python -m tests.simulation --seeds 1000 [--from N] [--minutes M] [--json]``.
+"""``python -m tests.simulation --seeds 1000 [--from N|now] [--minutes M] [--jobs 2] [--json]``.
 
-Exit status 1 when an invariant is broken, or a planted bug is not found.
+``--from now`` begins at a seed that nobody ran: the time in seconds, with two digits more. It is printed, and
+a seed is one history wherever it runs. ``--state FILE`` goes on where the file says that an earlier call
+ended. Exit status 1 when an invariant is broken, or a planted bug is not found.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tests.simulation.bugs import BUGS, caught
-from tests.simulation.world import Report, run_seed
+from tests.simulation.campaign import Campaign, Summary
+
+_SAID_EVERY_S = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs seeds until there are enough, time is up, or one breaks."""
-    made = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    made = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     made.add_argument("--seeds", type=int, default=100, help="how many")
-    made.add_argument("--from", type=int, default=0, dest="first", help="the first one")
+    made.add_argument("--from", type=_first, default=0, dest="first", help="the first one, or: now")
     made.add_argument("--minutes", type=float, default=None, help="no new seed after so long")
+    made.add_argument("--jobs", type=int, default=1, help="processes")
+    made.add_argument("--state", type=Path, default=None, help="a file to keep the counts in")
     made.add_argument("--json", action="store_true", help="the summary as JSON")
     made.add_argument("--keep-going", action="store_true", help="also after a violation")
     made.add_argument("--bugs", action="store_true", help="plant the known bugs, one after the other")
     told = made.parse_args(arguments)
     if told.bugs:
         return _bugs(told.seeds)
-    began_s = time.monotonic()
-    kinds: Counter[str] = Counter()
-    befell: Counter[str] = Counter()
-    broken: list[Report] = []
-    done = 0
-    for seed in range(told.first, told.first + told.seeds):
-        if told.minutes is not None and time.monotonic() - began_s > 60 * told.minutes:
-            break
-        report = run_seed(seed)
-        done += 1
-        kinds.update(report.kinds)
-        befell.update(report.befell)
-        if report.violation is not None:
-            broken.append(report)
-            _tell(report)
-            if not told.keep_going:
-                break
-    took_s = time.monotonic() - began_s
-    summary = {
-        "first_seed": told.first,
-        "seeds": done,
-        "violations": [{"seed": one.seed, "what": one.violation} for one in broken],
-        "seconds": round(took_s, 1),
-        "seeds_per_second": round(done / took_s, 2),
-        "journal_entries": dict(sorted(kinds.items())),
-        "faults": dict(sorted(befell.items())),
-    }
+    if told.jobs > 1:  # beside others, as a test, signals are not ours
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    summary = Campaign(
+        told.first,
+        told.seeds,
+        jobs=told.jobs,
+        minutes=told.minutes,
+        keep_going=told.keep_going,
+        state=told.state,
+        told=lambda text: print(text, file=sys.stderr),  # noqa: T201
+        progress=reporter(told.seeds, told.minutes) if told.jobs > 1 else lambda _: None,
+    ).run()
+    found = summary.as_json()
     if told.json:
-        print(json.dumps(summary, indent=2))  # noqa: T201
+        print(json.dumps(found, indent=2))  # noqa: T201
     else:
-        for name, value in summary.items():
+        for name, value in found.items():
             print(f"{name}: {value}")  # noqa: T201
-    return 1 if broken else 0
+    return 1 if summary.violations else 0
+
+
+def _first(text: str) -> int:
+    return int(time.time()) * 100 if text == "now" else int(text)
+
+
+def reporter(seeds: int, minutes: float | None) -> Callable[[Summary], None]:
+    """A bar on a terminal, now and then a line elsewhere."""
+    said_s = [0.0]
+    limit_s = float("inf") if minutes is None else 60 * minutes
+
+    def report(summary: Summary) -> None:
+        share = min(1.0, max(summary.seeds / seeds, summary.seconds / limit_s))
+        text = (
+            f"simulation: {summary.seeds:,} seeds from {summary.first_seed}, "
+            f"{len(summary.violations)} violations, {summary.seeds / summary.seconds:.1f} a second, "
+            f"{share:.0%}"
+        )
+        if sys.stderr.isatty():
+            bar = "#" * round(20 * share)
+            print(f"\r[{bar:20}] {text}", end="", file=sys.stderr, flush=True)  # noqa: T201
+        elif time.monotonic() - said_s[0] > _SAID_EVERY_S:
+            said_s[0] = time.monotonic()
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+    return report
 
 
 def _bugs(seeds: int) -> int:
@@ -73,16 +94,6 @@ def _bugs(seeds: int) -> int:
         print(f"{bug.name:34} {found.splitlines()[0][:140]}", flush=True)  # noqa: T201
     print(f"caught: {len(BUGS) - missed} of {len(BUGS)}")  # noqa: T201
     return int(missed > 0)
-
-
-def _tell(report: Report) -> None:
-    lines = [
-        f"seed {report.seed}, step {report.steps}: {report.violation}",
-        f"options: {json.dumps(report.options.as_json())}",
-        *(f"  {line}" for line in report.tail),
-        f"again: python -m tests.simulation --from {report.seed} --seeds 1",
-    ]
-    print("\n".join(lines), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ _TOMBSTONE = (
     "self._recorder.emit(EventKind.RELEASED, self._state.cloud.now_s, attempt=attempt)  # a tombstone"
 )
 _HAS_IT = "if lease.ends_at_s is not None and command.until_s <= lease.ends_at_s:"
-_SWEPT = "await self._records.decide([Decision(one.id, one.standing.attempt) for one in attempting])"
+_SWEPT = "await self._records.decide(attempting)"
 
 _ORDER = """\
         yield from (one for one in inventory.youngest_spot() if one.yields and one.evict_at_s is None)
@@ -105,19 +105,19 @@ _ORDER = """\
 
 #: Of the scripts.
 SCRIPT_BUGS = (
-    Bug("fencing ignored", "commit", _FENCE, "", seed=6),
+    Bug("fencing ignored", "commit", _FENCE, ""),
     Bug("epoch not raised", "acquire", "tonumber(ARGV[3])) + 1", "tonumber(ARGV[3]))", seed=1),
     Bug(
         "retry of a commit not recognised",
         "commit",
         "if low >= first + events - 1 then",
         "if false then",
-        seed=2,
+        seed=3,
     ),
     Bug(
         "merged stream forgotten",
         "commit",
-        "redis.call('XADD', KEYS[5], 'MAXLEN', '~', MERGED_LENGTH, '*', 'e', event)",
+        "redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[13], '*', 'e', event)",
         "",
     ),
     Bug("ended leases shown as running", "commit", "redis.call('SREM', KEYS[9], id)", ""),
@@ -129,33 +129,40 @@ SCRIPT_BUGS = (
         "commit",
         "redis.call('XTRIM', KEYS[6], 'MINID', cursor)",
         "redis.call('DEL', KEYS[6])",
-        seed=1,
+        seed=2,
     ),
     Bug(
         "decided whatever the attempt",
         "decide",
-        "known[1] == 'attempting' and known[2] == attempt",
-        "known[1] == 'attempting'",
-        seed=1,
+        "known[2] == attempt and known[3] == cloud",
+        "true",
+        seed=98,
     ),
     Bug(
         "decided twice",
         "decide",
         "known[1] == 'attempting' and known[2] == attempt",
         "known[1] ~= 'open'",
-        seed=1,
+        seed=6,
     ),
     Bug(
         "confirmation not sent",
         "decide",
-        "table.insert(commands[inbox], ARGV[at + 5])",
-        "if not commit then table.insert(commands[inbox], ARGV[at + 5]) end",
+        "redis.call('XADD', KEYS[1 + inbox], '*', 'c', entry)",
+        "if ARGV[4] ~= 'commit' then redis.call('XADD', KEYS[1 + inbox], '*', 'c', entry) end",
+        seed=1,
     ),
-    Bug("reserved whatever the state", "reserve", "known[1] == 'open' and", "known[1] and", seed=8),
-    Bug("closed whatever the state", "close", "if known[1] == 'open' then", "if known[1] then", seed=35),
-    Bug("id used for something else", "accept", "elseif known[1] ~= fingerprint then", "elseif false then"),
+    Bug("reserved whatever the state", "reserve", "known[1] == 'open' and", "known[1] and", seed=12),
+    Bug("closed whatever the state", "close", "if known[1] == 'open' then", "if known[1] then", seed=10),
+    Bug(
+        "id used for something else",
+        "accept",
+        "elseif known[1] ~= fingerprint then",
+        "elseif false then",
+        seed=1,
+    ),
     Bug("answers not kept", "accept", "elseif known[2] then", "elseif false then"),
-    Bug("nobody sweeps", "overdue", "'-inf', now,", "'-inf', 0,"),
+    Bug("nobody sweeps", "overdue", "'-inf', now,", "'-inf', 0,", seed=3),
 )
 
 #: Of the owner and its cloud.
@@ -173,13 +180,14 @@ OWNER_BUGS = (
         "workers.book:Book.reserved",
         "if lease.state is LeaseState.RESERVED",
         "if '.' in lease.id",
+        seed=1,
     ),
     Bug(
         "reservations expire at once",
         "workers.owner:Owner.expire",
         "> self.spec.reservation_ttl_s",
         "> 0.1",
-        seed=1,
+        seed=36,
     ),
     Bug(
         "eviction not written",
@@ -199,13 +207,14 @@ OWNER_BUGS = (
         "workers.owner:Owner._reserve",
         "if known is not None:",
         "if known is not None and not isinstance(known, RefusalView):",
-        seed=10,
+        seed=20,
     ),
     Bug(
         "refusals of own users not kept",
         "workers.owner:Owner._start_on_demand",
         "if known is not None:",
         "if known is not None and not isinstance(known, RefusalView):",
+        seed=1,
     ),
     Bug(
         "extended after a notice",
@@ -214,7 +223,7 @@ OWNER_BUGS = (
         "if False:",
         seed=3,
     ),
-    Bug("extended to an earlier end", "workers.extensions:Extensions.extend", _HAS_IT, "if False:"),
+    Bug("extended to an earlier end", "workers.extensions:Extensions.extend", _HAS_IT, "if False:", seed=1),
     Bug(
         "promised before no guarantee",
         "cloudsim.scheduling.eviction:youngest_first",
@@ -222,19 +231,21 @@ OWNER_BUGS = (
         _ORDER.replace("if one.", "if  one.")
         .replace("if not one.y", "if one.y")
         .replace("if  one.y", "if not one.y"),
+        seed=1,
     ),
     Bug(
         "oldest first",
         "cloudsim.scheduling.eviction:youngest_first",
         "yield from (one for one in inventory.youngest_spot() if not one.yields",
         "yield from (one for one in inventory.spot() if not one.yields",
-        seed=10,
+        seed=1,
     ),
     Bug(
         "evicted without need",
         "cloudsim.scheduling.victims:_needed",
         "if fits(without, needed):",
         "if False:",
+        seed=8,
     ),
     Bug(
         "recovery drops the last event", "workers.owner:Owner.recover", "in events:", "in list(events)[:-1]:"
@@ -298,6 +309,7 @@ OWNER_BUGS = (
         "cloudsim.cloud:Cloud.advance",
         "if min(end_key, arrival_key) >= (now_s, phase):",
         "if min(end_key, arrival_key) >= (now_s - 2.0, phase):",
+        seed=1,
     ),
     Bug(
         "every end an eviction",
@@ -319,16 +331,16 @@ OWNER_BUGS = (
     ),
     Bug(
         "journal not read",
-        "workers.runtime:Runtime._recover",
-        "for _, event in self._journal.read())",
-        "for event in ())",
+        "workers.recovery:Recovery._events",
+        "in self._from_the_beginning(entries) if whole else entries:",
+        "in ():",
         seed=1,
     ),
     Bug(
         "unreadable entries thrown away",
         "broker.journal:Journal.read_inbox",
-        "if wrong := [",
-        "if wrong := 0 and [",
+        "if any(isinstance(command, Malformed) for command in parsed):",
+        "if False:",
         seed=2,
     ),
 )
@@ -340,15 +352,15 @@ BROKER_BUGS = (
         "broker.submission.service:Service._decide",
         "results[one.id] = _standing(standing)",
         "results[one.id] = settled or _standing(standing)",
-        seed=1,
+        seed=12,
     ),
-    Bug("sweeper forgets the attempt", "broker.submission.service:Service.sweep", _SWEPT, "pass"),
+    Bug("sweeper forgets the attempt", "broker.submission.service:Service.sweep", _SWEPT, "pass", seed=5),
     Bug(
         "silence taken for the end",
         "broker.submission.service:Service._decide",
         "standing.state is not State.OPEN",
         "True",
-        seed=6,
+        seed=24,
     ),
 )
 

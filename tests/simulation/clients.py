@@ -97,8 +97,14 @@ class BlockingClient(_Connection):
     def expire(self, key: str, seconds: int) -> Any:
         return self._call("EXPIRE", key, seconds)
 
+    def hgetall(self, key: str) -> Any:
+        return self._call("HGETALL", key)
+
     def xrange(self, stream: str, low: str, high: str, count: int) -> Any:
         return self._call("XRANGE", stream, low, high, "COUNT", count)
+
+    def xrevrange(self, stream: str, high: str, low: str, count: int) -> Any:
+        return self._call("XREVRANGE", stream, high, low, "COUNT", count)
 
     def xadd(self, stream: str, fields: dict[Any, Any], *, maxlen: int | None = None, **told: str) -> Any:
         limit = () if maxlen is None else ("MAXLEN", "~", maxlen)
@@ -121,7 +127,11 @@ class AsyncClient(_Connection):
 
     async def _stand_still(self, delay_s: float) -> None:
         """For that long, and while the machine is held."""
-        await asyncio.sleep(delay_s)
+        until_s = self.world.clock.time() + delay_s
+        if self.world.clock.nobody_before(until_s):
+            self.world.clock.pass_until(until_s)  # it would go on next anyhow
+        else:
+            await asyncio.sleep(delay_s)
         while (held_s := self.process.held_until_s - self.world.clock.time()) > 0:
             await asyncio.sleep(held_s)
 

@@ -20,21 +20,13 @@ class Killed(BaseException):
     """The process of this fiber is no more."""
 
 
-class _Timer(asyncio.TimerHandle):
-    """Of two that are due at once the one that was set first comes first: a heap alone does not keep that."""
-
-    number = 0
-
-    def __lt__(self, other: Any) -> bool:
-        return (self.when(), self.number) < (other.when(), other.number)
-
-
 class Loop(asyncio.BaseEventLoop):
-    """Time passes when there is nothing to do."""
+    """Time passes when there is nothing to do. Of timers that are due at once the first set comes first."""
 
     def __init__(self) -> None:
         super().__init__()
         self._virtual_s, self._timers = 0.0, 0
+        self._due: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._selector = self
         self.call_delay_s: Callable[..., float] = lambda *_: 0.0  # of a call to be made elsewhere
 
@@ -43,24 +35,42 @@ class Loop(asyncio.BaseEventLoop):
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
-    ) -> _Timer:
-        timer = _Timer(when, callback, args, self, context)
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers += 1
-        timer.number = self._timers
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
+        heapq.heappush(self._due, (when, self._timers, timer))
         return timer
 
-    # -- what BaseEventLoop asks of a selector ---
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._virtual_s + delay, callback, *args, context=context)
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """Nothing ever comes from outside; waiting is moving the clock."""
-        if timeout is None:
-            raise RuntimeError("everybody waits, and nothing will happen any more")
-        if timeout > 0:
-            # Exactly to the next timer: adding the timeout would round.
-            self._virtual_s = max(self._virtual_s, self._scheduled[0].when())  # type: ignore[attr-defined]
-        return []
+    def nobody_before(self, when_s: float) -> bool:
+        """Whether nothing else happens until then, that moment included."""
+        return not self._ready and not (self._due and self._due[0][0] <= when_s)  # type: ignore[attr-defined]
+
+    def pass_until(self, when_s: float) -> None:
+        """Time passes, with nothing in it."""
+        self._virtual_s = when_s
+
+    # -- what BaseEventLoop does with a selector: here nothing ever comes from outside -----------------------
+
+    def _run_once(self) -> None:
+        due, ready = self._due, self._ready  # type: ignore[attr-defined]
+        if not ready:
+            if not due:
+                raise RuntimeError("everybody waits, and nothing will happen any more")
+            self._virtual_s = max(self._virtual_s, due[0][0])
+        while due and due[0][0] <= self._virtual_s:
+            ready.append(heapq.heappop(due)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass  # it is passed over when it is due
 
     def _process_events(self, event_list: list[Any]) -> None:
         assert not event_list
@@ -118,7 +128,12 @@ class Fiber:
         if self.killed:
             raise Killed
         if delay_s is not None:
-            self._clock.call_later(delay_s, self._switch, self._resumption)
+            until_s = self._clock.time() + delay_s
+            if self._clock.nobody_before(until_s) and getattr(self.process, "held_until_s", 0.0) <= until_s:
+                self._clock.pass_until(until_s)  # it would come next anyhow, and a change of threads is dear
+                self._resumption += 1
+                return
+            self._clock.call_at(until_s, self._switch, self._resumption)
         self._back.release()
         self._go.acquire()
         if self.killed:
@@ -155,6 +170,8 @@ class Fiber:
             self._work()
         except Killed:
             pass
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is a find)
+            self.process.world.crash(f"I8: a thread of {self.process.name} ends", error)
         finally:
             self.ended = True
             self._back.release()

@@ -129,7 +129,7 @@ class OwnerProcess(_Process):
 
     def owns(self, token: bytes | None) -> bool:
         """Whether it is open and the lease in Redis is its own."""
-        return self.runtime is not None and token == self.runtime._tenure._token.encode()
+        return self.runtime is not None and token == self.runtime._tenure.token.encode()
 
     def ring(self) -> None:
         """The doorbell: a Celery task of a worker that does one at a time."""
@@ -250,8 +250,11 @@ class _EpochFile:
     def read(self) -> int:
         return int(self._floors.get(self._cloud, 0))
 
-    def write(self, epoch: int) -> None:
+    def write(self, epoch: int, _token: str) -> None:
         self._floors[self._cloud] = max(epoch, self.read())
+
+    def dead(self) -> str:
+        return ""  # nobody looks: a lease runs out
 
 
 class _Log:
@@ -289,14 +292,16 @@ def patched(world: World) -> Iterator[None]:
         "workers.runtime.time": times,
         "workers.runtime.uuid": uuids,
         "workers.runtime.datetime": SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat),
-        "workers.runtime.log": _Log(world),
+        **{
+            f"workers.{name}.log": _Log(world)
+            for name in ("runtime", "tenure", "clock", "keeping", "recovery")
+        },
         "workers.tenure.threading": threads,
         "workers.tenure.time": times,
         "workers.tenure.uuid": uuids,
         "workers.tenure.EpochFile": _EpochFile,
-        "workers.tenure.log": _Log(world),
         "broker.submission.replies.time": times,
-        "broker.records.uuid4": world.name,
+        "broker.attempts.uuid4": world.name,
         "broker.api.desk.uuid4": world.name,
     }
     with ExitStack() as stack:

@@ -35,6 +35,19 @@ class Stream:
         self.last: Id = (0, 0)
 
 
+class _Commands(dict[bytes | str, Callable[..., Any]]):
+    """A store's commands by name, as scripts and clients write it."""
+
+    def __init__(self, store: Store):
+        super().__init__()
+        self._store = store
+
+    def __missing__(self, name: bytes | str) -> Callable[..., Any]:
+        text = name.decode() if isinstance(name, bytes) else name
+        self[name] = method = getattr(self._store, f"_{text.lower()}")
+        return method
+
+
 class Store:
     """``clock_ms`` is the server's wall clock, in milliseconds."""
 
@@ -47,16 +60,17 @@ class Store:
         # Asked before a stream grows; True: the entry is not written now.
         self.held_back: Callable[[bytes, tuple[bytes, ...]], bool] = lambda *_: False
         self._redis = _table({b"call": self._from_lua, b"pcall": self._tried, b"error_reply": _error_reply})
+        self._commands = _Commands(self)
 
     # -- scripts ---------------------------------------------------------------------------------------------
 
     def run(self, text: str, keys: Iterable[Any], arguments: Iterable[Any]) -> Any:
         """A script's answer, as redis-py gives it. Raises redis.ResponseError."""
-        told = (_table([encoded(one) for one in part]) for part in (keys, arguments))
-        return _answer(_compiled(text)(*told, self._redis))
+        return _answer(_compiled(text)(_table(_encoded(keys)), _table(_encoded(arguments)), self._redis))
 
     def _from_lua(self, name: bytes, *arguments: Any) -> Any:
-        return _to_lua(self.call(name.decode(), *arguments))
+        found = self._commands[name](*_encoded(arguments))
+        return found if type(found) is bytes else _to_lua(found)
 
     def _tried(self, name: bytes, *arguments: Any) -> Any:
         try:
@@ -68,15 +82,14 @@ class Store:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """One command; values are bytes, as a server gives them."""
-        return getattr(self, f"_{name.lower()}")(*map(encoded, arguments))
+        return self._commands[name](*_encoded(arguments))
 
     def peek(self, key: str) -> Any:
         """What a key holds, for those who only look: bytes, dict, set, list or Stream; None: nothing."""
         return self._get_value(key.encode())
 
     def _get_value(self, key: bytes) -> Any:
-        ends_ms = self._ends_ms.get(key)
-        if ends_ms is not None and ends_ms <= self._clock_ms():
+        if key in self._ends_ms and self._ends_ms[key] <= self._clock_ms():
             self._delete(key)
         return self._data.get(key)
 
@@ -120,6 +133,13 @@ class Store:
             return 0
         self._ends_ms[key] = self._clock_ms() + int(seconds) * 1000
         return 1
+
+    def _hdel(self, key: bytes, *names: bytes) -> int:
+        fields = self._get_value(key) or {}
+        removed = sum(fields.pop(name, None) is not None for name in names)
+        if not fields:
+            self._delete(key)
+        return removed
 
     def _hset(self, key: bytes, *pairs: bytes) -> int:
         kept = self._made(key, dict)
@@ -282,15 +302,17 @@ def name_of(entry: Id) -> bytes:
     return b"%d-%d" % entry
 
 
+def _encoded(values: Iterable[Any]) -> list[bytes]:
+    return [value if type(value) is bytes else encoded(value) for value in values]
+
+
 def encoded(value: Any) -> bytes:
     """A value as it goes over the wire."""
-    if isinstance(value, bytes):
-        return value
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, float):
         return b"%d" % int(value) if value == math.floor(value) else repr(value).encode()
-    return str(value).encode()
+    return bytes(value) if isinstance(value, bytes) else str(value).encode()
 
 
 def _error_reply(text: bytes) -> Any:

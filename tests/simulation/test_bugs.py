@@ -9,7 +9,7 @@ from tests.simulation.bugs import BUGS, Bug, caught
 pytestmark = pytest.mark.slow
 
 #: A bug that needs more seeds than this is none that the suite finds.
-BOUND = 120
+BOUND = 200
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))

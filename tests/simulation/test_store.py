@@ -77,11 +77,12 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
     token, epoch, request = rng.choice("TU"), rng.randint(1, 3), rng.choice("rq")
     owner = ["owner", "epoch"]
     due = rng.choice([0, 10**9])  # ms: at once, or never as long as this runs
+    some, signature = rng.choice([[request], ["r", "q"]]), rng.choice(["", "signature"])
     kind = rng.choice(
         ["acquire", "renew", "give_up", "commit", "commit", "decide", "reserve", "accept", "close"]
     )
     if kind == "acquire":
-        return kind, [*owner, "journal"], [token, 10**7, rng.randint(0, 2)]
+        return kind, [*owner, "journal", "speaks"], [token, 10**7, rng.randint(0, 2), 2]
     if kind == "renew":
         return kind, owner, [token, epoch, 10**7]
     if kind == "give_up":
@@ -90,23 +91,29 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
         keys = [*owner, "journal", "events", "all", "inbox", "cursor", "advert", "running", "overflow"]
         first, count = rng.randint(1, 3), rng.randint(0, 2)
         head = [token, epoch, 10**7, first, rng.choice(["", "5-1"]), rng.choice(["", "{}"]), "channel"]
-        events = [part for i in range(count) for part in (f"event {i}", rng.choice(["", first + i]))]
+        events = [part for i in range(count) for part in (f"event {i}", rng.choice(["", first + i]), "h")]
         leases = min(count, 1)
         lease = ["l1", "lease", rng.choice("01")] * leases
-        return kind, [*keys, *["lease:l1"] * leases], [*head, count, leases, 0, 0, *events, *lease]
-    if kind == "decide":
-        verb = rng.choice(["commit", "abandon"])
-        return kind, ["open", request], ["inbox:", request, rng.randint(1, 3), verb, "answer", "{}"]
-    if kind == "reserve":
-        return kind, ["open", "inbox:a", request], [1, request, rng.randint(1, 3), "a", 1, "{}", due]
-    if kind == "accept":
-        attempt: list[Any] = rng.choice([["", 0, ""], ["a", 1, "{}"]])
         return (
             kind,
-            ["open", "inbox:a", request],
-            [1, request, rng.choice("ff g"), "body", token, due, *attempt],
+            [*keys, *["lease:l1"] * leases, "signature", "seen"],
+            [*head, count, leases, 0, 0, rng.choice("hh ").strip(), 100, *events, *lease, ""],
         )
-    return kind, ["open", request], [request, "refused"]
+    if kind == "decide":
+        verb = rng.choice(["commit", "abandon"])
+        told = [part for one in some for part in (one, rng.randint(1, 3), verb, "answer", "a", 1)]
+        return kind, ["open", "inbox:a", *some], [1, *told, "[{}]", signature]
+    if kind == "reserve":
+        told = [part for one in some for part in (one, rng.randint(1, 3), "a", 1, due)]
+        return kind, ["open", "inbox:a", *some], [1, *told, "[{}]", signature]
+    if kind == "accept":
+        inboxes: list[str] = rng.choice([[], ["inbox:a"]])
+        attempt: list[Any] = ["a", 1] if inboxes else ["", 0]
+        cap = [0, "", 0, -1, -1, "", ""]  # none: that of members is tested in tests/property
+        told = [p for one in some for p in (one, rng.choice("ff g"), "body", token, due, *attempt, *cap)]
+        entry = ["[{}]", signature] if inboxes else []
+        return kind, ["open", *inboxes, *some], [len(inboxes), *told, *entry]
+    return kind, ["open", request], ["held:", request, "refused"]
 
 
 @pytest.mark.parametrize("seed", range(RUNS))

@@ -108,7 +108,7 @@ class Users:
         """A holder's life with a lease: it looks, extends, acknowledges a notice, cancels."""
         rng = self._random
         for _ in range(rng.randint(0, 4)):
-            await asyncio.sleep(rng.uniform(0.3, 4.0))
+            await asyncio.sleep(rng.uniform(0.2, 2.5))
             what = rng.choice(("look", "extend", "extend", "cancel", "acknowledge"))
             try:
                 now = await self.world.broker_call(lambda b: b.desk.lease(lease.id), _PATIENCE_S)
@@ -126,7 +126,7 @@ class Users:
     async def _extend(self, lease: Lease) -> None:
         if lease.ends_at_s is None:
             return
-        until_s = lease.ends_at_s + self._random.uniform(-2.0, RENEWAL_S)
+        until_s = lease.ends_at_s + self._random.uniform(-2.0, self._random.choice((1, 8)) * RENEWAL_S)
         name = self._next("x")
         await self._twice(lambda b: b.desk.extend(lease, max(0.0, until_s), ExtensionRequest(), name))
 

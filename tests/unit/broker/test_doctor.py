@@ -13,7 +13,6 @@ from broker.doctor import (
     ApiFacts,
     CloudFacts,
     api_findings,
-    contract_finding,
     directory_findings,
     embedded_finding,
     extras_findings,
@@ -26,6 +25,7 @@ from broker.doctor import (
 )
 from broker.finding import Finding, State
 from broker.settings import Settings, unknown_variables
+from broker.upgrading import contract_finding
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TOLD = Settings(state_dir=Path("/var/lib/spotfed"), data=None)
@@ -187,6 +187,15 @@ def test_the_age_of_a_table_is_in_the_clouds_time(made_at_s: float, state: State
     assert "12.0 h old" in found.found
 
 
+def test_dead_letters_are_told_with_where_to_look() -> None:
+    assert not any("dead" in one.name for one in federation_findings([SOUND], 1, NOW, TOLD))
+    found = federation_findings([replace(SOUND, dead=3)], 1, NOW, TOLD)
+    (told,) = [one for one in found if one.name == "dead letters A"]
+    assert told.state is State.WARNING
+    assert told.found.startswith("3 dead letters at cloud A")
+    assert "spotfed dlq list --cloud A" in told.advice
+
+
 def test_a_cloud_without_a_table_promises_nothing() -> None:
     assert table_finding("A", advert(table_version=None, table_made_at_s=None)).state is State.WARNING
 
@@ -204,11 +213,12 @@ def test_contract_versions(changes: dict, state: State) -> None:
     assert contract_finding([SOUND, replace(SOUND, cloud="B", **changes)]).state is state
 
 
-def test_an_older_contract_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.doctor.VERSION", VERSION + 1)
-    found = contract_finding([SOUND])
+def test_who_holds_the_contract_back_is_named() -> None:
+    found = contract_finding([SOUND], VERSION - 1, ["owner of A"])
     assert found.state is State.WARNING
-    assert found.found.endswith("A")
+    assert found.found.endswith("owner of A")
+    assert contract_finding([SOUND], VERSION - 1).state is State.OK
+    assert contract_finding([SOUND], VERSION + 1).state is State.FAILURE
 
 
 def test_the_api() -> None:

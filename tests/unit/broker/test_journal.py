@@ -6,6 +6,7 @@ import time
 import pytest
 import redis
 
+from broker.chain import BEGINNING
 from broker.contract import (
     VERSION,
     Advert,
@@ -19,8 +20,11 @@ from broker.contract import (
     Reply,
     Tick,
 )
-from broker.journal import DEAD_BYTES_KEPT, Commit, Fenced, Journal, JournalError, Malformed, read_script
+from broker.dead_letters import DEAD_BYTES_KEPT
+from broker.entries import NotWritten
+from broker.journal import Commit, Fenced, Journal, JournalError, Malformed, read_script
 from broker.keys import Keys
+from broker.verify import walked
 from cloudsim.requests import Kind
 
 pytestmark = pytest.mark.redis
@@ -365,7 +369,6 @@ def test_an_inbox_is_read_in_order_and_in_portions(journal):
         {"c": '[{"kind": "conquer", "id": "x"}]'},
         {"c": f'[{{"kind": "tick", "id": "x", "version": {VERSION + 1}}}]'},
         {"c": '[{"kind": "tick", "id": "x", "version": 0}]'},
-        {"c": '[{"kind": "tick", "id": "x", "extra": 1}]'},
         {"c": "[7, null]"},
         {"d": "[]"},
     ],
@@ -399,7 +402,7 @@ def test_one_malformed_command_does_not_take_the_others_along(journal, redis_cli
 
 
 def test_what_is_put_aside_does_not_repeat_values_as_reasons_and_is_bounded(journal, redis_client):
-    redis_client.xadd(KEYS.inbox("a"), {"c": '[{"kind":"tick","id":"x","password":"hunter2"}]'})
+    redis_client.xadd(KEYS.inbox("a"), {"c": '[{"kind":"tick","id":"x","at_s":"hunter2"}]'})
     redis_client.xadd(KEYS.inbox("a"), {"c": json.dumps(["x" * 10_000_000])})
     ((_, (secret,)), (_, (large,))) = journal.read_inbox("0-0")
     assert isinstance(secret, Malformed)
@@ -445,3 +448,98 @@ def test_scripts_survive_a_server_that_forgot_them(journal, redis_client):
     redis_client.script_flush()
     assert journal.acquire("me", TTL_S) == 2
     assert "KEYS" in read_script("acquire")
+
+
+# -- the chain ----------------------------------------------------------------------------------------
+
+
+def test_every_entry_continues_the_one_before_from_epoch_to_epoch(journal, redis_client):
+    journal.acquire("first", TTL_S)
+    journal.commit(Commit(1, "first", TTL_S, 1, [opened(), event(1)]))
+    journal.give_up("first", 1)
+    journal.acquire("second", TTL_S)
+    commit = Commit(2, "second", TTL_S, 1, [opened()], after=journal.entries.head().hash)
+    assert journal.commit(commit) is True
+    assert journal.commit(commit) is False
+    entries = list(journal.entries.after())
+    before = BEGINNING
+    for entry in entries:
+        assert entry.continues(before)
+        before = entry.hash
+    assert [entry.id for entry in entries] == ["1-1", "1-2", "2-1"]
+    assert journal.link(commit) == entries[2:]
+    assert walked("a", [], entries, journal.entries.public()).bad is None
+
+
+def test_what_was_decided_on_another_history_is_not_written(journal, redis_client):
+    journal.acquire("me", TTL_S)
+    journal.commit(Commit(1, "me", TTL_S, 1, [opened()], after=BEGINNING))
+    entry = journal.send("a", [Tick(id="t")])
+    before = everything(redis_client)
+    for commit in (
+        Commit(1, "me", TTL_S, 2, [event(1)], after=BEGINNING),
+        Commit(1, "me", TTL_S, 2, [], entry, advert=advert(), after="0" * 64),
+    ):
+        with pytest.raises(JournalError, match="BROKEN the chain"):
+            journal.commit(commit)
+    assert everything(redis_client) == before
+
+
+def test_the_chain_begins_behind_entries_of_an_older_version(journal, redis_client):
+    journal.acquire("me", TTL_S)
+    redis_client.xadd(KEYS.journal("a"), {"e": opened().model_dump_json()}, id="1-1")
+    journal.commit(Commit(1, "me", TTL_S, 2, [event(1)], after=BEGINNING))
+    old, new = journal.entries.after()
+    assert (old.hash, new.continues(BEGINNING)) == ("", True)
+
+
+def test_nobody_waits_for_the_lease_of_a_dead_process(journal):
+    journal.acquire("dead", TTL_S)
+    assert journal.acquire("next", TTL_S, dead="another") is None
+    assert journal.acquire("next", TTL_S, dead="dead") == 2
+
+
+def test_what_is_lost_is_written_back_once_and_only_on_its_own_history(journal, redis_client):
+    journal.acquire("me", TTL_S)
+    ended = lease(state=LeaseState.EVICTED)
+    journal.commit(Commit(1, "me", TTL_S, 1, [opened(), event(1, lease=lease("q.1"))], leases=[lease("q.1")]))
+    journal.commit(Commit(1, "me", TTL_S, 3, [event(2, lease=ended)], leases=[ended]))
+    entries, before = list(journal.entries.after()), everything(redis_client)
+    redis_client.delete(
+        *(key for key in redis_client.keys("*") if b"owner" not in key and b"epoch" not in key)
+    )
+    journal.entries.restore("me", 1, "", entries[:2])
+    with pytest.raises(NotWritten, match="another history"):
+        journal.entries.restore("me", 1, "0" * 64, entries[2:])
+    for _ in range(2):
+        journal.entries.restore("me", 1, entries[1].hash, entries[2:])
+    with pytest.raises(NotWritten) as fenced:
+        journal.entries.restore("other", 1, entries[1].hash, entries[2:])
+    assert fenced.value.fenced
+    assert list(journal.entries.after()) == entries
+    assert [sequence for sequence, _ in journal.entries.public()] == [1, 2]
+    assert [fields for _, fields in redis_client.xrange(KEYS.all_events)] == [
+        {b"e": entry.body} for entry in entries[1:]
+    ]
+    after = everything(redis_client)
+    assert {key for key in before if b"lease" in key or b"running" in key} <= set(after)
+    assert redis_client.smembers(KEYS.running("a")) == {b"q.1"}
+
+
+def test_a_journal_is_cut_behind_the_snapshot_only(journal, redis_client):
+    journal.acquire("me", TTL_S)
+    journal.commit(Commit(1, "me", TTL_S, 1, [opened(), *(event(n) for n in range(1, 10))]))
+    with pytest.raises(NotWritten, match="ahead"):
+        journal.entries.keep("me", 1, b"snapshot", (1, 11), 1, 1)
+    journal.entries.keep("me", 1, b"snapshot", (1, 6), 1, 1)
+    assert journal.entries.snapshot() == b"snapshot"
+    assert ids(redis_client, KEYS.journal("a")) == ["1-7", "1-8", "1-9", "1-10"]
+    assert len(ids(redis_client, KEYS.events("a"))) == 4
+    journal.entries.keep("me", 1, b"later", (1, 10), 3, 2)
+    assert ids(redis_client, KEYS.journal("a")) == ["1-8", "1-9", "1-10"]
+    assert ids(redis_client, KEYS.events("a")) == ["0-8", "0-9"]
+    with pytest.raises(NotWritten) as fenced:
+        journal.entries.keep("other", 1, b"no", (1, 10), 3, 2)
+    assert fenced.value.fenced
+    journal.commit(Commit(1, "me", TTL_S, 11, [event(10)]))
+    assert ids(redis_client, KEYS.events("a"))[-1] == "0-10"

@@ -291,7 +291,7 @@ def test_accounts_are_picked_and_summed(told: Told) -> None:
     (entry,) = entries(totals([told.ledger, CloudLedger("empty")], []))
     assert entry.promised == pytest.approx((0.2 + 0.1 + 0.1) / 3)
     assert entry.realised is None
-    assert not totals([told.ledger], ["sla"], origin="D")
+    assert not totals([told.ledger], ["sla"], origins={"D"})
 
 
 def test_nothing_is_written_of_a_cloud_of_which_nothing_is_known() -> None:

@@ -87,7 +87,7 @@ def test_a_request_is_carried_out_once_and_keeps_its_answer(run, inbox):
         assert standing.attempts(1, "a")
         assert not standing.attempts(1, "b")
         assert not standing.attempts(2, "a")
-        (standing,) = await records.decide([Decision("r", 1, '{"lease": 1}')])
+        (standing,) = await records.decide([Decision("r", 1, "a", '{"lease": 1}')])
         assert standing == Standing(State.COMMITTED, 1, "a", '{"lease": 1}')
         assert committed(standing, 1)
         assert not committed(standing, 2)
@@ -104,7 +104,7 @@ def test_the_same_call_again_is_still_new_until_it_goes_on(run):
         assert await records.accept([ours, ours]) == [Accepted(Outcome.NEW)] * 2
         await records.reserve([attempt()])
         assert await records.accept([ours]) == [Accepted(Outcome.IN_FLIGHT)]
-        await records.decide([Decision("r", 1)])
+        await records.decide([Decision("r", 1, "a")])
         assert await records.accept([ours]) == [Accepted(Outcome.IN_FLIGHT)]
 
     run(story)
@@ -118,7 +118,7 @@ def test_a_request_may_be_noted_with_its_first_attempt(run, inbox):
         assert await records.reserve([attempt(1, "b")]) == [Standing(State.ATTEMPTING, 1, "a")]
         theirs = Accept("r", "f", "{}", LATER, attempt(1, "b"))
         assert await records.accept([theirs]) == [Accepted(Outcome.IN_FLIGHT)]
-        assert committed((await records.decide([Decision("r", 1, "yes")]))[0], 1)
+        assert committed((await records.decide([Decision("r", 1, "a", "yes")]))[0], 1)
 
     run(story)
     assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
@@ -130,12 +130,14 @@ def test_an_abandoned_attempt_makes_room_for_the_next_one_only(run, inbox):
         await records.accept([accept()])
         await records.reserve([attempt(1, "a")])
         assert await records.reserve([attempt(2, "b")]) == [Standing(State.ATTEMPTING, 1, "a")]
-        assert await records.decide([Decision("r", 1)]) == [Standing(State.OPEN, 1, "a")]
+        assert await records.decide([Decision("r", 1, "a")]) == [Standing(State.OPEN, 1, "a")]
         assert await records.reserve([attempt(1, "a")]) == [Standing(State.OPEN, 1, "a")]
         assert await records.reserve([attempt(2, "b")]) == [Standing(State.ATTEMPTING, 2, "b")]
-        assert await records.decide([Decision("r", 1, "late")]) == [Standing(State.ATTEMPTING, 2, "b")]
-        assert await records.decide([Decision("r", 2, "yes")]) == [Standing(State.COMMITTED, 2, "b", "yes")]
-        assert await records.decide([Decision("r", 2)]) == [Standing(State.COMMITTED, 2, "b", "yes")]
+        assert await records.decide([Decision("r", 1, "a", "late")]) == [Standing(State.ATTEMPTING, 2, "b")]
+        assert await records.decide([Decision("r", 2, "b", "yes")]) == [
+            Standing(State.COMMITTED, 2, "b", "yes")
+        ]
+        assert await records.decide([Decision("r", 2, "b")]) == [Standing(State.COMMITTED, 2, "b", "yes")]
 
     run(story)
     assert inbox("a") == [["reserve r.1"], ["release r.1"]]
@@ -148,7 +150,7 @@ def test_a_retry_sends_no_second_command(run, inbox):
         for _ in range(2):
             assert (await records.reserve([attempt()]))[0].attempts(1, "a")
         for _ in range(2):
-            assert committed((await records.decide([Decision("r", 1, "yes")]))[0], 1)
+            assert committed((await records.decide([Decision("r", 1, "a", "yes")]))[0], 1)
 
     run(story)
     assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
@@ -159,8 +161,8 @@ def test_of_two_processes_that_decide_one_wins(run, inbox):
         await records.accept([accept()])
         await records.reserve([attempt()])
         outcomes = await asyncio.gather(
-            records.decide([Decision("r", 1)]),
-            *(records.decide([Decision("r", 1, str(n))]) for n in range(5)),
+            records.decide([Decision("r", 1, "a")]),
+            *(records.decide([Decision("r", 1, "a", str(n))]) for n in range(5)),
         )
         return {standing for (standing,) in outcomes}
 
@@ -193,7 +195,9 @@ def test_a_batch_is_one_entry_a_cloud(run, inbox):
         attempts = [attempt(cloud="ab"[n % 2], request=name) for n, name in enumerate(names)]
         standings = await records.reserve(attempts)
         assert [standing.state for standing in standings] == [State.ATTEMPTING] * 5 + [State.UNKNOWN]
-        await records.decide([Decision(name, 1, "yes" if n < 3 else None) for n, name in enumerate(names)])
+        await records.decide(
+            [Decision(name, 1, "ab"[n % 2], "yes" if n < 3 else None) for n, name in enumerate(names)]
+        )
 
     run(story)
     assert inbox("a") == [
@@ -220,7 +224,7 @@ def test_confirmations_and_releases_carry_what_the_decision_says(run, redis_clie
     async def story(records):
         await records.accept([accept()])
         await records.reserve([attempt()])
-        await records.decide([Decision("r", 1, at_s=7.5, reply_to="api")])
+        await records.decide([Decision("r", 1, "a", at_s=7.5, reply_to="api")])
 
     run(story)
     _, (_, fields) = redis_client.xrange(KEYS.inbox("a"))
@@ -264,12 +268,12 @@ def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
         await records.reserve([attempt(wait=SOON)])
         (record,) = await records.overdue(1, LATER)
         number = record.standing.attempt
-        await records.decide([Decision("r", number)])
+        await records.decide([Decision("r", number, "a")])
         await records.reserve([attempt(number + 1, "b")])
         # The first process wakes up.
-        (standing,) = await records.decide([Decision("r", 1, "lease on a")])
+        (standing,) = await records.decide([Decision("r", 1, "a", "lease on a")])
         assert not committed(standing, 1)
-        await records.decide([Decision("r", 2, "lease on b")])
+        await records.decide([Decision("r", 2, "b", "lease on b")])
         return await records.get("r")
 
     assert run(story).standing == Standing(State.COMMITTED, 2, "b", "lease on b")
@@ -286,7 +290,7 @@ def test_records_are_kept_a_week_after_their_answer(run, redis_client):
     async def story(records):
         await records.accept([accept("r"), accept("s"), accept("t")])
         await records.reserve([attempt(request="s")])
-        await records.decide([Decision("s", 1, "yes")])
+        await records.decide([Decision("s", 1, "a", "yes")])
         await records.close({"r": "no"})
         assert await records.get("u") is None
 

@@ -162,3 +162,16 @@ def test_what_left_a_drained_node_stops_in_the_history() -> None:
     stops = [at_s for at_s, kind in zip(log.time_s.tolist(), log.kind.tolist(), strict=True) if kind == STOP]
     assert stops == [40.0, 40.0, ENDS_S], "a and b; c stays to its end"
     live.crash()
+
+
+def test_a_command_that_comes_again_changes_nothing_and_gets_the_same_answer() -> None:
+    live = cloud()
+    close, open_again = drain(0), reopen(0)
+    closed = live.tell(close, 10.0)
+    opened = live.tell(open_again, 20.0)
+    written = list(live.events)
+    assert live.tell(close, 30.0) == closed, "late, when the nodes are long open again"
+    assert live.tell(open_again, 30.0) == opened
+    assert live.events == written
+    start_again = live.tell(start("vm2", cores=1), 40.0)
+    assert start_again.lease.node == 0

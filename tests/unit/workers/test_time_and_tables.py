@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,6 +48,29 @@ def test_the_epoch_file_only_grows(tmp_path: Path) -> None:
     file.write(2)
     assert EpochFile(tmp_path / "new", "A").read() == 3
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["A"]
+
+
+def test_an_epoch_file_of_an_older_version_is_read(tmp_path: Path) -> None:
+    (tmp_path / "A").write_text("41")
+    file = EpochFile(tmp_path, "A")
+    assert (file.read(), file.dead()) == (41, "")
+    file.write(42, "token")
+    assert file.read() == 42
+
+
+def test_who_is_dead_is_known_on_its_own_machine_only(tmp_path: Path) -> None:
+    file = EpochFile(tmp_path, "A")
+    file.write(1, "mine")
+    assert file.dead() == "", "this process lives"
+    written = json.loads((tmp_path / "A").read_text())
+    for changes, token in (
+        ({"started": 1.0}, "mine"),
+        ({"pid": 2**22 + 1}, "mine"),
+        ({"started": 1.0, "where": "elsewhere"}, ""),
+        ({"pid": "x"}, ""),
+    ):
+        (tmp_path / "A").write_text(json.dumps(written | changes))
+        assert file.dead() == token, changes
 
 
 def test_tables_come_in_time_and_sooner_for_a_missing_size() -> None:

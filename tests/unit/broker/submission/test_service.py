@@ -153,7 +153,7 @@ def test_who_is_overtaken_does_not_promise(empty: redis.Redis, redis_url: str) -
         while not await world.inbox("a"):
             await asyncio.sleep(0.005)
         # Another process believes that this one is dead, and gives its attempt up before the owner answers.
-        await world.records.decide([Decision("r0", 1)])
+        await world.records.decide([Decision("r0", 1, "a")])
         await world.answer("a", grant)
         (result,) = await submitting
         assert isinstance(result, InFlightError)

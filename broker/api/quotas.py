@@ -1,0 +1,150 @@
+"""Gives back what requests hold of their members' caps on spot, when their leases end.
+
+A hold is taken where the request is accepted and given back where it is refused, each in the same step
+(``accept.lua``, ``close.lua``). The ends of leases are read from the public events, by every API process:
+giving back twice changes nothing. What is lost on the way (a process that died, events that were trimmed) is
+found by comparing all holds with the records and leases themselves, twice a minute: no hold outlives what it
+is for by much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import redis
+import redis.asyncio
+from pydantic import ValidationError
+
+from broker import events
+from broker.api.auth import Roster
+from broker.api.desk import OPEN_STATES
+from broker.contract import Event, Lease
+from broker.holds import Holds
+from broker.keys import Keys
+from broker.records import State, attempt_id, read_stream
+
+log = logging.getLogger(__name__)
+
+RECONCILE_S = 30.0
+_BLOCK_MS = 1000
+_PAGE = 200
+_MOST_ATTEMPTS = 16  # looked for where the record of a request is no longer kept
+
+
+class QuotaKeeper:
+    """Works for one process."""
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        reading: redis.asyncio.Redis,
+        keys: Keys,
+        holds: Holds,
+        roster: Roster,
+    ):
+        """``reading`` blocks while it reads: it is used by nobody else."""
+        self._client, self._reading, self._keys = client, reading, keys
+        self._holds, self._roster = holds, roster
+
+    async def run(self) -> None:
+        """Reads for ever; outlives outages of Redis. Idle while there are no members."""
+        after: str | None = None
+        reconciled_s = float("-inf")
+        while True:
+            try:
+                if not await self._roster.members():
+                    await asyncio.sleep(_BLOCK_MS / 1000)
+                    continue
+                after = after or await events.last_id(self._client, self._keys)
+                if time.monotonic() >= reconciled_s + RECONCILE_S:
+                    await self.reconcile()
+                    reconciled_s = time.monotonic()
+                after = await self._read(after)
+            except (redis.RedisError, OSError) as error:
+                log.warning("quotas: %s; trying again", error)
+                await asyncio.sleep(1.0)
+
+    async def _read(self, after: str) -> str:
+        page = await read_stream(self._reading, self._keys.all_events, after, _PAGE, _BLOCK_MS)
+        ended: dict[str, set[str]] = {}
+        for entry, fields in page:
+            after = entry
+            lease = _ended(fields.get(b"e", b""))
+            member = None if lease is None else await self._roster.member_of(lease.origin)
+            if lease is not None and member is not None:
+                ended.setdefault(member.name, set()).add(lease.request)
+        for name, requests in ended.items():
+            await self._let_go(name, sorted(requests))
+        return after
+
+    async def reconcile(self) -> int:
+        """Compares all holds with what is true. Returns how many cores came back. Raises redis.RedisError."""
+        cores = 0
+        for name in await self._roster.members():
+            requests = sorted(await self._holds.of(name))
+            for start in range(0, len(requests), _PAGE):
+                cores += await self._let_go(name, requests[start : start + _PAGE])
+        if cores:
+            log.info("quotas: %d cores were held by nothing and are given back", cores)
+        return cores
+
+    async def _let_go(self, member: str, requests: Sequence[str]) -> int:
+        """Of these requests, those that hold something and need it no longer."""
+        async with self._client.pipeline(transaction=False) as pipe:
+            for request in requests:
+                pipe.hmget(self._keys.request(request), ["state", "attempt"])
+            standings = await pipe.execute()
+        leases = {
+            request: _leases_of(request, state, attempt)
+            for request, (state, attempt) in zip(requests, standings, strict=True)
+        }
+        names = [lease for some in leases.values() for lease in some or ()]
+        running = await self._running(names)
+        over = [
+            request
+            for request, some in leases.items()
+            if some is not None and not any(running[name] for name in some)
+        ]
+        return await self._holds.let_go(member, over)
+
+    async def _running(self, leases: Sequence[str]) -> Mapping[str, bool]:
+        if not leases:
+            return {}
+        texts: Any = await self._client.mget([self._keys.lease(lease) for lease in leases])
+        return dict(zip(leases, map(_is_open, texts), strict=True))
+
+
+def _leases_of(request: str, state: bytes | None, attempt: bytes | None) -> list[str] | None:
+    """Ids of the leases that a request may have; None: it is not decided yet."""
+    if state is None:  # decided long ago, and no longer kept
+        return [attempt_id(request, number) for number in range(1, _MOST_ATTEMPTS + 1)]
+    match State(state.decode()):
+        case State.COMMITTED:
+            return [attempt_id(request, int(attempt or 0))]
+        case State.REFUSED:
+            return []
+        case _:
+            return None
+
+
+def _is_open(text: bytes | None) -> bool:
+    """A lease that another version wrote counts as running."""
+    if text is None:
+        return False
+    try:
+        return Lease.model_validate_json(text).state in OPEN_STATES
+    except ValidationError:
+        return True
+
+
+def _ended(text: bytes) -> Lease | None:
+    """The lease that an event says has ended."""
+    try:
+        lease = Event.model_validate_json(text).lease
+    except ValidationError:  # of another version
+        return None
+    return None if lease is None or lease.state in OPEN_STATES else lease

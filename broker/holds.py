@@ -1,0 +1,61 @@
+"""What requests hold of their members' caps on spot: taken in ``accept.lua``, given back in ``close.lua``
+or here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import redis.asyncio
+
+from broker.journal import read_script
+from broker.keys import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a request takes of its member's cap on spot, in the step in which it is accepted.
+
+    `most_cores` and `most_instances` at once; None: any. `refusal`: the answer (JSON) when it would be more,
+    up to the largest size that would do, and from there on. It is held until the request is refused, or its
+    lease has ended and `Holds.let_go` is told so.
+    """
+
+    member: str
+    cores: int
+    most_cores: int | None
+    most_instances: int | None
+    refusal: tuple[str, str]
+
+
+class Holds:
+    """Every method may raise `redis.RedisError`."""
+
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys) -> None:
+        self._client, self._keys = client, keys
+        self._let_go = client.register_script(read_script("let_go"))
+
+    async def let_go(self, member: str, requests: Sequence[str]) -> int:
+        """Give back what requests hold of a member's cap. Returns the cores; 0 where they hold nothing."""
+        if not requests:
+            return 0
+        return int(await self._let_go([self._keys.held(member)], list(requests)))
+
+    async def total(self, member: str) -> tuple[int, int]:
+        """Spot cores and spot instances that a member holds."""
+        holds = await self.of(member)
+        return sum(holds.values()), len(holds)
+
+    async def of(self, member: str) -> dict[str, int]:
+        """The same by request: cores."""
+        found = await cast("Any", self._client.hgetall(self._keys.held(member)))
+        return {one.decode(): int(cores) for one, cores in found.items() if one != b"=cores"}
+
+
+def hold_arguments(hold: Hold | None, members: Mapping[str, int]) -> list[str | bytes | int]:
+    """For ``accept.lua``. members: each member's place (from 1) among the keys of what they hold."""
+    if hold is None:
+        return [0, "", 0, -1, -1, "", ""]
+    most = [-1 if one is None else one for one in (hold.most_cores, hold.most_instances)]
+    return [members[hold.member], hold.member, hold.cores, *most, *hold.refusal]

@@ -1,0 +1,267 @@
+"""Who may do what in a shared Redis: one user for each cloud's owner, and for each other party.
+
+`RIGHTS` is the one table of it: a row for everything that `broker.keys` names. From it come the lines of an
+ACL file for Redis 7 or newer, or Valkey. Keys of a cloud are its owner's alone; to what all share an owner
+may add, but not read it. A script is checked twice: it may be called on all keys of its user, and each
+command in it needs the right to the very key that it touches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from broker.keys import Keys
+from broker.queue import MONTECARLO, cloud_queue, montecarlo_queue, unacked_options
+
+PASSWORD_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Right:
+    """What each party may do with one kind of key.
+
+    ``r``, ``w`` or ``rw`` by all commands of the party; or, alone or after ``r``, the names of commands by
+    which it may write. The owner's is for keys of its cloud where the key names one.
+    """
+
+    owner: str = ""
+    broker: str = ""
+    montecarlo: str = ""
+    reader: str = ""
+    operator: str = "r"
+
+
+_BROKERS = Right(broker="rw")
+
+#: By the name of the method or property of Keys.
+RIGHTS: Mapping[str, Right] = {
+    "inbox": Right(owner="rw", broker="xadd", operator="r xadd"),
+    "seen": Right(owner="rw"),
+    "dead": Right(owner="rw", operator="r xdel"),
+    "cursor": Right(owner="rw"),
+    "journal": Right(owner="rw"),
+    "events": Right(owner="rw", broker="r", reader="r"),
+    "owner": Right(owner="rw"),
+    "epoch": Right(owner="rw", broker="r", montecarlo="r"),
+    "snapshot": Right(owner="rw"),
+    "advert": Right(owner="rw", broker="r"),
+    "advert_signature": Right(owner="rw", broker="r"),
+    "table": Right(owner="rw", broker="r"),
+    "running": Right(owner="rw", broker="r"),
+    "history": Right(owner="rw", montecarlo="r"),
+    "clouds": Right(owner="exists hset", broker="r", montecarlo="r exists", reader="r"),
+    "cloud_signatures": Right(owner="hset", broker="r"),
+    "contract": Right(owner="r set", broker="rw", montecarlo="rw"),
+    "spoken_by": Right(owner="rw", broker="r", montecarlo="r"),
+    "speaks": Right(broker="rw", montecarlo="rw"),
+    "all_events": Right(owner="exists xadd", broker="rw", montecarlo="r exists", reader="r"),
+    "lease": Right(owner="set", broker="r"),
+    "request": _BROKERS,
+    "open_requests": _BROKERS,
+    "call": _BROKERS,
+    "overflow": Right(owner="exists xadd", broker="rw", montecarlo="exists"),
+    "api_keys": Right(broker="rw", operator="rw"),
+    "members": Right(broker="rw", operator="rw"),
+    "audit": Right(broker="rw", operator="rw"),
+    "rates": _BROKERS,
+    "held": _BROKERS,
+    "replies": Right(owner="xadd expire", broker="rw"),
+    "webhooks": _BROKERS,
+    "webhook_urls": _BROKERS,
+    "webhook": _BROKERS,
+    "webhook_claim": _BROKERS,
+    "webhook_deliveries": _BROKERS,
+    "sampler": Right(owner="r", broker="r", montecarlo="rw"),
+    "batch": Right(owner="rw", montecarlo="rw"),
+}
+#: Names of Keys that are channels: their cloud's owner publishes, these parties listen.
+CHANNELS = {"channel": ("reader", "operator")}
+#: Names of Keys that are only the beginning of keys.
+BEGINNINGS = ("rates",)
+
+# Not client|setinfo, which Redis 7.0 does not know: a client that may not name its library goes on without.
+_CONNECTION = "ping client|setname select"
+_START = "info time"  # what is asked before a process starts (``broker.queue_health``)
+_TRANSACTION = "multi exec discard watch unwatch"
+_SCRIPT = "script|load script|exists"
+_LISTEN = "subscribe unsubscribe psubscribe punsubscribe"
+#: What the processes of a federation use, Celery's transport among them, to read and write their own keys.
+_WORKER = (
+    f"{_CONNECTION} {_START} {_TRANSACTION} {_SCRIPT} get mget set del exists expire pexpire ttl pttl incrby "
+    "hget hmget hgetall hkeys hvals hlen hset hsetnx hdel hexists hincrby llen lrange lpush rpush rpop brpop "
+    "sadd srem smembers scard zadd zrem zscore zcard zrange zrangebyscore "
+    "xadd xdel xlen xtrim xrange xrevrange xread"
+)
+
+#: Commands by party, each for keys of the party only. Those of a row's own are beside them.
+COMMANDS: Mapping[str, str] = {
+    "owner": f"{_WORKER} publish",
+    "broker": f"{_WORKER} scan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
+    "montecarlo": f"{_WORKER} scan xinfo|consumers",
+    "reader": f"{_CONNECTION} {_LISTEN} xrange xrevrange xread xlen hkeys hgetall",
+    "operator": f"{_CONNECTION} {_START} {_TRANSACTION} {_SCRIPT} {_LISTEN} config|get acl|load acl|log "
+    "acl|whoami scan type exists ttl pttl get mget strlen hget hmget hgetall hkeys hlen hexists hset hsetnx "
+    "hdel lrange llen smembers scard zrange zcard zscore xadd xlen xrange xrevrange xinfo|consumers",
+}
+_CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "operator")
+
+
+@dataclass(frozen=True)
+class User:
+    """One user. ``cloud``: whose owner it is, None for the other parties."""
+
+    name: str
+    party: str
+    cloud: str | None = None
+
+
+def users(keys: Keys, clouds: Iterable[str]) -> list[User]:
+    """Everybody that a federation of these clouds needs; names begin with the key prefix."""
+    base = keys.prefix.strip(":") or "spotfed"
+    parties = [party for party in COMMANDS if party != "owner"]
+    owners = [User(f"{base}-cloud-{cloud}", "owner", cloud) for cloud in clouds]
+    return [*owners, *(User(f"{base}-{party}", party) for party in parties)]
+
+
+def acl_file(keys: Keys, hashes: Mapping[User, Collection[str]]) -> str:
+    """The whole file: the default user is off, and each user has the passwords of these hashes."""
+    lines = ["user default off resetpass resetkeys resetchannels -@all"]
+    lines += [user_line(keys, user, found) for user, found in hashes.items()]
+    return "\n".join(lines) + "\n"
+
+
+def user_line(keys: Keys, user: User, hashes: Collection[str]) -> str:
+    """A user's line in an ACL file. ``hashes``: SHA-256 of its passwords, in hexadecimal digits."""
+    reads, writes, alone = _patterns(keys, user)
+    words = ["user", user.name, "on", *(f"#{one}" for one in hashes)]
+    words += ["resetkeys", "resetchannels", "-@all"]
+    words += [f"+{command}" for command in COMMANDS[user.party].split()]
+    words += [f"~{pattern}" for pattern in sorted(reads & writes)]
+    words += [f"%R~{pattern}" for pattern in sorted(reads - writes)]
+    words += [f"%W~{pattern}" for pattern in sorted(writes - reads)]
+    words += [f"&{channel}" for channel in _channels(keys, user)]
+    for command, patterns in sorted(alone.items()):
+        words.append(f"(+{command} {' '.join(f'%W~{pattern}' for pattern in sorted(patterns))})")
+    if user.party in _CALLS_SCRIPTS:
+        # Redis asks for reading and writing of all keys that a call declares. What the script then does with
+        # them is checked command by command, against the rest of this line.
+        declared = sorted(reads | writes | {one for patterns in alone.values() for one in patterns})
+        words.append(f"(+eval +evalsha {' '.join(f'~{pattern}' for pattern in declared)})")
+    return " ".join(words)
+
+
+def _patterns(keys: Keys, user: User) -> tuple[set[str], set[str], dict[str, set[str]]]:
+    """What a user may read, what it may write, and what it may write by some commands only."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    alone: defaultdict[str, set[str]] = defaultdict(set)
+    rows = [(pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
+    for found, right in [*rows, *_queue_rights(keys, user.cloud)]:
+        letters, commands = _parts(getattr(right, user.party))
+        if "r" in letters:
+            reads.add(found)
+        if "w" in letters:
+            writes.add(found)
+        for command in commands.split():  # each by itself: one selector must allow all keys of a call
+            alone[command].add(found)
+    return reads, writes, alone
+
+
+def _parts(may: str) -> tuple[str, str]:
+    """Letters and commands of a right."""
+    words = may.split()
+    letters = "".join(word for word in words if word in {"r", "w", "rw"})
+    return letters, " ".join(word for word in words if word not in {"r", "w", "rw"})
+
+
+def _channels(keys: Keys, user: User) -> list[str]:
+    return [
+        pattern(keys, name, user.cloud)
+        for name, listeners in CHANNELS.items()
+        if user.party == "owner" or user.party in listeners
+    ]
+
+
+def pattern(keys: Keys, name: str, cloud: str | None) -> str:
+    """Of all keys that a method of Keys can name, or of those of one cloud where the name says the cloud.
+
+    Ids of clouds and key prefixes hold no character that means something in a pattern.
+    """
+    member = getattr(keys, name)
+    if isinstance(member, str):
+        return f"{member}*" if name in BEGINNINGS else member
+    # The name of a refresh begins with its cloud (``workers.refresh``).
+    own = {} if cloud is None else {"cloud": cloud, "refresh": f"{cloud}:*"}
+    return str(member(*(own.get(parameter, "*") for parameter in inspect.signature(member).parameters)))
+
+
+def _queue_rights(keys: Keys, cloud: str | None) -> list[tuple[str, Right]]:
+    """The keys of Celery's transport. Messages go to a queue by its name: bindings are noted, never read."""
+    bells = Right(owner="rw", broker="llen lpush", montecarlo="llen lpush")
+    batches = Right(owner="llen lpush", montecarlo="rw")
+    queues = [
+        (cloud_queue(cloud or "*"), bells),
+        (MONTECARLO, batches),
+        (montecarlo_queue("*"), batches),
+    ]
+    rows = [(f"{keys.prefix}{queue}", right) for queue, right in queues]
+    noted = Right(owner="sadd", broker="sadd", montecarlo="sadd", operator="")
+    for kind in ("binding", "binding_permanent"):
+        rows += [(f"{keys.prefix}_kombu.{kind}.{queue}", noted) for queue, _ in queues]
+    unacked = Right(owner="rw", montecarlo="rw")
+    return rows + [(f"{keys.prefix}{name}", unacked) for name in unacked_options(cloud).values()]
+
+
+# -- passwords -----------------------------------------------------------------------------------------------
+
+
+def new_password() -> str:
+    """A random one."""
+    return secrets.token_urlsafe(PASSWORD_BYTES)
+
+
+def password_hash(password: str) -> str:
+    """As an ACL file has it."""
+    return hashlib.sha256(password.encode()).hexdigest()
+
+
+def hashes_in(text: str) -> dict[str, list[str]]:
+    """The hashes of passwords by user's name, of an ACL file's text."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0] == "user":
+            found[words[1]] = [word[1:] for word in words[2:] if word.startswith("#")]
+    return found
+
+
+def login_url(address: str, user: str, password: str) -> str:
+    """The address of a server, for this user; a login that it had is left out."""
+    parts = urlsplit(address)
+    if parts.scheme == "unix":
+        query = [pair for pair in parse_qsl(parts.query) if pair[0] not in {"username", "password"}]
+        return f"unix://{parts.path}?{urlencode([*query, ('username', user), ('password', password)])}"
+    place = parts.netloc.rpartition("@")[2]
+    options = f"?{parts.query}" if parts.query else ""
+    login = f"{quote(user, safe='')}:{quote(password, safe='')}"
+    return f"{parts.scheme}://{login}@{place}{parts.path}{options}"
+
+
+def write_secret(path: Path, text: str) -> None:
+    """A file that only this user may read, whole or not at all."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

@@ -1,0 +1,274 @@
+"""Delivers events: each webhook in order, each at least once, no webhook waiting for another.
+
+All API processes look at all webhooks; who finds one with events to deliver claims it for a while. The
+position in the merged stream moves on with the answer of the receiver, so whoever takes over goes on there;
+what was delivered and not noted is delivered again, under the same webhook-id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import redis
+import redis.asyncio
+
+from broker import events
+from broker.keys import Keys
+from broker.members import MemberRecord
+from broker.records import read_stream
+from broker.webhooks.envelope import Sending, of_event, of_gap
+from broker.webhooks.models import Delivery, WebhookState
+from broker.webhooks.sender import GONE, Outcome, Sender
+from broker.webhooks.storage import Place, Storage, Stored, Survey
+from broker.webhooks.vault import SecretError, Vault
+
+log = logging.getLogger(__name__)
+
+_POLL_MS = 500  # a webhook that was made or resumed waits so long at most
+_BUSY_MS = 100
+_PAGE = 200
+_SLOTS = 64
+_TURN_S = 10.0  # then the others may, who waited for a slot
+_MARGIN_S = 20.0  # a claim outlasts a delivery by this
+_JITTER = 0.25
+_FAULT_S = 60.0  # this process leaves a webhook alone with which it has a fault
+
+OPERATORS = "operator/"  # so begin the names of holders that are no members
+#: The members of the federation, by name.
+Members = Callable[[], Awaitable[Mapping[str, MemberRecord]]]
+_Page = deque[tuple[str, dict[bytes, bytes]]]
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How long to wait after each failed attempt, and how many there are."""
+
+    first_s: float = 5.0
+    longest_s: float = 21_600.0
+    attempts: int = 10
+
+    def wait_s(self, failed: int, asked_s: float | None = None) -> float:
+        """After ``failed`` attempts: four times as long each time, a quarter more or less by chance, not
+        sooner than the receiver asked for, nor later than the longest wait."""
+        wait_s = min(self.first_s * 4.0 ** min(failed - 1, 30), self.longest_s)
+        wait_s *= random.uniform(1 - _JITTER, 1 + _JITTER)
+        return min(max(wait_s, asked_s or 0.0), self.longest_s)
+
+
+class MemberGoneError(Exception):
+    """The member that a webhook belongs to has left the federation."""
+
+
+async def scope_of(stored: Stored, members: Members) -> frozenset[str] | None:
+    """The origins whose leases a webhook may tell of, as they are now; None: all. Raises MemberGoneError."""
+    if stored.holder.startswith(OPERATORS):
+        return None
+    record = (await members()).get(stored.holder)
+    if record is None:
+        raise MemberGoneError("its member has left the federation")
+    return frozenset((record.name, *record.clouds))
+
+
+def delivery_of(sending: Sending, outcome: Outcome, attempt: int = 1) -> Delivery:
+    """What is logged."""
+    return Delivery(
+        message=sending.id,
+        type=sending.type,
+        why=sending.why,
+        attempt=attempt,
+        at=datetime.now(UTC).isoformat(),
+        delivered=outcome.delivered,
+        status=outcome.status,
+        error=outcome.error,
+        duration_s=outcome.duration_s,
+    )
+
+
+class Worker:
+    """Delivers for one process."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        following: redis.asyncio.Redis,
+        name: str,
+        *,
+        sender: Sender,
+        vault: Vault,
+        backoff: Backoff,
+        members: Members,
+        slots: int = _SLOTS,
+    ):
+        """``following`` blocks while it reads: it is used by nobody else. ``slots``: so many at a time."""
+        self._members = members
+        self._storage, self._following, self._name = storage, following, name
+        self._sender, self._vault, self._backoff, self._slots = sender, vault, backoff, slots
+        self._ttl_ms = round(1000 * (sender.timeout_s + _MARGIN_S))
+        self._serving: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def _keys(self) -> Keys:
+        return self._storage.keys
+
+    async def run(self) -> None:
+        """Delivers for ever; outlives outages of Redis."""
+        away = False
+        try:
+            while True:
+                _obey()
+                try:
+                    await self._round()
+                    away = False
+                except (redis.RedisError, OSError) as error:
+                    if not away:  # once an outage
+                        log.warning("webhooks: %s; trying again", error)
+                    away = True
+                    await asyncio.sleep(1.0)
+        finally:
+            serving = list(self._serving.values())
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+
+    async def _round(self) -> None:
+        survey = await self._storage.survey()
+        due = [place for place in survey.places if self._has_work(place, survey)]
+        free = self._slots - len(self._serving)
+        for place in random.sample(due, min(len(due), free)):
+            task = asyncio.create_task(self._serve(place.id), name=f"webhook-{place.id}")
+            self._serving[place.id] = task
+        waits = [place.next_at_ms - survey.now_ms for place in survey.places if place.active]
+        soonest = min((wait for wait in waits if wait > 0), default=_POLL_MS)
+        block_ms = _BUSY_MS if due or self._serving else _POLL_MS
+        after = survey.last or events.BEGINNING
+        await read_stream(self._following, self._keys.all_events, after, 1, min(block_ms, soonest))
+        await asyncio.sleep(0.01)  # events come in bursts
+
+    def _has_work(self, place: Place, survey: Survey) -> bool:
+        return (
+            place.active
+            and place.id not in self._serving
+            and place.next_at_ms <= survey.now_ms
+            and survey.last is not None
+            and events.is_before(place.position, survey.last)
+        )
+
+    async def _serve(self, webhook: str) -> None:
+        """One turn of one webhook."""
+        token = f"{self._name}/{webhook}"
+        try:
+            held = await self._turn(webhook, token)
+            if held:
+                await self._storage.release(webhook, token)
+        except asyncio.CancelledError:
+            await self._storage.release(webhook, token)
+            raise
+        except (redis.RedisError, OSError) as error:
+            log.info("webhook %s: %s; it is taken up again", webhook, error)
+        except Exception:
+            log.exception("webhook %s failed here; another process may take it, or this one later", webhook)
+            await asyncio.sleep(_FAULT_S)
+        finally:
+            del self._serving[webhook]
+
+    async def _turn(self, webhook: str, token: str) -> bool:
+        """Delivers until there is no more, something fails, or the turn is over. False: others have it."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + _TURN_S
+        page: _Page = deque()
+        expected = ""  # the position that the page goes on from
+        while True:
+            _obey()
+            stored = await self._storage.hold(webhook, token, self._ttl_ms)
+            if stored is None:
+                return False
+            if stored.state is not WebhookState.ACTIVE or stored.next_at_ms > stored.now_ms:
+                return True
+            if stored.position != expected:
+                page.clear()
+            try:
+                scope = await scope_of(stored, self._members)
+                secrets = [self._vault.open(sealed) for sealed in stored.usable_secrets]
+            except (MemberGoneError, SecretError) as error:
+                await self._pause(stored, token, str(error))
+                return True
+            position, sending = await self._next(stored, page, scope)
+            if sending is None:
+                await self._settle(stored, token, position)
+                if position == stored.position or loop.time() > ends_s:
+                    return True
+            elif not await self._deliver(stored, token, position, sending, secrets) or loop.time() > ends_s:
+                return True
+            expected = position
+
+    async def _pause(self, stored: Stored, token: str, reason: str) -> None:
+        fields = {"state": WebhookState.PAUSED.value, "reason": reason}
+        await self._storage.settle(stored.id, token, fields=fields)
+
+    async def _next(
+        self, stored: Stored, page: _Page, scope: Collection[str] | None
+    ) -> tuple[str, Sending | None]:
+        """What is to be delivered next, and the position once it is. None: nothing up to that position."""
+        client = self._storage.client
+        if not page:
+            try:
+                page.extend(await events.read_fields(client, self._keys, stored.position, _PAGE))
+            except events.EventsLost:
+                goes_on = await events.before_oldest(client, self._keys)
+                return goes_on, of_gap(stored.position, goes_on)
+        position = stored.position
+        while page:
+            position, fields = page.popleft()
+            sending = of_event(position, fields.get(b"e", b""), stored.wish, scope)
+            if sending is not None:
+                return position, sending
+        return position, None
+
+    async def _deliver(
+        self, stored: Stored, token: str, position: str, sending: Sending, secrets: list[str]
+    ) -> bool:
+        """One attempt. True: delivered and noted, go on."""
+        outcome = await self._sender.send(stored.wish.url, sending, secrets)
+        attempt = stored.attempts + 1
+        delivery = delivery_of(sending, outcome, attempt)
+        if outcome.delivered:
+            return await self._settle(stored, token, position, delivery)
+        return await self._fail(stored, token, delivery, outcome)
+
+    async def _settle(
+        self, stored: Stored, token: str, position: str, delivery: Delivery | None = None
+    ) -> bool:
+        if position == stored.position and delivery is None:
+            return True
+        fields = {"position": position, "attempts": "0", "next_at_ms": "0"}
+        return await self._storage.settle(stored.id, token, fields=fields, delivery=delivery)
+
+    async def _fail(self, stored: Stored, token: str, delivery: Delivery, outcome: Outcome) -> bool:
+        fields = {"attempts": str(delivery.attempt)}
+        wait_s: float | None = None
+        if outcome.status == GONE:
+            fields |= {"state": WebhookState.DISABLED.value, "reason": "its receiver answered 410 Gone"}
+        elif delivery.attempt >= self._backoff.attempts:
+            tries = f"{delivery.attempt} attempts to deliver {delivery.message} failed"
+            fields |= {"state": WebhookState.PAUSED.value, "reason": f"{tries}, the last: {outcome.error}"}
+        else:
+            wait_s = self._backoff.wait_s(delivery.attempt, outcome.retry_after_s)
+            next_at = datetime.now(UTC) + timedelta(seconds=wait_s)
+            delivery = delivery.model_copy(update={"next_attempt_at": next_at.isoformat()})
+        delay_ms = None if wait_s is None else max(1, round(1000 * wait_s))
+        await self._storage.settle(stored.id, token, fields=fields, delivery=delivery, delay_ms=delay_ms)
+        return False
+
+
+def _obey() -> None:
+    """Ends a task that was told to end. redis-py sends under asyncio.wait_for, and that of Python 3.11 may
+    swallow a cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

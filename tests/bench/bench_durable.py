@@ -1,0 +1,78 @@
+"""Admissions that survive a power failure: Redis with ``appendfsync always``, as the product runs it.
+
+    python -m tests.bench.bench_durable [--rate 50] [--seconds 20] [--clouds 4] [--api-processes 1]
+
+Prints the latency of POST /v1/requests, one request each, sent at a fixed rate whatever the answers take
+(each is timed from the moment at which it was due), and the admissions a second in lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+from broker.redis_server import EmbeddedRedis
+from tests.bench.bench_admission import body, federation, lists
+from tests.bench.targets import line, percentile
+
+P50_MS, P99_MS, PER_S = 15.0, 60.0, 2000.0
+_WARM_UP = 100
+
+
+async def open_loop(client: httpx.Client, rate: float, seconds: float) -> list[float]:
+    """Latencies in ms, the first ones left out."""
+    took_ms: list[float] = []
+    limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
+    async with httpx.AsyncClient(
+        base_url=client.base_url, headers=client.headers, limits=limits, timeout=30
+    ) as api:
+
+        async def one(number: int, due_s: float) -> None:
+            answer = await api.post("/v1/requests", json=body(number, "open"))
+            assert answer.status_code == 201, answer.text
+            if number >= _WARM_UP:
+                took_ms.append((time.perf_counter() - due_s) * 1000)
+
+        began_s = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number in range(round(rate * seconds) + _WARM_UP):
+                due_s = began_s + number / rate
+                await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+                group.create_task(one(number, due_s))
+    return took_ms
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rate", type=float, default=50.0, help="single requests a second")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--clouds", type=int, default=4)
+    parser.add_argument("--api-processes", type=int, default=1)
+    parser.add_argument("--list-total", type=int, default=8000)
+    parser.add_argument("--list-size", type=int, default=500)
+    told = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="spotfed-bench-") as directory,
+        EmbeddedRedis(Path(directory), appendfsync="always") as server,
+        federation(server.url, told.clouds, told.api_processes, signed=True) as clients,
+    ):
+        took_ms = asyncio.run(open_loop(clients[0], told.rate, told.seconds))
+        name = f"one POST /v1/requests, {told.rate:g} a second, {len(took_ms)} timed"
+        print(line(f"{name}: p50", percentile(took_ms, 50), "ms", P50_MS))
+        print(line(f"{name}: p99", percentile(took_ms, 99), "ms", P99_MS))
+        lists(clients, 200, 50, "warm")
+        rate = lists(clients, told.list_total, told.list_size, "list")
+        name = f"lists of {told.list_size}, {told.clouds} clouds, {told.api_processes} API processes"
+        print(line(name, rate, "/s", PER_S, at_most=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""CASES.md 8: a subscriber is away for 500 events and misses none; a slow one is cut off, not starved."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from contextlib import suppress
+
+import pytest
+
+from broker.client import Client
+from broker.contract import Event
+from tests.contract.harness import KEY, Federation
+from tests.contract.test_requests import until
+from tests.unit.workers.owners import cancel, confirm, reserve
+
+pytestmark = pytest.mark.redis
+
+AWAY = 500
+
+
+def happen(federation: Federation, cloud: str, leases: int, name: str = "r") -> None:
+    """Two public events a lease: it is admitted, and cancelled."""
+    journal = federation.journal(cloud)
+    for n in range(leases):
+        attempt = f"{name}{n}.1"
+        commands = (reserve(attempt, lifetime_s=1e6), confirm(attempt), cancel(attempt))
+        journal.send(cloud, [one.model_copy(update={"reply_to": None}) for one in commands])
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("cloud", [None, "east"])
+@pytest.mark.parametrize("seen_before", [0, 1, 7])
+def test_it_resumes_from_its_last_id_and_misses_none(
+    federation: Federation, follow: bool, cloud: str | None, seen_before: int
+) -> None:
+    federation.join("east")
+    federation.join("west")
+    with Client(federation.url, KEY, deadline_s=20) as client:
+        happen(federation, "east", 5, "before")
+        until(lambda: len(list(client.events(follow=False))) == 10)
+        last = None
+        before = list(client.events(follow=False))[:seen_before]
+        if before:
+            last = before[-1].id
+        # It is away; what happens meanwhile happens on two clouds at once.
+        happen(federation, "east", AWAY // 4)
+        happen(federation, "west", AWAY // 4)
+        until(lambda: federation.redis.xlen(federation.keys.all_events) == AWAY + 10, 20)
+        wanted = AWAY + 10 - seen_before if cloud is None else AWAY // 2 + 10 - seen_before
+        found = []
+        for one in client.events(follow=follow, last_event_id=last or "0-0", cloud=cloud):
+            found.append(one)
+            if len(found) == wanted:
+                break
+    assert len(found) == wanted
+    places = [(one.event.cloud, one.event.sequence) for one in found]
+    assert len(set(places)) == wanted, "none twice"
+    for name in {"east", "west"} if cloud is None else {"east"}:
+        first = seen_before + 1 if name == "east" else 1
+        assert [n for of, n in places if of == name] == list(
+            range(first, first + sum(of == name for of, _ in places))
+        )
+
+
+class Slow:
+    """A reader of the raw stream that takes a little at a time, from a small buffer."""
+
+    def __init__(self, federation: Federation, last: str):
+        host, port = federation.url.removeprefix("http://").split(":")
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._socket.settimeout(15)
+        self._socket.connect((host, int(port)))
+        head = (
+            f"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nLast-Event-ID: {last}\r\n"
+        )
+        self._socket.sendall(f"{head}\r\n".encode())
+
+    def read(self, pause_s: float, limit_s: float) -> tuple[str, bool]:
+        """What it got in all, and whether it was disconnected."""
+        text, began_s = b"", time.monotonic()
+        with self._socket, suppress(ConnectionError):
+            while time.monotonic() < began_s + limit_s:
+                slowly = time.monotonic() < began_s + 2.0  # for long enough; then it sees how it ends
+                time.sleep(pause_s if slowly else 0.0)
+                part = self._socket.recv(400 if slowly else 1 << 20)
+                if not part:
+                    return text.decode(errors="replace"), True
+                text += part
+            return text.decode(errors="replace"), False
+        return text.decode(errors="replace"), True  # it was reset
+
+
+def test_a_slow_reader_is_disconnected_resumes_and_has_them_all(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.api.stream.SLOW_S", 0.3)
+    federation.join("east")
+    happen(federation, "east", 1)
+    keys = federation.keys
+    until(lambda: federation.redis.xlen(keys.all_events) == 2)
+    with federation.redis as redis:
+        _, fields = redis.xrange(keys.all_events)[0]
+        large = Event.model_validate_json(fields[b"e"]).model_copy(update={"cause": "x" * 8_000})
+        fields = {b"e": large.model_dump_json().encode()}
+        with redis.pipeline(transaction=False) as pipeline:
+            for _ in range(1_500):  # more than all the buffers on the way hold
+                pipeline.xadd(keys.all_events, fields)
+            pipeline.execute()
+        wanted = [entry.decode() for entry, _ in redis.xrange(keys.all_events)]
+    slow = Slow(federation, "0-0")
+    with Client(federation.url, KEY, deadline_s=20) as client:
+        quick = [one.id for one in client.events(follow=False, last_event_id="0-0")]
+        assert quick == wanted, "the slow one keeps nobody else waiting"
+        text, closed = slow.read(pause_s=0.05, limit_s=20.0)
+        assert closed, "it was disconnected"
+        # The last event may be cut off: only what was closed by an empty line has come.
+        whole = text.rpartition("\r\n\r\n")[0]
+        got = re.findall(r"^id: (\S+)\r?$", whole, re.MULTILINE)
+        assert 0 < len(got) < len(wanted), "it was disconnected before it had everything"
+        assert got == wanted[: len(got)], "in order, without a gap"
+        rest = [one.id for one in client.events(follow=False, last_event_id=got[-1])]
+    assert got + rest == wanted

@@ -1,0 +1,284 @@
+"""Members, their keys and their caps, over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.api.auth import Roster
+from broker.api.identity_models import KeyWish, MemberChange, MemberWish, Rotation
+from broker.api.outcomes import GrantedRequest, InputRefusedError, RefusedRequest
+from broker.api.quotas import QuotaKeeper
+from broker.client import Client
+from broker.contract import SpotRequest
+from broker.holds import Holds
+from broker.identity import Role
+from broker.members import Register
+from broker.redis_server import connect_async
+from tests.contract.harness import KEY, Federation, Run, serving
+from tests.contract.test_requests import until
+
+pytestmark = pytest.mark.redis
+
+ACME = MemberWish(name="acme")
+
+
+@pytest.fixture
+def operator(federation: Federation) -> Iterator[Client]:
+    with Client(federation.url, KEY) as client:
+        yield client
+
+
+def status(federation: Federation, key: str, path: str = "/v1/clouds") -> int:
+    answer = httpx.get(federation.url + path, headers={"Authorization": f"Bearer {key}"}, timeout=20)
+    return answer.status_code
+
+
+def wish(**more: Any) -> SpotRequest:
+    return SpotRequest(**{"cores": 1, "lifetime_s": 3600} | more)
+
+
+def acme(federation: Federation, operator: Client, **caps: int) -> Client:
+    operator.add_member(MemberWish(name="acme", **caps))
+    return Client(federation.url, operator.create_key(KeyWish(principal="acme")).key)
+
+
+# -- keys -------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_shown_once_and_kept_nowhere(federation: Federation, operator: Client) -> None:
+    operator.add_member(ACME)
+    made = operator.create_key(KeyWish(principal="acme/ci", lifetime_s=3600))
+    secret = made.key.split("_", 2)[2]
+    assert status(federation, made.key) == 200
+    assert secret not in str([one.model_dump() for one in operator.api_keys()])
+    assert secret not in str([one.model_dump() for one in operator.audit()])
+    with federation.redis as redis:
+        for name in redis.keys(f"{federation.prefix}*"):
+            kind = redis.type(name)
+            text = redis.hgetall(name) if kind == b"hash" else redis.dump(name)
+            assert secret.encode() not in str(text).encode()
+    (record,) = [one for one in operator.api_keys() if one.id == made.record.id]
+    assert (record.principal, record.role, record.member) == ("acme/ci", Role.MEMBER, "acme")
+
+
+def test_a_key_of_nobody_and_for_foreign_clouds_is_not_made(operator: Client) -> None:
+    operator.add_member(MemberWish(name="acme", clouds=("north",)))
+    for bad in (
+        KeyWish(principal="nobody"),
+        KeyWish(principal="acme", clouds=("south",)),
+        KeyWish(principal="root", role=Role.OPERATOR, clouds=("north",)),
+    ):
+        with pytest.raises(InputRefusedError):
+            operator.create_key(bad)
+    with pytest.raises(InputRefusedError):  # an origin has one member
+        operator.add_member(MemberWish(name="north"))
+    with pytest.raises(InputRefusedError):  # one operator's key remains
+        operator.revoke_key("tester")
+
+
+def test_a_rotated_key_works_for_its_grace_and_a_revoked_one_not_at_all(
+    federation: Federation, operator: Client
+) -> None:
+    operator.add_member(ACME)
+    old = operator.create_key(KeyWish(principal="acme"))
+    new = operator.rotate_key(old.record.id, Rotation(grace_s=3600))
+    assert (new.record.replaces, new.record.principal) == (old.record.id, "acme")
+    assert [status(federation, one.key) for one in (old, new)] == [200, 200]
+    newest = operator.rotate_key(new.record.id, Rotation(grace_s=0))
+    assert [status(federation, one.key) for one in (new, newest)] == [401, 200]
+    operator.revoke_key(newest.record.id)
+    assert status(federation, newest.key) == 401
+    told = [(one.what, one.by, one.object) for one in operator.audit()]
+    assert told[:2] == [
+        ("key revoked", "tester", newest.record.id),
+        ("key rotated", "tester", new.record.id),
+    ]
+
+
+def test_another_process_learns_of_a_revocation(federation: Federation, operator: Client) -> None:
+    operator.add_member(ACME)
+    made = operator.create_key(KeyWish(principal="acme"))
+    other = Federation(federation.redis_url)
+    other.prefix, other.keys, other.settings = federation.prefix, federation.keys, federation.settings
+    with serving(other):
+        assert status(other, made.key) == 200
+        operator.revoke_key(made.record.id)
+        until(lambda: status(other, made.key) == 401)
+
+
+def test_keys_are_rotated_under_load_without_one_refused_call(
+    federation: Federation, operator: Client
+) -> None:
+    federation.join("north", (64,))
+    with acme(federation, operator):
+        pass
+    current = operator.create_key(KeyWish(principal="acme"))
+    used, over = [current.key], threading.Event()
+    seen: list[int] = []
+
+    def call() -> None:
+        with httpx.Client(base_url=federation.url, timeout=20) as http:
+            while not over.is_set():
+                headers = {"Authorization": f"Bearer {used[-1]}"}
+                body = {"cores": 1, "lifetime_s": 3600}
+                seen.append(http.post("/v1/quotes", json=body, headers=headers).status_code)
+
+    callers = [threading.Thread(target=call) for _ in range(3)]
+    for one in callers:
+        one.start()
+    for _ in range(10):
+        before = len(seen)
+        current = operator.rotate_key(current.record.id, Rotation(grace_s=3600))
+        used.append(current.key)
+        until(lambda before=before: len(seen) > before + 3)
+    over.set()
+    for one in callers:
+        one.join()
+    assert set(seen) == {200}
+
+
+# -- caps -------------------------------------------------------------------------------------------------
+
+
+def held(operator: Client) -> tuple[int, int]:
+    found = operator.member("acme")
+    return found.held_cores, found.held_instances
+
+
+def test_a_member_holds_no_more_spot_than_its_cap(federation: Federation, operator: Client) -> None:
+    federation.join("north", (16,))
+    with acme(federation, operator, spot_cores=5) as client:
+        first = client.submit(wish(cores=3))
+        assert isinstance(first, GrantedRequest)
+        refused = client.submit(wish(id="too-much", cores=3))
+        assert isinstance(refused, RefusedRequest)
+        assert refused == client.submit(wish(id="too-much", cores=3))  # same id, same answer
+        (refusal,) = refused.refusals
+        assert refusal.reason == "quota_exceeded"
+        assert (refusal.counter_offers.cores, refused.counter_offers.cores) == (2, 2)
+        assert isinstance(client.submit(wish(cores=2)), GrantedRequest)
+        assert held(operator) == (5, 2)
+        last = client.submit(wish())
+        assert isinstance(last, RefusedRequest)
+        assert last.counter_offers.cores is None
+        client.cancel(first.lease.id)
+        until(lambda: held(operator) == (2, 1))
+        assert isinstance(client.submit(wish(cores=3)), GrantedRequest)
+
+
+def test_a_list_stays_within_the_cap_on_instances(federation: Federation, operator: Client) -> None:
+    federation.join("north", (16,))
+    with acme(federation, operator, spot_instances=2) as client:
+        granted = [isinstance(one, GrantedRequest) for one in client.submit_many([wish()] * 4)]
+        assert granted == [True, True, False, False]
+        operator.set_member("acme", MemberChange(spot_instances=None))
+        assert isinstance(client.submit(wish()), GrantedRequest)
+        assert held(operator) == (3, 3)
+
+
+def test_a_refused_request_holds_nothing(federation: Federation, operator: Client) -> None:
+    federation.join("north", (4,))
+    with acme(federation, operator, spot_cores=8) as client:
+        assert isinstance(client.submit(wish(cores=4)), GrantedRequest)
+        assert isinstance(client.submit(wish(cores=4)), RefusedRequest)  # there is no room
+        assert held(operator) == (4, 1)
+
+
+def test_on_demand_instances_take_nothing_of_the_cap(federation: Federation, operator: Client) -> None:
+    federation.join("north", (4,))
+    with acme(federation, operator, spot_cores=0):
+        operator.set_member("acme", MemberChange(clouds=("north",)))
+        answer = httpx.post(
+            f"{federation.url}/v1/clouds/north/on-demand",
+            json={"cores": 2},
+            headers={"Authorization": f"Bearer {operator.create_key(KeyWish(principal='acme')).key}"},
+        )
+        assert answer.status_code == 201
+        assert held(operator) == (0, 0)
+
+
+def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation, operator: Client) -> None:
+    federation.join("north", (8,))
+    with acme(federation, operator, spot_cores=8) as client:
+        running = client.submit(wish(cores=2))
+        assert isinstance(running, GrantedRequest)
+    with federation.redis as redis:  # as after a crash: a hold whose request nobody knows
+        redis.hset(federation.keys.held("acme"), "lost", 3)
+        redis.hincrby(federation.keys.held("acme"), "=cores", 3)
+    assert held(operator) == (5, 2)
+
+    async def reconciled() -> int:
+        client = connect_async(federation.redis_url)
+        try:
+            holds = Holds(client, federation.keys)
+            roster = Roster(Register(client, federation.keys))
+            return await QuotaKeeper(client, client, federation.keys, holds, roster).reconcile()
+        finally:
+            await client.aclose()
+
+    assert asyncio.run(reconciled()) == 3
+    assert held(operator) == (2, 1)
+    assert asyncio.run(reconciled()) == 0
+
+
+# -- rates ------------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_calls_too_often_is_told_to_wait(redis_url: str) -> None:
+    with serving(Federation(redis_url, calls_per_s=3)) as federation:
+        headers = {"Authorization": f"Bearer {KEY}"}
+        with httpx.Client(base_url=federation.url, headers=headers, timeout=20) as http:
+            answers = [http.get("/v1/clouds") for _ in range(40)]
+            late = next(one for one in answers if one.status_code == 429)
+            assert late.headers["content-type"] == "application/problem+json"
+            assert late.headers["retry-after"] == "1"
+            assert late.json()["type"] == "urn:spotfed:problem:too-many-calls"
+            until(lambda: http.get("/v1/clouds").status_code == 200)
+            # Whoever has no key, or a body that is too long, is told so.
+            assert httpx.get(f"{federation.url}/v1/clouds").status_code == 401
+        with Client(federation.url, KEY) as client:  # it waits by itself
+            assert [client.clouds() for _ in range(5)] == [[]] * 5
+
+
+# -- the command line -------------------------------------------------------------------------------------
+
+
+def test_members_and_keys_on_the_command_line(federation: Federation, spotfed: Run) -> None:
+    code, out, _ = spotfed("member", "add", "acme", "--cloud", "north", "--spot-cores", 5, "--json")
+    assert (code, json.loads(out)["member"]["spot_cores"]) == (0, 5)
+    assert spotfed("member", "add", "acme")[0] == 1
+    assert spotfed("member", "add", "no name")[0] == 2
+    assert spotfed("member", "set", "acme", "--spot-cores", "some")[0] == 2
+    assert spotfed("member", "set", "acme")[0] == 2
+    code, out, _ = spotfed("member", "set", "acme", "--spot-cores", "none", "--json")
+    assert (code, json.loads(out)["member"]["spot_cores"]) == (0, None)
+    code, out, errors = spotfed("key", "create", "acme/ci", "--role", "viewer", "--lifetime", "90d")
+    key = out.strip()
+    assert (code, status(federation, key)) == (0, 200)
+    assert "only time" in errors
+    key_id = key.split("_")[1]
+    code, out, _ = spotfed("key", "rotate", key_id, "--grace", "1h", "--json")
+    new = json.loads(out)
+    assert (code, new["record"]["replaces"]) == (0, key_id)
+    assert spotfed("key", "revoke", key_id)[0] == 0
+    assert spotfed("key", "revoke", key_id)[0] == 2
+    for shown in (spotfed("key", "list"), spotfed("key", "log"), spotfed("member", "list")):
+        assert shown[0] == 0
+        assert key not in shown[1]
+        assert new["key"] not in shown[1]
+    assert "acme/ci" in spotfed("key", "list")[1]
+    assert "key revoked" in spotfed("key", "log")[1]
+    assert spotfed("member", "remove", "acme")[0] == 0
+    assert status(federation, new["key"]) == 401
+
+
+def test_a_member_is_told_that_this_is_for_operators(federation: Federation, operator: Client) -> None:
+    with acme(federation, operator) as client, pytest.raises(Exception, match="operator's key"):
+        client.members()

@@ -1,0 +1,281 @@
+"""A federation whose parties have the Redis users that ``spotfed acl generate`` makes, and nothing more."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+from redis.exceptions import NoPermissionError
+
+from broker import cli
+from broker.journal import Journal
+from broker.members import let_in_operator
+from broker.queue import cloud_queue, make_app, ring
+from broker.redis_server import connect
+from broker.settings import Settings, settings
+from broker.trust import create
+from broker.upgrading import Speaking
+from broker.versions import VERSION
+from tests.integration.redis_servers import ADMIN, server_with_acl
+from tests.integration.worker_processes import Processes, wait_for
+
+pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
+
+FEDERATION = """
+[[cloud]]
+id = "A"
+nodes = "16x4"
+trace = { synthetic = "table-1", hours = 120, seed = 1 }
+
+[[cloud]]
+id = "B"
+nodes = "4x4"
+trace = { synthetic = "table-1", hours = 120, seed = 2 }
+"""
+
+
+class Shared:
+    """A server that A and B share, under a key prefix, with the users of the generated file."""
+
+    def __init__(self, processes: Processes, directory: Path, acl: Path):
+        self.processes, self.keys, self.acl = processes, processes.keys, acl
+        self._users = directory / "users"
+        self._base = processes.settings.key_prefix.strip(":")
+
+    def url(self, user: str) -> str:
+        line = (self._users / f"{self._base}-{user}.env").read_text()
+        assert (self._users / f"{self._base}-{user}.env").stat().st_mode & 0o777 == 0o600
+        return shlex.split(line)[0].partition("=")[2]
+
+    def client(self, user: str) -> redis.Redis:
+        return connect(self.url(user))
+
+    def denied(self) -> list[dict[str, Any]]:
+        """What the server refused since the last reset of its log."""
+        return list(self.processes.client.acl_log(128))
+
+
+@pytest.fixture
+def shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Shared]:
+    with (
+        server_with_acl(tmp_path) as (address, acl),
+        Processes(f"{address}&username=admin&password=pw", tmp_path) as processes,
+    ):
+        processes.file.write_text(FEDERATION)
+        monkeypatch.setenv("SPOTFED_KEY_PREFIX", processes.settings.key_prefix)
+        settings.cache_clear()
+        made = tmp_path / "made.acl"
+        told = ["--out", str(made), "--users-out", str(tmp_path / "users"), "--redis", address]
+        monkeypatch.setattr(sys, "argv", ["spotfed", "acl", "generate", str(processes.file), *told])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code in {0, None}
+        settings.cache_clear()
+        acl.write_text(made.read_text() + ADMIN + "\n")
+        assert processes.client.execute_command("ACL", "LOAD") in {b"OK", True}
+        shared = Shared(processes, tmp_path, made)
+        said = capsys.readouterr()
+        for user in ("cloud-A", "cloud-B", "broker", "montecarlo", "reader", "operator"):
+            password = shared.url(user).rpartition("=")[2]
+            assert len(password) > 40
+            assert password not in said.out + said.err + made.read_text()
+        yield shared
+
+
+@pytest.mark.slow
+def test_a_federation_lives_under_its_users(shared: Shared) -> None:
+    processes = shared.processes
+    with shared.client("operator") as operator:
+        let_in_operator(operator, shared.keys, "k")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    signed = {"SPOTFED_TRUST": str(processes.directory / "trust.json")}
+    for party in ("broker", "cloud.A"):
+        create(party, processes.directory / f"{party}.key", Path(signed["SPOTFED_TRUST"]))
+    processes.owner(
+        "--speed", "60", "--history", "30h", SPOTFED_REDIS_URL=shared.url("cloud-A"),
+        SPOTFED_SIGNING_KEY=str(processes.directory / "cloud.A.key"), **signed,
+    )  # fmt: skip
+    processes.start("workers.montecarlo", "--name", "m", SPOTFED_REDIS_URL=shared.url("montecarlo"))
+    processes.start(
+        "broker.api", "--port", port, SPOTFED_REDIS_URL=shared.url("broker"),
+        SPOTFED_SIGNING_KEY=str(processes.directory / "broker.key"),
+        SPOTFED_WEBHOOK_ALLOW="127.0.0.0/8", **signed,
+    )  # fmt: skip
+    processes.table(1)  # made of the Monte-Carlo worker's samples
+
+    with (
+        socket.socket() as nobody,
+        shared.client("reader") as reader,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer k"}, timeout=30
+        ) as http,
+    ):
+        listening = reader.pubsub()
+        listening.psubscribe(shared.keys.channel("*"))
+        wait_for(lambda: _reaches(http), "the API")
+        assert http.post("/v1/members", json={"name": "acme", "clouds": ["B"]}).status_code == 201
+        assert http.post("/v1/keys", json={"principal": "acme", "role": "member"}).status_code == 201
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        hook = http.post("/v1/webhooks", json={"url": f"http://127.0.0.1:{nobody.getsockname()[1]}/"})
+        assert hook.status_code == 201, hook.text
+        wish = {"cores": 1, "lifetime_s": 600, "sla": 0.5, "origin": "B"}
+        assert http.post("/v1/quotes", json=wish).json()["quotes"]
+        answer = http.post("/v1/requests", json=wish, headers={"Idempotency-Key": "one"})
+        assert answer.status_code == 201, answer.text
+        lease = answer.json()["lease"]["id"]
+        wait_for(lambda: http.get(f"/v1/leases/{lease}").json()["state"] == "running", "a running lease")
+        assert http.delete(f"/v1/leases/{lease}").status_code == 200
+        for path in ("clouds", "leases", "ledger", "clouds/A/table", "members", "keys", "audit"):
+            assert http.get(f"/v1/{path}").status_code == 200, path
+        tries = f"{hook.headers['location']}/deliveries"
+        wait_for(lambda: http.get(tries).json()["deliveries"], "a delivery that failed")
+        heard = wait_for(lambda: _message(listening), "an event by pub/sub")
+        assert lease.encode() in heard or b'"A"' in heard
+        assert reader.xlen(shared.keys.all_events) > 0
+    # They tell the name of their library and ask how the server keeps its data, and go on without an answer.
+    refused = {(one["username"], one["object"]) for one in shared.denied()}
+    assert {what for _, what in refused} <= {"client|setinfo", "config|get"}, refused
+
+
+def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
+    keys, admin = shared.keys, shared.processes.client
+    with shared.client("cloud-A") as owner:
+        journal = Journal(owner, keys, "A")
+        assert journal.acquire("token-of-A", 60) == 1
+        for name in (keys.advert("A"), keys.table("A")):
+            owner.set(name, "mine")
+        owner.hset(keys.history("A", 1) + "x", "f", "v")
+        owner.xadd(keys.journal("A"), {"e": "mine"}, id="1-1")
+    admin.set(keys.lease("r.1"), "A's")
+    admin.xadd(keys.replies("api"), {"r": "[]"})
+    ring(make_app(Settings(redis_url=shared.url("broker"), key_prefix=keys.prefix)), "A")
+    before = admin.lrange(f"{keys.prefix}{cloud_queue('A')}", 0, -1)
+    assert len(before) == 1
+
+    with shared.client("cloud-B") as thief:
+        assert Journal(thief, keys, "B").acquire("token-of-B", 60) == 1  # its own is no trouble
+        attempts: dict[str, Callable[[], object]] = {
+            "read its inbox": lambda: thief.xrange(keys.inbox("A")),
+            "send to its inbox": lambda: thief.xadd(keys.inbox("A"), {"c": "[]"}),
+            "empty its inbox": lambda: thief.xtrim(keys.inbox("A"), maxlen=0),
+            "read its journal": lambda: thief.xrange(keys.journal("A")),
+            "write its journal": lambda: thief.xadd(keys.journal("A"), {"e": "{}"}),
+            "read its public events past the API": lambda: thief.xrange(keys.events("A")),
+            "read its epoch": lambda: thief.get(keys.epoch("A")),
+            "raise its epoch": lambda: thief.set(keys.epoch("A"), 99),
+            "take its advert's place": lambda: thief.set(keys.advert("A"), "{}"),
+            "read its advert": lambda: thief.get(keys.advert("A")),
+            "take its table's place": lambda: thief.set(keys.table("A"), "{}"),
+            "read its history": lambda: thief.lrange(keys.history("A", 1), 0, -1),
+            "read its lease": lambda: thief.get(keys.lease("r.1")),
+            "delete its lease": lambda: thief.delete(keys.lease("r.1")),
+            "end its ownership": lambda: thief.delete(keys.owner("A")),
+            "become its owner": lambda: Journal(thief, keys, "A").acquire("token-of-B", 60),
+            "publish in its name": lambda: thief.publish(keys.channel("A"), "{}"),
+            "listen to it": lambda: _subscribe(thief, keys.channel("A")),
+            "take its doorbell": lambda: thief.brpop([f"{keys.prefix}{cloud_queue('A')}"], 1),
+            "ring its doorbell": lambda: ring(
+                make_app(Settings(redis_url=shared.url("cloud-B"), key_prefix=keys.prefix), "B"), "A"
+            ),
+            "take batches": lambda: thief.rpop(f"{keys.prefix}montecarlo"),
+            "read answers to others": lambda: thief.xrange(keys.replies("api")),
+            "delete answers to others": lambda: thief.delete(keys.replies("api")),
+            "delete the merged events": lambda: thief.delete(keys.all_events),
+            "read the merged events": lambda: thief.xrange(keys.all_events),
+            "read API keys": lambda: thief.hgetall(keys.api_keys),
+            "read requests": lambda: thief.hgetall(keys.request("r")),
+            "list all keys": lambda: thief.keys("*"),
+            "scan all keys": thief.scan,
+            "empty the server": thief.flushall,
+            "change its configuration": lambda: thief.config_set("maxmemory", 1),
+            "read its configuration": lambda: thief.config_get("*"),
+            "make a user": lambda: thief.acl_setuser("x", enabled=True),
+            "watch everybody": lambda: thief.execute_command("MONITOR"),
+        }
+        got_through = {name for name, attempt in attempts.items() if not _is_denied(attempt)}
+        assert got_through == set()
+        # In a script too, which may be called on what it may only add to.
+        for command in ("XRANGE', KEYS[1], '-', '+'", "DEL', KEYS[1]", "XTRIM', KEYS[1], 'MAXLEN', '0'"):
+            script = f"return redis.call('{command})"
+            with pytest.raises(redis.ResponseError, match=r"(?i)acl|permission|can't access"):
+                thief.eval(script, 1, keys.replies("api"))
+        with pytest.raises(redis.ResponseError, match=r"(?i)acl|permission|can't access"):
+            thief.eval("return redis.call('GET', ARGV[1])", 0, keys.epoch("A"))
+
+    assert admin.lrange(f"{keys.prefix}{cloud_queue('A')}", 0, -1) == before
+    assert admin.get(keys.epoch("A")) == b"1"
+    assert admin.get(keys.owner("A")) == b"token-of-A"
+    assert admin.get(keys.advert("A")) == admin.get(keys.table("A")) == b"mine"
+    assert admin.xlen(keys.journal("A")) == admin.xlen(keys.replies("api")) == 1
+
+
+def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
+    keys = shared.keys
+    for user in ("cloud-A", "montecarlo", "broker"):  # whoever is the first
+        shared.processes.client.delete(keys.contract)
+        with shared.client(user) as first:
+            assert Speaking(first, keys).look() == VERSION
+    with shared.client("reader") as reader, shared.client("montecarlo") as worker:
+        for attempt in (
+            lambda: reader.xadd(keys.all_events, {"e": "{}"}),
+            lambda: reader.publish(keys.channel("A"), "{}"),
+            lambda: reader.get(keys.advert("A")),
+            lambda: worker.xadd(keys.inbox("A"), {"c": "[]"}),
+            lambda: worker.rpush(keys.history("A", 1), "x"),
+            lambda: worker.hgetall(keys.api_keys),
+        ):
+            assert _is_denied(attempt)
+    with shared.client("broker") as broker, shared.client("operator") as operator:
+        assert _is_denied(lambda: broker.xadd(keys.journal("A"), {"e": "{}"}))
+        assert _is_denied(lambda: broker.set(keys.epoch("A"), 9))
+        assert operator.config_get("appendfsync")
+        assert _is_denied(lambda: operator.config_set("appendfsync", "no"))
+        assert _is_denied(lambda: operator.set(keys.epoch("A"), 9))
+        # `spotfed dlq`: what an owner put aside is dropped, or sent again.
+        assert operator.xdel(keys.dead("A"), "1-1") == 0
+        assert operator.xadd(keys.inbox("A"), {"c": "[]"})
+    with pytest.raises(redis.AuthenticationError), connect(shared.url("reader").partition("&")[0]) as nobody:
+        nobody.ping()
+
+
+def _reaches(http: httpx.Client) -> bool:
+    try:
+        return http.get("/readyz").is_success
+    except httpx.TransportError:
+        return False
+
+
+def _message(listening: Any) -> bytes | None:
+    found = listening.get_message(timeout=1.0)
+    return found["data"] if found and found["type"] == "pmessage" else None
+
+
+def _subscribe(client: redis.Redis, channel: str) -> None:
+    with client.pubsub() as listening:
+        listening.subscribe(channel)
+        listening.get_message(timeout=5.0)
+
+
+def _is_denied(attempt: Callable[[], object]) -> bool:
+    """Whether the server answered NOPERM, to the command itself or to the library that sent it."""
+    try:
+        attempt()
+    except Exception as error:  # kombu wraps what Redis said
+        seen: BaseException | None = error
+        while seen is not None:
+            if isinstance(seen, NoPermissionError):
+                return True
+            seen = seen.__cause__ or seen.__context__
+        raise
+    return False

@@ -1,0 +1,215 @@
+"""The table of rights, the lines of an ACL file, and ``spotfed acl generate``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+import redis
+
+import broker
+from broker import cli
+from broker.cli.packaged import UP
+from broker.keys import Keys
+from broker.redis_acl import (
+    CHANNELS,
+    COMMANDS,
+    RIGHTS,
+    acl_file,
+    hashes_in,
+    login_url,
+    password_hash,
+    pattern,
+    user_line,
+    users,
+)
+from broker.redis_server import celery_url
+from broker.settings import settings
+
+KEYS = Keys("f:")
+#: Commands that let a user out of its rights, or block the server.
+FORBIDDEN = {
+    "acl|setuser", "bgrewriteaof", "client|kill", "config", "config|set", "debug", "failover", "flushall",
+    "flushdb", "function", "keys", "migrate", "module", "monitor", "randomkey", "rename", "replicaof",
+    "restore", "script", "script|flush", "shutdown", "slaveof", "sort", "swapdb",
+}  # fmt: skip
+
+
+def test_every_name_of_keys_has_a_row_and_every_row_a_name() -> None:
+    named = {name for name in dir(Keys) if not name.startswith("_")} - {"prefix"}
+    assert named == set(RIGHTS) | set(CHANNELS)
+    assert set(RIGHTS).isdisjoint(CHANNELS)
+
+
+def test_a_pattern_matches_the_keys_of_its_cloud_alone() -> None:
+    key = {
+        "inbox": KEYS.inbox("A"), "history": KEYS.history("A", 7), "advert": KEYS.advert("A"),
+        "batch": KEYS.batch("A:7:1:gpu=2", 4, 0), "spoken_by": KEYS.spoken_by("A"),
+    }  # fmt: skip
+    for name, found in key.items():
+        assert fnmatchcase(found, pattern(KEYS, name, "A"))
+        for other in ("B", "AA", "A-1", "a"):
+            assert not fnmatchcase(found, pattern(KEYS, name, other))
+        assert fnmatchcase(found, pattern(KEYS, name, None))
+    assert fnmatchcase(KEYS.batch("A:7:1", 4, 0), pattern(KEYS, "batch", "A"))
+    assert pattern(KEYS, "all_events", "A") == "f:events"
+
+
+@pytest.mark.parametrize("user", users(KEYS, ["A", "B"]), ids=lambda user: user.name)
+def test_no_line_allows_what_leads_out_of_it(user) -> None:
+    line = user_line(KEYS, user, ["0" * 64])
+    allowed = set(re.findall(r"\+([\w|]+)", line))
+    assert allowed & FORBIDDEN == set()
+    assert not any(command.startswith("@") for command in re.findall(r"\+(\S+)", line))
+    words = line.replace("(", " ").replace(")", " ").split()
+    for word in words:
+        found = re.fullmatch(r"(?:%R|%W)?~(.*)|&(.*)", word)
+        if found:  # nothing outside the prefix
+            assert (found[1] or found[2]).startswith("f:")
+    if user.cloud is not None:
+        other = {"A": "B", "B": "A"}[user.cloud]
+        assert not re.search(rf"[:.]{other}(\W|$)", line)
+    assert ("config|get" in allowed) == (user.party == "operator")
+
+
+def test_every_command_of_a_script_is_allowed() -> None:
+    texts = [path.read_text() for path in (Path(broker.__file__).parent / "scripts").glob("*.lua")]
+    called = {name.lower() for text in texts for name in re.findall(r"redis\.p?call\('([A-Z]+)'", text)}
+    assert len(called) > 20
+    assert called <= set(COMMANDS["owner"].split())
+    assert called - {"publish"} <= set(COMMANDS["broker"].split())
+
+
+def test_the_default_user_is_off() -> None:
+    first = acl_file(KEYS, {}).splitlines()[0]
+    assert first.startswith("user default off")
+    assert "nopass" not in first
+
+
+def test_every_line_is_one_that_the_server_takes(redis_client: redis.Redis) -> None:
+    everybody = users(KEYS, ["A", "b-2"])
+    text = acl_file(KEYS, {user: [password_hash(user.name)] for user in everybody})
+    for line in text.splitlines()[1:]:
+        assert line.startswith("user f-")
+        name, rules = line.split()[1], re.findall(r"\([^)]*\)|\S+", line)[2:]
+        try:
+            assert redis_client.execute_command("ACL", "SETUSER", name, *rules)
+            assert redis_client.execute_command("AUTH", name, name)
+        finally:
+            redis_client.execute_command("AUTH", "default", "")
+            redis_client.execute_command("ACL", "DELUSER", name)
+    assert hashes_in(text)["f-broker"] == [password_hash("f-broker")]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("rediss://h:7/2", "rediss://u:p%40@h:7/2"),
+        ("rediss://old:secret@h:7/2?x=1", "rediss://u:p%40@h:7/2?x=1"),
+        ("unix:///run/r.sock?db=3&password=old", "unix:///run/r.sock?db=3&username=u&password=p%40"),
+    ],
+)
+def test_an_address_gets_the_login_of_its_user(address: str, expected: str) -> None:
+    assert login_url(address, "u", "p@") == expected
+    assert "p%40" in celery_url(expected)
+    assert redis.Redis.from_url(expected).get_connection_kwargs()["password"] == "p@"
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPOTFED_REDIS_URL", raising=False)
+    settings.cache_clear()
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["spotfed", "acl", "generate", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out + said.err
+
+    return run
+
+
+SERVER = ("--redis", "rediss://redis.example:6379/0")
+
+
+def _password(user: str) -> str:
+    line = Path("redis-users", f"spotfed-{user}.env").read_text()
+    return shlex.split(line)[0].partition("://")[2].partition("@")[0].partition(":")[2]
+
+
+def test_passwords_are_in_files_of_their_user_alone_and_stay(generate: Run) -> None:
+    code, said = generate(str(UP), "--out", "users.acl", *SERVER)
+    assert code == 0
+    text = Path("users.acl").read_text()
+    forge = _password("cloud-forge")
+    assert len(forge) >= 43
+    for file in (Path("users.acl"), *Path("redis-users").iterdir()):
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert Path("redis-users").stat().st_mode & 0o777 == 0o700
+    assert forge not in said + text
+    assert hashes_in(text)["spotfed-cloud-forge"] == [password_hash(forge)]
+
+    # One cloud more: handed over and deleted or not, the others keep their passwords.
+    Path("redis-users/spotfed-cloud-forge.env").unlink()
+    more = Path("more.toml")
+    more.write_text(UP.read_text() + '\n[[cloud]]\nid = "new"\n')
+    code, said = generate(str(more), "--out", "users.acl", *SERVER, "--json")
+    assert code == 0
+    assert json.loads(said)["new"] == {"spotfed-cloud-new": "redis-users/spotfed-cloud-new.env"}
+    again = hashes_in(Path("users.acl").read_text())
+    assert again == hashes_in(text) | {"spotfed-cloud-new": again["spotfed-cloud-new"]}
+
+
+def test_a_rotated_password_is_valid_beside_the_old_one_until_the_next_run(generate: Run) -> None:
+    generate(str(UP), "--out", "users.acl", *SERVER)
+    old = _password("broker")
+    code, said = generate(str(UP), "--out", "users.acl", *SERVER, "--rotate", "spotfed-broker")
+    assert code == 0
+    new = _password("broker")
+    assert new != old
+    assert {old, new}.isdisjoint(said.split())
+    found = hashes_in(Path("users.acl").read_text())
+    assert found["spotfed-broker"] == [password_hash(new), password_hash(old)]
+    generate(str(UP), "--out", "users.acl", *SERVER)
+    assert hashes_in(Path("users.acl").read_text())["spotfed-broker"] == [password_hash(new)]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("[[cloud]]\nid = 'a*'", SERVER, "cloud.id: an id is letters"),
+        ("[[cloud]]\nid =", SERVER, "x.toml: cloud.id: "),
+        ("cloud = 3", SERVER, "x.toml: needs [[cloud]] tables"),
+        ("[[cloud]]\nid = 'a'", (), "--redis: name the server"),
+        ("[[cloud]]\nid = 'a'", ("--redis", "http://x"), "--redis: must be an address"),
+        (
+            "[[cloud]]\nid = 'a'",
+            (*SERVER, "--rotate", "x"),
+            "--rotate: there is no user x; the users are spotfed-",
+        ),
+    ],
+)
+def test_bad_input_is_named(generate: Run, text: str, arguments: tuple[str, ...], words: str) -> None:
+    Path("x.toml").write_text(text)
+    code, said = generate("x.toml", "--out", "users.acl", *arguments)
+    assert code == 2
+    assert words in said
+    assert not Path("users.acl").exists()
+
+
+def test_what_cannot_be_read_or_written_is_said(generate: Run) -> None:
+    assert generate("nowhere.toml", "--out", "users.acl", *SERVER)[0] == 2
+    code, said = generate(str(UP), "--out", "nowhere/users.acl", *SERVER)
+    assert code == 1
+    assert "cannot write nowhere/" in said

@@ -1,0 +1,134 @@
+"""What a federation speaks: the lowest version in use, which only rises. On a real server."""
+
+import threading
+
+import pytest
+import redis
+
+from broker.contract import VERSION, CloudInfo
+from broker.journal import Journal
+from broker.keys import Keys
+from broker.upgrading import QUIET_MS, ContractError, Speaking, holding_back, spoken
+from broker.versions import OLDEST_VERSION
+
+KEYS = Keys("upgrading:")
+
+
+@pytest.fixture
+def client(redis_client: redis.Redis) -> redis.Redis:
+    return redis_client
+
+
+def owner(client: redis.Redis, cloud: str = "a", token: str = "t", version: int = VERSION) -> Journal:
+    """An owner that has opened; of the version before if ``version`` says so."""
+    journal = Journal(client, KEYS, cloud, speaks=lambda: OLDEST_VERSION)
+    client.delete(KEYS.owner(cloud))
+    assert journal.acquire(token, 60)
+    journal.publish_info(CloudInfo(id=cloud, order=0, nodes="8", cores=8, largest_node=8, time="wall"))
+    if version == OLDEST_VERSION:  # it says nothing, so that what its predecessor said is of an older epoch
+        client.set(KEYS.spoken_by(cloud), f"{VERSION} 0")
+    return journal
+
+
+def test_a_federation_begins_with_the_version_of_its_first_process(client: redis.Redis) -> None:
+    speaking = Speaking(client, KEYS)
+    assert speaking() == OLDEST_VERSION, "until it is known"
+    assert speaking.look() == speaking() == VERSION
+    assert spoken(client, KEYS) == VERSION
+
+
+@pytest.mark.parametrize("what", [KEYS.clouds, KEYS.all_events, KEYS.overflow])
+def test_one_that_was_there_before_speaks_the_oldest(client: redis.Redis, what: str) -> None:
+    client.set(what, "something")
+    assert Speaking(client, KEYS).look() == OLDEST_VERSION
+    assert client.get(KEYS.contract) is None
+
+
+def test_it_rises_when_the_last_owner_is_upgraded(client: redis.Redis) -> None:
+    owner(client, "a", version=OLDEST_VERSION)
+    owner(client, "b")
+    speaking = Speaking(client, KEYS)
+    speaking.look()
+    speaking.rise()
+    assert holding_back(client, KEYS) == ["owner of a"]
+    assert speaking() == spoken(client, KEYS) == OLDEST_VERSION
+    owner(client, "a", "next")
+    speaking.rise()
+    assert speaking() == spoken(client, KEYS) == VERSION
+
+
+def test_a_member_counts_while_its_owner_is_away(client: redis.Redis) -> None:
+    owner(client, version=OLDEST_VERSION)
+    client.delete(KEYS.owner("a"))
+    assert holding_back(client, KEYS) == ["owner of a"]
+
+
+def test_an_api_process_that_says_nothing_is_seen(client: redis.Redis) -> None:
+    client.xgroup_create(KEYS.all_events, "migration", mkstream=True)
+    client.xreadgroup("migration", "one", {KEYS.all_events: ">"}, block=1)
+    client.xautoclaim(KEYS.all_events, "migration", "one", min_idle_time=1)
+    assert holding_back(client, KEYS) == ["API process one"]
+    Speaking(client, KEYS).announce("one")
+    assert holding_back(client, KEYS) == []
+
+
+def test_an_api_process_that_reads_no_more_does_not_count(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.xgroup_create(KEYS.all_events, "migration", mkstream=True)
+    client.xreadgroup("migration", "one", {KEYS.all_events: ">"}, block=1)
+    monkeypatch.setattr("broker.upgrading.QUIET_MS", 0)
+    assert holding_back(client, KEYS) == []
+
+
+def test_one_that_has_asked_owners_is_seen_by_its_reply_stream(client: redis.Redis) -> None:
+    client.xadd(KEYS.replies("one"), {"r": "[]"})
+    client.expire(KEYS.replies("one"), 590)
+    assert holding_back(client, KEYS) == ["API process one"]
+    client.expire(KEYS.replies("one"), 300)
+    assert holding_back(client, KEYS) == [], "it has not renewed it for five minutes"
+
+
+def test_a_monte_carlo_worker_counts_while_it_lives(client: redis.Redis) -> None:
+    client.set(KEYS.sampler("m"), 1)
+    assert holding_back(client, KEYS) == ["Monte-Carlo worker m"]
+    client.delete(KEYS.sampler("m"))
+    assert holding_back(client, KEYS) == []
+
+
+def test_who_comes_too_late_is_told_what_to_install(client: redis.Redis) -> None:
+    client.set(KEYS.contract, VERSION + 1)
+    with pytest.raises(ContractError, match=f"version {VERSION + 1}"):
+        Speaking(client, KEYS).look()
+
+
+def test_it_never_falls(client: redis.Redis) -> None:
+    speaking = Speaking(client, KEYS)
+    speaking.look()
+    client.delete(KEYS.contract)
+    client.set(KEYS.clouds, "something")
+    assert speaking.look() == OLDEST_VERSION
+    assert speaking() == VERSION
+
+
+def test_a_herald_raises_it_and_says_what_it_speaks_for_a_while(client: redis.Redis) -> None:
+    owner(client)
+    stopping = threading.Event()
+    stopping.set()
+    speaking = Speaking(client, KEYS)
+    speaking.herald("me", stopping)
+    assert spoken(client, KEYS) == VERSION
+    assert client.get(KEYS.speaks("me")) == b"%d" % VERSION
+    assert client.ttl(KEYS.speaks("me")) > 2 * QUIET_MS / 1000, "longer than its end can go unnoticed"
+
+
+def test_an_owner_follows(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner(client)
+    monkeypatch.setattr("broker.upgrading.LOOK_S", 0.001)
+    speaking = Speaking(client, KEYS)
+    speaking.look()
+    follower = threading.Thread(target=speaking.follow, args=(threading.Event(),))
+    follower.start()
+    client.set(KEYS.contract, VERSION)
+    follower.join(10)
+    assert speaking() == VERSION

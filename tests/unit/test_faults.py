@@ -1,0 +1,102 @@
+"""The table of faults names tests that exist, for every fault that is promised to be survived."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "tests" / "FAULTS.md"
+_NAMED = re.compile(r"`([\w/.]+\.py)::(\w+)`")
+#: What a row says that has no test of its own: one sentence.
+_REASON = re.compile(r"^Not \w+: .+\.$")
+
+FAULTS = (
+    "kill −9 of the owner",
+    "kill −9 of the broker",
+    "kill −9 of a Monte-Carlo worker",
+    "kill −9 of Redis",
+    "kills at named points",
+    "Redis without AOF",
+    "Redis rolled back",
+    "AOF torn",
+    "disk full",
+    "maxmemory reached",
+    "duplicate, reordered and lost messages",
+    "lost doorbells",
+    "partition both ways",
+    "partition one way",
+    "two owners at once",
+    "an old owner paused and waking",
+    "clock jumps",
+    "slow subscribers",
+    "dead subscribers",
+    "poison: bad JSON",
+    "poison: bad signature",
+    "poison: 10 MB",
+    "poison: unknown version",
+    "poison: crashes the handler",
+    "an eviction storm of 10,000",
+    "a malicious member: replay",
+    "a malicious member: forged cloud id",
+    "a malicious member: stale epoch",
+    "a malicious member: other members' ids",
+    "key rotation under load",
+    "rolling upgrade",
+)
+CASES = range(1, 16)
+
+
+@cache
+def rows() -> dict[str, str]:
+    """What holds each fault, by its name."""
+    found: dict[str, str] = {}
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if not line.startswith("|") or cells[0] in ("fault", "---"):
+            continue
+        assert len(cells) == 2, line
+        assert cells[0] not in found, f"twice: {cells[0]}"
+        found[cells[0]] = cells[1]
+    return found
+
+
+@cache
+def named_in(path: str) -> frozenset[str]:
+    """Functions of a test file that pytest would call."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return frozenset(node.name for node in named if node.name.startswith("test_")) | {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id.startswith("test_")
+    }
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_in_the_table(fault: str) -> None:
+    assert fault in rows()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case_is_in_the_table(case: int) -> None:
+    assert sum(name.startswith(f"case {case}: ") for name in rows()) == 1
+
+
+@pytest.mark.parametrize("fault", rows())
+def test_each_is_held_by_tests_that_exist_or_says_why_not(fault: str) -> None:
+    held = rows()[fault]
+    named = _NAMED.findall(held)
+    if not named:
+        assert _REASON.match(held), held
+        return
+    assert held.count("::") == len(named), f"a name that is none: {held}"
+    for path, name in named:
+        assert (ROOT / path).is_file(), path
+        assert name in named_in(path), f"{path}::{name}"

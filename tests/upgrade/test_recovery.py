@@ -1,0 +1,51 @@
+"""An owner of this version takes over the cloud of one of the version before, from a real Redis."""
+
+import json
+from pathlib import Path
+
+import pytest
+import redis
+
+from broker.archive import Archive
+from broker.chain import BEGINNING
+from broker.contract import EventKind
+from broker.journal import Commit, Journal
+from broker.keys import Keys
+from broker.versions import OLDEST_VERSION
+from tests.upgrade.make_golden import NOW, owner_spec, summary
+from tests.upgrade.test_golden import GOLDEN, lines
+from workers.recovery import Recovery
+
+pytestmark = pytest.mark.redis
+
+KEYS = Keys("taken-over:")
+
+
+@pytest.fixture
+def journal(redis_client: redis.Redis) -> Journal:
+    """What an owner of the version before left behind."""
+    for number, line in enumerate(lines("journal"), 1):
+        event = json.loads(line)
+        redis_client.xadd(KEYS.journal("A"), {"e": line}, id=f"1-{number}")
+        if event["sequence"] is not None:
+            redis_client.xadd(KEYS.events("A"), {"e": line}, id=f"0-{event['sequence']}")
+            redis_client.xadd(KEYS.all_events, {"e": line})
+    redis_client.set(KEYS.epoch("A"), 1)
+    return Journal(redis_client, KEYS, "A", speaks=lambda: OLDEST_VERSION)
+
+
+def test_it_goes_on_where_the_other_one_stopped(journal: Journal, tmp_path: Path) -> None:
+    epoch = journal.acquire("me", 60)
+    assert epoch == 2
+    expected = json.loads((GOLDEN / "summary.json").read_text(encoding="utf-8"))
+    for _ in range(2):  # the second time from the archive that the first one made
+        recovered = Recovery(journal, Archive(tmp_path)).run(owner_spec(), "me", epoch)
+        recovered.owner.validate()
+        assert summary(recovered.owner) == expected
+        assert recovered.last_hash == BEGINNING, "that version has no chain"
+    opened = recovered.owner.open(9100.0, NOW)
+    journal.commit(
+        Commit(epoch=epoch, token="me", ttl_s=60, first=1, events=opened.events, after=recovered.last_hash)
+    )
+    *_, (last, event) = journal.read()
+    assert (last, event.kind, event.version) == ("2-1", EventKind.OPENED, OLDEST_VERSION)
