@@ -154,11 +154,6 @@ class Keys:
         """Stream: who changed members and keys; field ``a`` is an AuditEntry."""
         return f"{self.prefix}audit"
 
-    @property
-    def rates(self) -> str:
-        """Prefix of the counters of calls, by key and second."""
-        return f"{self.prefix}rates"
-
     def held(self, member: str) -> str:
         """Hash: id of a request to the spot cores it holds of its member's cap; ``.cores``: their sum."""
         return f"{self.prefix}held:{member}"

@@ -71,7 +71,6 @@ RIGHTS: Mapping[str, Right] = {
     "api_keys": Right(broker="rw", operator="rw"),
     "members": Right(broker="rw", operator="rw"),
     "audit": Right(broker="rw", operator="rw"),
-    "rates": _BROKERS,
     "held": _BROKERS,
     "replies": Right(owner="xadd expire", broker="rw"),
     "webhooks": _BROKERS,
@@ -84,8 +83,6 @@ RIGHTS: Mapping[str, Right] = {
 }
 #: Names of Keys that are channels: their cloud's owner publishes, these parties listen.
 CHANNELS = {"channel": ("reader", "operator")}
-#: Names of Keys that are only the beginning of keys.
-BEGINNINGS = ("rates",)
 
 # Not client|setinfo, which Redis 7.0 does not know: a client that may not name its library goes on without.
 _CONNECTION = "ping client|setname select"
@@ -197,7 +194,7 @@ def pattern(keys: Keys, name: str, cloud: str | None) -> str:
     """
     member = getattr(keys, name)
     if isinstance(member, str):
-        return f"{member}*" if name in BEGINNINGS else member
+        return member
     # The name of a refresh begins with its cloud (``workers.refresh``).
     own = {} if cloud is None else {"cloud": cloud, "refresh": f"{cloud}:*"}
     return str(member(*(own.get(parameter, "*") for parameter in inspect.signature(member).parameters)))

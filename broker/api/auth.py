@@ -119,23 +119,22 @@ class Authenticator:
 
 
 class Rates:
-    """Counts the calls of each key, second by second, for all processes together; 0 counts nothing."""
+    """Counts the calls of each key to this process, second by second; 0 counts nothing.
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys, calls_per_s: int):
+    Not for all processes together: each call would be a write to Redis, which syncs every write to its disk.
+    """
+
+    def __init__(self, calls_per_s: int):
         self._allowed = None
         if calls_per_s:
             from limits import RateLimitItemPerSecond
-            from limits.aio.storage import RedisStorage
+            from limits.aio.storage import MemoryStorage
             from limits.aio.strategies import FixedWindowRateLimiter
 
-            pool: Any = client.connection_pool
-            storage = RedisStorage(
-                "async+redis://", implementation="redispy", key_prefix=keys.rates, connection_pool=pool
-            )
-            self._limiter = FixedWindowRateLimiter(storage)
+            self._limiter = FixedWindowRateLimiter(MemoryStorage())
             self._allowed = RateLimitItemPerSecond(calls_per_s)
 
     async def count(self, who: Principal) -> None:
-        """Raises ProblemError (429) when it is one call too many, redis.RedisError when Redis is away."""
+        """Raises ProblemError (429) when it is one call too many."""
         if self._allowed is not None and not await self._limiter.hit(self._allowed, who.key_id):
             raise too_many_calls(self._allowed.amount)

@@ -78,7 +78,7 @@ class Broker:
         )
         self.desk = Desk(settings, self.redis, self.keys, self.adverts, exchange)
         self.authenticator = Authenticator(self.redis, self.keys, self.roster)
-        self.rates = Rates(self.redis, self.keys, settings.calls_per_s)
+        self.rates = Rates(settings.calls_per_s)
         self._overflow = OverflowDesk(
             self._overflowing,
             self.keys,
