@@ -44,6 +44,7 @@ def test_away_and_back(tmp_path: Path) -> None:
                 for owner in federation.owners.values():
                     owner.stop()
                 server.stop()
+                until(lambda: api.get("/v1/clouds").status_code == 503)  # what it knew is good for a moment
                 for method, path, body in CALLS:
                     began_s = time.monotonic()
                     response = api.request(method, path, json=body)
