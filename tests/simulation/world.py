@@ -149,7 +149,8 @@ class World:
         """A doorbell."""
         if self.chance(self.options.bell_lost):
             return
-        for owner in self.alive(cloud)[:1]:  # one queue, one worker takes the message
+        # One queue, one worker takes the message; a process listens once it has become the owner.
+        for owner in [one for one in self.alive(cloud) if one.runtime is not None][:1]:
             delay_s = self.latency_s()
             if not self.calm and self.options.bell_late_s:
                 delay_s += self.random.uniform(0, self.options.bell_late_s)
