@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
 from urllib.parse import quote
-
-import httpx
-from pydantic import BaseModel
 
 from broker.api.identity_models import (
     ApiKeys,
@@ -21,22 +15,12 @@ from broker.api.identity_models import (
     NewKey,
     Rotation,
 )
-from broker.api.outcomes import parse
+from broker.api.outcomes import Calls, parse
 from broker.members import AuditEntry, KeyRecord
 
 
-class IdentityCalls(ABC):
+class IdentityCalls(Calls):
     """For operators; a member may look at itself."""
-
-    @abstractmethod
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: BaseModel | Sequence[BaseModel] | None = None,
-        parameters: dict[str, Any] | None = None,
-    ) -> httpx.Response:
-        """Sends until there is an answer."""
 
     def members(self) -> list[MemberView]:
         """By name."""

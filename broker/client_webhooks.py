@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
 from urllib.parse import quote
 
-import httpx
-from pydantic import BaseModel
-
-from broker.api.outcomes import parse
+from broker.api.outcomes import Calls, parse
 from broker.webhooks.models import (
     Deliveries,
     Delivery,
@@ -23,18 +17,8 @@ from broker.webhooks.models import (
 )
 
 
-class WebhookCalls(ABC):
+class WebhookCalls(Calls):
     """A member's own webhooks. All but the first two raise NotFoundError."""
-
-    @abstractmethod
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: BaseModel | Sequence[BaseModel] | None = None,
-        parameters: dict[str, Any] | None = None,
-    ) -> httpx.Response:
-        """Sends until there is an answer."""
 
     def add_webhook(self, wish: WebhookWish) -> NewWebhook:
         """A webhook and its secret, which is told this once. Raises ProblemAnswer (409) when there is one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import resources
 from typing import Any, cast
 
 import redis
@@ -12,6 +11,7 @@ import redis
 from broker.chain import BEGINNING, Entry
 from broker.contract import Lease, LeaseState
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.versions import ours, written
 from cloudsim.requests import Kind
 
@@ -27,11 +27,6 @@ class NotWritten(Exception):  # noqa: N818 (says what happened)
     def __init__(self, why: str, *, fenced: bool = False):
         super().__init__(why)
         self.fenced = fenced
-
-
-def read_script(name: str) -> str:
-    """The text of `broker/scripts/<name>.lua`."""
-    return resources.files("broker").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
 
 
 class Entries:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import redis.asyncio
 
-from broker.journal import read_script
 from broker.keys import Keys
+from broker.lua import read_script
 
 
 @dataclass(frozen=True, slots=True)

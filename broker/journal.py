@@ -40,10 +40,10 @@ from broker.contract import (
 )
 from broker.dead_letters import DeadLetters, Kind
 from broker.entries import EVENTS_KEPT, NOT_ENDED, Entries
-from broker.entries import read_script as read_script  # noqa: PLC0414 (given on)
 from broker.inbox import Malformed as Malformed  # noqa: PLC0414 (given on)
 from broker.inbox import Verified, parse
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.signing import UNSIGNED, Signing
 from broker.versions import list_written, ours, written
 

@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from broker.asked import CloudId
 from broker.identity import Principal, Role
-from broker.journal import read_script
 from broker.keys import Keys, api_key_digest
+from broker.lua import read_script
 
 log = logging.getLogger(__name__)
 

@@ -36,8 +36,8 @@ from broker.attempts import State as State
 from broker.attempts import attempt_id as attempt_id
 from broker.contract import Command, Confirm, Release
 from broker.holds import hold_arguments
-from broker.journal import read_script
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.signing import UNSIGNED, Signing
 from broker.versions import list_written, ours
 

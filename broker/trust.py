@@ -14,6 +14,7 @@ import os
 import re
 import stat
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ Trusted = Mapping[bytes, tuple[str, Ed25519PublicKey]]  # by encoded header
 _Content = TypeVar("_Content")
 
 
-class _Watched(Generic[_Content]):
+class _Watched(ABC, Generic[_Content]):
     """What a file holds, read again when it changes. A file that becomes unreadable changes nothing."""
 
     def __init__(self, path: Path):
@@ -94,8 +95,9 @@ class _Watched(Generic[_Content]):
         self._content = self._read()
         self._reads = 1
 
+    @abstractmethod
     def _read(self) -> _Content:
-        raise NotImplementedError
+        """What it holds now. Raises TrustError."""
 
     def _fresh(self) -> _Content:
         try:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, cast
 import redis
 
 from broker.finding import Finding, failure, ok, warning
-from broker.journal import read_script
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.versions import OLDEST_VERSION, VERSION
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ ClientError                     base; the message says what to do
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -106,6 +108,20 @@ _BY_STATUS: dict[int, type[ProblemAnswer]] = {
     415: InputRefusedError,
     422: InputRefusedError,
 }
+
+
+class Calls(ABC):
+    """A part of ``broker.client.Client``, which sends."""
+
+    @abstractmethod
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | Sequence[BaseModel] | None = None,
+        parameters: dict[str, Any] | None = None,
+    ) -> httpx.Response:
+        """Sends until there is an answer that repeating would not change."""
 
 
 def parse(model: type[_Model], response: httpx.Response) -> _Model:

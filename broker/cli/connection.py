@@ -1,4 +1,4 @@
-"""The client of the federation that the commands talk to."""
+"""The client of the federation that the commands talk to, and the queue itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 from broker.cli.output import CommandError, ExitCode
 
 if TYPE_CHECKING:
+    import redis
+
     from broker.client import Client
+    from broker.keys import Keys
     from broker.settings import Settings
 
-#: A person waits for so long for a broker that does not answer.
+#: A person waits for so long for a broker, or a queue, that does not answer.
 DEADLINE_S = 5.0
 
 _HINT = "is a federation running? Start one with `spotfed up`, or set SPOTFED_URL"
@@ -63,3 +66,33 @@ def api_key(told: Settings) -> str | None:
         return key_file(told.state_dir).read_text(encoding="utf-8").strip()
     except OSError:
         return None
+
+
+@contextmanager
+def queue() -> Iterator[tuple[redis.Redis, Keys]]:
+    """SPOTFED_REDIS_URL, else the embedded server that runs on this machine."""
+    import redis
+
+    from broker.keys import Keys
+    from broker.local.queue import address_file
+    from broker.queue_health import public_address
+    from broker.redis_server import connect
+    from broker.settings import settings
+
+    told = settings()
+    url = told.redis_url
+    if url is None:
+        try:
+            url = address_file(told.state_dir).read_text(encoding="utf-8")
+        except OSError:
+            raise CommandError(
+                "no federation runs on this machine: set SPOTFED_REDIS_URL to its Redis server",
+                ExitCode.UNREACHABLE,
+            ) from None
+    try:
+        with connect(url, socket_timeout=DEADLINE_S, socket_connect_timeout=DEADLINE_S) as client:
+            yield client, Keys(told.key_prefix)
+    except redis.RedisError as error:
+        raise CommandError(
+            f"{public_address(url)} does not do it: {error}; see `spotfed doctor`", ExitCode.UNREACHABLE
+        ) from error

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from broker.cli import words
+from broker.cli.connection import queue
 from broker.cli.looking import CloudOption
 from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from broker.keys import Keys
     from broker.settings import Settings
     from broker.signing import Signing
-
-_PATIENCE_S = 5.0
 
 dlq = typer.Typer(
     no_args_is_help=True,
@@ -37,7 +34,7 @@ def list_letters(cloud: CloudOption = None, as_json: JsonOption = False) -> None
 
     Example: spotfed dlq list --cloud A
     """
-    with _queue() as (client, keys):
+    with queue() as (client, keys):
         letters = [letter for one in _boxes(client, keys, cloud) for letter in one.letters()]
         now_ms = _now_ms(client)
     if as_json:
@@ -52,7 +49,7 @@ def show(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOption 
 
     Example: spotfed dlq show 1795862400000-0
     """
-    with _queue() as (client, keys):
+    with queue() as (client, keys):
         _, found = _one(client, keys, cloud, letter)
         told = _told(found, _now_ms(client)) | {"body": found.shown()}
     if as_json:
@@ -80,7 +77,7 @@ def replay(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOptio
     from broker.upgrading import spoken
     from broker.versions import VERSION
 
-    with _queue() as (client, keys):
+    with queue() as (client, keys):
         box, found = _one(client, keys, cloud, letter)
         try:
             commands = found.valid()
@@ -118,7 +115,7 @@ def drop(
     """
     if bool(letters) == everything:
         raise CommandError("name dead letters by their ids, or --all of them", ExitCode.BAD_INPUT)
-    with _queue() as (client, keys):
+    with queue() as (client, keys):
         if everything:
             found = [(box, letter.id) for box in _boxes(client, keys, cloud) for letter in box.letters()]
         else:  # nothing is dropped unless all are there
@@ -131,36 +128,6 @@ def drop(
 
 
 # -- the queue -----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _queue() -> Iterator[tuple[redis.Redis, Keys]]:
-    """SPOTFED_REDIS_URL, else the embedded server that runs on this machine."""
-    import redis
-
-    from broker.keys import Keys
-    from broker.local.queue import address_file
-    from broker.queue_health import public_address
-    from broker.redis_server import connect
-    from broker.settings import settings
-
-    told = settings()
-    url = told.redis_url
-    if url is None:
-        try:
-            url = address_file(told.state_dir).read_text(encoding="utf-8")
-        except OSError:
-            raise CommandError(
-                "no federation runs on this machine: set SPOTFED_REDIS_URL to its Redis server",
-                ExitCode.UNREACHABLE,
-            ) from None
-    try:
-        with connect(url, socket_timeout=_PATIENCE_S, socket_connect_timeout=_PATIENCE_S) as client:
-            yield client, Keys(told.key_prefix)
-    except redis.RedisError as error:
-        raise CommandError(
-            f"{public_address(url)} does not do it: {error}; see `spotfed doctor`", ExitCode.UNREACHABLE
-        ) from error
 
 
 def _boxes(client: redis.Redis, keys: Keys, cloud: str | None) -> list[DeadLetters]:

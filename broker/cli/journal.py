@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from broker.cli.dlq import _queue
+from broker.cli.connection import queue
 from broker.cli.looking import CloudOption
 from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
 
@@ -42,7 +42,7 @@ def verify(cloud: CloudOption = None, as_json: JsonOption = False) -> None:
     """
     from broker import verify as verifying
 
-    with _queue() as (client, keys):
+    with queue() as (client, keys):
         found = []
         for name in _clouds(client, keys, cloud):
             entries, archive = _of(client, keys, name)
@@ -94,7 +94,7 @@ def show(
         place = (0, 0) if after is None else place_of(after)
     except ValueError:
         raise CommandError("--after: must be the id of an entry, like 3-120", ExitCode.BAD_INPUT) from None
-    with _queue() as (client, keys):
+    with queue() as (client, keys):
         (name,) = _clouds(client, keys, cloud)
         entries, archive = _of(client, keys, name)
         with _readable(archive):

@@ -9,6 +9,7 @@
 --
 -- An entry is signed as a whole. Where not all attempts that it holds are to be made, none is: their requests
 -- are noted as open, and told to be attempted 'later'.
+-- With signed.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local PARTS, ANSWERED_TTL_S = 14, 604800
@@ -69,11 +70,7 @@ end
 for inbox = 1, inboxes do
   local made, at = attempts[inbox] or {}, #ARGV - 2 * (inboxes - inbox) - 1
   if #made == wanted[inbox] then
-    if ARGV[at + 1] == '' then
-      redis.call('XADD', KEYS[1 + inbox], '*', 'c', ARGV[at])
-    else
-      redis.call('XADD', KEYS[1 + inbox], '*', 's', ARGV[at + 1], 'c', ARGV[at])
-    end
+    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', ARGV[at], ARGV[at + 1])))
   else
     for _, i in ipairs(made) do
       redis.call('HSET', KEYS[1 + inboxes + i], 'state', 'open', 'attempt', 0)

@@ -13,8 +13,9 @@
 --
 -- Redis does not undo what a failed script has written. So every check comes before the first write, and the
 -- first write is one that Redis refuses when it is out of memory; after that nothing is refused any more.
-local REPLY_LENGTH = 10000
-local REPLY_TTL_S, ENDED_TTL_S = 600, 604800
+-- With signed.lua.
+-- With show_leases.lua.
+local REPLY_LENGTH, REPLY_TTL_S = 10000, 600
 
 local owner = redis.call('GET', KEYS[1])
 if redis.call('GET', KEYS[2]) ~= ARGV[2] or (owner and owner ~= ARGV[1]) then return 'fenced' end
@@ -29,11 +30,6 @@ local function last(stream)
   if not entry then return 0, 0, '' end
   local high, low = parse(entry[1])
   return high, low, entry[2][4] or ''  -- fields: e, JSON, h, hash; older entries have no h
-end
-
-local function signed(name, message, signature)
-  if signature == '' then return {name, message} end
-  return {'s', signature, name, message}
 end
 
 local epoch, first, cursor = tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[5]
@@ -88,17 +84,7 @@ for i = 1, events do
     redis.call('PUBLISH', ARGV[7], event)
   end
 end
-for i = 1, leases do
-  local id, lease, ended = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
-  at = at + 3
-  if ended then
-    redis.call('SET', KEYS[10 + i], lease, 'EX', ENDED_TTL_S)
-    redis.call('SREM', KEYS[9], id)
-  else
-    redis.call('SET', KEYS[10 + i], lease)
-    redis.call('SADD', KEYS[9], id)
-  end
-end
+at = show_leases(KEYS[9], leases, 10, at)
 for i = 1, askers do
   local stream = KEYS[10 + leases + i]
   -- pcall: an asker's name comes from outside, and a stream nobody can read must not stop the cloud.

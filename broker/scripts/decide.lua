@@ -7,6 +7,7 @@
 --       then for each inbox: entry (the commands of all decisions there, as JSON), its signature or ''
 -- Returns for each decision what stands: {state, attempt, cloud or false, answer or false}; or {'again'}, if
 -- nothing was done because others of its inbox do not stand: an entry is signed, and delivered, as a whole.
+-- With signed.lua.
 local ANSWERED_TTL_S = 604800
 
 local time = redis.call('TIME')
@@ -47,11 +48,7 @@ for inbox = 1, inboxes do
       end
     end
     local entry, signature = ARGV[entries + 2 * inbox - 1], ARGV[entries + 2 * inbox]
-    if signature == '' then
-      redis.call('XADD', KEYS[1 + inbox], '*', 'c', entry)
-    else
-      redis.call('XADD', KEYS[1 + inbox], '*', 's', signature, 'c', entry)
-    end
+    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))
   end
 end
 return results

@@ -5,6 +5,7 @@
 --       then for each inbox: entry (the commands of all attempts there, as JSON), its signature or ''
 -- Returns for each attempt what stands: {state, attempt, cloud or false, answer or false}; or {'again'}, if
 -- nothing was done because others of its inbox cannot be made: an entry is signed, and delivered, as a whole.
+-- With signed.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local inboxes = tonumber(ARGV[1])
@@ -35,11 +36,7 @@ for inbox = 1, inboxes do
       results[i] = {'attempting', number, cloud, false}
     end
     local entry, signature = ARGV[entries + 2 * inbox - 1], ARGV[entries + 2 * inbox]
-    if signature == '' then
-      redis.call('XADD', KEYS[1 + inbox], '*', 'c', entry)
-    else
-      redis.call('XADD', KEYS[1 + inbox], '*', 's', signature, 'c', entry)
-    end
+    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))
   end
 end
 return results

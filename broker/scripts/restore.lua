@@ -4,7 +4,7 @@
 --       5 count of entries  6 of leases, then for each entry: id, JSON, sequence or '', hash;
 --       for each lease: id, JSON, '1' if it ended or '0'
 -- Returns 'ok', 'again' (an earlier call wrote it), 'fenced', or an error BROKEN that wrote nothing.
-local ENDED_TTL_S = 604800
+-- With show_leases.lua.
 local owner = redis.call('GET', KEYS[1])
 if redis.call('GET', KEYS[2]) ~= ARGV[2] or (owner and owner ~= ARGV[1]) then return 'fenced' end
 
@@ -30,15 +30,5 @@ for _ = 1, entries do
     redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[4], '*', 'e', event)
   end
 end
-for i = 1, leases do
-  local id, lease, ended = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
-  at = at + 3
-  if ended then
-    redis.call('SET', KEYS[6 + i], lease, 'EX', ENDED_TTL_S)
-    redis.call('SREM', KEYS[6], id)
-  else
-    redis.call('SET', KEYS[6 + i], lease)
-    redis.call('SADD', KEYS[6], id)
-  end
-end
+show_leases(KEYS[6], leases, 6, at)
 return 'ok'

@@ -107,6 +107,10 @@ def parse(url: str) -> Target:
         raise TargetError(
             f"must be ASCII without spaces, at most {LONGEST_URL} characters (other names: xn--…)"
         )
+    authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
+    # Before urlsplit, which says something else of it in each version of Python.
+    if authority.startswith("[") and "]" in authority and not _BRACKETS.fullmatch(authority):
+        raise TargetError("has more than a port after the address in brackets")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -131,8 +135,6 @@ def parse(url: str) -> Target:
 
 def _host(netloc: str, host: str) -> str:
     if netloc.startswith("["):
-        if not _BRACKETS.fullmatch(netloc):
-            raise TargetError("has more than a port after the address in brackets")
         try:
             address = IPv6Address(host)
         except ValueError:

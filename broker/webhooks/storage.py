@@ -16,8 +16,8 @@ from uuid import uuid4
 
 import redis.asyncio
 
-from broker.journal import read_script
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.webhooks.models import Deliveries, Delivery, Webhook, WebhookState, WebhookWish
 
 MOST_WEBHOOKS = 20  # a member, an operator

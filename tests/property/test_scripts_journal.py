@@ -18,8 +18,9 @@ from hypothesis.stateful import (
 
 from broker.chain import BEGINNING
 from broker.contract import Done, Event, EventKind, Lease, LeaseState, Reply, Tick
-from broker.journal import Commit, Fenced, Journal, JournalError, read_script
+from broker.journal import Commit, Fenced, Journal, JournalError
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.redis_server import connect
 from broker.verify import walked
 from cloudsim.requests import Kind

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from broker.contract import Confirm, Release, Reserve, commands
-from broker.journal import read_script
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.records import (
     Accept,
     Accepted,

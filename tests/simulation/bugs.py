@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 from unittest import mock
 
-from broker import journal
+from broker.lua import read_script
 from tests.simulation.world import Report, run_seed
 
 
@@ -64,7 +64,7 @@ class Bug:
 
     @contextmanager
     def _script(self) -> Iterator[None]:
-        sound = journal.read_script
+        sound = read_script
         self._changed(sound(self.where))
 
         def read(name: str) -> str:
@@ -120,9 +120,9 @@ SCRIPT_BUGS = (
         "redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[13], '*', 'e', event)",
         "",
     ),
-    Bug("ended leases shown as running", "commit", "redis.call('SREM', KEYS[9], id)", ""),
+    Bug("ended leases shown as running", "commit", "redis.call('SREM', running, id)", ""),
     Bug(
-        "end of a lease not shown", "commit", "redis.call('SET', KEYS[10 + i], lease, 'EX', ENDED_TTL_S)", ""
+        "end of a lease not shown", "commit", "redis.call('SET', KEYS[key + i], lease, 'EX', ENDED_TTL_S)", ""
     ),
     Bug(
         "inbox trimmed too far",
@@ -148,7 +148,7 @@ SCRIPT_BUGS = (
     Bug(
         "confirmation not sent",
         "decide",
-        "redis.call('XADD', KEYS[1 + inbox], '*', 'c', entry)",
+        "redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))",
         "if ARGV[4] ~= 'commit' then redis.call('XADD', KEYS[1 + inbox], '*', 'c', entry) end",
         seed=1,
     ),

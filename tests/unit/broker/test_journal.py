@@ -22,8 +22,9 @@ from broker.contract import (
 )
 from broker.dead_letters import DEAD_BYTES_KEPT
 from broker.entries import NotWritten
-from broker.journal import Commit, Fenced, Journal, JournalError, Malformed, read_script
+from broker.journal import Commit, Fenced, Journal, JournalError, Malformed
 from broker.keys import Keys
+from broker.lua import read_script
 from broker.verify import walked
 from cloudsim.requests import Kind
 

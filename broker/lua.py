@@ -1,0 +1,18 @@
+"""The Lua scripts in ``broker/scripts``, with the pieces that several of them share."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+_WITH = re.compile(r"^-- With (\w+)\.lua\.$", re.MULTILINE)
+
+
+def read_script(name: str) -> str:
+    """The text of `broker/scripts/<name>.lua`, after the pieces that lines ``-- With PIECE.lua.`` name."""
+    text = _read(name)
+    return "".join([*map(_read, _WITH.findall(text)), text])
+
+
+def _read(name: str) -> str:
+    return resources.files("broker").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
