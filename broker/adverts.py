@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import redis.asyncio
 from pydantic import BaseModel, ValidationError
@@ -158,10 +158,39 @@ class Adverts:
         """Tables are large and change every few hours: they are read when an advert names another one."""
         changed = [cloud for cloud, version in versions.items() if self._asked_tables.get(cloud) != version]
         if changed:
-            values = await self._client.mget([self._keys.table(cloud) for cloud in changed])
-            for cloud, raw in zip(changed, values, strict=True):
-                self._tables[cloud] = _summary(raw)
+            for cloud, text in zip(changed, await self._shown_tables(changed), strict=True):
+                self._tables[cloud] = _summary(text)
                 self._asked_tables[cloud] = versions[cloud]
+
+    async def table(self, cloud: str) -> bytes | None:
+        """The table that a cloud shows, as JSON; None where there is none, or none to be believed: what the
+        cloud did not sign itself, or what is older than the table that its advert names."""
+        text = (await self._shown_tables([cloud]))[0]
+        if text is None or not self._signing.verifies:
+            return text
+        member, shown = await self.member(cloud), _summary(text)
+        named_s = member.advert.table_made_at_s if member and member.advert else None
+        if shown is None or (named_s is not None and shown.made_at_s < named_s):
+            return None
+        return text
+
+    async def _shown_tables(self, clouds: Sequence[str]) -> list[bytes | None]:
+        """As they are in Redis, with None for those that are not to be believed."""
+        names = [self._keys.table(cloud) for cloud in clouds]
+        signatures = [*map(self._keys.table_signature, clouds)] if self._signing.verifies else []
+        found: list[Any] = await self._client.mget([*names, *signatures])
+        if not signatures:
+            return found
+        for place, (cloud, name) in enumerate(zip(clouds, names, strict=True)):
+            text = found[place]
+            if text is None:
+                continue
+            try:
+                self._signing.check(found[len(clouds) + place], text, name, {cloud_party(cloud)})
+            except Refused as error:
+                log.warning("the table of %s is not believed: %s", cloud, error)
+                found[place] = None
+        return found[: len(clouds)]
 
     def _look(self, cloud: str, raw: tuple[bytes | None, bytes | None], now_s: float) -> _Seen:
         seen = self._seen.get(cloud)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from broker.asked import CloudId, Cores, Id, Message
+from broker.versions import since
 from cloudsim.requests import Kind, Mode, Reason, Spread
 
 
@@ -35,7 +36,8 @@ class Lease(Message):
     ``evict_at_s``: it was given notice, and leaves then at the latest. ``starts_by_s``: an on-demand instance
     that waits for room, or had to, starts then at the latest; while it is booked ``starts_at_s`` and
     ``ends_at_s`` are as if it had started when it was booked. ``amounts``: of resources beside cores; with
-    ``labels``, ``group`` and ``spread`` as they were asked for.
+    ``labels``, ``group`` and ``spread`` as they were asked for. ``pool``: that it was sold from.
+    ``renewed_at_s``: where extended leases count as the newest, since when it does.
     """
 
     id: Id
@@ -66,6 +68,8 @@ class Lease(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     group: str | None = None
     spread: Spread | None = None
+    pool: int | None = since(3)
+    renewed_at_s: float | None = since(3)
 
 
 class SizeOffer(Message):
@@ -113,6 +117,7 @@ class QuoteView(Message):
     table_age_s: float | None = None
     other_sizes: tuple[SizeOffer, ...] = ()
     admission: Mode = Mode.STRICT  # to whom the SLA is a promise
+    pool: int | None = since(3)  # that it would be sold from
     broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
 
 

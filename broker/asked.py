@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -10,17 +12,16 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationInfo,
     field_validator,
-    model_serializer,
 )
 from pydantic_core import PydanticCustomError
 
+from broker.versions import since
 from cloudsim import requests
 from cloudsim.nodes import CORES, LARGEST_AMOUNT, NAME
-from cloudsim.requests import Spread
+from cloudsim.requests import MOST_POOLS, Spread
 
 #: Ids travel in Redis keys, URLs and file names: no separators, no white space, bounded.
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", max_length=128)]
@@ -67,6 +68,10 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+#: A field that is not written while it is not used. A factory, since pydantic copies a shared default deeply.
+_unused = partial(Field, exclude_if=operator.not_)
+
+
 class Needs(Message):
     """What an instance needs beside cores, all on one node.
 
@@ -76,10 +81,10 @@ class Needs(Message):
     they run when this one starts, on the same cloud. None of these is written when it is not used.
     """
 
-    resources: Resources = {}
-    labels: Labels = {}
-    group: Name | None = None
-    spread: Spread | None = None
+    resources: Resources = _unused(default_factory=dict, json_schema_extra={"default": {}})
+    labels: Labels = _unused(default_factory=dict, json_schema_extra={"default": {}})
+    group: Name | None = _unused(default=None)
+    spread: Spread | None = _unused(default=None)
 
     @field_validator("spread")
     @classmethod
@@ -87,10 +92,6 @@ class Needs(Message):
         if spread is not None and told.data.get("group") is None:
             raise PydanticCustomError("group", "says how a group is spread: name the group too")
         return spread
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in written(self).items() if value or name not in _NEEDS}
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -115,6 +116,27 @@ class Needs(Message):
 _NEEDS = frozenset(Needs.model_fields)
 
 
+#: Of a cloud that sells its spot in pools, see ``cloudsim.pools``.
+PoolNumber = Annotated[int, Field(strict=True, ge=0, lt=MOST_POOLS)]
+
+
+class SpotNeeds(Needs):
+    """What a spot instance needs. ``pool``: of clouds that sell pools; 0 is evicted first. None: the
+    uppermost one that keeps the promise. Clouds without that pool refuse, and all do where no promise is
+    asked."""
+
+    pool: PoolNumber | None = since(3)
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """The same as arguments of ``cloudsim.requests.Request``."""
+        return {**super().needs, "pool": self.pool}
+
+    def told_needs(self) -> dict[str, Any]:
+        """The same as fields of another message that has them."""
+        return {**super().told_needs(), "pool": self.pool}
+
+
 def needs_of(request: requests.Request) -> dict[str, Any]:
     """What a request of ``cloudsim`` needs beside cores, as fields of a message."""
     return {
@@ -125,7 +147,7 @@ def needs_of(request: requests.Request) -> dict[str, Any]:
     }
 
 
-class SpotRequest(Needs):
+class SpotRequest(SpotNeeds):
     """A federated request for one spot instance.
 
     ``sla`` is the largest acceptable probability of eviction before ``lifetime_s``: 0 only when the
@@ -144,7 +166,7 @@ class SpotRequest(Needs):
     at_s: Seconds | None = None
 
 
-class QuoteRequest(Needs):
+class QuoteRequest(SpotNeeds):
     """What would be promised: a ``SpotRequest`` without an effect, for one size or several at once."""
 
     id: Id | None = None

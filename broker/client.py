@@ -55,6 +55,7 @@ from broker.api.outcomes import (
     why_silent,
 )
 from broker.client_identity import IdentityCalls
+from broker.client_volatile import VolatileCalls
 from broker.client_webhooks import WebhookCalls
 from broker.contract import (
     Done,
@@ -90,7 +91,7 @@ _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Client(IdentityCalls, WebhookCalls):
+class Client(IdentityCalls, VolatileCalls, WebhookCalls):
     """Calls one broker. Safe to use from several threads.
 
     Calls are repeated with the same id while the broker is away (503, no connection, still in flight), for at
@@ -379,9 +380,7 @@ def _named(request: _Model) -> _Model:
     return request if named else request.model_copy(update={"id": uuid.uuid4().hex})
 
 
-def _encoded(
-    body: BaseModel | Sequence[BaseModel] | None,
-) -> tuple[bytes | None, dict[str, str]]:
+def _encoded(body: BaseModel | Sequence[BaseModel] | None) -> tuple[bytes | None, dict[str, str]]:
     if body is None:
         return None, {}
     if isinstance(body, BaseModel):

@@ -4,7 +4,7 @@ Three groups: what a user sends (``SpotRequest`` and the others of ``broker.aske
 owner (``Command``) and hears back (``Reply`` and the others of ``broker.answers``), and what an owner makes
 known (``Event`` in its journal, ``Advert``, ``CloudInfo``).
 
-A field that is new since version 1 is declared with ``since``, see ``broker.versions``.
+A field that is new since version 2 is declared with ``since``, see ``broker.versions``.
 Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
 """
 
@@ -46,10 +46,15 @@ from broker.asked import Probability as Probability
 from broker.asked import QuoteRequest as QuoteRequest
 from broker.asked import Resources as Resources
 from broker.asked import Seconds as Seconds
+from broker.asked import SpotNeeds as SpotNeeds
 from broker.asked import SpotRequest as SpotRequest
+from broker.known import Advert as Advert
+from broker.known import CloudInfo as CloudInfo
+from broker.known import DisclosureLevel as DisclosureLevel
+from broker.known import NodeKind as NodeKind
+from broker.known import Room as Room
 from broker.versions import VERSION as VERSION
 from broker.versions import since as since
-from cloudsim.requests import Mode
 
 #: Numbers of nodes, from 0 in the order of the cloud's nodes.
 NodeNumber = Annotated[int, Field(ge=0, lt=100_000)]
@@ -69,7 +74,7 @@ class _Command(Message):
     at_s: Seconds | None = None  # trace time; None in wall time
 
 
-class Ask(_Command, Needs):
+class Ask(_Command, SpotNeeds):
     """Quote only; no side effects. ``other_sizes``: tell what would be promised of the other sizes too."""
 
     kind: Literal["quote"] = "quote"
@@ -81,7 +86,7 @@ class Ask(_Command, Needs):
     other_sizes: bool = False
 
 
-class Reserve(_Command, Needs):
+class Reserve(_Command, SpotNeeds):
     """Admit and hold until confirmed, released, or the reservation expires. ``attempt`` becomes the
     lease's id."""
 
@@ -242,7 +247,7 @@ class EventKind(StrEnum):
     NOTICED = "noticed"  # the lease must leave at its evict_at_s
     OPENED = "opened"  # a new epoch: another owner process took over
     RESERVED = "reserved"
-    RELEASED = "released"  # the broker decided against it, or nobody confirmed in time
+    RELEASED = "released"  # the broker decided against it, or it lapsed: it ended before it was confirmed
     DECLINED = "declined"  # a reservation was refused; kept so that the same command gets the same answer
     TURNED_AWAY = "turned_away"  # an own on-demand request was refused
     BOOKED = "booked"  # an own on-demand request has its node, and waits for those who leave it
@@ -275,7 +280,9 @@ class OverflowState(Needs):
 
 class Event(Message):
     """A journal entry. Public events of spot leases carry ``sequence``, which counts them without gaps per
-    cloud."""
+    cloud; the first of a lease is its admission, the last one its end. What befalls a reservation is public
+    once that is confirmed: where it lapsed before (``released``, without an ``attempt``), both are told then.
+    """
 
     version: int = VERSION
     cloud: CloudId
@@ -285,7 +292,7 @@ class Event(Message):
     sequence: int | None = None
     lease: Lease | None = None
     cause: str | None = None
-    attempt: str | None = None  # released, declined; extended: which wish it fulfils
+    attempt: str | None = None  # released, declined; extended: which wish it fulfils; cordoned: which command
     refusal: RefusalView | None = None  # declined, turned_away, warned
     offers: tuple[QuoteView, ...] = ()  # offered
     request: OnDemandRequest | None = None  # turned_away
@@ -294,77 +301,7 @@ class Event(Message):
     closed: bool | None = None  # cordoned
     table_version: str | None = None
     table_made_at_s: float | None = None
-
-
-class NodeKind(Message):
-    """So many neighbouring nodes that are alike; ``resources``: those beside cores, overcommit included."""
-
-    nodes: int
-    cores: int
-    resources: dict[str, int] = Field(default_factory=dict)
-    labels: dict[str, str] = Field(default_factory=dict)
-
-
-class CloudInfo(Message):
-    """What a member is; written when its owner opens. ``order`` breaks ties in routing.
-
-    ``node_kinds``: its nodes in their order, for those who need more than cores. ``lineup``: who goes where
-    and who is evicted for whom. ``grace_s``: so long before it must leave an instance is told so.
-    """
-
-    id: CloudId
-    order: int
-    nodes: str
-    cores: int
-    largest_node: int
-    time: Literal["wall", "trace"]
-    overflow: bool = False
-    node_kinds: tuple[NodeKind, ...] = ()
-    lineup: str | None = None
-    grace_s: float = 0.0
-
-    def most(self, resource: str) -> int:
-        """The largest amount of a resource beside cores on one of its nodes."""
-        return max((kind.resources.get(resource, 0) for kind in self.node_kinds), default=0)
-
-
-class Room(Message):
-    """Free cores, and free slots keyed by size in cores."""
-
-    free_cores: int
-    free_slots: dict[int, int]
-
-
-class Advert(Message):
-    """What a cloud says of itself, refreshed with every commit. ``free_slots`` is keyed by size in cores.
-
-    ``admission``: to whom an SLA is a promise here. ``promised_room``: as a request with a promise sees it,
-    which may take the cores of spot instances without one; None where none of these run. ``closed_nodes``: so
-    many take nobody new (cordoned or drained), and their free cores and slots are not counted.
-    """
-
-    cloud: CloudId
-    at: str
-    at_s: float
-    epoch: int
-    free_cores: int
-    on_demand_cores: int
-    spot_cores: int
-    spot_leases: int
-    free_slots: dict[int, int]
-    table_version: str | None
-    table_made_at_s: float | None
-    evicted: int
-    admitted: int
-    promised_room: Room | None = None
-    admission: Mode = Mode.STRICT
-    closed_nodes: int = 0
-
-    def room(self, *, promised: bool) -> Room:
-        """The room for a request with or without a promise."""
-        if promised and self.promised_room is not None:
-            return self.promised_room
-        return Room(free_cores=self.free_cores, free_slots=self.free_slots)
+    waits: CloudId | None = since(3)  # declined: the origin that waits for room, where shares are fair
 
 
 class Batch(Message):

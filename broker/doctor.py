@@ -95,6 +95,14 @@ def settings_findings(told: Settings, unknown: Sequence[str]) -> list[Finding]:
                 f"set it to more than {variable('reply_deadline_s')}",
             )
         )
+    if told.failpoint is not None:
+        found.append(
+            failure(
+                f"setting {variable('failpoint')}",
+                f"every process that starts with it kills or stops itself at {told.failpoint}",
+                "unset it, and start them again: it is for tests",
+            )
+        )
     if told.advert_max_age_s <= told.inbox_poll_s:
         found.append(
             warning(

@@ -9,15 +9,15 @@ from typing import Any, cast
 import redis
 
 from broker.chain import BEGINNING, Entry
-from broker.contract import Lease, LeaseState
+from broker.contract import Lease
 from broker.keys import Keys
 from broker.lua import read_script
+from broker.shown import NOT_ENDED, shown_at
 from broker.versions import ours, written
 from cloudsim.requests import Kind
 
 #: How many entries of a journal, and public events, Redis keeps below the snapshot unless told otherwise.
 JOURNAL_KEPT, EVENTS_KEPT = 100_000, 200_000
-NOT_ENDED = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
 _PAGE = 1_000
 
 
@@ -119,13 +119,16 @@ class Entries:
             told += [entry.id, entry.body, "" if event.sequence is None else event.sequence, entry.hash]
             if event.lease is not None and event.lease.kind is Kind.SPOT:
                 shown[event.lease.id] = event.lease
-        for lease in shown.values():
-            told += [lease.id, written(lease, self._speaks()), "0" if lease.state in NOT_ENDED else "1"]
+        speaks = self._speaks()
+        showing = shown_at(keys, cloud, list(shown.values()), speaks)
+        for _, lease in showing:
+            told += [lease.id, written(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
-            *(keys.running(cloud), *map(keys.lease, shown)),
+            *(keys.running(cloud), *(name for name, _ in showing)),
         ]
-        self._run(self._restore, names, [token, epoch, before, events_kept, len(entries), len(shown), *told])
+        counts = [events_kept, len(entries), len(showing)]
+        self._run(self._restore, names, [token, epoch, before, *counts, *told])
 
     def keep(
         self,

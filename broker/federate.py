@@ -71,6 +71,7 @@ def _submit(client: Client, at_s: float, request: Request, targets: tuple[str, .
                 sla=request.sla,
                 targets=targets,
                 at_s=at_s,
+                pool=request.pool,
                 **needs_of(request),
             )
         )

@@ -3,7 +3,7 @@ or here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -53,9 +53,7 @@ class Holds:
         return {one.decode(): int(cores) for one, cores in found.items() if one != b"=cores"}
 
 
-def hold_arguments(hold: Hold | None, members: Mapping[str, int]) -> list[str | bytes | int]:
-    """For ``accept.lua``. members: each member's place (from 1) among the keys of what they hold."""
-    if hold is None:
-        return [0, "", 0, -1, -1, "", ""]
+def hold_arguments(hold: Hold, place: int) -> list[str | bytes | int]:
+    """For ``accept.lua``. place: of the member (from 1) among the keys of what members hold."""
     most = [-1 if one is None else one for one in (hold.most_cores, hold.most_instances)]
-    return [members[hold.member], hold.member, hold.cores, *most, *hold.refusal]
+    return [place, hold.member, hold.cores, *most, *hold.refusal]

@@ -39,11 +39,12 @@ from broker.contract import (
     Reply,
 )
 from broker.dead_letters import DeadLetters, Kind
-from broker.entries import EVENTS_KEPT, NOT_ENDED, Entries
+from broker.entries import EVENTS_KEPT, Entries
 from broker.inbox import Malformed as Malformed  # noqa: PLC0414 (given on)
 from broker.inbox import Verified, parse
 from broker.keys import Keys
 from broker.lua import read_script
+from broker.shown import NOT_ENDED, shown_at
 from broker.signing import UNSIGNED, Signing
 from broker.versions import list_written, ours, written
 
@@ -122,6 +123,8 @@ class Journal:
         self._speaks, self._events_kept = speaks, events_kept
         self.entries = Entries(client, keys, cloud, speaks=speaks)
         self._latest: tuple[Commit, str, list[Entry]] | None = None
+        # What was last read of the inbox, as it came and as it was understood.
+        self._read: dict[str, tuple[dict[bytes, bytes], list[Command | Malformed]]] = {}
         self.dead_letters = DeadLetters(client, keys, cloud)
         self._acquire = client.register_script(read_script("acquire"))
         self._renew = client.register_script(read_script("renew"))
@@ -141,7 +144,8 @@ class Journal:
             dead: token of a process that is no more; nobody waits for its lease.
 
         Returns:
-            The new epoch, or None while another process is the owner.
+            The new epoch, or None while another process is the owner. Who asks again gets the epoch that it
+            opened, as long as nobody has opened a later one.
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud), self.keys.journal(self.cloud)]
         keys.append(self.keys.spoken_by(self.cloud))
@@ -184,10 +188,11 @@ class Journal:
         """
         keys, cloud, speaks = self.keys, self.cloud, self._speaks()
         before, entries = self._linked(commit)
+        shown = shown_at(keys, cloud, commit.leases, speaks)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
             *(keys.inbox(cloud), keys.cursor(cloud), keys.advert(cloud), keys.running(cloud), keys.overflow),
-            *(keys.lease(lease.id) for lease in commit.leases),
+            *(name for name, _ in shown),
             *(keys.replies(asker) for asker in commit.replies),
             *(keys.advert_signature(cloud), keys.seen(cloud)),
         ]
@@ -196,12 +201,12 @@ class Journal:
         arguments: list[str | bytes | int] = [
             *(commit.token, commit.epoch, _ms(commit.ttl_s), commit.first, commit.cursor or ""),
             *(advert, keys.channel(cloud)),
-            *(len(commit.events), len(commit.leases), len(commit.replies), len(commit.overflow)),
+            *(len(commit.events), len(shown), len(commit.replies), len(commit.overflow)),
             *(before, self._events_kept),
         ]
         for event, entry in zip(commit.events, entries, strict=True):
             arguments += [entry.body, "" if event.sequence is None else event.sequence, entry.hash]
-        for lease in commit.leases:
+        for _, lease in shown:
             arguments += [lease.id, written(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
         for asker, answers in commit.replies.items():
             arguments += self._signed(list_written(answers, speaks), keys.replies(asker))
@@ -268,7 +273,15 @@ class Journal:
 
     def set_table(self, table: str) -> None:
         """Show people the quantile table in use: JSON with version, made_at_s and rows."""
-        self.redis.set(self.keys.table(self.cloud), table)
+        name = self.keys.table(self.cloud)
+        with self.redis.pipeline() as pipeline:
+            pipeline.set(name, table)
+            pipeline.set(self.keys.table_signature(self.cloud), self.signing.sign(table.encode(), name))
+            pipeline.execute()
+
+    def withdraw_table(self) -> None:
+        """Shows none until the next one is there."""
+        self.redis.delete(self.keys.table(self.cloud), self.keys.table_signature(self.cloud))
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -280,6 +293,7 @@ class Journal:
         if self.signing.verifies:
             stored_seen = self.redis.hgetall(self.keys.seen(self.cloud))
             self._inbox.begin(cast("dict[bytes, bytes]", stored_seen))
+        self._read = {}
         stored = cast("bytes | None", self.redis.get(self.keys.cursor(self.cloud)))
         return "0-0" if stored is None else stored.decode()
 
@@ -294,8 +308,12 @@ class Journal:
             after: id of the last entry already read.
             count: at most so many entries.
         """
-        found: list[tuple[str, list[Command | Malformed]]] = []
+        before, self._read = self._read, {}
         for entry, fields in self._range(self.keys.inbox(self.cloud), after, count):
+            known = before.get(entry)
+            if known is not None and known[0] == fields:  # what a group leaves over is read again by the next
+                self._read[entry] = known
+                continue
             body = fields.get(b"c", b"")
             refused = self._inbox.refusal(entry, fields)
             parsed: list[Command | Malformed] = (
@@ -303,8 +321,8 @@ class Journal:
             )
             if any(isinstance(command, Malformed) for command in parsed):
                 self._put_aside(entry, body, parsed)
-            found.append((entry, parsed))
-        return found
+            self._read[entry] = fields, parsed
+        return [(entry, parsed) for entry, (_, parsed) in self._read.items()]
 
     def _put_aside(self, entry: str, body: bytes, parsed: Sequence[Command | Malformed]) -> None:
         wrong = {place: command for place, command in enumerate(parsed) if isinstance(command, Malformed)}

@@ -78,9 +78,17 @@ class Keys:
         """String: the cloud's quantile table for people: JSON with version, made_at_s and rows."""
         return f"{self.prefix}table:{cloud}"
 
+    def table_signature(self, cloud: str) -> str:
+        """String: the signature of the cloud's table, written with it."""
+        return f"{self.prefix}table-signature:{cloud}"
+
     def running(self, cloud: str) -> str:
         """Set: ids of the cloud's spot leases that have not ended."""
         return f"{self.prefix}running:{cloud}"
+
+    def lease(self, cloud: str, lease: str) -> str:
+        """String: a spot Lease as it is now; expires some time after its end. See broker.shown."""
+        return f"{self.prefix}shown:{cloud}:{lease}"
 
     def history(self, cloud: str, epoch: int) -> str:
         """List: event logs between refresh boundaries, as the Monte-Carlo workers read them."""
@@ -98,7 +106,7 @@ class Keys:
         return f"{self.prefix}contract"
 
     def spoken_by(self, cloud: str) -> str:
-        """String: the contract version that the cloud's owner speaks, and the epoch of that owner."""
+        """String: the contract version that the cloud's owner speaks, the epoch of that owner, its token."""
         return f"{self.prefix}contract:{cloud}"
 
     def speaks(self, process: str) -> str:
@@ -115,8 +123,8 @@ class Keys:
         """Stream: public events of all clouds merged; its ids are those of the event API."""
         return f"{self.prefix}events"
 
-    def lease(self, lease: str) -> str:
-        """String: a spot Lease as it is now; expires some time after its end."""
+    def lease_of_version_2(self, lease: str) -> str:
+        """String: what ``lease`` names, where the federation speaks version 2 of the contract."""
         return f"{self.prefix}lease:{lease}"
 
     def request(self, request: str) -> str:

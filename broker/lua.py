@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib import resources
 
 _WITH = re.compile(r"^-- With (\w+)\.lua\.$", re.MULTILINE)
@@ -14,5 +15,6 @@ def read_script(name: str) -> str:
     return "".join([*map(_read, _WITH.findall(text)), text])
 
 
+@cache
 def _read(name: str) -> str:
     return resources.files("broker").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")

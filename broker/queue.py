@@ -8,9 +8,11 @@ something to read, and a Monte-Carlo batch is sent again when its result does no
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 from celery import Celery
-from kombu import transport
+from kombu import Connection, Producer, transport
+from kombu.utils.json import dumps
 
 from broker.redis_server import celery_url
 from broker.settings import Settings, SettingsError
@@ -100,6 +102,35 @@ def ring(app: Celery, cloud: str) -> None:
     Raises kombu.exceptions.OperationalError when the queue is away; the owner then finds out by itself.
     """
     app.send_task(DRAIN, queue=cloud_queue(cloud), ignore_result=True, expires=RING_EXPIRES_S)
+
+
+class Bells:
+    """The doorbells of clouds as Celery would put them into their queues: for scripts that ring in the step
+    in which they write what there is to read."""
+
+    def __init__(self, app: Celery, prefix: str):
+        """``prefix``: of all keys."""
+        self._app, self._prefix = app, prefix
+        self._forms: dict[str, tuple[str, str, str]] = {}  # a message by cloud, its task's id and its tag
+
+    def __call__(self, cloud: str) -> tuple[str, str]:
+        """The key of a cloud's queue, and a message for it."""
+        if cloud not in self._forms:
+            self._forms[cloud] = self._form(cloud)
+        text, task, tag = self._forms[cloud]
+        return self._prefix + cloud_queue(cloud), text.replace(task, str(uuid4())).replace(tag, str(uuid4()))
+
+    def _form(self, cloud: str) -> tuple[str, str, str]:
+        # All virtual transports of kombu put the same message into a queue; this one keeps it in memory.
+        name = f"bell.{uuid4()}"
+        with Connection("memory://") as connection, connection.channel() as channel:
+            producer = Producer(channel)
+            sent = self._app.send_task(DRAIN, producer=producer, queue=name, ignore_result=True)
+            message = channel._get(name)
+            channel.queue_delete(name)
+        properties = message["properties"]
+        properties["delivery_info"]["routing_key"] = cloud_queue(cloud)
+        return dumps(message), sent.id, properties["delivery_tag"]
 
 
 def send_batch(app: Celery, queue: str, message: dict[str, Any]) -> None:

@@ -19,8 +19,10 @@ and the call is repeated without them, signed anew.
 # ruff: noqa: PLC0414  (what a record is asked and holds is given on)
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol, TypeVar, cast
 
 import redis.asyncio
@@ -35,6 +37,7 @@ from broker.attempts import Standing as Standing
 from broker.attempts import State as State
 from broker.attempts import attempt_id as attempt_id
 from broker.contract import Command, Confirm, Release
+from broker.failpoints import Failpoint, failpoint
 from broker.holds import hold_arguments
 from broker.keys import Keys
 from broker.lua import read_script
@@ -56,12 +59,17 @@ class Records:
         signing: Signing = UNSIGNED,
         *,
         speaks: Callable[[], int] = ours,
+        bell: Callable[[str], tuple[str, str]] | None = None,
     ) -> None:
-        """``speaks``: the version of the contract that is written, see `broker.upgrading`."""
+        """``speaks``: the version of the contract that is written, see `broker.upgrading`. ``bell``: the
+        queue of a cloud's doorbells and one of them (`broker.queue.Bells`), which goes there with the
+        attempts that are made; None: whoever calls rings."""
         self.redis = client
         self.keys = keys
         self._signing = signing
         self.speaks = speaks
+        self.rings = bell is not None
+        self._bell = bell or (lambda cloud: (keys.inbox(cloud), ""))
         self._accept = client.register_script(read_script("accept"))
         self._reserve = client.register_script(read_script("reserve"))
         self._decide = client.register_script(read_script("decide"))
@@ -83,18 +91,23 @@ class Records:
             *(self.keys.inbox(cloud) for cloud in clouds),
             *(self.keys.request(one.id) for one in requests),
             *(self.keys.held(member) for member in members),
+            *(self._bell(cloud)[0] for cloud in clouds),
         ]
-        arguments: list[str | bytes | int] = [len(clouds)]
+        holds = _places(one.hold for one in requests if one.hold is not None)
+        entries = self._entries((one.first.cloud, one.first.command) for one in requests if one.first)
+        arguments: list[str | bytes | int] = [len(clouds), len(holds)]
+        for cloud, entry in zip(clouds, entries, strict=True):
+            arguments += [cloud, *entry, self._bell(cloud)[1]]
+        for hold in holds:
+            arguments += hold_arguments(hold, members[hold.member])
         for one in requests:
+            assert one.first is None or one.first.number == 1
             arguments += [one.id, one.fingerprint, one.body, one.token, one.look_after_ms]
-            if one.first is None:
-                arguments += ["", 0]
-            else:
-                assert one.first.number == 1
-                arguments += [one.first.cloud, clouds[one.first.cloud]]
-            arguments += hold_arguments(one.hold, members)
-        arguments += self._entries((one.first.cloud, one.first.command) for one in requests if one.first)
+            arguments.append(0 if one.first is None else clouds[one.first.cloud])
+            arguments.append(0 if one.hold is None else holds[one.hold])
+        failpoint(Failpoint.BROKER_ACCEPTING)
         rows = await self._accept(names, arguments)
+        failpoint(Failpoint.BROKER_ACCEPTED)
         later = [
             one.first for one, row in zip(requests, rows, strict=True) if row[0] == b"later" and one.first
         ]
@@ -118,7 +131,11 @@ class Records:
         arguments: list[str | bytes | int] = [len(clouds)]
         for one in attempts:
             arguments += [one.request, one.number, one.cloud, clouds[one.cloud], one.look_after_ms]
-        arguments += self._entries((one.cloud, one.command) for one in attempts)
+        entries = self._entries((one.cloud, one.command) for one in attempts)
+        for cloud, entry in zip(clouds, entries, strict=True):
+            queue, bell = self._bell(cloud)
+            names.append(queue)
+            arguments += [*entry, bell]
         return cast("list[Any]", await self._reserve(names, arguments))
 
     async def decide(self, decisions: Sequence[Decision]) -> list[Standing]:
@@ -129,7 +146,10 @@ class Records:
             process has been overtaken and the answer, if there is one, is another's. After an abandonment the
             state is OPEN.
         """
-        return await _in_turns(decisions, self._decide_once)
+        failpoint(Failpoint.BROKER_DECIDING)
+        stands = await _in_turns(decisions, self._decide_once)
+        failpoint(Failpoint.BROKER_DECIDED)
+        return stands
 
     async def _decide_once(self, decisions: Sequence[Decision]) -> list[Any]:
         clouds, names = self._named(decisions)
@@ -145,8 +165,12 @@ class Records:
                 )
             )
             arguments += [one.request, one.number, verb, one.answer or "", one.cloud, clouds[one.cloud]]
-        arguments += self._entries(told)
-        return cast("list[Any]", await self._decide(names, arguments))
+        arguments += chain.from_iterable(self._entries(told))
+        rows = cast("list[Any]", await self._decide(names, arguments))
+        for one, row in zip(decisions, rows, strict=True):
+            if row[0] == b"committed" and row[3] is None:  # ours: it is not sent back
+                row[3] = one.answer
+        return rows
 
     def _named(self, items: Sequence[Attempt] | Sequence[Decision]) -> tuple[dict[str, int], list[str]]:
         """The place of each cloud's inbox, and the keys of a script: open requests, inboxes, records."""
@@ -154,16 +178,16 @@ class Records:
         inboxes = (self.keys.inbox(cloud) for cloud in clouds)
         return clouds, [self.keys.open_requests, *inboxes, *(self.keys.request(one.request) for one in items)]
 
-    def _entries(self, told: Iterable[tuple[str, Command]]) -> list[bytes]:
-        """What each cloud is told, in the order of ``_places``: entry, signature, entry, signature, ..."""
+    def _entries(self, told: Iterable[tuple[str, Command]]) -> list[tuple[bytes, bytes]]:
+        """What each cloud is told, in the order of ``_places``: an entry and its signature."""
         batches: defaultdict[str, list[Command]] = defaultdict(list)
         for cloud, command in told:
             batches[cloud].append(command)
-        parts: list[bytes] = []
+        pairs: list[tuple[bytes, bytes]] = []
         for cloud, batch in batches.items():
             entry = list_written(batch, self.speaks()).encode()
-            parts += [entry, self._signing.sign(entry, self.keys.inbox(cloud))]
-        return parts
+            pairs.append((entry, self._signing.sign(entry, self.keys.inbox(cloud))))
+        return pairs
 
     async def close(self, answers: Mapping[str, str]) -> list[Standing]:
         """Refuse requests for good; `answers` is JSON by request id. Returns what stands, in the same order.
@@ -174,7 +198,10 @@ class Records:
             return []
         names = [self.keys.open_requests, *(self.keys.request(request) for request in answers)]
         arguments = [self.keys.held(""), *(part for pair in answers.items() for part in pair)]
-        return [_standing(row) for row in await self._close(names, arguments)]
+        failpoint(Failpoint.BROKER_CLOSING)
+        rows = await self._close(names, arguments)
+        failpoint(Failpoint.BROKER_CLOSED)
+        return [_standing(row) for row in rows]
 
     async def overdue(self, limit: int, look_after_ms: int) -> list[Record]:
         """Claim requests that were not answered in time, the longest overdue first.
@@ -188,6 +215,15 @@ class Records:
             Record(row[0].decode(), row[4].decode(), row[5].decode(), _standing([*row[1:4], None]))
             for row in rows
         ]
+
+    async def keep(self, seconds: Mapping[str, float | None]) -> None:
+        """Keep the records of answered requests for so long from now, where they would go earlier."""
+        longer = {request: one for request, one in seconds.items() if one is not None}
+        if longer:
+            async with self.redis.pipeline(transaction=False) as pipeline:
+                for request, one in longer.items():
+                    pipeline.expire(self.keys.request(request), math.ceil(one), gt=True)
+                await pipeline.execute()
 
     async def get(self, request: str) -> Record | None:
         """The record of a request, None if there is none (any more)."""
@@ -223,12 +259,17 @@ class Records:
 
     async def send(self, batches: Mapping[str, Sequence[Command]]) -> None:
         """Append commands to the inboxes of clouds, by cloud id, in one round trip."""
+        failpoint(Failpoint.BROKER_SENDING)
         async with self.redis.pipeline(transaction=False) as pipeline:
             for cloud, batch in batches.items():
                 entry = list_written(batch, self.speaks()).encode()
                 fields = self._signing.fields("c", entry, self.keys.inbox(cloud))
                 pipeline.xadd(self.keys.inbox(cloud), cast("dict[Any, Any]", fields))
             await pipeline.execute()
+        failpoint(Failpoint.BROKER_SENT)
+
+
+_Thing = TypeVar("_Thing", bound=Hashable)
 
 
 async def read_stream(
@@ -248,9 +289,9 @@ async def read_stream(
     return [(entry.decode(), fields) for _, page in found or () for entry, fields in page]
 
 
-def _places(clouds: Iterable[str]) -> dict[str, int]:
-    """Each cloud once, with its place (from 1) among the inboxes of a script."""
-    return {cloud: place for place, cloud in enumerate(dict.fromkeys(clouds), 1)}
+def _places(things: Iterable[_Thing]) -> dict[_Thing, int]:
+    """Each once, with its place (from 1) among those that a script is given."""
+    return {one: place for place, one in enumerate(dict.fromkeys(things), 1)}
 
 
 async def _result(awaitable: Any) -> Any:
@@ -298,12 +339,12 @@ def _accepted(row: list[bytes | None]) -> Accepted:
     return Accepted(Outcome(outcome.decode()), None if answer is None else answer.decode())
 
 
-def _standing(row: Sequence[bytes | int | None]) -> Standing:
+def _standing(row: Sequence[bytes | str | int | None]) -> Standing:
     state, attempt, cloud, answer = row
     assert isinstance(state, bytes)
     assert attempt is not None
     return Standing(State(state.decode()), int(attempt), _text(cloud), _text(answer))
 
 
-def _text(value: bytes | int | None) -> str | None:
-    return value.decode() if isinstance(value, bytes) else None
+def _text(value: bytes | str | int | None) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value if isinstance(value, str) else None

@@ -55,19 +55,21 @@ RIGHTS: Mapping[str, Right] = {
     "advert": Right(owner="rw", broker="r"),
     "advert_signature": Right(owner="rw", broker="r"),
     "table": Right(owner="rw", broker="r"),
+    "table_signature": Right(owner="rw", broker="r"),
     "running": Right(owner="rw", broker="r"),
     "history": Right(owner="rw", montecarlo="r"),
-    "clouds": Right(owner="exists hset", broker="r", montecarlo="r exists", reader="r"),
+    "clouds": Right(owner="hset", broker="r", reader="r"),
     "cloud_signatures": Right(owner="hset", broker="r"),
     "contract": Right(owner="r set", broker="rw", montecarlo="rw"),
     "spoken_by": Right(owner="rw", broker="r", montecarlo="r"),
     "speaks": Right(broker="rw", montecarlo="rw"),
-    "all_events": Right(owner="exists xadd", broker="rw", montecarlo="r exists", reader="r"),
+    "all_events": Right(owner="xadd", broker="rw", reader="r"),
     "lease": Right(owner="set", broker="r"),
+    "lease_of_version_2": Right(broker="r"),
     "request": _BROKERS,
     "open_requests": _BROKERS,
     "call": _BROKERS,
-    "overflow": Right(owner="exists xadd", broker="rw", montecarlo="exists"),
+    "overflow": Right(owner="xadd", broker="rw"),
     "api_keys": Right(broker="rw", operator="rw"),
     "members": Right(broker="rw", operator="rw"),
     "audit": Right(broker="rw", operator="rw"),
@@ -81,6 +83,9 @@ RIGHTS: Mapping[str, Right] = {
     "sampler": Right(owner="r", broker="r", montecarlo="rw"),
     "batch": Right(owner="rw", montecarlo="rw"),
 }
+#: What owners need besides while the federation speaks version 2 of the contract: there one name is for the
+#: leases of all clouds, and an owner may say what it likes of those that are shown there (``broker.shown``).
+UPGRADING: Mapping[str, Right] = {"lease_of_version_2": Right(owner="set", broker="r")}
 #: Names of Keys that are channels: their cloud's owner publishes, these parties listen.
 CHANNELS = {"channel": ("reader", "operator")}
 
@@ -128,16 +133,19 @@ def users(keys: Keys, clouds: Iterable[str]) -> list[User]:
     return [*owners, *(User(f"{base}-{party}", party) for party in parties)]
 
 
-def acl_file(keys: Keys, hashes: Mapping[User, Collection[str]]) -> str:
-    """The whole file: the default user is off, and each user has the passwords of these hashes."""
+def acl_file(keys: Keys, hashes: Mapping[User, Collection[str]], *, upgrading: bool = False) -> str:
+    """The whole file: the default user is off, and each user has the passwords of these hashes.
+
+    ``upgrading``: with what is needed while the federation speaks version 2 of the contract.
+    """
     lines = ["user default off resetpass resetkeys resetchannels -@all"]
-    lines += [user_line(keys, user, found) for user, found in hashes.items()]
+    lines += [user_line(keys, user, found, upgrading=upgrading) for user, found in hashes.items()]
     return "\n".join(lines) + "\n"
 
 
-def user_line(keys: Keys, user: User, hashes: Collection[str]) -> str:
+def user_line(keys: Keys, user: User, hashes: Collection[str], *, upgrading: bool = False) -> str:
     """A user's line in an ACL file. ``hashes``: SHA-256 of its passwords, in hexadecimal digits."""
-    reads, writes, alone = _patterns(keys, user)
+    reads, writes, alone = _patterns(keys, user, {**RIGHTS, **UPGRADING} if upgrading else RIGHTS)
     words = ["user", user.name, "on", *(f"#{one}" for one in hashes)]
     words += ["resetkeys", "resetchannels", "-@all"]
     words += [f"+{command}" for command in COMMANDS[user.party].split()]
@@ -155,12 +163,14 @@ def user_line(keys: Keys, user: User, hashes: Collection[str]) -> str:
     return " ".join(words)
 
 
-def _patterns(keys: Keys, user: User) -> tuple[set[str], set[str], dict[str, set[str]]]:
+def _patterns(
+    keys: Keys, user: User, rights: Mapping[str, Right]
+) -> tuple[set[str], set[str], dict[str, set[str]]]:
     """What a user may read, what it may write, and what it may write by some commands only."""
     reads: set[str] = set()
     writes: set[str] = set()
     alone: defaultdict[str, set[str]] = defaultdict(set)
-    rows = [(pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
+    rows = [(pattern(keys, name, user.cloud), right) for name, right in rights.items()]
     for found, right in [*rows, *_queue_rights(keys, user.cloud)]:
         letters, commands = _parts(getattr(right, user.party))
         if "r" in letters:

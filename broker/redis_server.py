@@ -31,6 +31,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from broker.deathbound import deathbound
+from broker.packing import packing
 from broker.tls import redis_tls
 
 ANSWER_TIMEOUT_S = 20.0
@@ -97,7 +98,7 @@ def connect(url: str, **options: Any) -> redis.Redis:
 def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
     """The same for asyncio; close it with `aclose()`."""
     fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0)} | redis_tls(url)
-    return redis.asyncio.Redis.from_url(url, **(fixed | options))
+    return packing(redis.asyncio.Redis.from_url(url, **(fixed | options)))
 
 
 def celery_url(redis_url: str) -> str:

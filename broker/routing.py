@@ -142,6 +142,32 @@ def targets_of(request: SpotRequest, members: Sequence[Member]) -> list[Member]:
     return [member for member in ordered if member.info.id in request.targets]
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What the members say to a request: all that ``route`` looks at but what was booked meanwhile.
+
+    ``rooms``: of each member that may be asked, its place in the order of clouds, the fit, its free cores.
+    """
+
+    cores: int
+    rooms: tuple[tuple[int, Quote, int], ...]
+    passed_over: tuple[Refusal, ...]
+    distrusted: frozenset[str]
+
+    def route(self, most: int, booked: Booked | None = None) -> Route:
+        """As ``route``."""
+        taken = booked.cores if booked is not None else {}
+        quotes: list[tuple[int, Quote]] = []
+        doubtful: list[tuple[int, Quote]] = []  # full, as far as is known
+        for order, quote, free_cores in self.rooms:
+            full = quote.free_slots == 0 or free_cores - taken.get(quote.cloud, 0) < self.cores
+            (doubtful if full else quotes).append((order, quote))
+        ranked = tightest_fit(quotes) + tightest_fit(doubtful)
+        if self.distrusted:
+            ranked.sort(key=lambda quote: quote.cloud in self.distrusted)
+        return Route(tuple(quote.cloud for quote in ranked[:most]), self.passed_over)
+
+
 def route(
     request: SpotRequest, members: Sequence[Member], *, most: int, booked: Booked | None = None
 ) -> Route:
@@ -152,13 +178,16 @@ def route(
 
     Raises UnfittableError when no member has a node that large, UnknownTargetError for a target that is none.
     """
+    return survey(request, members).route(most, booked)
+
+
+def survey(request: SpotRequest, members: Sequence[Member]) -> Survey:
+    """The same for all requests that want the same. Raises as ``route`` does."""
     targets = targets_of(request, members)
     largest = max((member.info.largest_node for member in members), default=0)
     if members and request.cores > largest:
         raise UnfittableError(request.cores, largest)
-    taken = booked.cores if booked is not None else {}
-    quotes: list[tuple[int, Quote]] = []
-    doubtful: list[tuple[int, Quote]] = []  # full, if what was routed there before is admitted
+    rooms: list[tuple[int, Quote, int]] = []
     passed_over: list[Refusal] = []
     wanted = {member.info.id for member in targets}
     for member in sorted(members, key=lambda one: one.info.order):
@@ -173,13 +202,9 @@ def route(
         if slots is None:
             slots = room.free_cores // request.cores  # no more than that
         quote = Quote(cloud, request.cores, slots, None, None, None, None)
-        full = room.free_cores - taken.get(cloud, 0) < request.cores
-        (doubtful if full else quotes).append((member.info.order, quote))
-    distrusted = {member.info.id for member in targets if member.broken_at(request.sla) is not None}
-    ranked = sorted(
-        tightest_fit(quotes) + tightest_fit(doubtful), key=lambda quote: quote.cloud in distrusted
-    )
-    return Route(tuple(quote.cloud for quote in ranked[:most]), tuple(passed_over))
+        rooms.append((member.info.order, quote, room.free_cores))
+    distrusted = frozenset(member.info.id for member in targets if member.broken_at(request.sla) is not None)
+    return Survey(request.cores, tuple(rooms), tuple(passed_over), distrusted)
 
 
 def _promised(request: SpotRequest) -> bool:
@@ -234,7 +259,7 @@ def _objection(request: SpotRequest, member: Member) -> Refusal | None:
         return Refusal(cloud, Reason.UNREACHABLE)
     promised = _promised(request)
     slots = free_slots(advert.room(promised=promised), cores)
-    if slots == 0:
+    if slots == 0 and not member.info.fair_share:  # else it has to know who waits
         closed = (("cordon", advert.closed_nodes),) if advert.closed_nodes else ()
         return Refusal(cloud, Reason.NO_CAPACITY, free_slots=0, removed=closed)
     if promised:

@@ -14,6 +14,8 @@ import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from broker import failpoints
+
 PREFIX = "SPOTFED_"
 _PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
@@ -163,6 +165,9 @@ class Settings(BaseSettings):
     """After so many failed tries of one event its webhook is paused."""
     webhook_key_file: File | None = None
     """File of Fernet keys, one a line, the first for new secrets: webhooks' secrets are kept encrypted."""
+
+    failpoint: Annotated[str, AfterValidator(failpoints.checked)] | None = None
+    """Where this process kills itself, see `broker.failpoints`: for tests and for nothing else."""
 
     seed: int = Field(default=0, ge=0)
     """Seed of every random stream; each stream is keyed by it and its sample's number."""

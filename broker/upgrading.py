@@ -6,9 +6,7 @@ begins with the version of its first process.
 
 * An owner says with its epoch what it speaks. A member counts whether or not its owner runs: it will come
   back, and its inbox is not empty.
-* API processes and Monte-Carlo workers say so in a key of their own for as long as they live. Those of
-  version 1 say nothing, but are seen: the first as readers of the merged events, the second by their sign of
-  life.
+* API processes and Monte-Carlo workers say so in a key of their own for as long as they live.
 
 A process that has not looked lately writes an older version than it might, which everybody reads.
 """
@@ -34,13 +32,8 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 1.0  # between two looks at what the federation speaks
 _HERALD_S = 5.0
-#: Longer than a process is seen that is no more, so that its end is not taken for an older version.
+#: A process that is paused for less does not lose its say.
 ALIVE_TTL_S = 90
-#: An API process reads about once a second, so one that has not for so long is gone.
-QUIET_MS = 30_000
-#: A reply stream lives for 600 s; its process renews that every 30 s.
-_ASKING_MS = 600_000 - 2 * QUIET_MS
-_READERS = "migration"  # consumer group of all API processes, see broker.api.migration
 
 
 class ContractError(Exception):
@@ -65,15 +58,13 @@ class Speaking:
         return self._version >= VERSION
 
     def look(self) -> int:
-        """Reads and returns what the federation speaks; begins with ours where there is no federation yet.
+        """Reads and returns what the federation speaks; it begins with ours.
 
         Raises:
             ContractError: it is later than ours.
             redis.RedisError: call again.
         """
-        keys = self._keys
-        names = [keys.contract, keys.clouds, keys.all_events, keys.overflow]
-        found = cast("int", self._look(names, [VERSION, OLDEST_VERSION]))
+        found = cast("int", self._look([self._keys.contract], [VERSION]))
         if found > VERSION:
             raise ContractError(
                 f"the federation speaks version {found} of the contract, and this spotfed up to {VERSION}: "
@@ -123,10 +114,7 @@ def spoken(client: redis.Redis, keys: Keys) -> int:
 
 def holding_back(client: redis.Redis, keys: Keys) -> list[str]:
     """Who speaks less than our version, for people: ``owner of A``, ``API process 1f…``."""
-    found = [f"owner of {cloud}" for cloud in _clouds(client, keys)]
-    found += [f"API process {name}" for name in _silent(client, keys, _readers(client, keys))]
-    found += [f"Monte-Carlo worker {name}" for name in _silent(client, keys, _samplers(client, keys))]
-    return found
+    return [*(f"owner of {cloud}" for cloud in _clouds(client, keys)), *_processes(client, keys)]
 
 
 def _clouds(client: redis.Redis, keys: Keys) -> list[str]:
@@ -143,33 +131,19 @@ def _clouds(client: redis.Redis, keys: Keys) -> list[str]:
     ]
 
 
-def _readers(client: redis.Redis, keys: Keys) -> list[str]:
-    """API processes. Redis before 7.2 sees a reader only when there is something to read; those that have
-    asked owners are seen by their reply streams, whose time to live they renew."""
-    try:
-        found = client.xinfo_consumers(keys.all_events, _READERS)
-    except redis.ResponseError:  # neither the stream nor the group is there: nobody has ever read
-        found = []
-    readers = {one["name"].decode() for one in found if one["idle"] < QUIET_MS}
-    streams = _named(client, keys.replies(""))
-    lives_ms = [client.pttl(keys.replies(name)) for name in streams]
-    asking = {name for name, left_ms in zip(streams, lives_ms, strict=True) if left_ms > _ASKING_MS}
-    return sorted(readers | asking)
-
-
-def _samplers(client: redis.Redis, keys: Keys) -> list[str]:
-    return _named(client, keys.sampler(""))
-
-
-def _named(client: redis.Redis, start: str) -> list[str]:
-    return sorted(key.decode()[len(start) :] for key in client.scan_iter(f"{start}*", count=10_000))
-
-
-def _silent(client: redis.Redis, keys: Keys, names: list[str]) -> list[str]:
+def _processes(client: redis.Redis, keys: Keys) -> list[str]:
+    """API processes and Monte-Carlo workers that say they speak less."""
+    start = keys.speaks("")
+    names = sorted(key.decode()[len(start) :] for key in client.scan_iter(f"{start}*", count=10_000))
     if not names:
         return []
     said = cast("list[bytes | None]", client.mget([keys.speaks(name) for name in names]))
-    return [name for name, one in zip(names, said, strict=True) if one is None or int(one) < VERSION]
+    samplers = cast("list[bytes | None]", client.mget([keys.sampler(name) for name in names]))
+    return [
+        f"API process {name}" if sampler is None else f"Monte-Carlo worker {name}"
+        for name, one, sampler in zip(names, said, samplers, strict=True)
+        if one is not None and int(one) < VERSION
+    ]
 
 
 def contract_finding(

@@ -3,16 +3,15 @@
 During a rolling upgrade processes of two neighbouring versions work on one queue. So that they understand
 each other:
 
-* Who reads passes over fields that it does not know (``read``), from version 2 on. Of what users send to the
-  HTTP API nothing is passed over: there a field that nobody knows is a typing error.
-* A field that was added after version 1 is declared with ``since``: it has a default, and while it has that
+* Who reads passes over fields that it does not know (``read``). Of what users send to the HTTP API nothing is
+  passed over: there a field that nobody knows is a typing error.
+* A field that was added after version 2 is declared with ``since``: it has a default, and while it has that
   it is not written. So a feature that nobody uses changes no message.
 * Everything is written in the version that the federation speaks (``broker.upgrading``), the lowest one in
   use. ``written`` leaves out what that version does not know, and tells a reason for a refusal that is new
   since then by the nearest old one.
 
-Fields may be added without a new version once the oldest version in use is 2. A new version is for what its
-readers must not pass over.
+A new version is for what its readers must not pass over.
 """
 
 from __future__ import annotations
@@ -28,19 +27,20 @@ from pydantic.fields import FieldInfo
 from cloudsim.requests import Reason
 
 #: What this code speaks, and the oldest version that it works with side by side.
-VERSION, OLDEST_VERSION = 2, 1
+VERSION, OLDEST_VERSION = 3, 2
 _SINCE = "x-since"
 #: Words that came later: since which version, and which older one comes nearest.
 _WORDS: dict[StrEnum, tuple[int, StrEnum]] = {
-    Reason.OVER_SPOT_CAP: (2, Reason.NO_CAPACITY),
-    Reason.QUOTA_EXCEEDED: (2, Reason.NO_CAPACITY),
+    Reason.NOT_DISCLOSED: (3, Reason.RISK_TOO_HIGH),
+    Reason.NO_SUCH_PRODUCT: (3, Reason.NO_SUCH_NODE),
+    Reason.OVER_FAIR_SHARE: (3, Reason.NO_CAPACITY),
 }
 
 _Message = TypeVar("_Message", bound=BaseModel)
 
 
 def since(version: int, default: Any = None) -> Any:
-    """Declares a field that was added in that version: ``tier: str | None = since(2)``.
+    """Declares a field that was added in that version: ``tier: str | None = since(3)``.
 
     It is not written while it has its default, nor for readers of an older version. Constraints go into the
     type (``Annotated``).

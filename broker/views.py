@@ -27,6 +27,7 @@ def quote_view(
         table_age_s=_age_s(quote.table_made_at_s, cloud_time_s),
         other_sizes=_offers(other_sizes),
         admission=admission,
+        pool=quote.pool,
     )
 
 
@@ -87,6 +88,7 @@ def quote_of(view: QuoteView) -> Quote:
         view.survives_s,
         view.table_version,
         view.table_made_at_s,
+        view.pool,
     )
 
 

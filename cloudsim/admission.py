@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.inventory import Inventory
+from cloudsim.pools import PoolView
 from cloudsim.population import Threshold
 from cloudsim.requests import Mode, Quote, Reason, Refusal, Request
 
@@ -55,12 +56,13 @@ def examine(
     rule: AdmissionRule = STRICT_RULE,
     threshold: Threshold | None = None,
     allowed: NDArray[np.bool_] | None = None,
+    pool: PoolView | None = None,
 ) -> Quote | Refusal:
     """Quote or refusal for a spot request, from free slots now and the table's estimate.
 
     threshold: of the request's SLA, in population mode; None compares with the SLA itself (strict mode).
     allowed: nodes that the request may go to, bool (nodes,); None for all. Slots elsewhere do not count: with
-    fewer of them the risk is read more carefully.
+    fewer of them the risk is read more carefully. pool: that it would be sold from; the risk is the pool's.
     """
     if inventory.lacks(request) or (allowed is not None and not allowed.any()):
         too_large = inventory.lacks(request)
@@ -68,23 +70,26 @@ def examine(
     free_slots = inventory.free_slots(
         request.cores, promised=request.promised, amounts=request.amounts, allowed=allowed
     )
+    if pool is not None:
+        free_slots = min(free_slots, max(pool.room_cores, 0) // request.cores)
     if free_slots == 0:
         return Refusal(cloud, Reason.NO_CAPACITY, free_slots=0)
     if not request.promised:
         # The table is about instances with a promise; this one gives way to them.
         return Quote(cloud, request.cores, free_slots, None, None, None, None)
-    if table is None or not table.has(request.cores, request.amounts):
+    cores, amounts = pool.flavour if pool else (request.cores, request.amounts)
+    if table is None or not table.has(cores, amounts):
         return Refusal(cloud, Reason.NO_TABLE, free_slots=free_slots)
     assert request.lifetime_s is not None, "a spot request names its lifetime"
     assert request.sla is not None
     threshold = threshold or Threshold(request.sla, 0.0)
-    horizons_s = table.release_horizons_s(request.cores, request.amounts)
+    horizons_s = table.release_horizons_s(cores, amounts)
     if horizons_s:
         room = inventory.free_slots_as_spot_leaves(request.cores, [now_s + one for one in horizons_s])
         ages_s = inventory.on_demand_ages_s(now_s) if table.rule.on_demand_ages else ()
         distribution = table.informed_distribution(request.cores, room, ages_s)
     else:
-        distribution = table.distribution(request.cores, free_slots, request.amounts)
+        distribution = table.distribution(cores, pool.condition if pool else free_slots, amounts)
     risk = distribution.risk(request.lifetime_s) if distribution else 1.0
     spoken_for_s = rule.longest_s(request.sla, table.made_at_s)
     survives_s = min(threshold.longest_s(distribution), spoken_for_s) if distribution else 0.0

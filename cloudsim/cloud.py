@@ -17,11 +17,14 @@ from cloudsim.admission import examine
 from cloudsim.bookings import starts_by_s
 from cloudsim.cloud_spec import CloudSpec, recorded_resources
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
+from cloudsim.fair_share import Contention
 from cloudsim.history import History, stop_phase
 from cloudsim.inventory import Inventory
-from cloudsim.offers import examine_extension
+from cloudsim.offers import examine_longer
 from cloudsim.own_load import Arrival, arrivals_of
+from cloudsim.pools import PoolView
 from cloudsim.population import RequestLog, Threshold
+from cloudsim.products import Products
 from cloudsim.promises import Ledger
 from cloudsim.requests import (
     Booked,
@@ -46,6 +49,8 @@ from cloudsim.requests import (
 from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
 from cloudsim.traces.trace import Trace
+from cloudsim.volatile.disclosed_tables import told_by
+from cloudsim.volatile.veil import veiled, veiled_refusal
 
 if TYPE_CHECKING:
     from cloudsim.prediction.tables import QuantileTable
@@ -66,7 +71,8 @@ class Cloud:
         # Population mode: requests by SLA, and the one considered last (SLA, risk, lifetime).
         self._request_logs: dict[float, RequestLog] = {}
         self._considered: tuple[float, float, float] | None = None
-        self.table: QuantileTable | None = None
+        self._table: QuantileTable | None = None
+        self.contention = Contention(spec.fair_share)
         self.now_s = 0.0
         self._own_arrivals = [] if own_load is None else arrivals_of(own_load, own_load_until_s)
         self._own_load_next = 0  # number of the own request that comes next
@@ -74,7 +80,16 @@ class Cloud:
         # Heap of time, phase, number, instance id. An eviction that was announced has PHASE_ON_DEMAND: after
         # the stops of its instant, before the arrivals that may want the room.
         self._ends: list[tuple[float, int, int, str]] = []
-        self._noticed_for: dict[str, str | None] = {}  # instance, and what it has to leave for
+        self.noticed_for: dict[str, str | None] = {}  # instance, and what it has to leave for
+
+    @property
+    def table(self) -> QuantileTable | None:
+        """What it decides by: no more than it discloses (``cloudsim.volatile.disclosed_tables``)."""
+        return self._table
+
+    @table.setter
+    def table(self, table: QuantileTable | None) -> None:
+        self._table = table and told_by(table, self.spec.disclosure)
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -145,17 +160,23 @@ class Cloud:
         """What the cloud would answer to a spot request now. No side effects, the same code path as
         ``admit``. inventory: as if that were what runs; None: what does."""
         inventory = self.inventory if inventory is None else inventory
-        answer = examine(
-            self.spec.id,
-            request,
-            inventory,
-            self.table,
-            self.now_s,
-            self.spec.admission,
-            self._threshold(request),
-            allowed_nodes(inventory, request, self.spec.lineup),
-        )
-        return self.spec.spot_caps.applied(answer, request, inventory)
+        answer = self._examined(request, inventory, self._threshold(request), self.spec.products)
+        answer = self.spec.spot_caps.applied(answer, request, inventory)
+        answer = self.contention.applied(answer, request, inventory, self.now_s)
+        return veiled(answer, request, self.spec.disclosure, self.table, self.spec.node_cores)
+
+    def _examined(
+        self, request: Request, inventory: Inventory, threshold: Threshold | None, products: Products
+    ) -> Quote | Refusal:
+        cloud = self.spec
+
+        def examined(sold: Request, pool: PoolView | None) -> Quote | Refusal:
+            allowed = allowed_nodes(inventory, sold, cloud.lineup)
+            return examine(
+                cloud.id, sold, inventory, self.table, self.now_s, cloud.admission, threshold, allowed, pool
+            )
+
+        return products.answer(cloud.id, request, inventory, examined)
 
     def _threshold(self, request: Request) -> Threshold | None:
         if self.spec.admission.mode is Mode.STRICT or request.sla is None:
@@ -164,7 +185,8 @@ class Cloud:
         return log.threshold if log else None
 
     def consider(self, request: Request) -> Quote | Refusal:
-        """``quote`` for a request that is meant; population mode learns from it what is asked for.
+        """``quote`` for a request that is meant: who waits is learned from it, and in population mode what is
+        asked for.
 
         Once a request, whether it is admitted or not. What it teaches counts from the next one on: between
         its quote and its admission the bar stays where it is.
@@ -175,23 +197,27 @@ class Cloud:
             log.note(risk, lifetime_s, self.ledger.account(sla))
             self._considered = None
         answer = self.quote(request)
+        self.contention.heard(answer, request, self.inventory, self.now_s, self.quote)
         risk_now = answer.eviction_probability
         # None: there is no table yet, or no room, and nothing was weighed.
         if self.spec.admission.mode is Mode.POPULATION and request.promised and risk_now is not None:
             assert request.sla is not None
-            assert request.lifetime_s is not None
-            self._considered = (request.sla, risk_now, request.lifetime_s)
+            sold_s = self.spec.products.sold(request).lifetime_s
+            assert sold_s is not None
+            self._considered = (request.sla, risk_now, sold_s)
         return answer
 
-    def admit(self, request: Request, now_s: float) -> list[Change] | Refusal:
-        """Admits a spot request that the quote allows, or says why not."""
-        answer = self.quote(request)
+    def admit(self, request: Request, now_s: float, quote: Quote | None = None) -> list[Change] | Refusal:
+        """Admits a spot request that the quote allows, or says why not. ``quote``: what it was just told, if
+        nothing happened since."""
+        answer = quote or self.quote(request)
         if isinstance(answer, Refusal):
             return answer
         placement = plan(self.inventory, request, self.spec.lineup, now_s)
         assert isinstance(placement, Placement), "a free slot was counted where nothing fits"
-        assert request.lifetime_s is not None
-        instance = self._instance(request, placement.node, now_s, now_s + request.lifetime_s, answer)
+        lifetime_s = self.spec.products.sold(request).lifetime_s
+        assert lifetime_s is not None
+        instance = self._instance(request, placement.node, now_s, now_s + lifetime_s, answer)
         return self._place(instance, placement)
 
     def start_on_demand(self, request: Request, now_s: float) -> list[Change]:
@@ -220,7 +246,7 @@ class Cloud:
         """Whether victims are told beforehand. Where there is no grace any more, but some were told when
         there was, the next ones are, too: for no time at all, as who needs the room may wait for the others.
         """
-        return self.spec.grace_s > 0 or bool(self._noticed_for)
+        return self.spec.grace_s > 0 or bool(self.noticed_for)
 
     def turn_away(self, requests: Iterable[Request], now_s: float, refusal: Refusal) -> list[Change]:
         """Refuses requests of the cloud's own users."""
@@ -235,7 +261,7 @@ class Cloud:
             request.id, request.kind, request.cores, node, now_s, end_s, number=self.history.instances,
             origin=request.origin, sla=request.sla, risk=quote.eviction_probability if quote else None,
             free_slots=quote.free_slots if quote else None, amounts=request.amounts, group=request.group,
-            labels=request.labels, spread=request.spread,
+            labels=request.labels, spread=request.spread, pool=quote.pool if quote else None,
         )  # fmt: skip
 
     def _place(self, instance: Instance, placement: Placement) -> list[Change]:
@@ -261,7 +287,7 @@ class Cloud:
         if instance is None:
             return []
         if instance.evict_at_s is not None and how is not End.COMPLETED:
-            how, cause = End.EVICTED, self._noticed_for[instance_id]
+            how, cause = End.EVICTED, self.noticed_for[instance_id]
         changes: list[Change] = [Withdrawn(instance, at_s) if booked else Ended(instance, at_s, how, cause)]
         self._apply_all(changes)
         return changes + self._start_waiting(instance.node, at_s)
@@ -330,13 +356,18 @@ class Cloud:
         if instance.evict_at_s is not None:
             return Refusal(self.spec.id, Reason.NOTICED)
         sla = sla if instance.promised and sla is not None else instance.sla
-        answer = examine_extension(self.spec.id, instance, until_s, sla, now_s, self.table)
-        if isinstance(answer, Refusal):
-            return answer
-        longer = replace(instance, end_s=until_s, sla=sla, risk=answer.eviction_probability)
+        longer = examine_longer(self.spec, instance, until_s, sla, now_s, self.table, self._as_newborn)
+        if isinstance(longer, Refusal):
+            return veiled_refusal(longer, self.spec.disclosure)
         changes: list[Change] = [Extended(longer, now_s, cause)]
         self._apply_all(changes)
         return changes
+
+    def _as_newborn(self, request: Request) -> Quote | Refusal:
+        """The answer to a running instance as if it had left and were asked for anew, for any duration."""
+        without = self.inventory.copy()
+        without.remove(request.id)
+        return self._examined(request, without, None, Products(self.spec.products.pools))
 
     # -- tables ----------------------------------------------------------------------------------------------
 
@@ -369,7 +400,7 @@ class Cloud:
                 self.now_s = max(self.now_s, at_s)
                 self.inventory.remove(instance.id)
                 self.ledger.ended(instance, how)
-                self._noticed_for.pop(instance.id, None)
+                self.noticed_for.pop(instance.id, None)
                 # Nobody in the history takes the room of what leaves a drained node.
                 drained = cause is not None and cause.startswith(DRAIN)
                 if how in (End.CANCELLED, End.FAILED) or drained:
@@ -378,6 +409,8 @@ class Cloud:
                 self.now_s = max(self.now_s, at_s)
                 before = self.inventory.replace(instance)
                 self.history.record_changed_stop(instance, instance.end_s)
+                if instance.renewed_at_s == at_s:
+                    self.history.record_renewal(instance, at_s)
                 self._expect_end(instance)
                 # One instance, one promise at a time: the earlier one is withdrawn for the longer one.
                 self.ledger.ended(before, End.CANCELLED)
@@ -404,7 +437,7 @@ class Cloud:
         match change:
             case Noticed(instance, _, cause):
                 self.inventory.replace(instance)
-                self._noticed_for[instance.id] = cause
+                self.noticed_for[instance.id] = cause
                 assert instance.evict_at_s is not None
                 end = (instance.evict_at_s, PHASE_ON_DEMAND, instance.number, instance.id)
                 heapq.heappush(self._ends, end)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from cloudsim.admission import STRICT_RULE, AdmissionRule
+from cloudsim.errors import SpecError
+from cloudsim.fair_share import FairShare
 from cloudsim.nodes import CORES_ONLY, NodeDetails
+from cloudsim.pools import LEVELS, POOLS, Pools
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.sampler import SamplerSpec
-from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
+from cloudsim.products import Products
+from cloudsim.scheduling.lineups import LIFO_POOLS, YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.spot_caps import NO_CAPS, SpotCaps
+from cloudsim.volatile.information import Disclosure
 
 HOUR_S = 3600.0
 
@@ -20,6 +26,10 @@ class CloudSpec:
 
     grace_s: so long before it must leave an instance is told so; 0, as in the papers, evicts at once.
     Only spot without a guarantee that gives way to spot with one is told nothing beforehand.
+    disclosure: how much of its spot instances' lifetimes is told, and so how much can be promised.
+    pools: how many it sells, with the line-up lifo-pools. slices_s: durations that it sells, none for any.
+
+    Raises SpecError where pools do not go with its nodes.
     """
 
     id: str
@@ -32,6 +42,23 @@ class CloudSpec:
     first_table_s: float = 24 * HOUR_S
     refresh_s: float = 6 * HOUR_S
     spot_caps: SpotCaps = NO_CAPS
+    fair_share: FairShare | None = None
+    disclosure: Disclosure = Disclosure.FULL
+    pools: int = POOLS
+    slices_s: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.products.pools and (self.details.amounts or self.details.labels):
+            raise SpecError("pools are of cores: nodes have nothing beside them then", field="eviction")
+
+    @cached_property
+    def products(self) -> Products:
+        """What it sells."""
+        pools = None
+        if self.lineup == LIFO_POOLS:
+            steps = LEVELS if self.disclosure is Disclosure.FULL else 1
+            pools = Pools.cut(sum(self.node_cores), self.pools, steps)
+        return Products(pools, self.slices_s)
 
 
 def sampler_spec(spec: CloudSpec, seed: int, births: int) -> SamplerSpec:

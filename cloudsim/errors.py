@@ -2,7 +2,7 @@
 
     CloudsimError
     ├── InputError                  bad input from a person; carries file and line, or field
-    │   ├── TraceError              a trace file cannot be read or is too damaged to use
+    │   ├── TraceError              a trace or price history cannot be read or is too damaged to use
     │   └── SpecError               a federation file, node shape or parameter is wrong
     └── NoTableError                a quantile was asked of a table that does not hold it
 
@@ -36,7 +36,7 @@ class InputError(CloudsimError):
 
 
 class TraceError(InputError):
-    """A trace file cannot be read, or too many of its lines are damaged."""
+    """A file of a trace or of prices cannot be read, or too many of its lines are damaged."""
 
 
 class SpecError(InputError):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cloudsim.requests import Labels
 
-STOP, START_ON_DEMAND, START_SPOT = 0, 1, 2
+STOP, START_ON_DEMAND, START_SPOT, RENEWAL = 0, 1, 2, 3
 
 #: Phase of an event within its instant: stops, on-demand starts, spot starts, then the stops of instances
 #: that started in this very instant (an instance whose stop equals its start counts, and ends after all
@@ -92,7 +92,8 @@ class EventLog:
     """Events in the order in which they happen; all columns have the same length.
 
     time_s: float64, seconds of the cloud's time, never falling.
-    kind: int8, one of STOP, START_ON_DEMAND, START_SPOT.
+    kind: int8, one of STOP, START_ON_DEMAND, START_SPOT, and RENEWAL where line-ups renew: from then on a
+        spot instance counts as the newest.
     instance: int64, the instance's number in order of admission (dense, from 0). Start order is admission
     order, so among
         spot instances a larger number is a younger one.
@@ -115,6 +116,11 @@ class EventLog:
 
     def __len__(self) -> int:
         return len(self.time_s)
+
+    @property
+    def starts(self) -> NDArray[np.bool_]:
+        """Which events start an instance."""
+        return starts_among(self.kind)
 
     @classmethod
     def empty(cls) -> EventLog:
@@ -192,6 +198,12 @@ class EventLog:
         columns[0] = columns[0].reshape(count, len(resources))
         label_sets = tuple(frozenset((name, text) for name, text in one) for one in head["label_sets"])
         return replace(plain, details=StartDetails(resources, label_sets, *columns))
+
+
+def starts_among(kind: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Which events start an instance, by their kinds."""
+    starts: NDArray[np.bool_] = (kind == START_ON_DEMAND) | (kind == START_SPOT)
+    return starts
 
 
 def _bytes_of(column: NDArray[Any]) -> bytes:

@@ -47,6 +47,7 @@ class Workload:
     labels: Labels = frozenset()
     group: str | None = None
     spread: Spread | None = None
+    pool: int | None = None  # of targets that sell pools
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,10 @@ class Federation:
         return tuple(sorted({cores for cores, _ in self.spot_flavours(cloud)}))
 
     def spot_flavours(self, cloud: FederatedCloud) -> tuple[Flavour, ...]:
-        """The same with what these requests need beside cores, of resources that the cloud has."""
+        """The same with what these requests need beside cores, of resources that the cloud has. Of a cloud
+        that sells pools, what their tables are made of."""
+        if cloud.spec.products.pools:
+            return cloud.spec.products.pools.flavours
         loads = [(one.trace, self.flavours) for one in self.workloads if cloud.spec.id in one.targets]
         loads += [
             (other.own_load, dict(other.spec.details.flavours))
@@ -143,5 +147,6 @@ class Federation:
                 labels=workload.labels,
                 group=workload.group,
                 spread=workload.spread,
+                pool=workload.pool,
             )
             yield at_s, request, workload.targets

@@ -14,11 +14,15 @@
     admission = "population"                    # optional: the SLA is a mean over all that is admitted, not
                                                 # a promise to each ("strict")
     lineup = "partial-hour"                     # optional: who goes where, and who is evicted for whom
+    slices_h = [1, 6, 24]                       # optional: spot is sold for so many hours and nothing between
     grace = "2m"                                # optional: so long before it must leave an instance is told
     overflow = true                             # optional: offer what it must turn away to the others
     overflow_sla = 0.05                         # with what promise; left out: no guarantee
     spot_cap_cores = 24                         # optional: the most spot cores that one origin may hold here
     spot_caps = { C = 48 }                      # optional: those of single origins, instead
+    fair_share = "10m"                          # optional: nobody takes more spot than its share while an
+                                                # origin waits: was refused for want of room so lately
+    fair_share_weights = { C = 2.0 }            # optional: of single origins; 1 of all others
 
     [[cloud]]
     id = "B"
@@ -27,6 +31,10 @@
         { count = 8, cores = 8, memory_mb = 16000, labels = { zone = "a" }, overcommit = { cores = 2.0 } },
         { count = 2, cores = 16, memory_mb = 64000, gpus = 4 },
     ]
+    eviction = "fifo"                           # optional, instead of a line-up: who is evicted
+    disclosure = "p90"                          # optional: what is told of the lifetimes of spot: "nothing",
+                                                # "mttr" (the mean), "p10" or "p90" (the median and that
+                                                # percentile) or "full"; less is promised where less is told
 
     [[workload]]
     origin = "A"
@@ -37,11 +45,13 @@
     labels = { zone = "a" }                     # optional: only on nodes that have them
     group = "web"                               # optional, with spread = "apart" (each on a node of its own)
     spread = "apart"                            # or "together" (all on one node)
+    pool = 0                                    # optional: of targets that sell pools; 0 is evicted first
 
 In a group of nodes and in a flavour every further field is a resource, of which there are so many whole
 units. A cloud's own load needs of a flavour what its nodes have any of; requests of a workload need all of
 it, and fit on no node without. Overcommit sells more of a resource than a node really has: 16 cores of 8
-above. Line-ups: see ``cloudsim.scheduling.lineups``.
+above. Line-ups: see ``cloudsim.scheduling.lineups``; ``eviction`` is "lifo", "lifo-recency", "fifo", "random"
+or "lifo-pools", with ``pools = 5`` or another number of them (``cloudsim.pools``).
 
 Overflow is offered by clouds that live in wall time and by those of a replay; a live federation in trace time
 (``spotfed federate --live``) leaves it out, so its report then differs from the replay's.
@@ -65,6 +75,7 @@ from cloudsim.admission import AdmissionRule
 from cloudsim.cloud_spec import CloudSpec
 from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
+from cloudsim.fair_share import fair_share_of
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.inventory import parse_nodes
 from cloudsim.nodes import (
@@ -78,13 +89,14 @@ from cloudsim.nodes import (
     nodes_of,
     shape_of,
 )
+from cloudsim.policies import policies_of, pool_of
 from cloudsim.prediction.rule import rule_for
 from cloudsim.requests import Amounts, Mode, Spread
-from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
-from cloudsim.spot_caps import SpotCaps
+from cloudsim.spot_caps import spot_caps_of
 from cloudsim.traces.formats import read
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
+from cloudsim.volatile.veil import disclosure_of
 
 _PRODUCTION = "production-"
 _MOST_NODES = 100_000
@@ -152,7 +164,8 @@ class _Reader:
     def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
         where = f"cloud[{number}]"
         known = {"id", "nodes", "trace", "admission", "lineup", "grace", "overflow", "overflow_sla"}
-        _only(table, known | {"spot_cap_cores", "spot_caps"}, where)
+        known |= {"eviction", "pools", "slices_h", "disclosure"}
+        _only(table, known | {"spot_cap_cores", "spot_caps", "fair_share", "fair_share_weights"}, where)
         overflow = table.get("overflow", False)
         if not isinstance(overflow, bool):
             raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
@@ -192,7 +205,9 @@ class _Reader:
 
     def _workload(self, number: int, table: Mapping[str, Any], ids: tuple[str, ...]) -> Workload:
         where = f"workload[{number}]"
-        _only(table, {"origin", "trace", "delay", "sla", "targets", "labels", "group", "spread"}, where)
+        _only(
+            table, {"origin", "trace", "delay", "sla", "targets", "labels", "group", "spread", "pool"}, where
+        )
         origin = _text(table, "origin", where)
         targets = table.get("targets", [cloud for cloud in ids if cloud != origin])
         if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
@@ -207,6 +222,7 @@ class _Reader:
             labels=checked_labels(table.get("labels", {}), field=f"{where}.labels"),
             group=group,
             spread=spread,
+            pool=pool_of(table, where),
         )
 
     def _trace(self, table: Mapping[str, Any], where: str) -> Trace:
@@ -242,34 +258,21 @@ def _spec(
     mode = table.get("admission", Mode.STRICT.value)
     if mode not in list(Mode):
         raise SpecError(f"{mode!r} is not {' or '.join(Mode)}", field=f"{where}.admission")
-    name = _text(table, "lineup", where) if "lineup" in table else YOUNGEST_JOB_FIRST.name
+    policies = policies_of(table, where, node_cores, details)
     return CloudSpec(
         cloud,
         node_cores,
         details,
-        lineup(name, field=f"{where}.lineup"),
+        policies.lineup,
         parse_duration_s(table.get("grace", 0), field=f"{where}.grace"),
         admission=AdmissionRule(Mode(mode)),
         prediction=rule_for(Mode(mode)),
-        spot_caps=_spot_caps(table, where),
+        spot_caps=spot_caps_of(table, where),
+        fair_share=fair_share_of(table, where),
+        disclosure=disclosure_of(table, Mode(mode), where),
+        pools=policies.pools,
+        slices_s=policies.slices_s,
     )
-
-
-def _spot_caps(table: Mapping[str, Any], where: str) -> SpotCaps:
-    single = table.get("spot_caps", {})
-    if not isinstance(single, Mapping):
-        raise SpecError(f"{single!r} is not a table such as {{ B = 48 }}", field=f"{where}.spot_caps")
-    caps = {name: _cap(cores, f"{where}.spot_caps.{name}") for name, cores in single.items()}
-    every = table.get("spot_cap_cores")
-    return SpotCaps(
-        None if every is None else _cap(every, f"{where}.spot_cap_cores"), tuple(sorted(caps.items()))
-    )
-
-
-def _cap(cores: object, where: str) -> int:
-    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 0:
-        raise SpecError(f"{cores!r} is not a number of cores", field=where)
-    return cores
 
 
 def _node_group(table: object, where: str) -> NodeGroup:

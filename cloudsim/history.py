@@ -15,6 +15,7 @@ from cloudsim.eventlog import (
     PHASE_SAME_INSTANT_STOP,
     PHASE_SPOT,
     PHASE_STOP,
+    RENEWAL,
     START_ON_DEMAND,
     START_SPOT,
     STOP,
@@ -50,6 +51,7 @@ class History:
         # Time, kind, number, cores and requested end; not cut yet.
         self._starts: list[tuple[float, int, int, int, float]] = []
         self._stops: list[tuple[float, int, int, int]] = []  # heap of time, phase, number, cores
+        self._renewals: list[tuple[float, int, int]] = []  # time, number, cores; not cut yet
         self._stop_s: dict[int, float] = {}  # the valid one of an instance's stops
 
     def record_start(self, instance: Instance) -> None:
@@ -73,6 +75,12 @@ class History:
             return
         self._expect_stop(instance, stop_s)
 
+    def record_renewal(self, instance: Instance, at_s: float) -> None:
+        """A spot instance counts as the newest from now on."""
+        assert at_s >= self.cut_s, "the past cannot be changed"
+        if not instance.yields:
+            self._renewals.append((at_s, instance.number, instance.cores))
+
     def _expect_stop(self, instance: Instance, stop_s: float) -> None:
         self._stop_s[instance.number] = stop_s
         if math.isfinite(stop_s):
@@ -88,6 +96,12 @@ class History:
             for time, kind, number, cores, end_s in self._starts[:count]
         ]
         del self._starts[:count]
+        events += [
+            (time, PHASE_SPOT, number, RENEWAL, cores, math.inf)
+            for time, number, cores in self._renewals
+            if time < until_s
+        ]
+        self._renewals = [renewal for renewal in self._renewals if renewal[0] >= until_s]
         while self._stops and self._stops[0][0] < until_s:
             stop_s, phase, number, cores = heapq.heappop(self._stops)
             if self._stop_s.get(number) == stop_s:  # else the stop was moved
@@ -95,7 +109,7 @@ class History:
                 events.append((stop_s, phase, number, STOP, cores, stop_s))
         events.sort()
         self.cut_s = until_s
-        started = [event[2] if event[3] != STOP else None for event in events]
+        started = [None if event[3] in (STOP, RENEWAL) else event[2] for event in events]
         return EventLog(
             np.array([event[0] for event in events], dtype=np.float64),
             np.array([event[3] for event in events], dtype=np.int8),

@@ -57,8 +57,7 @@ class Inventory:
         columns = [node_cores, *(amounts for _, amounts in details.amounts)]
         self.capacity: NDArray[np.int64] = np.array(columns, dtype=np.int64)
         self.idle = self.capacity.copy()
-        self.free_full = self.capacity.copy()
-        self.free_normal = self.capacity.copy()
+        self.free_full, self.free_normal = self.capacity.copy(), self.capacity.copy()
         self.yielding = np.zeros_like(self.capacity)
         self.free: NDArray[np.int64] = self.free_full[0]  # free cores per node, a view
         self.largest_node = max(node_cores)
@@ -66,8 +65,8 @@ class Inventory:
         self.any_closed = False
         self._leaving = np.zeros_like(self.capacity)  # held by instances that were given notice
         self._booked = np.zeros_like(self.capacity)  # by instances that wait for their room
-        self._yields = 0  # how many instances do
-        self._noticed = 0
+        self._used = {Kind.SPOT: 0, Kind.ON_DEMAND: 0}  # cores
+        self._yields, self._noticed = 0, 0  # how many instances do, and how many were
         self._on_demand: dict[str, Instance] = {}
         self._spot: dict[str, Instance] = {}  # in order of arrival
         self._waiting: dict[str, Instance] = {}  # in order of booking
@@ -169,8 +168,7 @@ class Inventory:
 
     def used_cores(self, kind: Kind) -> int:
         """Cores in use by instances of one kind."""
-        running = self._spot if kind is Kind.SPOT else self._on_demand
-        return sum(instance.cores for instance in running.values())
+        return self._used[kind]
 
     def room(self, *, promised: bool) -> NDArray[np.int64]:
         """Room for spot, int64 (resources, nodes). promised: as an instance with a promise sees it, which
@@ -240,6 +238,7 @@ class Inventory:
     def _use(self, instance: Instance, needed: tuple[int, ...], sign: int) -> None:
         """Room is taken (sign 1) or given back (-1)."""
         node = instance.node
+        self._used[instance.kind] += sign * instance.cores
         held: NDArray[np.int64] | None = None
         if instance.kind is Kind.ON_DEMAND:
             held, weight = self.free_normal, -sign
@@ -320,13 +319,15 @@ class Inventory:
         return instance
 
     def replace(self, instance: Instance) -> Instance:
-        """What is known of a running spot instance changes, but not where it runs, its room or its rank;
-        returns it as it was. A notice may come with it, but never goes."""
+        """What is known of a running spot instance changes, but not where it runs or its room, and its rank
+        only when it is renewed; returns it as it was. A notice may come with it, but never goes."""
         before = self._spot[instance.id]
         assert (before.node, before.cores, before.amounts, before.promised) == (
             instance.node, instance.cores, instance.amounts, instance.promised,
         )  # fmt: skip
         self._spot[instance.id] = instance
+        if instance.arrival != before.arrival:
+            self._spot = {one.id: one for one in sorted(self._spot.values(), key=lambda one: one.arrival)}
         if instance.evict_at_s is not None and before.evict_at_s is None:
             self._note_notice(before)
         elif before.evict_at_s is None and self._spots is not None:
@@ -359,11 +360,20 @@ class Inventory:
             trial.book(instance)
         return trial
 
+    def without_spot(self) -> Inventory:
+        """As if no spot instance ran, for questions only: its groups are empty, its instances are ours."""
+        alone = Inventory(self.node_cores, self.details)
+        for room in (alone.idle, alone.free_full, alone.free_normal):
+            room[:] = self.free_normal
+        alone.closed, alone.any_closed, alone._on_demand = self.closed, self.any_closed, self._on_demand
+        return alone
+
     def validate(self) -> None:
         """Walks everything; for tests and after recovery."""
         fresh = Inventory(self.node_cores, self.details)
         for instance in self:
             amounts = self.needed(instance)
+            fresh._used[instance.kind] += instance.cores
             fresh.idle[:, instance.node] -= amounts
             if instance.kind is Kind.ON_DEMAND:
                 fresh.free_normal[:, instance.node] -= amounts
@@ -377,6 +387,7 @@ class Inventory:
         fresh._spot, fresh._waiting = self._spot, self._waiting
         for node in range(len(self.node_cores)):
             fresh._settle(node)
+        assert fresh._used == self._used, "used cores are miscounted"
         assert (fresh.idle == self.idle).all(), "idle room differs from what the instances leave"
         assert (self.idle >= 0).all(), "a core is booked twice"
         assert (fresh.free_full == self.free_full).all(), "free room is miscounted"
@@ -385,5 +396,5 @@ class Inventory:
         assert (fresh._booked == self._booked).all(), "booked room is miscounted"
         assert (fresh.free_normal == self.free_normal).all(), "room for on-demand instances is miscounted"
         assert (fresh.yielding == self.yielding).all(), "room of no-guarantee instances is miscounted"
-        arrivals = [instance.number for instance in self._spot.values()]
+        arrivals = [instance.arrival for instance in self._spot.values()]
         assert arrivals == sorted(arrivals), "spot instances are out of order"

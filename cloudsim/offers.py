@@ -30,8 +30,11 @@ from typing import TYPE_CHECKING
 from cloudsim.requests import Instance, Kind, Quote, Reason, Refusal, Request, promises
 
 if TYPE_CHECKING:
+    from cloudsim.cloud_spec import CloudSpec
     from cloudsim.prediction.lifetimes import LifetimeDistribution
     from cloudsim.prediction.tables import QuantileTable
+
+Ask = Callable[[Request], Quote | Refusal]
 
 #: A list of other sizes names at most so many, the nearest ones.
 MOST_SIZES = 16
@@ -107,7 +110,9 @@ def examine_extension(
         if guaranteed:
             return Refusal(cloud, Reason.NO_TABLE)
         return Extension(until_s, None, None, None, None)
-    age_s, lifetime_s = now_s - instance.start_s, until_s - instance.start_s
+    # What is rounded up for newborns is none for survivors; that of the whole life is no less than theirs.
+    age_s = now_s - instance.start_s if table.conditional else 0.0
+    lifetime_s = until_s - instance.start_s
     risk, longest_s, evidence = 1.0, 0.0, False
     condition = instance.free_slots
     distribution = None
@@ -130,6 +135,65 @@ def examine_extension(
     )
 
 
+def examine_longer(
+    cloud: CloudSpec,
+    instance: Instance,
+    until_s: float,
+    sla: float | None,
+    now_s: float,
+    table: QuantileTable | None,
+    as_newborn: Ask,
+) -> Instance | Refusal:
+    """The instance with the later end that is sold for the wish, as it is from now on; or a refusal.
+
+    sla, and the refusal's ``survives_s``: as for ``examine_extension``. as_newborn: the answer if it were
+    asked for anew, which counts where its place in the order is from now on a newborn's, or where the table
+    is about the position in a stack and asks for nothing else (``cloudsim.pools``).
+    """
+    sold_s = cloud.products.extended_until_s(instance, until_s)
+    if sold_s is None:
+        refusal = Refusal(cloud.id, Reason.NO_SUCH_PRODUCT, survives_s=cloud.products.slices_s[-1])
+        return _longer_only(refusal, instance)
+    answer: Extension | Refusal
+    if cloud.lineup.renews or instance.pool is not None:
+        answer = _as_extension(
+            as_newborn(_as_request(instance, sold_s - now_s, sla)), instance, sold_s, now_s
+        )
+    else:
+        answer = examine_extension(cloud.id, instance, sold_s, sla, now_s, table)
+    if isinstance(answer, Refusal):
+        return _longer_only(cloud.products.in_slices(answer), instance)
+    longer = replace(instance, end_s=sold_s, sla=sla, risk=answer.eviction_probability)
+    return replace(longer, renewed_at_s=now_s) if cloud.lineup.renews else longer
+
+
+def _as_request(instance: Instance, lifetime_s: float, sla: float | None) -> Request:
+    return Request(
+        instance.id, Kind.SPOT, instance.cores, lifetime_s, sla, instance.origin, amounts=instance.amounts,
+        labels=instance.labels, group=instance.group, spread=instance.spread, pool=instance.pool,
+    )  # fmt: skip
+
+
+def _as_extension(
+    answer: Quote | Refusal, instance: Instance, until_s: float, now_s: float
+) -> Extension | Refusal:
+    """Of the whole life what was answered of the time from ``now_s`` on."""
+    survives_s = None if answer.survives_s is None else now_s + answer.survives_s - instance.start_s
+    if isinstance(answer, Refusal):
+        return replace(answer, survives_s=survives_s)
+    survives_until_s = None if survives_s is None else instance.start_s + survives_s
+    return Extension(
+        until_s, answer.eviction_probability, survives_until_s, answer.table_version, answer.table_made_at_s
+    )
+
+
+def _longer_only(refusal: Refusal, instance: Instance) -> Refusal:
+    """Offers no lifetime that it has already."""
+    longest_s = refusal.survives_s
+    longer = longest_s is not None and longest_s > instance.end_s - instance.start_s
+    return replace(refusal, survives_s=longest_s if longer else None)
+
+
 # -- other sizes ---------------------------------------------------------------------------------------------
 
 
@@ -143,9 +207,6 @@ class SizeOffer:
     free_slots: int | None
     eviction_probability: float | None
     survives_s: float | None
-
-
-Ask = Callable[[Request], Quote | Refusal]
 
 
 def other_sizes(request: Request, sizes: Iterable[int], ask: Ask) -> tuple[SizeOffer, ...]:

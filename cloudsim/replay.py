@@ -55,7 +55,7 @@ def replay(
     return run.finish()
 
 
-class _Member:
+class Member:
     """A cloud of the replay with the predictor that makes its tables."""
 
     def __init__(self, member: FederatedCloud, order: int, federation: Federation, seed: int, births: int):
@@ -69,12 +69,16 @@ class _Member:
         )
 
     def quote(self, request: Request, now_s: float) -> Quote | Refusal:
-        cloud = self.cloud
-        if cloud.needs_table(request):
-            boundary_s = cloud.table_due_s(now_s)
-            if boundary_s is not None:
-                cloud.table = self.predictor.table(cloud.history.cut(boundary_s), boundary_s)
-        return cloud.consider(request)
+        """The cloud's answer, by a table that is not overdue. The cloud has been advanced to ``now_s``."""
+        if self.cloud.needs_table(request):
+            self.refresh(now_s)
+        return self.cloud.consider(request)
+
+    def refresh(self, now_s: float) -> None:
+        """Makes the table that is due, if one is."""
+        boundary_s = self.cloud.table_due_s(now_s)
+        if boundary_s is not None:
+            self.cloud.table = self.predictor.table(self.cloud.history.cut(boundary_s), boundary_s)
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class _Run:
 
     def __init__(self, federation: Federation, seed: int, births: int):
         self._members = {
-            member.spec.id: _Member(member, order, federation, seed, births)
+            member.spec.id: Member(member, order, federation, seed, births)
             for order, member in enumerate(federation.clouds)
         }
         overflows = any(member.overflow for member in federation.clouds)
@@ -196,12 +200,12 @@ class _Run:
         self._offers[request.id] = offer
         self.ask(now_s, request, others, overflow=True)
 
-    def _advance(self, member: _Member, now_s: float, phase: int) -> None:
+    def _advance(self, member: Member, now_s: float, phase: int) -> None:
         changes = member.cloud.advance(now_s, phase)
         if changes:
             self._count(member, changes)
 
-    def _count(self, member: _Member, changes: list[Change]) -> None:
+    def _count(self, member: Member, changes: list[Change]) -> None:
         tally, cloud = self._tally, member.id
         for change in changes:
             match change:

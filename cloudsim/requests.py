@@ -38,6 +38,9 @@ class Reason(StrEnum):
     NOTICED = "noticed"  # an extension of what was told to leave
     OVER_SPOT_CAP = "over_spot_cap"  # its origin would hold more spot cores on this cloud than it may
     QUOTA_EXCEEDED = "quota_exceeded"  # the requester's member would hold more spot than it may
+    OVER_FAIR_SHARE = "over_fair_share"  # its origin has its share of this cloud, and others wait for theirs
+    NOT_DISCLOSED = "not_disclosed"  # the cloud says too little of its lifetimes to promise any
+    NO_SUCH_PRODUCT = "no_such_product"  # the cloud sells no such pool, or nothing that lasts so long
 
 
 class Spread(StrEnum):
@@ -46,6 +49,9 @@ class Spread(StrEnum):
     TOGETHER = "together"  # affinity: all on one node
     APART = "apart"  # anti-affinity: each on a node of its own
 
+
+#: A cloud sells at most so many (``cloudsim.pools``).
+MOST_POOLS = 16
 
 #: Amounts of named resources beside cores, by name: ``(("disk_gb", 40), ("memory_mb", 4000))``.
 Amounts = tuple[tuple[str, int], ...]
@@ -78,6 +84,7 @@ class Request:
     labels: Labels = frozenset()  # nodes that lack one of them will not do
     group: str | None = None  # instances that ``spread`` speaks of
     spread: Spread | None = None
+    pool: int | None = None  # of a cloud that sells pools (``cloudsim.pools``); None: any
 
     @property
     def promised(self) -> bool:
@@ -107,6 +114,8 @@ class Instance:
     labels: Labels = frozenset()  # as its request's: where a replay may place it
     spread: Spread | None = None
     evict_at_s: float | None = None  # it was given notice and leaves then at the latest
+    pool: int | None = None  # that it was sold from
+    renewed_at_s: float | None = None  # it counts as started then, where its cloud's line-up renews
 
     @property
     def promised(self) -> bool:
@@ -117,6 +126,11 @@ class Instance:
     def yields(self) -> bool:
         """Whether it is a spot instance without a guarantee, which gives way to all others."""
         return self.kind is Kind.SPOT and not self.promised
+
+    @property
+    def arrival(self) -> tuple[float, int]:
+        """Its place in the order of arrival: when it started or was renewed, then its number."""
+        return (self.start_s if self.renewed_at_s is None else self.renewed_at_s), self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +158,7 @@ class Quote:
     survives_s: float | None  # the longest lifetime that keeps the asked SLA
     table_version: str | None
     table_made_at_s: float | None
+    pool: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from broker.contract import Advert, Room
+from cloudsim.cloud import Cloud
 from cloudsim.inventory import Inventory
 from cloudsim.requests import Kind
+from cloudsim.volatile.disclosed_tables import CoarseTable
+from cloudsim.volatile.information import Disclosure
+from cloudsim.volatile.veil import empty_slots
 from workers.state import State
 
 #: Clouds with larger nodes advertise powers of two, their whole node, and the sizes in their table.
@@ -28,7 +33,7 @@ def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> A
     """The advert of a cloud in this state. ``now``: RFC 3339."""
     inventory, table = state.cloud.inventory, state.cloud.table
     free = inventory.free[~inventory.closed]
-    return Advert(
+    advert = Advert(
         cloud=state.spec.cloud.id,
         at=now,
         at_s=state.cloud.now_s,
@@ -45,6 +50,40 @@ def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> A
         promised_room=_promised_room(inventory, sizes),
         admission=state.cloud.spec.admission.mode,
         closed_nodes=int(inventory.closed.sum()),
+        disclosure=state.cloud.spec.disclosure.value,
+        pool_cores=_pool_cores(state.cloud),
+    )
+    return advert if state.cloud.spec.disclosure is Disclosure.FULL else _veiled(advert, state.cloud)
+
+
+def _veiled(advert: Advert, cloud: Cloud) -> Advert:
+    """Of a cloud that does not tell everything: whether there is room, and nothing of what runs (see
+    ``cloudsim.volatile.veil``)."""
+    table, node_cores = cloud.table, cloud.spec.node_cores
+
+    def room(seen: Room, *, promised: bool) -> Room:
+        slots = {}
+        for size, free in seen.free_slots.items():
+            least = table.least_free_slots(size) if promised and isinstance(table, CoarseTable) else 1
+            slots[size] = empty_slots(node_cores, size) if free >= least else 0
+        return Room(free_cores=sum(node_cores) if any(slots.values()) else 0, free_slots=slots)
+
+    plain = room(advert.room(promised=False), promised=False)
+    nothing: dict[str, Any] = {"pool_cores": ()} | dict.fromkeys(
+        ("on_demand_cores", "spot_cores", "spot_leases", "evicted", "admitted"), 0
+    )
+    return advert.model_copy(
+        update={**dict(plain), **nothing, "promised_room": room(advert.room(promised=True), promised=True)}
+    )
+
+
+def _pool_cores(cloud: Cloud) -> tuple[int, ...]:
+    """Nothing of pools that own users reach into."""
+    pools = cloud.spec.products.pools
+    if pools is None:
+        return ()
+    return tuple(
+        max(one.room_cores, 0) if one.condition > 0 else 0 for one in pools.views(cloud.inventory, 1)
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from broker import failpoints
 from broker.keys import Keys
 from broker.queue_health import require_safe
 from broker.redis_server import connect
@@ -37,6 +38,7 @@ def create(settings: Settings, cloud: str | None = None) -> Celery:
     from workers import logs
 
     logs.configure(settings.log_level)
+    failpoints.arm(settings.failpoint)
     return make_app(settings, cloud)
 
 

@@ -27,10 +27,17 @@ class Released:
     held: bool
 
 
-Entry = Lease | RefusalView | Released
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A reservation that ended, as ``lease`` says, before the broker's word about it had come."""
+
+    lease: Lease
+
+
+Entry = Lease | RefusalView | Released | Lapsed
 
 #: How the text of a closed entry begins: what it is. A tombstone is only that.
-_LEASE, _REFUSAL, _HELD, _TOMBSTONE = b"L", b"R", b"H", b"T"
+_LEASE, _REFUSAL, _HELD, _TOMBSTONE, _LAPSED = b"L", b"R", b"H", b"T", b"U"
 
 
 class Book:
@@ -85,6 +92,17 @@ class Book:
         del self._open[lease.id]
         self._close(lease.id, lease)
 
+    def lapse(self, lease: Lease) -> None:
+        """The end of a reservation of which nobody knows yet whether it was to run."""
+        assert self._open[lease.id].state is LeaseState.RESERVED
+        del self._open[lease.id]
+        self._close(lease.id, Lapsed(lease))
+
+    def confirm_lapsed(self, lease: Lease) -> None:
+        """It was to run, and this is how it ended."""
+        assert isinstance(self.get(lease.id), Lapsed)
+        self._close(lease.id, lease)
+
     def refuse(self, entry_id: str, refusal: RefusalView) -> None:
         """A reservation that was declined, or an own request that was turned away."""
         assert entry_id not in self._open
@@ -108,6 +126,8 @@ def _text(entry: Entry) -> bytes:
             return _REFUSAL + entry.model_dump_json().encode()
         case Released(held):
             return _HELD if held else _TOMBSTONE
+        case Lapsed(lease):
+            return _LAPSED + lease.model_dump_json().encode()
 
 
 def _entry(line: bytes) -> Entry:
@@ -115,4 +135,6 @@ def _entry(line: bytes) -> Entry:
     kind, rest = text[:1], text[1:]
     if kind == _LEASE:
         return read(Lease, rest)
+    if kind == _LAPSED:
+        return Lapsed(read(Lease, rest))
     return read(RefusalView, rest) if kind == _REFUSAL else Released(held=kind == _HELD)

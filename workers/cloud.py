@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from broker import garbage
 from broker.archive import Archive, archive_directory
 from broker.contract import Batch, CloudInfo
 from broker.journal import Journal
@@ -94,7 +95,7 @@ def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federat
 
 
 def _info(member: FederatedCloud, order: int, time: str) -> CloudInfo:
-    cores = member.spec.node_cores
+    cores, pools = member.spec.node_cores, member.spec.products.pools
     return CloudInfo(
         id=member.spec.id,
         order=order,
@@ -106,11 +107,14 @@ def _info(member: FederatedCloud, order: int, time: str) -> CloudInfo:
         node_kinds=node_kinds(cores, member.spec.details),
         lineup=member.spec.lineup.name,
         grace_s=member.spec.grace_s,
+        pools=pools.bands if pools else (),
+        slices_s=member.spec.slices_s,
+        fair_share=member.spec.fair_share is not None,
     )
 
 
 def _sizes(federation: Federation, member: FederatedCloud, *, trace_time: bool) -> frozenset[int | Flavour]:
-    if trace_time:
+    if trace_time or member.spec.products.pools:
         flavours = federation.spot_flavours(member)
         return frozenset((cores, amounts) if amounts else cores for cores, amounts in flavours)
     return frozenset(wall_time_sizes(member.spec.node_cores, member.own_load.cores.tolist()))
@@ -159,13 +163,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runtime = Runtime(spec, config, journal, send, exit_now, archive)
     workers_app.serve_drains(app, told.cloud, runtime.drain)
     runtime.open()
+
+    def ready() -> None:
+        garbage.settle()
+        runtime.start()
+
     try:
         return workers_app.run(
             app,
             name=f"cloud.{told.cloud}@{os.getpid()}",
             queues=[cloud_queue(told.cloud)],
             pool="solo",
-            when_ready=runtime.start,
+            when_ready=ready,
         )
     finally:
         runtime.close()

@@ -12,10 +12,7 @@ from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, S
 from cloudsim.cloud import DRAIN
 from cloudsim.requests import Change, Ended, Instance, Kind, Noticed
 from workers.recorder import Recorder
-from workers.state import State
-
-#: A repetition comes within seconds, from who did not hear the answer.
-_ANSWERS_KEPT = 200
+from workers.state import ORDERS_KEPT, State
 
 
 class Draining:
@@ -28,7 +25,8 @@ class Draining:
     def drain(self, command: Drain, at_s: float) -> Answer:
         """Closes nodes and makes their spot instances leave, or only tells who would; the same code path.
 
-        A command that comes again changes nothing, whatever was opened or closed meanwhile.
+        A command that comes again changes nothing, whatever was opened or closed meanwhile. Its answer is
+        the same; where an owner before carried it out, it is what has not been done of it yet.
         """
         return self._once(command.id, lambda: self._drain(command, at_s))
 
@@ -39,7 +37,7 @@ class Draining:
     def _once(self, command: str, act: Callable[[], Answer]) -> Answer:
         if command not in self._answered:
             self._answered[command] = act()
-            if len(self._answered) > _ANSWERS_KEPT:
+            if len(self._answered) > ORDERS_KEPT:
                 self._answered.popitem(last=False)
         return self._answered[command]
 
@@ -49,8 +47,12 @@ class Draining:
         if not self._exist(nodes):
             return Done(found=False)
         told = [one for one in cloud.inventory.youngest_spot() if one.evict_at_s is not None]
-        changes = cloud.drain(nodes, at_s, f"{DRAIN}{command.by}", dry_run=command.dry_run)
-        closed = drained.union(np.flatnonzero(cloud.inventory.closed).tolist())
+        changes: list[Change] = []
+        if command.id not in self._state.orders:
+            changes = cloud.drain(nodes, at_s, f"{DRAIN}{command.by}", dry_run=command.dry_run)
+        closed = (drained if command.dry_run else frozenset()).union(
+            np.flatnonzero(cloud.inventory.closed).tolist()
+        )
         report = DrainReport(
             cloud=cloud.spec.id,
             dry_run=command.dry_run,
@@ -64,13 +66,15 @@ class Draining:
             ),
         )
         if not command.dry_run:
-            self._recorder.record(changes, command.by)
+            self._recorder.record(changes, command.by, order=command.id)
         return report
 
     def _reopen(self, command: Reopen, at_s: float) -> Answer:
         if not self._exist(command.nodes):
             return Done(found=False)
-        self._recorder.record(self._state.cloud.reopen(command.nodes, at_s), command.by)
+        if command.id not in self._state.orders:
+            changes = self._state.cloud.reopen(command.nodes, at_s)
+            self._recorder.record(changes, command.by, order=command.id)
         return Done()
 
     def _exist(self, nodes: tuple[int, ...] | None) -> bool:

@@ -47,15 +47,21 @@ class Endings:
         if isinstance(entry, Released):
             return Done(found=entry.held)
         reserved = isinstance(entry, Lease) and entry.state is LeaseState.RESERVED
-        if reserved and self.end_reservation(attempt, at_s, "released"):
+        if reserved and self.end_reservation(attempt, at_s):
             return Done()
         return self.stop(attempt, Kind.SPOT, at_s, "released")
 
-    def end_reservation(self, attempt: str, at_s: float, cause: str) -> bool:
-        """Takes an unconfirmed instance off its node; False when its time came before."""
+    def expire(self, attempt: str, at_s: float) -> None:
+        """Takes an instance off its node that nobody confirmed in time, unless its time came before."""
+        at_s = self._passage.step(at_s, PHASE_STOP)
+        self._recorder.record(self._state.cloud.end(attempt, at_s, End.CANCELLED, "expired"))
+
+    def end_reservation(self, attempt: str, at_s: float, cause: str = "released") -> bool:
+        """Takes an instance off its node that the broker gave up; False when its time came before."""
         at_s = self._passage.step(at_s, PHASE_STOP)
         lease = self._state.book.get(attempt)
-        assert isinstance(lease, Lease)
+        if not isinstance(lease, Lease):
+            return False
         changes = self._state.cloud.end(attempt, at_s, End.CANCELLED, cause)
         if not changes:
             return False

@@ -6,8 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic_core import to_json
+
 from cloudsim.history import History
 from cloudsim.requests import Instance, Kind, Spread
+
+#: In place of the kind of an instance that starts or stops.
+_RENEWAL = "renewal"
 
 
 class KeptHistory(History):
@@ -30,12 +35,19 @@ class KeptHistory(History):
         if not instance.yields:
             self._keep(instance, stop_s)
 
+    def record_renewal(self, instance: Instance, at_s: float) -> None:
+        """A spot instance counts as the newest from now on."""
+        super().record_renewal(instance, at_s)
+        if not instance.yields:
+            call = [None, instance.number, _RENEWAL, instance.cores, at_s, instance.end_s, instance.sla]
+            self.calls.append(to_json(call, inf_nan_mode="constants"))
+
     def _keep(self, instance: Instance, stop_s: float | None) -> None:
         one = instance
-        call: list[Any] = [stop_s, one.number, one.kind.value, one.cores, one.start_s, one.end_s, one.sla]
+        call: list[Any] = [stop_s, one.number, one.kind, one.cores, one.start_s, one.end_s, one.sla]
         if self._detailed and stop_s is None:
             call += [dict(one.amounts), dict(sorted(one.labels)), one.group, one.spread]
-        self.calls.append(json.dumps(call, separators=(",", ":")).encode())
+        self.calls.append(to_json(call, inf_nan_mode="constants"))
 
     def replay(self, calls: Iterable[bytes], instances: int) -> None:
         """The history that those calls made. ``instances``: admissions, those without a trace included."""
@@ -43,10 +55,13 @@ class KeptHistory(History):
             stop_s, number, kind, cores, start_s, end_s, sla, *details = call
             amounts, labels, group, spread = details or ({}, {}, None, None)
             instance = Instance(
-                "", Kind(kind), cores, 0, start_s, end_s, number, sla=sla, amounts=tuple(amounts.items()),
-                labels=frozenset(labels.items()), group=group, spread=spread and Spread(spread),
+                "", Kind.SPOT if kind == _RENEWAL else Kind(kind), cores, 0, start_s, end_s, number, sla=sla,
+                amounts=tuple(amounts.items()), labels=frozenset(labels.items()), group=group,
+                spread=spread and Spread(spread),
             )  # fmt: skip
-            if stop_s is None:
+            if kind == _RENEWAL:
+                self.record_renewal(instance, start_s)
+            elif stop_s is None:
                 self.instances = number  # those before it that are missing left no trace
                 self.record_start(instance)
             else:

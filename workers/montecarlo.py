@@ -27,6 +27,7 @@ import structlog
 from kombu.exceptions import OperationalError
 
 from broker.contract import Batch
+from broker.failpoints import Failpoint, failpoint
 from broker.keys import Keys
 from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
@@ -113,6 +114,7 @@ class MonteCarlo:
             self._redis.hdel(key, "by")  # nobody is at it any more; the try counts
             return False
         self._checkpoints.keep(batch, sampler)
+        failpoint(Failpoint.SAMPLER_MADE)
         self._redis.hset(key, "samples", sampler.samples().to_bytes())
         return True
 

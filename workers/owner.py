@@ -58,6 +58,7 @@ from cloudsim.requests import (
 )
 from workers import views
 from workers.adverts import advertise, advertised_sizes
+from workers.book import Lapsed
 from workers.draining import Draining
 from workers.endings import Endings
 from workers.extensions import Extensions
@@ -208,7 +209,7 @@ class Owner:
         }
         for attempt, first_seen_s in self._first_seen_s.items():
             if monotonic_s - first_seen_s > self.spec.reservation_ttl_s:
-                self._endings.end_reservation(attempt, max(now_s, self.cloud.now_s), "expired")
+                self._endings.expire(attempt, max(now_s, self.cloud.now_s))
         return self._recorder.outcome
 
     def open(self, now_s: float, now: str) -> Outcome:
@@ -252,7 +253,7 @@ class Owner:
         """Sizes that may be offered instead: those in the table where a promise is asked, else those that the
         cloud advertises."""
         table = self.cloud.table
-        if not request.promised:
+        if not request.promised or self.cloud.spec.products.pools:
             return [size for size in self._sizes.tolist() if size <= self.cloud.inventory.largest_node]
         return table.sizes if table else ()
 
@@ -265,11 +266,14 @@ class Owner:
         quote = self._considered(request, is_ask=False)
         if isinstance(quote, Refusal):
             refusal = self._refusal(request, quote)
-            self._recorder.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal)
+            waits = self.cloud.contention.since(at_s, request.origin)
+            self._recorder.emit(
+                EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal, waits=waits
+            )
             return refusal
         # Its instance goes by the id of the attempt: one request may try several times.
-        changes = self.cloud.admit(replace(request, id=command.attempt), at_s)
-        assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
+        changes = self.cloud.admit(replace(request, id=command.attempt), at_s, quote)
+        assert not isinstance(changes, Refusal), "it was told that it may"
         place = next(at for at, one in enumerate(changes) if isinstance(one, Started))
         displaced, started, waiting = changes[:place], changes[place], changes[place + 1 :]
         assert isinstance(started, Started)
@@ -289,11 +293,17 @@ class Owner:
 
     def _confirm(self, command: Confirm) -> Answer:
         entry = self.state.book.get(command.attempt)
+        if isinstance(entry, Lapsed):
+            self._recorder.told_late(entry.lease)
+            return LeaseGranted(lease=entry.lease)
         if not isinstance(entry, Lease) or entry.kind is not Kind.SPOT:
             return Done(found=False)
         if entry.state is LeaseState.RESERVED:
             entry = entry.model_copy(update={"state": LeaseState.RUNNING})
             self._recorder.emit(EventKind.ADMITTED, self.cloud.now_s, lease=entry)
+            if entry.evict_at_s is not None:  # its notice was not for everybody's ears yet
+                cause = self.cloud.noticed_for[entry.id]
+                self._recorder.emit(EventKind.NOTICED, self.cloud.now_s, lease=entry, cause=cause)
         return LeaseGranted(lease=entry)
 
     # -- own users -------------------------------------------------------------------------------------------
@@ -350,15 +360,17 @@ class Owner:
         return self.cloud.table_due_s(self._passage.time_of(command, 0.0))
 
     def adopt(self, table: QuantileTable, now: str) -> Outcome:
-        """A new table is in use."""
+        """A new table is in use, as far as the cloud discloses it."""
         self._recorder.begin(now)
         self.cloud.table = table
-        self._sizes = np.union1d(self._sizes, np.array(table.sizes, dtype=np.int64))
+        told = self.cloud.table
+        assert told is not None
+        self._sizes = np.union1d(self._sizes, np.array(told.sizes, dtype=np.int64))
         self._recorder.emit(
             EventKind.TABLE,
             self.cloud.now_s,
-            table_version=table.version,
-            table_made_at_s=table.made_at_s,
+            table_version=told.version,
+            table_made_at_s=told.made_at_s,
         )
         return self._recorder.outcome
 

@@ -84,18 +84,19 @@ class Recorder:
         """A new step, at ``now`` (RFC 3339)."""
         self._now, self.outcome = now, Outcome()
 
-    def record(self, changes: list[Change], by: str | None = None, *, offers: bool = True) -> None:
-        """Turns changes that the cloud has made into events. ``by``: who closes nodes, or opens them.
-        ``offers`` False: what was turned away is not offered to the federation."""
+    def record(
+        self, changes: list[Change], by: str | None = None, *, order: str | None = None, offers: bool = True
+    ) -> None:
+        """Turns changes that the cloud has made into events. ``by``: who closes nodes, or opens them, by the
+        command ``order``. ``offers`` False: what was turned away is not offered to the federation."""
         for change in changes:
             match change:
                 case Started(instance):
                     assert instance.kind is Kind.ON_DEMAND
                     lease = views.started(self._lease(instance), instance)
                     self.emit(EventKind.ADMITTED, instance.start_s, lease=lease)
-                case Ended(instance, at_s, how, cause):
-                    lease = views.ended(self._lease(instance), change)
-                    self.emit(_KIND_OF_END[how], at_s, lease=lease, cause=cause)
+                case Ended():
+                    self._ended(change)
                 case TurnedAway():
                     self._turned_away(change, offers=offers)
                 case Noticed(instance, at_s, cause):
@@ -109,7 +110,24 @@ class Recorder:
                     lease = views.withdrawn(self._lease(instance), at_s)
                     self.emit(EventKind.WITHDRAWN, at_s, lease=lease)
                 case Cordoned(nodes, closed, at_s):
-                    self.emit(EventKind.CORDONED, at_s, nodes=nodes, closed=closed, cause=by)
+                    told = {"nodes": nodes, "closed": closed, "attempt": order}
+                    self.emit(EventKind.CORDONED, at_s, cause=by, **told)
+
+    def _ended(self, change: Ended) -> None:
+        """Of a reservation that nobody has confirmed it is not known whether it was to run: it lapses, and
+        nobody hears of it (RELIABILITY.md I2)."""
+        lease = self._lease(change.instance)
+        lapses = lease.state is LeaseState.RESERVED
+        kind = EventKind.RELEASED if lapses else _KIND_OF_END[change.how]
+        self.emit(kind, change.at_s, lease=views.ended(lease, change), cause=change.cause)
+
+    def told_late(self, lease: Lease) -> None:
+        """A lease that lapsed was to run: its holder hears now that it did, and how it ended."""
+        how = views.end_of(lease).how
+        begun = {"state": LeaseState.RUNNING, "ended_at_s": None, "cause": None}
+        now_s = self._state.cloud.now_s
+        self.emit(EventKind.ADMITTED, now_s, lease=lease.model_copy(update=begun))
+        self.emit(_KIND_OF_END[how], now_s, lease=lease, cause=lease.cause)
 
     def _lease(self, instance: Instance) -> Lease:
         """As it stands. Of the own load's instances nothing is kept once they run: all there is to say is in
@@ -151,9 +169,11 @@ class Recorder:
             self.outcome.overflow.append(item)
 
     def emit(self, kind: EventKind, at_s: float, **fields: Any) -> None:
-        """Notes an event; a public one gets the next sequence number."""
+        """Notes an event; a public one gets the next sequence number. What befalls a reservation is not
+        public before it is confirmed."""
         lease: Lease | None = fields.get("lease")
-        public = kind in PUBLIC_KINDS and lease is not None and lease.kind is Kind.SPOT
+        spot = lease is not None and lease.kind is Kind.SPOT and lease.state is not LeaseState.RESERVED
+        public = kind in PUBLIC_KINDS and spot
         event = Event(
             cloud=self._spec.cloud.id,
             kind=kind,

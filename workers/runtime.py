@@ -25,19 +25,15 @@ from kombu.exceptions import OperationalError
 from broker.archive import Archive, directory_name
 from broker.contract import (
     Advert,
-    Ask,
     Batch,
     CloudInfo,
     Command,
-    Extend,
     RefusalView,
     Reply,
-    Reserve,
-    StartAll,
-    StartOnDemand,
     Tick,
 )
 from broker.dead_letters import Kind
+from broker.failpoints import Failpoint, failpoint
 from broker.journal import Fenced, Journal, Malformed
 from broker.settings import Settings
 from broker.versions import read
@@ -45,6 +41,8 @@ from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.requests import Reason
 from cloudsim.scheduling.pipeline import warm_up
+from cloudsim.volatile.disclosed_tables import shown_table, told_by
+from cloudsim.volatile.information import Disclosure
 from workers import snapshots
 from workers.clock import CloudClock, JumpWatch, resume_s
 from workers.keeping import Keeper
@@ -148,6 +146,8 @@ class Runtime:
             until_answered(self._recover)
             self._cursor = until_answered(self._journal.cursor)
             until_answered(lambda: self._journal.publish_info(self._spec.info))
+            if self._spec.owner.cloud.disclosure is not Disclosure.FULL:
+                until_answered(self._journal.withdraw_table)  # that of an owner that disclosed more
             self._begin_time()
         log.info("open", cloud=self._journal.cloud, epoch=self._tenure.epoch, at_s=self._owner.cloud.now_s)
         self.drain()
@@ -267,14 +267,13 @@ class Runtime:
         return outcome
 
     def _set_aside(self, command: Command, entry: str) -> Outcome:
-        """Leaves a command out: it becomes a dead letter, and whoever waits hears of it where a refusal can
-        say so."""
+        """Leaves a command out: it becomes a dead letter, and whoever waits hears so. No owner refuses
+        anything because of being unreachable but for this (``broker.api.desk``)."""
         body = b"[" + command.model_dump_json().encode() + b"]"
         of, why = f"{entry}/{self._done_of_entry}", self._poison[command.id]
         put = self._journal.dead_letters.put
         until_answered(lambda: put(of, Kind.POISON, why, body, entry=entry))
-        refused = isinstance(command, Ask | Reserve | Extend | StartOnDemand | StartAll)
-        if not refused or command.reply_to is None:
+        if command.reply_to is None:
             return Outcome()
         answer = RefusalView(cloud=self._journal.cloud, reason=Reason.UNREACHABLE, detail=_SET_ASIDE)
         return Outcome(replies=[(command.reply_to, Reply(command=command.id, answer=answer))])
@@ -296,6 +295,7 @@ class Runtime:
             self._since_snapshot = 0
         for snapshot in taken:
             packed = self._keeper.secure(snapshot)
+            failpoint(Failpoint.OWNER_SECURED)
             with self._guarded():
                 if packed is not None:
                     self._tenure.cut(packed, snapshot.held.after, self._settings)
@@ -317,11 +317,13 @@ class Runtime:
         self._step_refresh()
 
     def _step_refresh(self) -> None:
-        table = self._refresher.step()
-        if table is None:
+        full = self._refresher.step()
+        if full is None:
             return
+        table = told_by(full, self._spec.owner.cloud.disclosure)  # nobody else sees the full one
         log.info("table", cloud=self._journal.cloud, version=table.version, made_at_s=table.made_at_s)
         self._unpublished = table
+        failpoint(Failpoint.OWNER_MERGED)
         if not self._trace_time:
             self._publish_table()  # before the advert that names it
         self._write(self._owner.adopt(table, _now()), advert=True)
@@ -330,8 +332,8 @@ class Runtime:
         """For people and routing. In trace time nobody routes by it, and the timetable finds time for it."""
         table, self._unpublished = self._unpublished, None
         if table is not None:
-            shown = {"version": table.version, "made_at_s": table.made_at_s, "rows": table.rows()}
-            until_answered(lambda: self._journal.set_table(json.dumps(shown)))
+            shown = json.dumps(shown_table(table))
+            until_answered(lambda: self._journal.set_table(shown))
 
     # -- threads ---------------------------------------------------------------------------------------------
 

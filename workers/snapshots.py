@@ -54,6 +54,8 @@ class Held(BaseModel):
     place: tuple[float, int]
     waited_s: float
     instances: int
+    waits: dict[str, float] = {}
+    orders: tuple[str, ...] = ()
     closed: int = 0  # lines of the book; those of the history follow
 
     @property
@@ -87,14 +89,16 @@ def take(state: State, entry_id: str, hashed: str) -> Snapshot:
         running=tuple(cloud.inventory),
         waiting=cloud.inventory.booked(),
         closed_nodes=tuple(cloud.inventory.closed.nonzero()[0].tolist()),
-        noticed_for=dict(cloud._noticed_for),
+        noticed_for=dict(cloud.noticed_for),
         promises=tuple((sla, a.running, a.completed, a.evicted, a.pending) for sla, a in cloud.ledger),
         leases=book.open_leases(),
         booked=tuple(state.booked.values()),
         offers=state.offers.open(),
+        orders=tuple(state.orders),
         place=state.place,
         waited_s=state.waited_s,
         instances=state.history.instances,
+        waits=cloud.contention.refused_at_s,
         closed=len(closed),
     )
     return Snapshot(held, closed, list(state.history.calls))
@@ -138,6 +142,7 @@ def restored(spec: OwnerSpec, snapshot: Snapshot) -> State:
         state.renewals.note(lease)
     for offer in held.offers:
         state.offers.apply(offer)
+    state.orders = dict.fromkeys(held.orders)
     state.booked = {lease.id: lease for lease in held.booked}
     state.sequence, state.admitted, state.evicted = held.sequence, held.admitted, held.evicted
     state.opened, state.place, state.waited_s = held.opened, held.place, held.waited_s
@@ -156,7 +161,8 @@ def _restore_cloud(cloud: Cloud, held: Held) -> None:
     cloud._ends.sort()  # a sorted list is a heap
     for instance in held.waiting:
         cloud.inventory.book(instance)
-    cloud._noticed_for.update(held.noticed_for)
+    cloud.noticed_for.update(held.noticed_for)
     for sla, running, completed, evicted, pending in held.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
+    cloud.contention.refused_at_s = held.waits
     cloud.now_s, cloud._own_load_next = held.now_s, held.own_load_next

@@ -29,7 +29,7 @@ from cloudsim.requests import (
 )
 from cloudsim.traces.trace import Trace
 from workers import views
-from workers.book import OPEN_STATES, Book, Released
+from workers.book import OPEN_STATES, Book, Lapsed, Released
 from workers.kept_history import KeptHistory
 from workers.overflow import OverflowBook
 from workers.renewals import Renewals
@@ -37,6 +37,8 @@ from workers.renewals import Renewals
 _ENDS = frozenset({EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED})
 _NEWS = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED})
 _BOOKINGS = frozenset({EventKind.BOOKED, EventKind.WITHDRAWN})
+#: Commands to close or open nodes. A repetition comes soon, from who did not hear the answer.
+ORDERS_KEPT = 200
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ class State:
         self.evicted = 0
         self.opened: Event | None = None  # the latest OPENED
         self.booked: dict[str, Lease] = {}  # on-demand that waits for room, the own load's too
+        self.orders: dict[str, None] = {}  # ids of the latest commands that closed or opened nodes
+        # A reservation that had lapsed and was confirmed in the entry before: its end is told next.
+        self._told_late: str | None = None
         # Place in time (seconds, phase) of the latest start or stop in the history.
         self.place = (0.0, PHASE_STOP)
         # When the latest of those started that had waited; in the history they start when they are booked.
@@ -95,12 +100,14 @@ class State:
                 return LeaseGranted(lease=lease) if lease.kind is kind else Done(found=False)
             case RefusalView() as refusal:
                 return refusal
+            case Lapsed(lease):
+                return LeaseGranted(lease=lease) if kind is Kind.SPOT else Done(found=False)
             case Released():
                 return Done(found=False)
 
     def apply(self, event: Event) -> None:
         """Makes a journal entry true again."""
-        change = _change(event)
+        change = None if self._is_told_late(event) else _change(event)
         if change is not None:
             self.cloud.apply(change)
         self.note(event)
@@ -119,17 +126,20 @@ class State:
         else:
             self._note_other(event)
 
+    def _is_told_late(self, event: Event) -> bool:
+        """The end of what had lapsed: it has happened before."""
+        return event.kind in _ENDS and event.lease is not None and event.lease.id == self._told_late
+
     def _note_other(self, event: Event) -> None:
         match event:
             case Event(kind=EventKind.ADMITTED | EventKind.RESERVED as kind, lease=Lease() as lease):
                 self._note_start(lease, confirmed=kind is EventKind.ADMITTED)
-            case Event(kind=EventKind.RELEASED, attempt=str(attempt)):
-                if event.lease is not None:
-                    self._note_stop(event.lease)
-                    self.renewals.note(event.lease)
-                self.book.release(attempt)
+            case Event(kind=EventKind.RELEASED):
+                self._note_released(event)
             case Event(kind=EventKind.DECLINED, attempt=str(attempt)) if event.refusal is not None:
                 self.book.refuse(attempt, event.refusal)
+                if event.waits is not None:
+                    self.cloud.contention.note(event.waits, event.at_s)
             case Event(kind=EventKind.TURNED_AWAY) if event.refusal is not None:
                 self._note_place(event.at_s, PHASE_ON_DEMAND)
                 instance = _turned_away(event)
@@ -139,12 +149,36 @@ class State:
                 self.offers.apply(event.overflow)
             case Event(kind=EventKind.OPENED):
                 self.opened = event
-            case Event(kind=EventKind.TABLE | EventKind.CORDONED):
-                pass  # the table itself is made again from the history; the cloud knows its closed nodes
+            case Event(kind=EventKind.CORDONED):
+                self._note_order(event.attempt)  # the cloud knows its closed nodes
+            case Event(kind=EventKind.TABLE):
+                pass  # the table itself is made again from the history
             case _:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
 
+    def _note_released(self, event: Event) -> None:
+        """Of a reservation, or of one that must never come."""
+        lease, attempt = event.lease, event.attempt
+        if lease is not None:
+            self._note_stop(lease)
+            self.renewals.note(lease)
+        if attempt is not None:
+            self.book.release(attempt)
+        else:
+            assert lease is not None, f"an end of nothing: {event}"
+            self.book.lapse(lease)
+
+    def _note_order(self, order: str | None) -> None:
+        if order is not None:
+            self.orders[order] = None
+            if len(self.orders) > ORDERS_KEPT:
+                del self.orders[next(iter(self.orders))]
+
     def _note_start(self, lease: Lease, *, confirmed: bool) -> None:
+        if confirmed and isinstance(self.book.get(lease.id), Lapsed):
+            self.admitted += 1
+            self._told_late = lease.id
+            return
         if self.booked.pop(lease.id, None) is not None:
             self.waited_s = lease.starts_at_s
         elif lease.kind is Kind.ON_DEMAND:
@@ -164,6 +198,8 @@ class State:
         self.renewals.note(event.lease)
         if event.attempt is not None:
             self.book.answer(event.attempt, event.lease)
+        if event.lease.renewed_at_s == event.at_s:
+            self.place = max(self.place, (event.at_s, PHASE_SPOT))
 
     def _note_booking(self, event: Event) -> None:
         lease = event.lease
@@ -182,6 +218,10 @@ class State:
     def _note_end(self, event: Event) -> None:
         assert event.lease is not None
         self.evicted += event.kind is EventKind.EVICTED
+        if self._is_told_late(event):
+            self.book.confirm_lapsed(event.lease)
+            self._told_late = None
+            return
         self._note_stop(event.lease)
         self.renewals.note(event.lease)
         if not self.own_load_holds(event.lease.id):

@@ -45,6 +45,8 @@ class Tabling:
 
     def told(self, command: Command) -> None:
         """Notes the size, or the flavour, that a request asks for."""
+        if self._cloud.products.pools:
+            return  # their tables do for all sizes
         if isinstance(command, Ask | Reserve) and command.cores <= self._largest:
             amounts = tuple(sorted(command.resources.items()))
             size: int | Flavour = (command.cores, amounts) if amounts else command.cores

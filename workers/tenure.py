@@ -19,6 +19,7 @@ from broker.archive import Archive, ArchiveError
 from broker.chain import BEGINNING, Entry
 from broker.contract import Advert, Reply
 from broker.entries import NotWritten
+from broker.failpoints import Failpoint, failpoint
 from broker.journal import Commit, Fenced, Journal, JournalError
 from broker.settings import Settings
 from workers.epochs import EpochFile
@@ -70,6 +71,7 @@ class Tenure:
                     "another process owns this cloud; waiting for its lease", cloud=self._journal.cloud
                 )
             time.sleep(self._ttl_s / 4)
+        failpoint(Failpoint.OWNER_ACQUIRED)
         self.epoch = epoch
         self._file.write(epoch, self.token)
 
@@ -122,7 +124,9 @@ class Tenure:
             overflow=[json.dumps(item) for item in outcome.overflow],
             after=self.last_hash,
         )
+        failpoint(Failpoint.OWNER_COMMITTING, (event.kind for event in outcome.events))
         until_answered(lambda: self._journal.commit(commit))
+        failpoint(Failpoint.OWNER_COMMITTED, (event.kind for event in outcome.events))
         self._next += len(outcome.events)
         if entries := self._journal.link(commit):
             self.goes_on(entries[-1].id, entries[-1].hash)

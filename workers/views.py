@@ -9,6 +9,7 @@ from broker.contract import Lease, LeaseState
 from cloudsim.cloud import Cloud
 from cloudsim.requests import End, Ended, Extended, Instance, Quote, Reason, Refusal, Request
 from cloudsim.scheduling.pipeline import explain
+from cloudsim.volatile.information import Disclosure
 
 _STATE = {
     End.COMPLETED: LeaseState.COMPLETED,
@@ -52,6 +53,8 @@ def lease_of(
         labels=dict(sorted(instance.labels)),
         group=instance.group,
         spread=instance.spread,
+        pool=instance.pool,
+        renewed_at_s=instance.renewed_at_s,
     )
 
 
@@ -82,6 +85,7 @@ def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease
         "table_version": None if instance.risk is None else table_version,
         "promised_at_s": change.at_s,
         "extensions": lease.extensions + 1,
+        "renewed_at_s": instance.renewed_at_s,
     }
     return lease.model_copy(update={"ends_at_s": instance.end_s, **promise})
 
@@ -111,6 +115,8 @@ def instance_of(lease: Lease) -> Instance:
         group=lease.group,
         spread=lease.spread,
         evict_at_s=lease.evict_at_s,
+        pool=lease.pool,
+        renewed_at_s=lease.renewed_at_s,
     )
 
 
@@ -119,8 +125,9 @@ def _end_s(instance: Instance) -> float | None:
 
 
 def explained(refusal: Refusal, request: Request, cloud: Cloud) -> Refusal:
-    """A refusal for want of a node, with what each filter removed and whether evicting would help."""
-    if refusal.reason not in _FOR_WANT_OF_A_NODE:
+    """A refusal for want of a node, with what each filter removed and whether evicting would help, where the
+    cloud tells of its room."""
+    if refusal.reason not in _FOR_WANT_OF_A_NODE or cloud.spec.disclosure is not Disclosure.FULL:
         return refusal
     removed, would_help = explain(cloud.inventory, request, cloud.spec.lineup)
     return replace(refusal, removed=removed, eviction_would_help=would_help)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # It answers /healthz, and 503 to the rest. Nothing is admitted until owners run, who look again.
         _say(f"Redis does not answer, so whether it may drop keys is not known: {error}")
     uvicorn.run(
-        "broker.api.app:create_app",
+        "broker.api.app:create_process_app",
         factory=True,
         host=chosen.host,
         port=chosen.port,

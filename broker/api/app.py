@@ -9,6 +9,7 @@ from importlib import metadata, resources
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from broker import failpoints, garbage
 from broker.api import openapi, problems
 from broker.api.broker import Broker
 from broker.api.door import broker_of
@@ -29,6 +30,7 @@ def create_app(told: Settings | None = None) -> FastAPI:
     Raises SettingsError when the environment is malformed.
     """
     told = told or settings()
+    failpoints.arm(told.failpoint)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -49,6 +51,13 @@ def create_app(told: Settings | None = None) -> FastAPI:
     openapi.install(app)
     app.include_router(router)
     _add_pages(app)
+    return app
+
+
+def create_process_app() -> FastAPI:
+    """The same for a process that does nothing else."""
+    app = create_app()
+    garbage.settle()
     return app
 
 

@@ -115,9 +115,11 @@ def new_end_s(wish: ExtensionRequest, lease: Lease) -> float:
     return lease.starts_at_s + wish.lifetime_s
 
 
-def fulfils(lease: Lease, until_s: float, sla: float | None) -> bool:
-    """Whether the lease has the end that was wished for, at the SLA that was."""
-    return lease.ends_at_s == until_s and sla in (None, lease.promised_sla)
+def fulfils(lease: Lease, until_s: float, sla: float | None, *, rounded_up: bool = False) -> bool:
+    """Whether the lease has the end that was wished for, or the next that is sold, at the SLA that was."""
+    assert lease.ends_at_s is not None, "a spot lease has an end"
+    right = lease.ends_at_s >= until_s if rounded_up else lease.ends_at_s == until_s
+    return right and sla in (None, lease.promised_sla)
 
 
 def is_together(body: bytes) -> bool:

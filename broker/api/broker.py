@@ -22,7 +22,7 @@ from broker.api.quotas import QuotaKeeper
 from broker.holds import Holds
 from broker.keys import Keys
 from broker.members import Register
-from broker.queue import make_app, ring
+from broker.queue import Bells, make_app, ring
 from broker.records import Records
 from broker.redis_server import connect, connect_async
 from broker.settings import Settings, SettingsError
@@ -30,6 +30,7 @@ from broker.signing import BROKER
 from broker.submission.exchange import Doorbells, Exchange
 from broker.submission.replies import Replies
 from broker.submission.service import Service
+from broker.submission.wishes import Holding
 from broker.trust import signing_of
 from broker.upgrading import Speaking
 from broker.webhooks.desk import WebhookDesk
@@ -60,7 +61,9 @@ class Broker:
         self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
         self._speaking = Speaking(self._contract, self.keys)
         signing = signing_of(settings, BROKER)
-        self.records = Records(self.redis, self.keys, signing, speaks=self._speaking)
+        self.records = Records(
+            self.redis, self.keys, signing, speaks=self._speaking, bell=Bells(celery, self.keys.prefix)
+        )
         self.register = Register(self.redis, self.keys)
         self.roster, self.holds = Roster(self.register), Holds(self.redis, self.keys)
         self.books = Bookkeeper(self.redis, self.keys)
@@ -95,7 +98,9 @@ class Broker:
             settings, self.redis, self._delivered, self.keys, self.name, self.roster.members
         )
         self._counted = connect_async(url)
-        self.quotas = QuotaKeeper(self.redis, self._counted, self.keys, self.holds, self.roster)
+        self.quotas = QuotaKeeper(
+            self.redis, self._counted, self.keys, self.holds, self.roster, self._speaking
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = threading.Event()
         self._herald = threading.Thread(target=self._say_what_we_speak, name="contract", daemon=True)
@@ -106,6 +111,11 @@ class Broker:
         rounds = self.settings.max_clouds_asked
         longest_s = max(self.settings.trace_reply_deadline_s, rounds * self.settings.reply_deadline_s)
         return round(1000 * longest_s)
+
+    async def holding(self, origin: str) -> Holding | None:
+        """What the member of an origin holds of its cap on spot; None: there is none. Raises RedisError."""
+        member = await self.roster.member_of(origin)
+        return None if member is None else Holding(member, *await self.holds.total(member.name))
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._look)  # before this process writes anything

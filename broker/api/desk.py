@@ -1,8 +1,12 @@
-"""Everything the API does beside submitting: quotes, leases, and what is asked of one cloud."""
+"""Everything the API does beside submitting: quotes, leases, and what is asked of one cloud.
+
+Whatever is asked of one owner raises SetAsideError where that breaks over it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -12,6 +16,7 @@ from pydantic import ValidationError
 
 from broker.adverts import Adverts
 from broker.api.models import Cancellation, DrainRequest, Quotes, Table
+from broker.attempts import split_attempt_id
 from broker.contract import (
     Acknowledge,
     Answer,
@@ -41,8 +46,17 @@ from broker.contract import (
 from broker.keys import Keys
 from broker.routing import Member, route
 from broker.settings import Settings
+from broker.shown import ShownLeases, record_kept_s
 from broker.submission.exchange import Exchange
-from broker.submission.wishes import SilentError, UnsuitableError, admissible, ask_command
+from broker.submission.wishes import (
+    BROKER,
+    Holding,
+    SetAsideError,
+    SilentError,
+    UnsuitableError,
+    admissible,
+    ask_command,
+)
 from broker.versions import read
 from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
@@ -116,12 +130,14 @@ class Desk:
     ):
         self._settings, self._client, self._keys = settings, client, keys
         self._adverts, self._exchange = adverts, exchange
+        self._shown = ShownLeases(client, keys, exchange.records.speaks)
 
     # -- quotes -------------------------------------------------------------------------------------------
 
-    async def quotes(self, wish: QuoteRequest) -> Quotes:
+    async def quotes(self, wish: QuoteRequest, holding: Holding | None = None) -> Quotes:
         """What each cloud would promise, or why not: by size, in the order in which they would be asked.
 
+        ``holding``: no cloud is asked for what its member may not hold, as none is asked to reserve it.
         Raises SubmitError or ValueError for what this federation cannot be asked, SilentError in trace time.
         """
         members = await self._adverts.members()
@@ -131,7 +147,9 @@ class Desk:
         for number, request in enumerate(wish.requests()):
             targets, trace_time = admissible(request, members)
             named = request.model_copy(update={"id": f"quote-{uuid4().hex}-{number}"})
-            asked.append(_question(named, members, targets if trace_time else None))
+            question = _question(named, members, targets if trace_time else None)
+            refusal = holding.refusal(request) if holding else None
+            asked.append(_Question(named, [], {BROKER: refusal}) if refusal else question)
         commands: dict[str, list[Ask]] = {}
         for question in asked:
             for cloud in question.clouds:
@@ -148,7 +166,7 @@ class Desk:
         refusals: list[RefusalView] = []
         for question in asked:
             answered = {
-                cloud: one.model_copy(update={"broken_promise": broken[cloud]})
+                cloud: one.model_copy(update={"broken_promise": broken.get(cloud)})
                 for cloud, one in question.answers(heard).items()
             }
             views = {cloud: one for cloud, one in answered.items() if isinstance(one, QuoteView)}
@@ -157,7 +175,7 @@ class Desk:
             quotes += [views[quote.cloud] for quote in ranked]
             refusals += [
                 one
-                for cloud, one in sorted(answered.items(), key=lambda item: order[item[0]])
+                for cloud, one in sorted(answered.items(), key=lambda item: order.get(item[0], -1))
                 if isinstance(one, RefusalView)
             ]
         return Quotes(quotes=quotes, refusals=refusals)
@@ -166,8 +184,7 @@ class Desk:
 
     async def lease(self, lease_id: str) -> Lease | None:
         """A spot lease as it is now."""
-        found = await self._client.get(self._keys.lease(lease_id))
-        return None if found is None else read(Lease, found)
+        return await self._shown.get(lease_id)
 
     async def leases(
         self, state: LeaseState | None, cloud: str | None, origins: Collection[str] | None, limit: int
@@ -201,9 +218,8 @@ class Desk:
             running: Any = self._client.smembers(self._keys.running(member.info.id))
             ids = sorted(lease.decode() for lease in await running)
             for start in range(0, len(ids), _PAGE):
-                names = [self._keys.lease(lease) for lease in ids[start : start + _PAGE]]
-                for text in await self._client.mget(names):
-                    lease = None if text is None else read(Lease, text)
+                page = [(member.info.id, lease) for lease in ids[start : start + _PAGE]]
+                for _, lease in await self._shown.of(page):
                     if lease is not None and lease.state in OPEN_STATES:
                         yield lease
 
@@ -224,13 +240,14 @@ class Desk:
                 return
 
     async def cancel(self, lease_id: str, principal: str) -> None:
-        """Ends a lease, if there is such a one."""
+        """Ends a lease, if there is such a one. Nobody waits for what comes of it."""
         lease = await self.lease(lease_id)
         if lease is not None:
-            await self.end(lease, principal)
+            with suppress(SetAsideError):  # its owner has logged it
+                await self.end(lease, principal)
 
     async def end(self, lease: Lease, principal: str) -> Cancellation:
-        """Ends a lease for its holder. Kept in the inbox of an owner that is away."""
+        """Ends a lease for its holder. Kept in the inbox of an owner that is away. Raises SetAsideError."""
         if lease.state not in OPEN_STATES:
             return Cancellation(done=True, lease=lease)
         command = Cancel(
@@ -239,8 +256,7 @@ class Desk:
         member = await self._adverts.member(lease.cloud)
         # An owner that is known to be away is not waited for.
         deadline_s = self._settings.reply_deadline_s if member and member.reachable else 0.0
-        answer = (await self._exchange.ask({lease.cloud: [command]}, deadline_s)).get(command.id)
-        match answer:
+        match await self._answer(lease.cloud, command, deadline_s):
             case LeaseGranted(lease=ended):
                 return Cancellation(done=True, lease=ended)
             case None:
@@ -269,9 +285,11 @@ class Desk:
             until_s=until_s,
             sla=wish.sla,
         )
+        kept_s = record_kept_s(until_s - lease.starts_at_s)
+        await self._exchange.records.keep({split_attempt_id(lease.id)[0]: kept_s})
         told = self._settings
         deadline_s = told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
-        return (await self._exchange.ask({lease.cloud: [command]}, deadline_s)).get(command.id)
+        return await self._answer(lease.cloud, command, deadline_s)
 
     async def acknowledge(self, lease: Lease, principal: str) -> Answer | None:
         """Its holder is done with a lease that was told to leave; the owner's answer, None: silence, the
@@ -285,7 +303,7 @@ class Desk:
 
     async def table(self, cloud: str) -> Table | None:
         """The cloud's table as far as it shows it."""
-        found = await self._client.get(self._keys.table(cloud))
+        found = await self._adverts.table(cloud)
         return None if found is None else read(Table, found)
 
     async def start_on_demand(self, cloud: str, request: OnDemandRequest) -> Answer | None:
@@ -299,8 +317,7 @@ class Desk:
             lifetime_s=request.lifetime_s,
             **request.told_needs(),
         )
-        heard = await self._exchange.ask({cloud: [command]}, self._settings.reply_deadline_s)
-        return heard.get(command.id)
+        return await self._answer(cloud, command)
 
     async def start_all(self, cloud: str, requests: Sequence[OnDemandRequest]) -> Answer | None:
         """Several of them, all or none; the owner's answer, None: silence, the command is kept."""
@@ -312,8 +329,7 @@ class Desk:
     async def stop_on_demand(self, cloud: str, instance: str) -> Answer | None:
         """A user of the cloud stops an instance; the owner's answer, None: silence, the command is kept."""
         command = StopOnDemand(id=f"{instance}:stop", reply_to=self._exchange.reply_to, instance=instance)
-        heard = await self._exchange.ask({cloud: [command]}, self._settings.reply_deadline_s)
-        return heard.get(command.id)
+        return await self._answer(cloud, command)
 
     async def show(self, cloud: str, instance: str) -> Answer | None:
         """An on-demand instance as it is; the owner's answer, None: silence."""
@@ -338,15 +354,18 @@ class Desk:
             cloud, Reopen(id=name, reply_to=self._exchange.reply_to, nodes=nodes, by=principal)
         )
 
-    async def _answer(self, cloud: str, command: Command) -> Answer | None:
-        heard = await self._exchange.ask({cloud: [command]}, self._settings.reply_deadline_s)
-        return heard.get(command.id)
+    async def _answer(self, cloud: str, command: Command, deadline_s: float | None = None) -> Answer | None:
+        """The owner's, None: silence. Raises SetAsideError: it broke over the command."""
+        deadline_s = self._settings.reply_deadline_s if deadline_s is None else deadline_s
+        answer = (await self._exchange.ask({cloud: [command]}, deadline_s)).get(command.id)
+        if isinstance(answer, RefusalView) and answer.reason is Reason.UNREACHABLE:
+            raise SetAsideError(cloud)
+        return answer
 
     async def finish(self, cloud: str) -> Done:
         """Trace time: lets everything happen that is still to come. Raises SilentError."""
         command = Finish(id=f"finish-{uuid4().hex}", reply_to=self._exchange.reply_to)
-        heard = await self._exchange.ask({cloud: [command]}, self._settings.trace_reply_deadline_s)
-        answer = heard.get(command.id)
+        answer = await self._answer(cloud, command, self._settings.trace_reply_deadline_s)
         if not isinstance(answer, Done):
             raise SilentError([cloud])
         return answer

@@ -82,11 +82,12 @@ async def lease(lease_id: str, held: ReadLease) -> Response:
     response_model=Cancellation,
     responses={
         202: {"model": Cancellation, "description": "kept; carried out when the cloud's owner returns"},
-        **problem_responses(404),
+        **problem_responses(404, 409),
     },
 )
 async def cancel(request: Request, lease_id: str, held: OwnLease) -> Response:
-    """Durable. A lease that has ended stays as it ended."""
+    """Durable. A lease that has ended stays as it ended. 409 (problem:set-aside) when the owner of its cloud
+    failed over the command, here and in all calls about a lease or a cloud: then it is not carried out."""
     del lease_id  # found already
     done = await broker_of(request).desk.end(held.lease, held.who.name)
     return answer(done, 200 if done.done else 202)
@@ -123,8 +124,10 @@ async def extend(
         await begin_call(broker, principal, key, body)
         await broker.records.answer_call(principal, key, "done")  # what came of it is with the owner
     until_s = bodies.new_end_s(wish, found)
+    member = await broker.adverts.member(found.cloud)
+    rounded_up = member is not None and bool(member.info.slices_s)
     match await broker.desk.extend(found, until_s, wish, bodies.derived_id(principal, key)):
-        case LeaseGranted(lease=longer) if bodies.fulfils(longer, until_s, wish.sla):
+        case LeaseGranted(lease=longer) if bodies.fulfils(longer, until_s, wish.sla, rounded_up=rounded_up):
             return answer(longer)
         case LeaseGranted():
             raise problems.invalid_field(
@@ -236,7 +239,7 @@ async def _start_all(request: Request, cloud: str, principal: str, body: bytes) 
     response_model=Stopped,
     responses={
         202: {"model": Stopped, "description": "kept; carried out when the cloud's owner returns"},
-        **problem_responses(404),
+        **problem_responses(404, 409),
     },
 )
 async def stop_on_demand(request: Request, cloud: str, instance: str, _: CloudUser) -> Response:
@@ -259,7 +262,7 @@ async def stop_on_demand(request: Request, cloud: str, instance: str, _: CloudUs
     "/clouds/{cloud}/advance",
     summary="Trace time: let everything happen that is still to come",
     response_model=Done,
-    responses=problem_responses(400, 404, 413, 415, 422),
+    responses=problem_responses(400, 404, 409, 413, 415, 422),
     openapi_extra=body_of("Advance", example={"finish": True}),
 )
 async def advance(request: Request, cloud: str, _: Operator) -> Response:

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 GROUP = "migration"
 _WARNED = b'"kind":"warned"'
+_PAUSE_S = 0.1  # reading as one of a group is a write, which others wait for: not for every event
 
 
 class MigrationDesk:
@@ -67,6 +68,7 @@ class MigrationDesk:
             texts = [fields.get(b"e", b"") for _, fields in entries]
             await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
             await self._client.xack(self._stream, GROUP, *(entry for entry, _ in entries))
+            await asyncio.sleep(_PAUSE_S)
 
     async def _warned(self, text: bytes) -> None:
         try:

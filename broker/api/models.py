@@ -11,6 +11,7 @@ from broker.contract import (
     Advert,
     CloudInfo,
     CounterOffers,
+    DisclosureLevel,
     Event,
     Lease,
     Message,
@@ -122,12 +123,30 @@ class Clouds(BaseModel):
     clouds: list[CloudView]
 
 
+class Lifetimes(BaseModel):
+    """What a cloud tells of how long instances of one flavour live: ``mean_s``; or the median and a
+    percentile (``quantile_s``); or P(life >= length) at 5, 10, … 2,880 minutes (``survival``)."""
+
+    cores: int
+    amounts: dict[str, int] = {}
+    mean_s: float | None = None
+    median_s: float | None = None
+    quantile_s: float | None = None
+    survival: list[float] | None = None
+
+
 class Table(BaseModel):
-    """A cloud's quantile table as far as the cloud shows it; rows as of ``QuantileTable.rows``."""
+    """A cloud's quantile table as far as the cloud shows it (``disclosure``).
+
+    ``rows``: lifetimes by SLA, as of ``QuantileTable.rows``; below ``full`` those at which anything is
+    promised. ``lifetimes``: of the usual conditions, for who chooses a lifetime by them.
+    """
 
     version: str
     made_at_s: float
     rows: list[dict[str, Any]]
+    disclosure: DisclosureLevel = "full"
+    lifetimes: list[Lifetimes] = []
 
 
 class LedgerEntry(BaseModel):

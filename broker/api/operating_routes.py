@@ -72,7 +72,7 @@ async def on_demand(request: Request, cloud: str, instance: str, _: CloudReader)
     "/clouds/{cloud}/drain",
     summary="Close nodes and make their spot instances leave",
     response_model=DrainReport,
-    responses=problem_responses(400, 404, 413, 415, 422),
+    responses=problem_responses(400, 404, 409, 413, 415, 422),
     openapi_extra=body_of("DrainRequest", example={"nodes": [0, 3], "dry_run": True}),
 )
 async def drain(request: Request, cloud: str, who: Operator) -> Response:
@@ -96,7 +96,7 @@ async def drain(request: Request, cloud: str, who: Operator) -> Response:
     "/clouds/{cloud}/drain",
     summary="Let nodes take new instances again",
     response_model=Done,
-    responses=problem_responses(404, 422),
+    responses=problem_responses(404, 409, 422),
 )
 async def reopen(
     request: Request,

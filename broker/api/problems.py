@@ -22,7 +22,14 @@ from starlette.routing import compile_path
 from broker.api.models import FieldError, Problem
 from broker.contract import CounterOffers, RefusalView
 from broker.routing import UnfittableError, UnknownTargetError
-from broker.submission.wishes import InFlightError, NoMembersError, ReusedError, SilentError, UnsuitableError
+from broker.submission.wishes import (
+    InFlightError,
+    NoMembersError,
+    ReusedError,
+    SetAsideError,
+    SilentError,
+    UnsuitableError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -219,6 +226,15 @@ def owner_silent(cloud: str) -> ProblemError:
     )
 
 
+def set_aside(cloud: str) -> ProblemError:
+    """409: the owner broke over the command, which is not carried out."""
+    detail = (
+        f"the owner of {cloud} failed over this command and has set it aside; nothing was done, and asking "
+        "again will not help before its operators have looked into it (spotfed dlq)"
+    )
+    return ProblemError(_problem("set-aside", 409, "The cloud failed over this", detail))
+
+
 def not_ready(detail: str) -> ProblemError:
     """503: the federation cannot work yet."""
     return _later("not-ready", "Not ready", detail)
@@ -248,6 +264,11 @@ def _unsuitable(error: Exception) -> ProblemError:
 def _silent(error: Exception) -> ProblemError:
     assert isinstance(error, SilentError)
     return owner_silent(error.clouds)
+
+
+def _set_aside(error: Exception) -> ProblemError:
+    assert isinstance(error, SetAsideError)
+    return set_aside(error.cloud)
 
 
 def _unknown_target(error: Exception) -> ProblemError:
@@ -305,6 +326,7 @@ TABLE: tuple[tuple[type[Exception], Callable[[Exception], ProblemError]], ...] =
     (ReusedError, lambda _: key_reused()),
     (UnsuitableError, _unsuitable),
     (SilentError, _silent),
+    (SetAsideError, _set_aside),
     (NoMembersError, lambda _: not_ready("no cloud has joined the federation yet")),
     (UnfittableError, _unfittable),
     (UnknownTargetError, _unknown_target),

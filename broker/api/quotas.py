@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
@@ -26,6 +26,8 @@ from broker.contract import Event, Lease
 from broker.holds import Holds
 from broker.keys import Keys
 from broker.records import State, attempt_id, read_stream
+from broker.shown import ShownLeases
+from broker.versions import ours
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +47,12 @@ class QuotaKeeper:
         keys: Keys,
         holds: Holds,
         roster: Roster,
+        speaks: Callable[[], int] = ours,
     ):
-        """``reading`` blocks while it reads: it is used by nobody else."""
+        """``reading`` blocks while it reads: it is used by nobody else. ``speaks``: as in `ShownLeases`."""
         self._client, self._reading, self._keys = client, reading, keys
         self._holds, self._roster = holds, roster
+        self._shown = ShownLeases(client, keys, speaks)
 
     async def run(self) -> None:
         """Reads for ever; outlives outages of Redis. Idle while there are no members."""
@@ -96,49 +100,49 @@ class QuotaKeeper:
         """Of these requests, those that hold something and need it no longer."""
         async with self._client.pipeline(transaction=False) as pipe:
             for request in requests:
-                pipe.hmget(self._keys.request(request), ["state", "attempt"])
+                pipe.hmget(self._keys.request(request), ["state", "attempt", "cloud"])
             standings = await pipe.execute()
         leases = {
-            request: _leases_of(request, state, attempt)
-            for request, (state, attempt) in zip(requests, standings, strict=True)
+            request: _leases_of(request, *standing)
+            for request, standing in zip(requests, standings, strict=True)
         }
-        names = [lease for some in leases.values() for lease in some or ()]
-        running = await self._running(names)
+        running = await self._running([one for some in leases.values() for one in some or ()])
         over = [
             request
             for request, some in leases.items()
-            if some is not None and not any(running[name] for name in some)
+            if some is not None and running.isdisjoint(lease for _, lease in some)
         ]
         return await self._holds.let_go(member, over)
 
-    async def _running(self, leases: Sequence[str]) -> Mapping[str, bool]:
-        if not leases:
-            return {}
-        texts: Any = await self._client.mget([self._keys.lease(lease) for lease in leases])
-        return dict(zip(leases, map(_is_open, texts), strict=True))
+    async def _running(self, leases: Sequence[tuple[str | None, str]]) -> set[str]:
+        """Those that run. Where the cloud is not known, a lease does that any cloud says to run."""
+        placed = [(cloud, lease) for cloud, lease in leases if cloud is not None]
+        shown = await self._shown.of(placed)
+        running = {name for name, lease in shown if lease is not None and lease.state in OPEN_STATES}
+        if len(placed) < len(leases):
+            members: Any = self._client.hkeys(self._keys.clouds)
+            for cloud in await members:
+                found: Any = self._client.smembers(self._keys.running(cloud.decode()))
+                running.update(name.decode() for name in await found)
+        return running
 
 
-def _leases_of(request: str, state: bytes | None, attempt: bytes | None) -> list[str] | None:
-    """Ids of the leases that a request may have; None: it is not decided yet."""
+_Places = list[tuple[str | None, str]]
+
+
+def _leases_of(
+    request: str, state: bytes | None, attempt: bytes | None, cloud: bytes | None
+) -> _Places | None:
+    """Clouds and ids of the leases that a request may have; None: it is not decided yet."""
     if state is None:  # decided long ago, and no longer kept
-        return [attempt_id(request, number) for number in range(1, _MOST_ATTEMPTS + 1)]
+        return [(None, attempt_id(request, number)) for number in range(1, _MOST_ATTEMPTS + 1)]
     match State(state.decode()):
         case State.COMMITTED:
-            return [attempt_id(request, int(attempt or 0))]
+            return [(None if cloud is None else cloud.decode(), attempt_id(request, int(attempt or 0)))]
         case State.REFUSED:
             return []
         case _:
             return None
-
-
-def _is_open(text: bytes | None) -> bool:
-    """A lease that another version wrote counts as running."""
-    if text is None:
-        return False
-    try:
-        return Lease.model_validate_json(text).state in OPEN_STATES
-    except ValidationError:
-        return True
 
 
 def _ended(text: bytes) -> Lease | None:

@@ -141,8 +141,9 @@ async def quotes(request: Request, who: Asker) -> Response:
 
     ``cores`` may be a list of sizes: then the quotes of the first size come first, and so on.
     """
-    wish = bodies.parse(QuoteRequest, await bodies.read_json(request))
-    return answer(await broker_of(request).desk.quotes(bodies.quote_of_holder(wish, who)))
+    broker = broker_of(request)
+    wish = bodies.quote_of_holder(bodies.parse(QuoteRequest, await bodies.read_json(request)), who)
+    return answer(await broker.desk.quotes(wish, await broker.holding(wish.origin)))
 
 
 # -- events -----------------------------------------------------------------------------------------------

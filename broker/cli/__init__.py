@@ -26,9 +26,11 @@ from broker.cli import (
     lasting,
     ledger,
     looking,
+    prices,
     replay,
     requests,
     table,
+    targeting,
     trust,
     webhooks,
 )
@@ -52,6 +54,7 @@ app.command(rich_help_panel=_PLAY)(lasting.up)
 app.command(rich_help_panel=_PLAY)(lasting.ps)
 app.command(rich_help_panel=_PLAY)(doctor.doctor)
 app.command(rich_help_panel=_USE)(looking.clouds)
+app.command(rich_help_panel=_USE)(targeting.target)
 app.command(rich_help_panel=_USE)(requests.quote)
 app.command(rich_help_panel=_USE)(requests.submit)
 app.command(rich_help_panel=_USE)(looking.leases)
@@ -71,6 +74,7 @@ app.add_typer(trust.trust, name="trust", rich_help_panel=_PLAY)
 app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)
 app.command(rich_help_panel=_STUDY)(federate.federate)
+app.command(rich_help_panel=_STUDY)(prices.prices)
 app.command(rich_help_panel=_STUDY)(experiment.experiment)
 
 

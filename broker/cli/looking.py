@@ -13,7 +13,7 @@ from broker.cli.output import JsonOption, console, print_json
 
 if TYPE_CHECKING:
     from broker.api.models import CloudView
-    from broker.contract import Event, Lease
+    from broker.contract import Advert, Event, Lease
 
 
 class State(StrEnum):
@@ -212,12 +212,7 @@ def _show_clouds(views: list[CloudView]) -> None:
             info.nodes,
             state,
             words.duration(advert.at_s),
-            f"{advert.free_cores} of {info.cores}",
-            str(advert.on_demand_cores),
-            str(advert.spot_cores),
-            str(advert.spot_leases),
-            str(advert.admitted),
-            str(advert.evicted),
+            *_load(advert, info.cores),
             "none yet" if made_s is None else f"{words.duration(advert.at_s - made_s)} ago",
         )
     out = console()
@@ -225,6 +220,14 @@ def _show_clouds(views: list[CloudView]) -> None:
     for view in views:
         for broken in view.broken_promises:
             out.print(f"{view.info.id} {broken.detail}")
+
+
+def _load(advert: Advert, cores: int) -> tuple[str, ...]:
+    """Room, and what runs, where the cloud tells it."""
+    if advert.disclosure != "full":
+        return ("some" if advert.free_cores else "none", *"–––––")
+    counts = (advert.on_demand_cores, advert.spot_cores, advert.spot_leases, advert.admitted, advert.evicted)
+    return (f"{advert.free_cores} of {cores}", *map(str, counts))
 
 
 def _show_leases(found: list[Lease], now_s: dict[str, float]) -> None:

@@ -52,6 +52,12 @@ ApartOption = Annotated[
     bool | None,
     typer.Option("--apart/--together", help="Away from all of its group, or on the node where they run."),
 ]
+PoolOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Of clouds that sell pools: 0 is evicted first.", show_default="uppermost that keeps the SLA"
+    ),
+]
 _MOST = 5000
 
 #: What a refusal says that a filter removed nodes for. Kept equal to the filters' names by a test.
@@ -71,6 +77,7 @@ class Needs(NamedTuple):
     labels: list[str] | None
     group: str | None
     apart: bool | None
+    pool: int | None
 
     def fields(self) -> dict[str, Any]:
         """As ``broker.contract.SpotRequest`` takes it. Raises SpecError naming the option."""
@@ -84,6 +91,7 @@ class Needs(NamedTuple):
             "labels": _pairs(self.labels, "--label"),
             "group": self.group,
             "spread": None if self.apart is None else Spread.APART if self.apart else Spread.TOGETHER,
+            "pool": self.pool,
         }
 
 
@@ -97,6 +105,7 @@ def quote(
     label: LabelOption = None,
     group: GroupOption = None,
     apart: ApartOption = None,
+    pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask what the clouds would promise now, without any effect. Exit code 3 when all of them refuse.
@@ -106,7 +115,7 @@ def quote(
     Example: spotfed quote --cores 1,2,4 --lifetime 2h --sla 0.05
     """
     counts = words.parse_sizes(cores, field="--cores")
-    needs = Needs(resource, label, group, apart)
+    needs = Needs(resource, label, group, apart, pool)
     request = _request(counts[0], lifetime, sla, origin, cloud, needs)
     with connected() as client:
         from pydantic import ValidationError
@@ -137,6 +146,7 @@ def submit(
     label: LabelOption = None,
     group: GroupOption = None,
     apart: ApartOption = None,
+    pool: PoolOption = None,
     count: Annotated[int, typer.Option(min=1, max=_MOST, help="Submit so many requests like this.")] = 1,
     request_id: Annotated[
         str | None, typer.Option("--id", help="Id of the request: submitting it again changes nothing.")
@@ -153,7 +163,7 @@ def submit(
     """
     if count > 1 and request_id is not None:
         raise CommandError("--id: one id is one request; leave it out with --count", ExitCode.BAD_INPUT)
-    needs = Needs(resource, label, group, apart)
+    needs = Needs(resource, label, group, apart, pool)
     request = _request(cores, lifetime, sla, origin, cloud, needs, request_id)
     answers: list[Answer]
     with connected() as client:
@@ -340,6 +350,8 @@ def _show_quotes(
     for one in sorted(answers, key=lambda answer: counts.index(answer.cores or counts[0])):
         if one.answer == "quote":
             verdict, risk, survives_s = "[green]yes[/green]", one.eviction_probability, one.survives_s
+            if one.pool is not None:
+                verdict += f", pool {one.pool}"
             if one.admission == "population" and risk is not None:
                 verdict += ", its SLA is a mean"
             if one.broken_promise:

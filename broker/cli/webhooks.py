@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from broker.cli import words
 from broker.cli.connection import connected
 from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
 
@@ -83,9 +84,12 @@ def list_webhooks(as_json: JsonOption = False) -> None:
     table = Table(title="Webhooks", title_justify="left")
     for name in ("id", "state", "URL", "kinds", "clouds", "origins"):
         table.add_column(name)
+    for name in ("delivered", "failed", "lag"):
+        table.add_column(name, justify="right")
     for one in found:
+        counted = (str(one.delivered), str(one.failed), words.duration(one.lag_s))
         filters = (", ".join(some) if some else "all" for some in (one.kinds, one.clouds, one.origins))
-        table.add_row(one.id, _STATES[one.state], escape(one.url), *filters)
+        table.add_row(one.id, _STATES[one.state], escape(one.url), *filters, *counted)
     console().print(table)
     if not found:
         console().print("none yet: spotfed webhook add URL")

@@ -22,6 +22,9 @@ REASONS = {
     "noticed": "the lease was told to leave",
     "over_spot_cap": "the origin would hold more spot cores there than it may",
     "quota_exceeded": "the member would hold more spot than it may",
+    "over_fair_share": "the origin holds its share of the cloud, and others wait for theirs",
+    "not_disclosed": "the cloud says too little of its lifetimes to promise any",
+    "no_such_product": "the cloud sells no such pool, or nothing that lasts so long",
 }
 
 

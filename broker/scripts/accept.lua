@@ -1,25 +1,31 @@
 -- Note new requests, each with its first attempt if one is given, and tell what is known of the others.
--- KEYS: 1 open_requests, then the inboxes, then one record for each request, then what members hold
--- ARGV: 1 count of inboxes, then for each request: id, fingerprint, body, token of the call, ms until somebody must
---       look after it, cloud of the first attempt or '', index of its inbox (from 1), index of what its member
---       holds or 0, name of the member, cores, the most cores and the most instances it may hold (-1: any), and
---       what is answered when it would hold more: what comes before the largest size that would do, and after;
---       at the end for each inbox: entry (the commands of all first attempts there, as JSON), its signature or ''
+-- KEYS: 1 open_requests, then the inboxes, then one record for each request, then what members hold, then for
+--       each inbox the queue of its doorbells
+-- ARGV: 1 count of inboxes  2 count of holds, then for each inbox: its cloud, entry (the commands of all first
+--       attempts there, as JSON), its signature or '', doorbell or '';
+--       for each hold: index of what its member holds (from 1), name of the member, cores, the most cores and the
+--       most instances it may hold (-1: any), and what is answered when it would hold more: what comes before the
+--       largest size that would do, and after;
+--       for each request: id, fingerprint, body, token of the call, ms until somebody must look after it, index of
+--       the inbox of its first attempt or 0, index of its hold or 0
 -- Returns for each request {outcome, answer or false}.
 --
 -- An entry is signed as a whole. Where not all attempts that it holds are to be made, none is: their requests
 -- are noted as open, and told to be attempted 'later'.
 -- With signed.lua.
+-- With ring.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local PARTS, ANSWERED_TTL_S = 14, 604800
-local inboxes = tonumber(ARGV[1])
-local count = (#ARGV - 1 - 2 * inboxes) / PARTS
+local OF_INBOX, OF_HOLD, PARTS, ANSWERED_TTL_S = 4, 7, 7, 604800
+local inboxes, holds = tonumber(ARGV[1]), tonumber(ARGV[2])
+local first_hold = 2 + OF_INBOX * inboxes
+local first = first_hold + OF_HOLD * holds
+local count = (#ARGV - first) / PARTS
 
 -- Takes what a request needs of its member's cap, or tells what is left: 0 cores, or nil where it had room.
 local function hold(at, id)
-  local held = KEYS[1 + inboxes + count + ARGV[at + 8]]
-  local cores, most, instances = tonumber(ARGV[at + 10]), tonumber(ARGV[at + 11]), tonumber(ARGV[at + 12])
+  local held = KEYS[1 + inboxes + count + ARGV[at + 1]]
+  local cores, most, instances = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local known = redis.call('HGET', held, '=cores')
   local sum = tonumber(known or 0)
   if instances >= 0 and redis.call('HLEN', held) - (known and 1 or 0) >= instances then return 0 end
@@ -30,35 +36,40 @@ end
 
 local results, attempts, wanted = {}, {}, {}
 for i = 1, count do
-  local record, at = KEYS[1 + inboxes + i], 1 + PARTS * (i - 1)
-  local id, fingerprint, token, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 4], ARGV[at + 6]
-  local inbox = cloud ~= '' and tonumber(ARGV[at + 7])
-  if inbox then wanted[inbox] = (wanted[inbox] or 0) + 1 end
+  local record, at = KEYS[1 + inboxes + i], first + PARTS * (i - 1)
+  local id, fingerprint, body, token = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local inbox, holding = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+  local place = first_hold + OF_HOLD * (holding - 1)
+  if inbox > 0 then wanted[inbox] = (wanted[inbox] or 0) + 1 end
   local known = redis.call('HMGET', record, 'fingerprint', 'answer', 'state', 'attempt', 'token')
-  local left = not known[1] and ARGV[at + 8] ~= '0' and hold(at, id)
+  local left = not known[1] and holding > 0 and hold(place, id)
   if left then
-    local answer = ARGV[at + 13] .. (left > 0 and string.format('%.0f', left) or 'null') .. ARGV[at + 14]
-    redis.call('HSET', record, 'fingerprint', fingerprint, 'body', ARGV[at + 3], 'token', token,
+    local answer = ARGV[place + 6] .. (left > 0 and string.format('%.0f', left) or 'null') .. ARGV[place + 7]
+    redis.call('HSET', record, 'fingerprint', fingerprint, 'body', body, 'token', token,
       'state', 'refused', 'attempt', 0, 'answer', answer)
     redis.call('EXPIRE', record, ANSWERED_TTL_S)
     results[i] = {'answered', answer}
   elseif not known[1] then
-    redis.call('HSET', record, 'fingerprint', fingerprint, 'body', ARGV[at + 3], 'token', token)
-    if ARGV[at + 8] ~= '0' then redis.call('HSET', record, 'member', ARGV[at + 9]) end
-    redis.call('ZADD', KEYS[1], now + ARGV[at + 5], id)
-    if not inbox then
-      redis.call('HSET', record, 'state', 'open', 'attempt', 0)
+    local noted = {'fingerprint', fingerprint, 'body', body, 'token', token}
+    if holding > 0 then
+      table.insert(noted, 'member')
+      table.insert(noted, ARGV[place + 2])
+    end
+    if inbox == 0 then
+      redis.call('HSET', record, 'state', 'open', 'attempt', 0, unpack(noted))
     else
-      redis.call('HSET', record, 'state', 'attempting', 'attempt', 1, 'cloud', cloud)
+      local cloud = ARGV[OF_INBOX * (inbox - 1) + 3]
+      redis.call('HSET', record, 'state', 'attempting', 'attempt', 1, 'cloud', cloud, unpack(noted))
       attempts[inbox] = attempts[inbox] or {}
       table.insert(attempts[inbox], i)
     end
+    redis.call('ZADD', KEYS[1], now + ARGV[at + 5], id)
     results[i] = {'new', false}
   elseif known[1] ~= fingerprint then
     results[i] = {'mismatch', false}
   elseif known[2] then
     results[i] = {'answered', known[2]}
-  elseif known[5] == token and known[3] .. known[4] == (inbox and 'attempting1' or 'open0') then
+  elseif known[5] == token and known[3] .. known[4] == (inbox > 0 and 'attempting1' or 'open0') then
     -- The same call again, because it did not hear the answer; its command was sent.
     results[i] = {'new', false}
   elseif known[5] == token and known[3] .. known[4] == 'open0' then
@@ -68,9 +79,10 @@ for i = 1, count do
   end
 end
 for inbox = 1, inboxes do
-  local made, at = attempts[inbox] or {}, #ARGV - 2 * (inboxes - inbox) - 1
+  local made, at = attempts[inbox] or {}, OF_INBOX * (inbox - 1) + 3
   if #made == wanted[inbox] then
-    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', ARGV[at], ARGV[at + 1])))
+    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', ARGV[at + 1], ARGV[at + 2])))
+    ring(KEYS[#KEYS - inboxes + inbox], ARGV[at + 3])
   else
     for _, i in ipairs(made) do
       redis.call('HSET', KEYS[1 + inboxes + i], 'state', 'open', 'attempt', 0)

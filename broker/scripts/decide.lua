@@ -7,6 +7,7 @@
 --       then for each inbox: entry (the commands of all decisions there, as JSON), its signature or ''
 -- Returns for each decision what stands: {state, attempt, cloud or false, answer or false}; or {'again'}, if
 -- nothing was done because others of its inbox do not stand: an entry is signed, and delivered, as a whole.
+-- {'committed', attempt, cloud, false} is this call's commit: whoever called knows the answer.
 -- With signed.lua.
 local ANSWERED_TTL_S = 604800
 
@@ -41,7 +42,7 @@ for inbox = 1, inboxes do
         redis.call('HSET', record, 'state', 'committed', 'answer', ARGV[at + 4])
         redis.call('EXPIRE', record, ANSWERED_TTL_S)
         redis.call('ZREM', KEYS[1], id)
-        results[i] = {'committed', attempt, cloud, ARGV[at + 4]}
+        results[i] = {'committed', attempt, cloud, false}
       else
         redis.call('HSET', record, 'state', 'open')
         results[i] = {'open', attempt, cloud, false}

@@ -1,7 +1,8 @@
 """Commands to owners, doorbells and answers: how this process talks to the clouds.
 
 A command is written to the owner's inbox, the doorbell (a Celery task) tells the owner to look, the answer
-comes back by this process's reply stream. The bell may be lost: the owner looks by itself once a second.
+comes back by this process's reply stream. The bell may be lost: the owner looks by itself once a second. That
+of an attempt is written in the same step: one wait for the disk less for whoever waits for the answer.
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ class Doorbells:
     def ring(self, clouds: Iterable[str]) -> None:
         """Now. Call it when the inbox entries are written."""
         for cloud in clouds:
-            timer = self._later.pop(cloud, None)
-            if timer is not None:
-                timer.cancel()
+            self.rung([cloud])
             if cloud in self._again:
                 self._again[cloud] = True  # the bell under way may have been heard before the entry was there
                 continue
@@ -48,6 +47,13 @@ class Doorbells:
             task = asyncio.create_task(self._run(cloud))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def rung(self, clouds: Iterable[str]) -> None:
+        """Somebody else rang for them: what was to ring soon need not."""
+        for cloud in clouds:
+            timer = self._later.pop(cloud, None)
+            if timer is not None:
+                timer.cancel()
 
     def ring_soon(self, clouds: Iterable[str]) -> None:
         """In a moment, unless somebody rings for the same cloud before: for what nobody waits for."""
@@ -84,6 +90,13 @@ class Exchange:
         """What commands name as the place to answer to."""
         return self.replies.name
 
+    def ring(self, clouds: Iterable[str]) -> None:
+        """For attempts that were made, unless the bell went with them."""
+        if self.records.rings:
+            self.bells.rung(clouds)
+        else:
+            self.bells.ring(clouds)
+
     async def tell(self, batches: Mapping[str, Sequence[Command]]) -> None:
         """Sends commands, by cloud, and waits for no answer."""
         await self.records.send(batches)
@@ -109,6 +122,10 @@ class Exchange:
 
 async def answers(futures: Mapping[str, asyncio.Future[Answer]], deadline_s: float) -> dict[str, Answer]:
     """What has been answered when all have, or at the deadline."""
-    if futures:
-        await asyncio.wait(futures.values(), timeout=deadline_s)
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + deadline_s
+    for future in futures.values():  # they come in batches: when the first is there, most are
+        left_s = until_s - loop.time()
+        if not future.done() and left_s > 0:
+            await asyncio.wait((future,), timeout=left_s)
     return {command: future.result() for command, future in futures.items() if future.done()}

@@ -13,7 +13,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
+from uuid import uuid4
+
+import redis
 
 from broker.adverts import Adverts
 from broker.contract import (
@@ -27,9 +31,11 @@ from broker.contract import (
 from broker.holds import Hold
 from broker.members import MemberRecord
 from broker.records import Accept, Accepted, Attempt, Decision, Outcome, Records, Standing, State, attempt_id
-from broker.routing import Booked, Member, route, smaller_size
+from broker.routing import Member
 from broker.settings import Settings
+from broker.shown import record_kept_s
 from broker.submission.exchange import Exchange, answers
+from broker.submission.prospects import Prospects
 from broker.submission.wishes import (
     InFlightError,
     OpenRequest,
@@ -37,14 +43,13 @@ from broker.submission.wishes import (
     Settled,
     SilentError,
     SubmitError,
-    admissible,
     ask_command,
     hold_of,
 )
-from broker.versions import read, written
-from broker.views import quote_of, refusal_view
+from broker.versions import VERSION, read, written
+from broker.views import quote_of
 from cloudsim.ranking import tightest_fit
-from cloudsim.requests import Quote, Refusal
+from cloudsim.requests import Quote
 
 _SCRIPT_ITEMS = 200  # a script serves nobody else meanwhile
 _SWEPT_AT_ONCE = 200
@@ -103,12 +108,12 @@ class Service:
     async def _submit(self, requests: list[_Sent]) -> dict[str, Result]:
         """Results of requests with different ids, by id."""
         members = await self._adverts.members()
-        booked = Booked()
+        prospects = Prospects(members)
         results: dict[str, Result] = {}
         opened: list[tuple[OpenRequest, _Sent]] = []
         for sent in requests:
             try:
-                opened.append((self._open(sent.request, members, booked, among=len(requests)), sent))
+                opened.append((self._open(sent.request, prospects, among=len(requests)), sent))
             except (SubmitError, ValueError) as error:
                 results[sent.id] = error
         new, met = await self._accept(opened)
@@ -127,20 +132,22 @@ class Service:
             if one.candidates:
                 first[one.id] = one.candidates.pop(0)
                 one.attempts = 1
-        holds = await self._holds([one.request for one, _ in opened])
+        holds, token = await self._holds([one.request for one, _ in opened]), uuid4().hex
         new: list[OpenRequest] = []
         results: dict[str, Result] = {}
         with self._exchange.expecting(
             {one.command: first[one.id] for one, _ in opened if one.id in first}
         ) as futures:
             for chunk in _chunks(opened):
-                accepts = [self._note(one, sent, first.get(one.id), holds.get(one.id)) for one, sent in chunk]
+                accepts = [
+                    self._note(one, sent, first.get(one.id), holds.get(one.id), token) for one, sent in chunk
+                ]
                 for (one, _), accepted in zip(chunk, await self._records.accept(accepts), strict=True):
                     if accepted.outcome is Outcome.NEW:
                         new.append(one)
                     else:
                         results[one.id] = _known(accepted)
-                self._exchange.bells.ring({first[one.id] for one, _ in chunk if one.id in first})
+                self._exchange.ring({first[one.id] for one, _ in chunk if one.id in first})
             attempting: dict[str, list[OpenRequest]] = {}
             for one in new:
                 if one.id in first:
@@ -150,20 +157,24 @@ class Service:
                 results |= more
         return new, results
 
-    def _note(self, one: OpenRequest, sent: _Sent, cloud: str | None, hold: Hold | None) -> Accept:
+    def _note(
+        self, one: OpenRequest, sent: _Sent, cloud: str | None, hold: Hold | None, token: str
+    ) -> Accept:
         attempt = None if cloud is None else self._attempt(one, cloud)
-        return Accept(sent.id, sent.fingerprint, sent.body, _look_after_ms(one), attempt, hold)
+        return Accept(sent.id, sent.fingerprint, sent.body, _look_after_ms(one), attempt, hold, token)
 
     async def _holds(self, requests: Sequence[SpotRequest]) -> dict[str, Hold]:
         """By request: what it takes of its member's cap."""
         origins = {request.origin for request in requests}
         members = {origin: await self._member_of(origin) for origin in origins}
         holds: dict[str, Hold] = {}
+        alike: dict[tuple[str, int], Hold] = {}  # by origin and cores
         for request in requests:
             member = members[request.origin]
             if member is not None:
                 assert request.id is not None
-                holds[request.id] = hold_of(request, member)
+                what = request.origin, request.cores
+                holds[request.id] = alike.get(what) or alike.setdefault(what, hold_of(request, member))
         return holds
 
     async def sweep(self) -> int:
@@ -184,7 +195,7 @@ class Service:
         for record in records:
             try:
                 wish = read(SpotRequest, record.body)
-                one = self._open(wish, members, Booked(), among=len(records))
+                one = self._open(wish, Prospects(members), among=len(records))
             except (SubmitError, ValueError):  # its federation has changed, or another version accepted it
                 unusable[record.id] = Settled(lease=None, refusals=[]).model_dump_json()
             else:
@@ -196,27 +207,18 @@ class Service:
 
     # -- before the first attempt -------------------------------------------------------------------------
 
-    def _open(
-        self, request: SpotRequest, members: Sequence[Member], booked: Booked, among: int
-    ) -> OpenRequest:
+    def _open(self, request: SpotRequest, prospects: Prospects, among: int) -> OpenRequest:
         """Raises SubmitError or ValueError for what this federation cannot be asked."""
         assert request.id is not None
-        targets, trace_time = admissible(request, members)
+        known = prospects.of(request)
         told = self._settings
-        deadline_s = told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
-        one = OpenRequest(request.id, request, targets, trace_time, deadline_s + among * _ITEM_S)
-        if not trace_time:
-            found = route(request, members, most=self._settings.max_clouds_asked, booked=booked)
-            one.candidates = list(found.candidates)
-            by_cloud = {member.info.id: member for member in targets}
-            one.passed_over = [
-                one.annotated(
-                    refusal_view(refusal, cores=request.cores, smaller=_smaller(request, by_cloud, refusal))
-                )
-                for refusal in found.passed_over
-            ]
+        deadline_s = told.trace_reply_deadline_s if known.trace_time else told.reply_deadline_s
+        one = OpenRequest(request.id, request, known.targets, known.trace_time, deadline_s + among * _ITEM_S)
+        if known.survey is not None:
+            one.candidates = list(known.survey.route(told.max_clouds_asked, prospects.booked).candidates)
+            one.passed_over = known.passed_over
             if one.candidates:
-                booked.add(one.candidates[0], request.cores)
+                prospects.booked.add(one.candidates[0], request.cores)
         return one
 
     async def _ask(self, opened: list[OpenRequest]) -> dict[str, Result]:
@@ -281,7 +283,7 @@ class Service:
                         attempting.append(one)
                     else:
                         results[one.id] = _standing(standing)
-                self._exchange.bells.ring([cloud])
+                self._exchange.ring([cloud])
             return results | await self._conclude(cloud, attempting, futures)
 
     async def _conclude(
@@ -313,15 +315,19 @@ class Service:
         """Commits what got a lease, abandons the rest; these have no result unless they were overtaken."""
         results: dict[str, Result] = {}
         speaks = self._records.speaks()
+        answers = [None if settled is None else written(settled, speaks) for _, settled in decided]
         standings = await self._records.decide([
-            Decision(
-                one.id, one.attempts, cloud, written(settled, speaks) if settled else None, one.request.at_s
-            )
-            for one, settled in decided
+            Decision(one.id, one.attempts, cloud, answer, one.request.at_s)
+            for (one, _), answer in zip(decided, answers, strict=True)
         ])  # fmt: skip
-        for (one, settled), standing in zip(decided, standings, strict=True):
+        granted = {one.id: record_kept_s(one.request.lifetime_s) for one, settled in decided if settled}
+        with suppress(redis.RedisError):  # they are kept for some days anyhow
+            await self._records.keep(granted)
+        for (one, settled), answer, standing in zip(decided, answers, standings, strict=True):
+            if settled is not None and answer == standing.answer:
+                results[one.id] = settled  # so it stands, and need not be read again
             # What stands is the answer, also to us: another process may have made the same attempt.
-            if settled is not None or standing.state is not State.OPEN:
+            elif settled is not None or standing.state is not State.OPEN:
                 results[one.id] = _standing(standing)
         return results
 
@@ -361,11 +367,6 @@ class Service:
         return round((deadline_s + _SWEPT_AT_ONCE * _ITEM_S + _MARGIN_S) * 1000)
 
 
-def _smaller(request: SpotRequest, targets: Mapping[str, Member], refusal: Refusal) -> int | None:
-    member = targets.get(refusal.cloud)
-    return None if member is None else smaller_size(request, member)
-
-
 def _look_after_ms(one: OpenRequest) -> int:
     """When another process may believe that this one died over the request."""
     return round((one.deadline_s + _MARGIN_S) * 1000)
@@ -374,8 +375,9 @@ def _look_after_ms(one: OpenRequest) -> int:
 def _sent(request: SpotRequest, principal: str, speaks: int) -> _Sent:
     assert request.id is not None
     # Of all that was asked, whatever older processes are told of it; what is not used is not in it.
-    fingerprint = hashlib.sha256(f"{principal}\n{request.model_dump_json()}".encode()).hexdigest()
-    return _Sent(request.id, request, written(request, speaks), fingerprint)
+    whole = request.model_dump_json()
+    fingerprint = hashlib.sha256(f"{principal}\n{whole}".encode()).hexdigest()
+    return _Sent(request.id, request, whole if speaks >= VERSION else written(request, speaks), fingerprint)
 
 
 def _known(accepted: Accepted) -> Result:

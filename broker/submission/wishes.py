@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from broker.contract import (
     Answer,
     Ask,
+    CounterOffers,
     Lease,
     LeaseGranted,
     LeaseState,
@@ -44,6 +45,7 @@ class SubmitError(Exception):
     ├── ReusedError         the id was used with another body
     ├── UnsuitableError     the request does not suit the federation; names the field
     ├── SilentError         trace time: an owner that must be waited for did not answer
+    ├── SetAsideError       an owner broke over the command and has put it aside
     └── NoMembersError      no cloud has joined the federation
     """
 
@@ -70,6 +72,14 @@ class SilentError(SubmitError):
     def __init__(self, clouds: Sequence[str]):
         self.clouds = ", ".join(clouds)
         super().__init__(f"no answer from {self.clouds}")
+
+
+class SetAsideError(SubmitError):
+    """An owner broke over a command: it is a dead letter now, and not carried out."""
+
+    def __init__(self, cloud: str):
+        self.cloud = cloud
+        super().__init__(f"the owner of {cloud} has set the command aside")
 
 
 class NoMembersError(SubmitError):
@@ -102,6 +112,9 @@ class OpenRequest:
             return self.settled(answer.lease.model_copy(update={"state": LeaseState.RUNNING}))
         if isinstance(answer, RefusalView):
             self.refused_by(answer)
+        elif isinstance(answer, LeaseGranted):
+            detail = f"it was {answer.lease.state} before the broker could decide for it"
+            self.refused_by(RefusalView(cloud=cloud, reason=Reason.ENDED, detail=detail))
         else:
             detail = "did not answer in time" if answer is None else "gave the attempt up meanwhile"
             self.refused_by(RefusalView(cloud=cloud, reason=Reason.UNREACHABLE, detail=detail))
@@ -109,12 +122,7 @@ class OpenRequest:
 
     def refused_by(self, refusal: RefusalView) -> None:
         """Each cloud counts once, however often it was asked."""
-        self.asked.setdefault(refusal.cloud, self.annotated(refusal))
-
-    def annotated(self, refusal: RefusalView) -> RefusalView:
-        """A refusal with what is known of the cloud's promises at this SLA."""
-        broken = (one.broken_at(self.request.sla) for one in self.targets if one.info.id == refusal.cloud)
-        return refusal.model_copy(update={"broken_promise": next(broken, None)})
+        self.asked.setdefault(refusal.cloud, annotated(refusal, self.targets, self.request.sla))
 
     def settled(self, lease: Lease | None = None) -> Settled:
         """The answer. That a cloud was no target is worth telling only to those who got nothing."""
@@ -122,18 +130,29 @@ class OpenRequest:
         return Settled(lease=lease, refusals=[*self.asked.values(), *others])
 
 
+def annotated(refusal: RefusalView, targets: Sequence[Member], sla: float | None) -> RefusalView:
+    """A refusal with what is known of the cloud's promises at this SLA."""
+    broken = (one.broken_at(sla) for one in targets if one.info.id == refusal.cloud)
+    return refusal.model_copy(update={"broken_promise": next(broken, None)})
+
+
+def check_id(request_id: str, members: Sequence[Member]) -> None:
+    """Raises NoMembersError or UnsuitableError for a request that cannot go by this id."""
+    if not members:
+        raise NoMembersError
+    if len(request_id) > LONGEST_REQUEST_ID:
+        raise UnsuitableError("id", f"longer than {LONGEST_REQUEST_ID} characters")
+    cloud, own, _ = request_id.partition("/own-")
+    if own and any(cloud == member.info.id for member in members):
+        raise UnsuitableError("id", "ids of the form <cloud>/own-... belong to the load of that cloud")
+
+
 def admissible(request: SpotRequest, members: Sequence[Member]) -> tuple[list[Member], bool]:
     """The request's targets in cloud order, and whether they run in trace time.
 
     Raises NoMembersError, UnsuitableError, or routing.UnknownTargetError.
     """
-    if not members:
-        raise NoMembersError
-    request_id = request.id or ""
-    if len(request_id) > LONGEST_REQUEST_ID:
-        raise UnsuitableError("id", f"longer than {LONGEST_REQUEST_ID} characters")
-    if any(request_id.startswith(f"{member.info.id}/own-") for member in members):
-        raise UnsuitableError("id", "ids of the form <cloud>/own-... belong to the load of that cloud")
+    check_id(request.id or "", members)
     targets = targets_of(request, members)
     times = {member.info.time for member in targets or members}
     if len(times) > 1:
@@ -164,14 +183,38 @@ def _check_resources(request: SpotRequest, members: Sequence[Member]) -> None:
             raise UnsuitableError(f"resources.{resource}", f"no member has so much on one node, but {has}")
 
 
-def hold_of(request: SpotRequest, member: MemberRecord) -> Hold:
-    """What a request takes of its member's cap, and the answer when that is more than is left."""
-    refusal = RefusalView(
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a member holds of its cap on spot."""
+
+    member: MemberRecord
+    cores: int
+    instances: int
+
+    def refusal(self, request: SpotRequest) -> RefusalView | None:
+        """The answer to a request that is more than is left, as ``accept.lua`` decides; None: it is not."""
+        most, instances = self.member.spot_cores, self.member.spot_instances
+        if instances is not None and self.instances >= instances:
+            return _over_cap(request, self.member, None)
+        if most is not None and self.cores + request.cores > most:
+            return _over_cap(request, self.member, max(most - self.cores, 0) or None)
+        return None
+
+
+def _over_cap(request: SpotRequest, member: MemberRecord, left: int | None) -> RefusalView:
+    """``left``: the largest size that would do; None: there is none."""
+    return RefusalView(
         cloud=BROKER,
         reason=Reason.QUOTA_EXCEEDED,
         cores=request.cores,
+        counter_offers=CounterOffers(cores=left),
         detail=f"{member.name} may hold at most {_most(member)} of spot at once, on all clouds together",
     )
+
+
+def hold_of(request: SpotRequest, member: MemberRecord) -> Hold:
+    """What a request takes of its member's cap, and the answer when that is more than is left."""
+    refusal = _over_cap(request, member, None)
     before, largest, after = Settled(lease=None, refusals=[refusal]).model_dump_json().partition(_NO_CORES)
     assert largest, "a counter-offer has a size"
     head = f"{before}{_NO_CORES.removesuffix(_NONE)}"

@@ -47,6 +47,8 @@ class Webhook(BaseModel):
 
     ``reason``: why it is not active. ``position``: id of the last event of the merged stream that is done
     with. ``failed_attempts``: to deliver the event after it; the next is not before ``next_attempt_at``.
+    ``delivered``, ``failed``: attempts so far, tests and redeliveries not among them; ``given_up``: so often
+    it was paused or disabled because they failed. ``lag_s``: age of the oldest event that is not done with.
     """
 
     id: str
@@ -62,6 +64,12 @@ class Webhook(BaseModel):
     position: str
     failed_attempts: int
     next_attempt_at: str | None
+    delivered: int = 0
+    failed: int = 0
+    given_up: int = 0
+    last_delivered_at: str | None = None
+    last_error: str | None = None
+    lag_s: float = 0.0
 
 
 class NewWebhook(BaseModel):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import uuid4
@@ -42,7 +42,8 @@ class TooManyWebhooksError(Exception):
 class Stored:
     """A webhook as it was at ``now_ms``. ``secrets`` is as it is stored: sealed, see `usable_secrets`.
 
-    ``holder``: as of ``identity.Principal``: a member, or an operator.
+    ``holder``: as of ``identity.Principal``: a member, or an operator. ``lag_s`` is known to those who ask
+    for the webhook, not to who delivers.
     """
 
     id: str
@@ -55,7 +56,13 @@ class Stored:
     attempts: int
     next_at_ms: int
     created_at: str
+    delivered: int = 0
+    failed: int = 0
+    given_up: int = 0
+    last_delivered_at: str | None = None
+    last_error: str | None = None
     now_ms: int = 0
+    lag_s: float = 0.0
 
     @property
     def usable_secrets(self) -> list[str]:
@@ -76,6 +83,12 @@ class Stored:
             position=self.position,
             failed_attempts=self.attempts,
             next_attempt_at=timestamp(self.next_at_ms) if waits else None,
+            delivered=self.delivered,
+            failed=self.failed,
+            given_up=self.given_up,
+            last_delivered_at=self.last_delivered_at,
+            last_error=self.last_error,
+            lag_s=self.lag_s,
         )
 
 
@@ -148,7 +161,7 @@ class Storage:
             pipeline.time()
             pipeline.hgetall(self.keys.webhook(webhook))
             time, found = await pipeline.execute()
-        return _stored(webhook, _decoded(found), _ms(time)) if found else None
+        return (await self._with_lag([_stored(webhook, _decoded(found), _ms(time))]))[0] if found else None
 
     async def of(self, holder: str) -> list[Stored]:
         """Those of a holder, oldest first."""
@@ -162,7 +175,20 @@ class Storage:
         stored = [
             _stored(name, _decoded(one), _ms(time)) for name, one in zip(mine, found, strict=True) if one
         ]
-        return sorted(stored, key=lambda one: (one.created_at, one.id))
+        return sorted(await self._with_lag(stored), key=lambda one: (one.created_at, one.id))
+
+    async def _with_lag(self, webhooks: Sequence[Stored]) -> list[Stored]:
+        """How old the first event is that each is not done with."""
+        async with self.client.pipeline(transaction=False) as pipeline:
+            for one in webhooks:
+                pipeline.xrange(self.keys.all_events, f"({one.position}", "+", count=1)
+            found = await pipeline.execute()
+        return [
+            replace(one, lag_s=max(0.0, (one.now_ms - int(page[0][0].partition(b"-")[0])) / 1000))
+            if page
+            else one
+            for one, page in zip(webhooks, found, strict=True)
+        ]
 
     async def delete(self, stored: Stored) -> None:
         """With its log. A delivery that is under way is the last one."""
@@ -310,6 +336,11 @@ def _stored(webhook: str, fields: Mapping[str, str], now_ms: int = 0) -> Stored:
         attempts=int(fields["attempts"]),
         next_at_ms=int(fields["next_at_ms"]),
         created_at=fields["created_at"],
+        delivered=int(fields.get("delivered", "0")),
+        failed=int(fields.get("failed", "0")),
+        given_up=int(fields.get("given_up", "0")),
+        last_delivered_at=fields.get("last_delivered_at"),
+        last_error=fields.get("last_error"),
         now_ms=now_ms,
     )
 

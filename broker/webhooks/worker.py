@@ -19,6 +19,7 @@ import redis
 import redis.asyncio
 
 from broker import events
+from broker.failpoints import Failpoint, failpoint
 from broker.keys import Keys
 from broker.members import MemberRecord
 from broker.records import read_stream
@@ -33,8 +34,12 @@ log = logging.getLogger(__name__)
 _POLL_MS = 500  # a webhook that was made or resumed waits so long at most
 _BUSY_MS = 100
 _PAGE = 200
-_SLOTS = 64
+_SLOTS = 64  # for webhooks whose receivers are quick, as far as is known
+_SLOW_SLOTS = 64  # for the others
+_MOST = 320  # at a time, with those that have just proved to be slow
+_SLOW_S = 1.0  # a delivery that takes longer
 _TURN_S = 10.0  # then the others may, who waited for a slot
+_SHORT_TURN_S = 1.0  # the same while somebody waits
 _MARGIN_S = 20.0  # a claim outlasts a delivery by this
 _JITTER = 0.25
 _FAULT_S = 60.0  # this process leaves a webhook alone with which it has a fault
@@ -103,14 +108,15 @@ class Worker:
         vault: Vault,
         backoff: Backoff,
         members: Members,
-        slots: int = _SLOTS,
     ):
-        """``following`` blocks while it reads: it is used by nobody else. ``slots``: so many at a time."""
+        """``following`` blocks while it reads: it is used by nobody else."""
         self._members = members
         self._storage, self._following, self._name = storage, following, name
-        self._sender, self._vault, self._backoff, self._slots = sender, vault, backoff, slots
+        self._sender, self._vault, self._backoff = sender, vault, backoff
         self._ttl_ms = round(1000 * (sender.timeout_s + _MARGIN_S))
         self._serving: dict[str, asyncio.Task[None]] = {}
+        self._slow: set[str] = set()  # webhooks whose delivery takes long, or whose last one did
+        self._crowded = False
 
     @property
     def _keys(self) -> Keys:
@@ -139,16 +145,33 @@ class Worker:
     async def _round(self) -> None:
         survey = await self._storage.survey()
         due = [place for place in survey.places if self._has_work(place, survey)]
-        free = self._slots - len(self._serving)
-        for place in random.sample(due, min(len(due), free)):
-            task = asyncio.create_task(self._serve(place.id), name=f"webhook-{place.id}")
-            self._serving[place.id] = task
+        self._slow &= {place.id for place in survey.places}
+        chosen = self._choose([place.id for place in due])
+        self._crowded = len(chosen) < len(due)
+        for webhook in chosen:
+            self._serving[webhook] = asyncio.create_task(self._serve(webhook), name=f"webhook-{webhook}")
+        if not any(place.active for place in survey.places):
+            await asyncio.sleep(_POLL_MS / 1000)  # nobody waits for the events that come meanwhile
+            return
         waits = [place.next_at_ms - survey.now_ms for place in survey.places if place.active]
         soonest = min((wait for wait in waits if wait > 0), default=_POLL_MS)
         block_ms = _BUSY_MS if due or self._serving else _POLL_MS
         after = survey.last or events.BEGINNING
         await read_stream(self._following, self._keys.all_events, after, 1, min(block_ms, soonest))
         await asyncio.sleep(0.01)  # events come in bursts
+
+    def _choose(self, due: list[str]) -> list[str]:
+        """Those that get a slot. Slow ones have slots of their own, which they leave to nobody else: however
+        many they are, the others wait for a slot no longer than one takes to prove slow."""
+        chosen: list[str] = []
+        serving = self._serving.keys()
+        for slots, those, at_it in (
+            (_SLOTS, [one for one in due if one not in self._slow], len(serving - self._slow)),
+            (_SLOW_SLOTS, [one for one in due if one in self._slow], len(serving & self._slow)),
+        ):
+            free = min(slots - at_it, _MOST - len(serving) - len(chosen))
+            chosen += random.sample(those, max(0, min(len(those), free)))
+        return chosen
 
     def _has_work(self, place: Place, survey: Survey) -> bool:
         return (
@@ -180,7 +203,7 @@ class Worker:
     async def _turn(self, webhook: str, token: str) -> bool:
         """Delivers until there is no more, something fails, or the turn is over. False: others have it."""
         loop = asyncio.get_running_loop()
-        ends_s = loop.time() + _TURN_S
+        began_s = loop.time()
         page: _Page = deque()
         expected = ""  # the position that the page goes on from
         while True:
@@ -201,11 +224,16 @@ class Worker:
             position, sending = await self._next(stored, page, scope)
             if sending is None:
                 await self._settle(stored, token, position)
-                if position == stored.position or loop.time() > ends_s:
+                if position == stored.position or self._is_over(began_s):
                     return True
-            elif not await self._deliver(stored, token, position, sending, secrets) or loop.time() > ends_s:
+            elif not await self._deliver(stored, token, position, sending, secrets) or self._is_over(began_s):
                 return True
             expected = position
+
+    def _is_over(self, began_s: float) -> bool:
+        """Whether the others' turn has come."""
+        turn_s = _SHORT_TURN_S if self._crowded else _TURN_S
+        return asyncio.get_running_loop().time() - began_s > turn_s
 
     async def _pause(self, stored: Stored, token: str, reason: str) -> None:
         fields = {"state": WebhookState.PAUSED.value, "reason": reason}
@@ -234,12 +262,24 @@ class Worker:
         self, stored: Stored, token: str, position: str, sending: Sending, secrets: list[str]
     ) -> bool:
         """One attempt. True: delivered and noted, go on."""
-        outcome = await self._sender.send(stored.wish.url, sending, secrets)
+        outcome = await self._send(stored, sending, secrets)
+        failpoint(Failpoint.WEBHOOK_SENT)
         attempt = stored.attempts + 1
         delivery = delivery_of(sending, outcome, attempt)
         if outcome.delivered:
             return await self._settle(stored, token, position, delivery)
         return await self._fail(stored, token, delivery, outcome)
+
+    async def _send(self, stored: Stored, sending: Sending, secrets: list[str]) -> Outcome:
+        """It proves to be slow while it is, and quick when it was."""
+        timer = asyncio.get_running_loop().call_later(_SLOW_S, self._slow.add, stored.id)
+        try:
+            outcome = await self._sender.send(stored.wish.url, sending, secrets)
+        finally:
+            timer.cancel()
+        if outcome.duration_s <= _SLOW_S:
+            self._slow.discard(stored.id)
+        return outcome
 
     async def _settle(
         self, stored: Stored, token: str, position: str, delivery: Delivery | None = None
@@ -247,16 +287,22 @@ class Worker:
         if position == stored.position and delivery is None:
             return True
         fields = {"position": position, "attempts": "0", "next_at_ms": "0"}
+        if delivery is not None:
+            fields |= {"delivered": str(stored.delivered + 1), "last_delivered_at": delivery.at}
         return await self._storage.settle(stored.id, token, fields=fields, delivery=delivery)
 
     async def _fail(self, stored: Stored, token: str, delivery: Delivery, outcome: Outcome) -> bool:
-        fields = {"attempts": str(delivery.attempt)}
+        fields = {
+            "attempts": str(delivery.attempt),
+            "failed": str(stored.failed + 1),
+            "last_error": str(outcome.error),
+        }
         wait_s: float | None = None
         if outcome.status == GONE:
-            fields |= {"state": WebhookState.DISABLED.value, "reason": "its receiver answered 410 Gone"}
+            fields |= _given_up(stored, WebhookState.DISABLED, "its receiver answered 410 Gone")
         elif delivery.attempt >= self._backoff.attempts:
             tries = f"{delivery.attempt} attempts to deliver {delivery.message} failed"
-            fields |= {"state": WebhookState.PAUSED.value, "reason": f"{tries}, the last: {outcome.error}"}
+            fields |= _given_up(stored, WebhookState.PAUSED, f"{tries}, the last: {outcome.error}")
         else:
             wait_s = self._backoff.wait_s(delivery.attempt, outcome.retry_after_s)
             next_at = datetime.now(UTC) + timedelta(seconds=wait_s)
@@ -264,6 +310,10 @@ class Worker:
         delay_ms = None if wait_s is None else max(1, round(1000 * wait_s))
         await self._storage.settle(stored.id, token, fields=fields, delivery=delivery, delay_ms=delay_ms)
         return False
+
+
+def _given_up(stored: Stored, state: WebhookState, reason: str) -> dict[str, str]:
+    return {"state": state.value, "reason": reason, "given_up": str(stored.given_up + 1)}
 
 
 def _obey() -> None:

@@ -26,6 +26,12 @@ MODULES = {
     "placement": "placement",
     "line-ups": "lineups",
     "overflow": "overflow",
+    "volatile-simple": "volatile_simple",
+    "volatile-exemplars": "volatile_exemplars",
+    "volatile-policies": "volatile_policies",
+    "volatile-markets": "volatile_markets",
+    "volatile-values": "volatile_values",
+    "volatile-disclosure": "volatile_disclosure",
 }
 
 

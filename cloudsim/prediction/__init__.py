@@ -13,6 +13,7 @@ lineup_sampler.py   the door to replays under any line-up, with further resource
 lineup_replays.py   what these are made of, and line-ups as codes
 lineup_kernel.py, lineup_victims.py, lineup_cover.py   how they are done (numba)
 lineup_twin.py      their slow twin: the scheduler itself
+pool_sampler.py     the same door for the pools of lifo-pools: when own users reach into a band
 predictor.py one of the doors for each flavour; all flavours of a cloud in one process
 lifetimes.py Kaplan-Meier estimate of the lifetime from samples of which some still run, and its bounds
 tables.py    quantile tables: risk and lifetime per size and number of free slots

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import InputError
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.eventlog import RENEWAL, START_ON_DEMAND, START_SPOT, STOP, EventLog, starts_among
 
 #: Few enough that replays which have met in the same state are soon found, and that a chunk stays in the
 #: first cache together with a replay's rows; many enough that looking for them costs little.
@@ -47,7 +47,7 @@ class Events(NamedTuple):
 class SpotLine(NamedTuple):
     """Spot instances that are open, by requested stop, when a chunk begins or start in it; oldest first.
 
-    slot, cores: int32. ordinal: int64, how many spot instances had started before.
+    slot, cores: int32. ordinal: int64, how many spot instances had started, or were renewed, before.
     """
 
     slot: NDArray[np.int32]
@@ -91,19 +91,26 @@ class HistoryCutter:
         is not open.
         """
         self._check(events, from_s, until_s)
-        starts = np.flatnonzero(events.kind != STOP)
+        starts = np.flatnonzero(events.starts)
         number = np.concatenate((self._number, events.instance[starts]))
         cores = np.concatenate((self._cores, events.cores[starts]))
         stops = np.flatnonzero(events.kind == STOP)
         stopped = self._match(events, stops, starts, number, cores)
+        twice = np.sort(stopped)
+        if np.any(twice[1:] == twice[:-1]):
+            raise _fault(f"instance {number[twice[:-1][twice[1:] == twice[:-1]][0]]} stops twice")
+        renewals = np.flatnonzero(events.kind == RENEWAL)
 
         instance = np.empty(len(events), np.int64)  # row of each event's instance in ``number``
         instance[starts] = np.arange(len(self._number), len(number))
         instance[stops] = stopped
+        instance[renewals] = self._match(events, renewals, starts, number, cores)
         slot = np.concatenate((self._slot, np.empty(len(starts), np.int32)))
+        # Within a chunk the line stays as it is: a renewal begins one of its own.
+        begins = np.union1d(np.arange(0, max(len(events), 1), self._length), renewals).tolist()
         chunks = [
-            self._chunk(events, begin, instance[begin : begin + self._length], slot)
-            for begin in range(0, max(len(events), 1), self._length)
+            self._chunk(events, begin, instance[begin:end], slot)
+            for begin, end in zip(begins, [*begins[1:], len(events)], strict=True)
         ]
         running = np.ones(len(number), np.bool_)
         running[stopped] = False
@@ -125,11 +132,11 @@ class HistoryCutter:
             raise _fault(f"event {at} at {times[at]} s comes after one at {times[at - 1]} s")
         if times[0] < from_s or times[-1] >= until_s:
             raise _fault(f"times from {times[0]} to {times[-1]} s are not within [{from_s}, {until_s})")
-        if not np.all(np.isin(events.kind, (STOP, START_ON_DEMAND, START_SPOT))):
-            raise _fault("an event is a STOP, START_ON_DEMAND or START_SPOT")
+        if not np.all(np.isin(events.kind, (STOP, START_ON_DEMAND, START_SPOT, RENEWAL))):
+            raise _fault("an event is a STOP, START_ON_DEMAND, START_SPOT or RENEWAL")
         if events.cores.min() < 1 or events.cores.max() > MOST_CORES:
             raise _fault(f"instances have 1 to {MOST_CORES} cores")
-        started = np.append(self._last_number, events.instance[events.kind != STOP])
+        started = np.append(self._last_number, events.instance[events.starts])
         if np.any(started[1:] <= started[:-1]):
             at = int(np.flatnonzero(started[1:] <= started[:-1])[0])
             raise _fault(
@@ -139,31 +146,36 @@ class HistoryCutter:
     @staticmethod
     def _match(
         events: EventLog,
-        stops: NDArray[np.int64],
+        named: NDArray[np.int64],
         starts: NDArray[np.int64],
         number: NDArray[np.int64],
         cores: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """The row in ``number`` of each stop's instance."""
-        stopping = events.instance[stops]
-        rows = np.searchsorted(number, stopping)
+        """The row in ``number`` of the instance that each stop, or renewal, names."""
+        naming = events.instance[named]
+        rows = np.searchsorted(number, naming)
         unknown = rows == len(number)
-        unknown[~unknown] = number[rows[~unknown]] != stopping[~unknown]
+        unknown[~unknown] = number[rows[~unknown]] != naming[~unknown]
         # Rows of instances that start in this log come last in ``number``; their stop must come after their
         # start.
         open_before = len(number) - len(starts)
         known = np.flatnonzero(~unknown & (rows >= open_before))
-        early = known[starts[rows[known] - open_before] > stops[known]]
+        early = known[starts[rows[known] - open_before] > named[known]]
         unknown[early] = True
         if np.any(unknown):
-            raise _fault(f"instance {stopping[unknown][0]} stops but does not run")
-        twice = np.sort(rows)
-        if np.any(twice[1:] == twice[:-1]):
-            raise _fault(f"instance {number[twice[:-1][twice[1:] == twice[:-1]][0]]} stops twice")
-        if np.any(cores[rows] != events.cores[stops]):
-            wrong = stopping[cores[rows] != events.cores[stops]][0]
+            raise _fault(f"instance {naming[unknown][0]} stops but does not run")
+        if np.any(cores[rows] != events.cores[named]):
+            wrong = naming[cores[rows] != events.cores[named]][0]
             raise _fault(f"instance {wrong} stops with other cores than it started with")
         return rows
+
+    def _renew(self, slot: int) -> None:
+        """The open spot instance with that slot number goes to the end of the line."""
+        newest = self._line.slot == slot
+        order = np.argsort(newest, kind="stable")
+        ordinal = np.where(newest, self.spot_starts, self._line.ordinal)
+        self._line = SpotLine(self._line.slot[order], self._line.cores[order], ordinal[order])
+        self.spot_starts += 1
 
     def _chunk(
         self, events: EventLog, begin: int, instance: NDArray[np.int64], slot: NDArray[np.int32]
@@ -172,7 +184,7 @@ class HistoryCutter:
         end = begin + len(instance)
         kind = events.kind[begin:end].astype(np.int8)  # a copy: one kind of array is one compilation
         cores = events.cores[begin:end].astype(np.int32)
-        starts = np.flatnonzero(kind != STOP)
+        starts = np.flatnonzero(starts_among(kind))
         reused = min(len(starts), len(self._free))
         fresh = len(starts) - reused
         given = np.concatenate(
@@ -184,6 +196,8 @@ class HistoryCutter:
         self.slots += fresh
         slot[instance[starts]] = given
         slots = slot[instance]
+        if len(kind) and kind[0] == RENEWAL:
+            self._renew(int(slots[0]))
         spot = kind == START_SPOT
         open_before, started = len(self._line.slot), np.cumsum(spot)
         spots = SpotLine(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import SpecError
+from cloudsim.lengths import check_share
 from cloudsim.prediction.rule import OUR_RULE, Censoring, PredictionRule
 
 
@@ -177,6 +178,29 @@ class LifetimeDistribution:
         ends_s, steps = self._steps
         index = bisect_left(ends_s, lifetime_s)
         return steps[index] if index < len(steps) else 1.0
+
+    def survival(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(L >= length_s), for what a cloud tells of its lifetimes (``cloudsim.lengths.Survival``). Whoever
+        still ran at ``followed_up_s`` is taken as evicted there, here and in the mean and the quantiles.
+        """
+        return 1.0 - self.risk(np.asarray(length_s, dtype=np.float64))
+
+    def quantile_s(self, share: float) -> float:
+        """The smallest lifetime with P(L <= lifetime) >= share; at most ``followed_up_s``, 0 without samples.
+
+        Raises SpecError unless 0 < share <= 1.
+        """
+        check_share(share)
+        if not len(self.ends_s):
+            return 0.0
+        # What dies at an end is a step of the risk just after it; whatever is left dies at the last.
+        until = np.append(self.risks[1:], 1.0)
+        return float(self.ends_s[np.searchsorted(until, share)])
+
+    @property
+    def mean_s(self) -> float:
+        """The mean restricted to ``followed_up_s``: the area below the curve."""
+        return float(np.diff(self.ends_s, prepend=0.0) @ (1.0 - self.risks))
 
     def interval(self, lifetime_s: float, confidence: float = 0.95) -> tuple[float, float]:
         """Within which the risk before ``lifetime_s`` is with this confidence (Wilson), for people.

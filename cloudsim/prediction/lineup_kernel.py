@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.eventlog import NO_GROUP, NO_SPREAD, START_ON_DEMAND, STOP, TOGETHER
+from cloudsim.eventlog import NO_GROUP, NO_SPREAD, RENEWAL, START_ON_DEMAND, STOP, TOGETHER
 from cloudsim.prediction.chunks import Events
 from cloudsim.prediction.kernel import EVICTED, NOWHERE, compiled
 from cloudsim.prediction.lineup_replays import (
@@ -179,9 +179,10 @@ def advance(
         evicted_by[one] = NOWHERE
         for event in range(begin[one], end[one]):
             slot, cores = slots[event], cores_of[event]
-            if kinds[event] == STOP:
-                touched = int(node[slot])
-                node[slot] = NOWHERE
+            if kinds[event] == STOP or kinds[event] == RENEWAL:
+                stops = kinds[event] == STOP  # a renewal is for the line to know
+                touched = int(node[slot]) if stops else NOWHERE
+                node[slot] = NOWHERE if stops else int(node[slot])
                 sign = 1
             else:
                 on_demand = kinds[event] == START_ON_DEMAND

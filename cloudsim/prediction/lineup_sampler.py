@@ -6,7 +6,8 @@ spot instance of its flavour without labels and without a group, with the SLA of
 that started before it, older than all that start later. In a random order, which goes by the numbers of
 instances, it has the next number, and those that come later have one more.
 
-Left out: nodes that were closed or drained, and promises that were changed by extensions.
+An extension is a renewal where the line-up renews: the instance counts as the newest from then on. Left out:
+nodes that were closed or drained, and promises that were changed by extensions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import InputError
-from cloudsim.eventlog import NO_GROUP, STOP, EventLog, StartDetails
+from cloudsim.eventlog import NO_GROUP, EventLog, StartDetails, starts_among
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.chunks import Chunk
 from cloudsim.prediction.lineup_replays import (
@@ -87,7 +88,7 @@ class LineUpSampler(ReplaySampler):
         details = events.details or _no_details(len(events), self._resources)
         self._check(details, len(events))
         self._events, self._details = events, details
-        started = np.where(events.kind == STOP, -1, events.instance) + 1
+        started = np.where(events.starts, events.instance, -1) + 1
         next_number = np.maximum.accumulate(np.concatenate((self._next_number[-1:], started)))
         before, self._next_number = self._next_number, next_number
         try:
@@ -203,7 +204,7 @@ class LineUpSampler(ReplaySampler):
         """A chunk as the kernel reads it. Notes those that start in it in ``slots``."""
         part = slice(chunk.begin, chunk.begin + len(chunk.events.kind))
         details, time_s = self._details, self._events.time_s[part]
-        starts = np.flatnonzero(chunk.events.kind != STOP)
+        starts = np.flatnonzero(starts_among(chunk.events.kind))
         at, rows = chunk.events.slot[starts], starts + chunk.begin
         slots.further[at], slots.start_s[at] = details.amounts[rows], time_s[starts]
         slots.sla[at], slots.number[at] = details.sla[rows], self._events.instance[rows]

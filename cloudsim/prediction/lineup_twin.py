@@ -9,7 +9,7 @@ from dataclasses import replace as changed
 
 import numpy as np
 
-from cloudsim.eventlog import APART, NO_GROUP, NO_SPREAD, START_ON_DEMAND, STOP, TOGETHER, EventLog
+from cloudsim.eventlog import APART, NO_GROUP, NO_SPREAD, RENEWAL, START_ON_DEMAND, STOP, TOGETHER, EventLog
 from cloudsim.inventory import Inventory
 from cloudsim.prediction.naive import NaiveSample
 from cloudsim.prediction.sampler import SamplerSpec
@@ -54,6 +54,11 @@ class TwinCloud:
         if events.kind[row] == STOP:
             if str(number) in self.inventory:
                 self.inventory.remove(str(number))
+            return
+        if events.kind[row] == RENEWAL:
+            renewed = self.inventory.get(str(number))
+            if renewed is not None:
+                self.inventory.replace(changed(renewed, renewed_at_s=now_s))
             return
         self.start(_request(events, row), number + self.shift, now_s)
 

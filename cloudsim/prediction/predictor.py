@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from cloudsim.eventlog import EventLog
+from cloudsim.pools import STACK_TOP
 from cloudsim.prediction.lineup_sampler import LineUpSampler
+from cloudsim.prediction.pool_sampler import PoolSampler
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Flavour, Samples, flavour_of
@@ -36,6 +38,7 @@ class Sampler:
 
     Where all is of one size the place does not matter, but the victims do: other orders than
     youngest-job-first, further resources and restricted instances are always replayed (``LineUpSampler``).
+    Of a pool (``cloudsim.pools``) only own users count (``PoolSampler``).
     Which of them it is hangs on the spec and on the events before the boundary alone, so that all shares
     agree, and so does whoever is fed the same history elsewhere.
     """
@@ -43,9 +46,12 @@ class Sampler:
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         self.spec, self.cores, self.share, self.shares = spec, int(cores), share, shares
         self.amounts = amounts
-        youngest_first = lineup(spec.lineup).victims is YOUNGEST_JOB_FIRST.victims
-        self._sampler: UniformSampler | ReplaySampler
-        if youngest_first and not amounts and not spec.details.amounts and not spec.details.labels:
+        of = lineup(spec.lineup)
+        youngest_first = of.victims is YOUNGEST_JOB_FIRST.victims and not of.renews
+        self._sampler: UniformSampler | ReplaySampler | PoolSampler
+        if STACK_TOP in dict(amounts):
+            self._sampler = PoolSampler(spec, dict(amounts)[STACK_TOP], amounts, share, shares)
+        elif youngest_first and not amounts and not spec.details.amounts and not spec.details.labels:
             self._sampler = UniformSampler(spec, self.cores, share, shares)
         else:
             self._sampler = replay_sampler(spec, self.cores, share, shares, amounts)
@@ -115,7 +121,7 @@ class LocalPredictor:
         if (cores, amounts) in self._samplers:
             return
         sampler: Sampler | ReplaySampler
-        if self.rule.sampled:
+        if self.rule.sampled and STACK_TOP not in dict(amounts):
             sampler = replay_sampler(self.spec, cores, amounts=amounts)
         else:
             sampler = Sampler(self.spec, cores, amounts=amounts)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.errors import SpecError
-from cloudsim.eventlog import START_SPOT, EventLog
+from cloudsim.eventlog import RENEWAL, START_SPOT, EventLog
 from cloudsim.nodes import CORES_ONLY, NodeDetails
 from cloudsim.prediction.births import BirthGrid, divisible_by_power
 from cloudsim.prediction.chunks import MOST_CORES, Chunk, HistoryCutter
@@ -98,6 +98,14 @@ def check_share(cores: int, share: int, shares: int) -> None:
         )
 
 
+def check_boundary(last_s: float, until_s: float) -> None:
+    """Raises SpecError when a history is to be fed up to before the last boundary, or to too late a time."""
+    if not last_s <= until_s <= LATEST_S:
+        raise SpecError(
+            f"a boundary is from {last_s} s (the last one) to {LATEST_S} s, not {until_s} s", field="until_s"
+        )
+
+
 class ReplaySampler:
     """Samples of the time until eviction of one size; of all numbers, or of the share k % shares == share.
 
@@ -134,11 +142,7 @@ class ReplaySampler:
         SpecError when the boundary goes back, InputError when the events are out of order; then nothing has
         changed.
         """
-        if not self.until_s <= until_s <= LATEST_S:
-            raise SpecError(
-                f"a boundary is from {self.until_s} s (the last one) to {LATEST_S} s, not {until_s} s",
-                field="until_s",
-            )
+        check_boundary(self.until_s, until_s)
         chunks = self._cutter.cut(events, self.until_s, until_s)
         self._widen(chunks[-1].slots)
         free_slots = self._count_free_slots(chunks, len(events))
@@ -232,7 +236,7 @@ class ReplaySampler:
 
     def _ages(self, events: EventLog, gap: NDArray[np.int64]) -> NDArray[np.int64]:
         started = np.zeros(len(events) + 1, np.int64)
-        np.cumsum(events.kind == START_SPOT, out=started[1:])
+        np.cumsum((events.kind == START_SPOT) | (events.kind == RENEWAL), out=started[1:])
         before: NDArray[np.int64] = self._cutter.spot_starts - started[-1] + started[gap]
         return before
 

@@ -59,6 +59,16 @@ def bin_edges(most: int) -> NDArray[np.int64]:
     return np.array([edge for edge in edges if edge <= most] or [0], dtype=np.int64)
 
 
+class Condition(NamedTuple):
+    """A range of free slots, both ends included, how long instances live that were admitted in it, and its
+    weight: seconds of births, or samples where these are points."""
+
+    free_slots_from: int
+    free_slots_to: int
+    distribution: LifetimeDistribution
+    weight: float
+
+
 @dataclass(frozen=True)
 class _Cell:
     """Samples of one range of free slots, both ends included."""
@@ -76,7 +86,7 @@ class _Cell:
 
 
 class _Size:
-    """The cells of one size, lowest first, and the distributions that were asked for."""
+    """The cells of one size, lowest first, and the distributions between them that were asked for."""
 
     def __init__(
         self,
@@ -115,17 +125,10 @@ class _Size:
                 top = None
         self.cells = cells[::-1]
         self._upper_ends = [cell.free_slots_to for cell in self.cells]
-        self._asked: dict[int, LifetimeDistribution | None] = {}
+        self._mixed: dict[int, LifetimeDistribution | None] = {}
 
     def distribution(self, free_slots: int) -> LifetimeDistribution | None:
         """Of that condition, interpolated if it was never seen; None when there is nothing to go by."""
-        try:
-            return self._asked[free_slots]
-        except KeyError:
-            found = self._asked[free_slots] = self._distribution(free_slots)
-            return found
-
-    def _distribution(self, free_slots: int) -> LifetimeDistribution | None:
         if not self.cells or free_slots <= 0:
             return None
         index = bisect_left(self._upper_ends, free_slots)
@@ -134,10 +137,14 @@ class _Size:
         upper = self.cells[index]
         if free_slots >= upper.free_slots_from:
             return upper.distribution
-        lower = self.cells[index - 1] if index else None
-        below = lower.free_slots_to if lower else 0
-        weight = (free_slots - below) / (upper.free_slots_from - below)
-        return LifetimeDistribution.mixture(lower.distribution if lower else None, upper.distribution, weight)
+        if free_slots not in self._mixed:
+            lower = self.cells[index - 1] if index else None
+            below = lower.free_slots_to if lower else 0
+            weight = (free_slots - below) / (upper.free_slots_from - below)
+            self._mixed[free_slots] = LifetimeDistribution.mixture(
+                lower.distribution if lower else None, upper.distribution, weight
+            )
+        return self._mixed[free_slots]
 
 
 class QuantileTable:
@@ -147,6 +154,9 @@ class QuantileTable:
     tables have equal versions, wherever and in however many parts they were made. rule: how samples become
     risks.
     """
+
+    #: Whether the risk that is left to an instance that has lived for a while may be read from it.
+    conditional = True
 
     def __init__(
         self,
@@ -212,6 +222,21 @@ class QuantileTable:
         Raises NoTableError when the table does not hold the flavour.
         """
         return self._cells((cores, amounts)).distribution(free_slots)
+
+    def conditions(self, flavour: Flavour) -> tuple[Condition, ...]:
+        """All that were seen of a flavour, fewest free slots first.
+
+        Raises NoTableError when the table does not hold the flavour.
+        """
+        return tuple(
+            Condition(
+                cell.free_slots_from,
+                cell.free_slots_to,
+                cell.distribution,
+                float(cell.span_s.sum()) or float(len(cell.span_s)),
+            )
+            for cell in self._cells(flavour).cells
+        )
 
     def release_horizons_s(self, cores: int, amounts: Amounts = ()) -> tuple[float, ...]:
         """The horizons for which ``informed_distribution`` wants the room; none where samples do not tell.

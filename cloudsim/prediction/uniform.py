@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import InputError, SpecError
+from cloudsim.errors import InputError
 from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
 from cloudsim.prediction.ages import Runs
-from cloudsim.prediction.sampler import LATEST_S, SamplerSpec, check_share
+from cloudsim.prediction.sampler import SamplerSpec, check_boundary, check_share
 from cloudsim.prediction.samples import Samples
 
 #: Events that are played and then followed at a time: what the one pass writes is still in the cache for the
@@ -74,11 +74,7 @@ class UniformSampler:
         ended. Raises SpecError when the boundary goes back, InputError when the events are out of order or of
         another size; then nothing has changed.
         """
-        if not self.until_s <= until_s <= LATEST_S:
-            raise SpecError(
-                f"a boundary is from {self.until_s} s (the last one) to {LATEST_S} s, not {until_s} s",
-                field="until_s",
-            )
+        check_boundary(self.until_s, until_s)
         if not len(events.time_s) == len(events.kind) == len(events.instance) == len(events.cores):
             raise _fault("the columns of an event log have the same length")
         if not np.all(events.cores == self.cores):

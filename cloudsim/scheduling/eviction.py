@@ -24,7 +24,7 @@ Order = Callable[[Inventory], Iterable[Instance]]
 
 def youngest_first(inventory: Inventory) -> Iterator[Instance]:
     """Latest start first, then latest arrival (P1 §II-C "Youngest-Job-First": the least work is lost)."""
-    # Arrivals are in order of start: nothing needs sorting.
+    # The inventory's order is that of starts, and of renewals where they count: nothing needs sorting.
     if inventory.any_yields:
         yield from (one for one in inventory.youngest_spot() if one.yields and one.evict_at_s is None)
     yield from (one for one in inventory.youngest_spot() if not one.yields and one.evict_at_s is None)
@@ -50,6 +50,14 @@ def weakest_promise_first(inventory: Inventory) -> list[Instance]:
         (one for one in inventory.spot() if one.evict_at_s is None),
         key=lambda one: (one.yields, one.sla if one.promised else 1.0, one.start_s, one.number),
         reverse=True,
+    )
+
+
+def upper_pools_first(inventory: Inventory) -> list[Instance]:
+    """Pool 0 first, the youngest of each pool first (002 §3.1 "LIFO-Pools")."""
+    return sorted(
+        (one for one in inventory.youngest_spot() if one.evict_at_s is None),
+        key=lambda one: (not one.yields, one.pool or 0),
     )
 
 

@@ -26,7 +26,9 @@ class LineUp:
     """What the pipeline runs. Each weigher goes with its factor, which only WEIGHTED asks for.
 
     ``spot_weighers`` place spot instances, ``weighers`` all others; ``cost_factor`` is that of the victims.
-    draws: of equal nodes one is drawn, by the request's id, instead of the first taken.
+    draws: of equal nodes one is drawn, by the request's id, instead of the first taken. renews: a spot
+    instance that is extended counts as the newest from then on, as in VOLATILE.md "One sample, in this
+    order" a unit does that is renewed; else it keeps its place.
     """
 
     name: str
@@ -37,6 +39,7 @@ class LineUp:
     ranking: Ranking = Ranking.LEXICOGRAPHIC
     cost_factor: float = 1.0
     draws: bool = False
+    renews: bool = False
 
 
 YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", in_order(eviction.youngest_first))
@@ -99,7 +102,23 @@ LINEUPS = (
     CONSOLIDATION,
 )
 
-_BY_NAME = {lineup.name: lineup for lineup in LINEUPS}
+#: 002 §3.1 "FIFO": whoever is renewed goes to the back.
+FIFO = replace(OLDEST_JOB_FIRST, name="fifo", renews=True)
+#: "LIFO" where renewing makes an instance the newest, which leaves first.
+LIFO_RECENCY = replace(YOUNGEST_JOB_FIRST, name="lifo-recency", renews=True)
+#: "LIFO-Pools" as products (``cloudsim.pools``).
+LIFO_POOLS = LineUp("lifo-pools", in_order(eviction.upper_pools_first, sparing_last=True))
+
+#: The paper's policies (002 §3.1) by their names there. Those of LINEUPS are the same under two names.
+EVICTIONS = {
+    "lifo": YOUNGEST_JOB_FIRST,
+    "lifo-recency": LIFO_RECENCY,
+    "fifo": FIFO,
+    "random": RANDOM_VICTIMS,
+    "lifo-pools": LIFO_POOLS,
+}
+
+_BY_NAME = {lineup.name: lineup for lineup in (*LINEUPS, *EVICTIONS.values())}
 
 
 def lineup(name: str, *, field: str = "lineup") -> LineUp:
@@ -109,3 +128,11 @@ def lineup(name: str, *, field: str = "lineup") -> LineUp:
     except KeyError:
         known = ", ".join(sorted(_BY_NAME))
         raise SpecError(f"no line-up is called {name!r}; there are: {known}", field=field) from None
+
+
+def eviction_lineup(name: object, *, field: str = "eviction") -> LineUp:
+    """The line-up of an eviction policy. Raises SpecError naming ``field`` and listing those that exist."""
+    if not isinstance(name, str) or name not in EVICTIONS:
+        known = ", ".join(sorted(EVICTIONS))
+        raise SpecError(f"no eviction policy is called {name!r}; there are: {known}", field=field)
+    return EVICTIONS[name]

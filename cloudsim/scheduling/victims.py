@@ -49,12 +49,12 @@ Choose = Callable[[NDArray[np.int64], NDArray[np.int64]], int]
 Policy = Callable[[Inventory, Wanted, Choose], Placement | None]
 
 
-def in_order(order: Order) -> Policy:
+def in_order(order: Order, *, sparing_last: bool = False) -> Policy:
     """The node that is first to have room when instances are marked in ``order``, and who must leave it.
 
     Marks go per node over the whole cloud. Of the marked instances of the node taken those that turn out not
-    to be needed are spared, in the same order. None when not even evicting all of them helps (PREDICTION.md,
-    "Eviction, line-up youngest-job-first").
+    to be needed are spared, in the same order, or the last first (``sparing_last``). None when not even
+    evicting all of them helps (PREDICTION.md, "Eviction, line-up youngest-job-first").
     """
 
     def select(inventory: Inventory, wanted: Wanted, _choose: Choose) -> Placement | None:
@@ -72,6 +72,9 @@ def in_order(order: Order) -> Policy:
                 free + freed for free, freed in zip(before, inventory.needed(instance), strict=True)
             ]
             if fits(room[node], wanted.needed):
+                if sparing_last:
+                    spared_last = _needed(inventory, marked[node][::-1], room[node], wanted.needed)
+                    return Placement(node, spared_last[::-1])
                 return Placement(node, _needed(inventory, marked[node], room[node], wanted.needed))
         return None
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cloudsim.errors import TraceError
 from cloudsim.traces.statistics import DropOut
 
 #: A quarantined line is quoted up to this many characters.
 QUOTED_CHARS = 200
+
+_FEW_BAD_LINES = 10  # a rate says nothing about a short file
+_LINES_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,27 @@ class QuarantinedLine:
     def of(cls, line: int, text: str, reason: str) -> QuarantinedLine:
         """Cuts the text to its limit."""
         return cls(line, text.strip()[:QUOTED_CHARS], reason)
+
+
+def refuse_damaged(
+    file: str, lines: int, quarantined: tuple[QuarantinedLine, ...], max_error_rate: float
+) -> None:
+    """Refuse a file that is too damaged to use.
+
+    Of a short file some lines, up to half of it, may always be bad, unless the rate is 0.
+
+    Raises:
+        TraceError: more than ``max_error_rate`` of its lines are bad; the first of them are named.
+    """
+    few = len(quarantined) <= min(_FEW_BAD_LINES, lines / 2) and max_error_rate > 0
+    if len(quarantined) > max_error_rate * lines and not few:
+        named = "; ".join(f"line {q.line}: {q.reason} ({q.text[:60]!r})" for q in quarantined[:_LINES_NAMED])
+        more = f"; and {len(quarantined) - _LINES_NAMED} more" if len(quarantined) > _LINES_NAMED else ""
+        raise TraceError(
+            f"{len(quarantined)} of {lines} lines are bad (limit {max_error_rate:.2%}): {named}{more}",
+            file=file,
+            line=quarantined[0].line,
+        )
 
 
 @dataclass(frozen=True)

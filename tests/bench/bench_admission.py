@@ -36,7 +36,9 @@ from broker.trust import files_in
 from tests.bench import bare_celery
 
 ROOT = Path(__file__).resolve().parents[2]
-NODES = "400x32"  # room for 12,800 one-core instances: it is the path that is measured, not the refusals
+# Its own load leaves nearly all of it free, and the table knows of such times only: it takes some 10,000
+# one-core instances at this SLA. It is the path that is measured, not the refusals.
+NODES = "400x128"
 LIFETIME_S = 600.0
 SLA = 0.05
 START_DEADLINE_S = 180.0
@@ -201,7 +203,7 @@ def lists(clients: list[httpx.Client], total: int, size: int, stamp: str) -> flo
             items = [body(number, stamp) for number in range(start, min(start + size, total))]
             answer = clients[worker].post("/v1/requests", json=items)
             assert answer.status_code == 200, answer.text
-            admitted[worker] += sum("lease" in result for result in answer.json()["results"])
+            admitted[worker] += sum(result["lease"] is not None for result in answer.json()["results"])
 
     threads = [threading.Thread(target=call, args=(worker,)) for worker in range(len(clients))]
     start = time.perf_counter()

@@ -3,7 +3,8 @@
     python -m tests.bench.bench_durable [--rate 50] [--seconds 20] [--clouds 4] [--api-processes 1]
 
 Prints the latency of POST /v1/requests, one request each, sent at a fixed rate whatever the answers take
-(each is timed from the moment at which it was due), and the admissions a second in lists.
+(each is timed from the moment at which it was due), the admissions a second in lists, and the CPU time that
+an admission costs each process: on a machine that does other things too, that says more than the rate.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 import httpx
 
 from broker.redis_server import EmbeddedRedis
+from tests.bench import cpu
 from tests.bench.bench_admission import body, federation, lists
 from tests.bench.targets import line, percentile
 
@@ -64,14 +66,21 @@ def main() -> None:
         EmbeddedRedis(Path(directory), appendfsync="always") as server,
         federation(server.url, told.clouds, told.api_processes, signed=True) as clients,
     ):
+        before = cpu.spent_s()
         took_ms = asyncio.run(open_loop(clients[0], told.rate, told.seconds))
+        singles = cpu.each_us(before, cpu.spent_s(), len(took_ms) + _WARM_UP)
         name = f"one POST /v1/requests, {told.rate:g} a second, {len(took_ms)} timed"
         print(line(f"{name}: p50", percentile(took_ms, 50), "ms", P50_MS))
         print(line(f"{name}: p99", percentile(took_ms, 99), "ms", P99_MS))
         lists(clients, 200, 50, "warm")
+        before = cpu.spent_s()
         rate = lists(clients, told.list_total, told.list_size, "list")
+        listed = cpu.each_us(before, cpu.spent_s(), told.list_total)
         name = f"lists of {told.list_size}, {told.clouds} clouds, {told.api_processes} API processes"
         print(line(name, rate, "/s", PER_S, at_most=False))
+    for name, spent in (("one by one", singles), ("in lists", listed)):
+        parts = ", ".join(f"{role} {us:,.0f}" for role, us in spent.items())
+        print(f"CPU of an admission {name}, us: {parts}; in all {sum(spent.values()):,.0f}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -30,9 +30,12 @@ from broker.signing import BROKER, Signing, cloud_party
 from broker.trust import Files, SigningKey, TrustFile
 from broker.views import node_kinds
 from cloudsim.cloud_spec import CloudSpec
+from cloudsim.fair_share import FairShare
 from cloudsim.nodes import CORES_ONLY, NodeDetails
+from cloudsim.pools import POOLS
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import warm_up
+from cloudsim.volatile.information import Disclosure
 from workers.owner import Owner
 from workers.recorder import Outcome
 from workers.state import OwnerSpec
@@ -61,11 +64,19 @@ class FakeOwner(threading.Thread):
         grace_s: float = 0.0,
         lineup: LineUp = YOUNGEST_JOB_FIRST,
         clock: Callable[[], float] = time.time,
+        disclosure: Disclosure = Disclosure.FULL,
+        pools: int = POOLS,
+        slices_s: tuple[float, ...] = (),
+        fair_share: FairShare | None = None,
         **options: Any,
     ):
         super().__init__(daemon=True, name=f"owner-{cloud}")
         self.cloud, self.order = cloud, order
-        self.spec = OwnerSpec(CloudSpec(cloud, nodes, details, lineup, grace_s), **options)
+        spec = CloudSpec(
+            cloud, nodes, details, lineup, grace_s, disclosure=disclosure, pools=pools, slices_s=slices_s,
+            fair_share=fair_share,
+        )  # fmt: skip
+        self.spec = OwnerSpec(spec, **options)
         self._clock = clock
         self.deaf, self.swallow = threading.Event(), threading.Event()
         self.handled: list[Any] = []
@@ -93,6 +104,9 @@ class FakeOwner(threading.Thread):
                 time="trace" if self.spec.trace_time else "wall",
                 overflow=self.spec.overflow,
                 node_kinds=node_kinds(nodes, details),
+                pools=spec.products.pools.bands if spec.products.pools else (),
+                slices_s=slices_s,
+                fair_share=fair_share is not None,
             )
         )
         self._commit(self.owner.open(0.0, _now()), None)
@@ -101,6 +115,10 @@ class FakeOwner(threading.Thread):
         """From now on it reads nothing."""
         self.deaf.set()
         time.sleep(0.1)  # it may be reading just now
+
+    def show_table(self, shown: Mapping[str, Any]) -> None:
+        """Publishes a table as the process of an owner does."""
+        self._journal.set_table(json.dumps(shown))
 
     def running(self) -> list[str]:
         """Ids of what runs on its nodes."""
@@ -213,6 +231,7 @@ def serving(federation: Federation) -> Iterator[Federation]:
             server.should_exit = True
             thread.join(10)
             federation.stop()
+            assert not thread.is_alive(), "the API does not stop"
 
 
 @cache

@@ -1,6 +1,5 @@
 """Leases, clouds and what a cloud's own users ask."""
 
-import json
 import time
 
 import httpx
@@ -67,10 +66,16 @@ def test_clouds_and_their_tables(federation: Federation, api: httpx.Client) -> N
     assert api.get("/v1/clouds/east").json()["advert"]["free_cores"] == 12
     problem(api.get("/v1/clouds/south"), "not-found")
     problem(api.get("/v1/clouds/east/table"), "not-found")
-    table = {"version": "v", "made_at_s": 0.0, "rows": [{"cores": 1}]}
-    with federation.redis as client:
-        client.set(federation.keys.table("east"), json.dumps(table))
-    assert api.get("/v1/clouds/east/table").json() == table
+    row = {
+        "cores": 1,
+        "free_slots_from": 1,
+        "free_slots_to": 12,
+        "followed_up_s": 9.0,
+        "quantiles_s": {"0.5": 9.0},
+    }
+    table = {"version": "v", "made_at_s": 0.0, "rows": [row]}
+    federation.owners["east"].show_table(table)
+    assert api.get("/v1/clouds/east/table").json() == table | {"disclosure": "full", "lifetimes": []}
 
 
 def test_own_users_evict_and_are_told_when_nothing_helps(federation: Federation, api: httpx.Client) -> None:

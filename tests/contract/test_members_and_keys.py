@@ -16,7 +16,7 @@ from broker.api.identity_models import KeyWish, MemberChange, MemberWish, Rotati
 from broker.api.outcomes import GrantedRequest, InputRefusedError, RefusedRequest
 from broker.api.quotas import QuotaKeeper
 from broker.client import Client
-from broker.contract import SpotRequest
+from broker.contract import QuoteRequest, SpotRequest
 from broker.holds import Holds
 from broker.identity import Role
 from broker.members import Register
@@ -171,6 +171,30 @@ def test_a_member_holds_no_more_spot_than_its_cap(federation: Federation, operat
         client.cancel(first.lease.id)
         until(lambda: held(operator) == (2, 1))
         assert isinstance(client.submit(wish(cores=3)), GrantedRequest)
+
+
+def test_a_quote_says_what_a_member_may_not_hold(federation: Federation, operator: Client) -> None:
+    """With the very refusal that a request gets, whoever asks for it; and nothing is taken of the cap."""
+    federation.join("north", (16,))
+    with acme(federation, operator, spot_cores=5, spot_instances=2) as client:
+        assert isinstance(client.submit(wish(cores=3)), GrantedRequest)
+        for asking, origin in ((client, {}), (operator, {"origin": "acme"})):
+            quotes = asking.quote(QuoteRequest(cores=[3, 2, 1], lifetime_s=3600, **origin))
+            assert [(one.cloud, one.cores) for one in quotes.quotes] == [("north", 2), ("north", 1)]
+            (refusal,) = quotes.refusals
+            assert (refusal.cloud, refusal.reason, refusal.cores) == ("broker", "quota_exceeded", 3)
+            assert refusal.counter_offers.cores == 2
+        refused = client.submit(wish(cores=3))
+        assert isinstance(refused, RefusedRequest)
+        assert refused.refusals == (refusal,)
+        with pytest.raises(InputRefusedError, match="no member's node"):
+            client.quote(QuoteRequest(cores=[17], lifetime_s=3600))
+        assert isinstance(client.submit(wish(cores=1)), GrantedRequest)
+        assert held(operator) == (4, 2)
+        (refusal,) = client.quote(QuoteRequest(cores=[1], lifetime_s=3600)).refusals
+        assert (refusal.reason, refusal.counter_offers.cores) == ("quota_exceeded", None)
+        operator.set_member("acme", MemberChange(spot_cores=None, spot_instances=None))
+        until(lambda: not client.quote(QuoteRequest(cores=[3], lifetime_s=3600)).refusals)
 
 
 def test_a_list_stays_within_the_cap_on_instances(federation: Federation, operator: Client) -> None:

@@ -1,4 +1,4 @@
-"""Hours of proof: 100,000 seeds of the simulation and 2,000 kills of real processes, with a summary.
+"""Hours of proof: 100,000 new seeds of the simulation and 2,000 kills of real processes, with a summary.
 
     python -m tests.integration.chaos [--seeds 100000] [--kills 2000] [--jobs 2] [--directory build/chaos]
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.integration.kill_storm import storm
 from tests.simulation.__main__ import reporter
-from tests.simulation.campaign import Campaign, Summary
+from tests.simulation.campaign import Campaign, Summary, fresh_seed
 
 STOPPED = 3
 #: One federation is killed at so often; then a new one takes its place.
@@ -27,9 +27,9 @@ _ROUND = 200
 
 
 def simulate(seeds: int, jobs: int, directory: Path) -> Summary:
-    """All seeds that are not in the directory yet."""
+    """New seeds; those that the directory has begun with go on."""
     return Campaign(
-        0,
+        fresh_seed(),
         seeds,
         jobs=jobs,
         keep_going=True,
@@ -66,6 +66,7 @@ def summed_up(simulated: Summary, rounds: Sequence[dict[str, Any]]) -> dict[str,
     for one in rounds:
         killed.update(one["killed"])
     return {
+        "first_seed": simulated.first_seed,
         "seeds": simulated.seeds,
         "seeds_violated": simulated.violations,
         "simulated_journal_entries": sum(simulated.journal_entries.values()),

@@ -62,7 +62,10 @@ def check(client: Any, prefix: str) -> Findings:
         f"event {key} stands {n} times in the merged stream" for key, n in merged.items() if n > 1
     ]
     for lease_id, lease in shown.items():
-        stored = client.get(f"{prefix}lease:{lease_id}")
+        # What ended while the federation spoke version 2 of the contract is where all showed their leases.
+        stored = client.get(f"{prefix}shown:{lease['cloud']}:{lease_id}") or client.get(
+            f"{prefix}lease:{lease_id}"
+        )
         if stored is None or json.loads(stored) != lease:
             findings.breaches.append(f"lease {lease_id} is shown as {stored!r}, the journal says {lease}")
     return findings
@@ -88,6 +91,7 @@ def _walk(
     held: dict[str, dict[str, Any]] = {}
     used = [0] * len(node_cores)
     seen_ends: set[str] = set()
+    lapsed: set[str] = set()  # ended before the broker's word; told late if that was for them
     epoch, number, sequence = 0, 0, 0
     last_at_s, hashed = 0.0, b""
 
@@ -125,7 +129,10 @@ def _walk(
                 free(event["attempt"])
             continue
         lease_id = lease["id"]
-        if event["kind"] in ("reserved", "admitted") and lease_id not in held:
+        if lease_id in lapsed and event["kind"] == "admitted":
+            lapsed.remove(lease_id)
+            held[lease_id] = lease | {"cores": 0}  # it has left; its end is told next
+        elif event["kind"] in ("reserved", "admitted") and lease_id not in held:
             if event["kind"] == "admitted" and lease["kind"] == "spot":
                 breach(f"{lease_id} was admitted without being reserved")
             if lease_id in seen_ends:
@@ -155,6 +162,8 @@ def _walk(
                 findings.ended[lease_id] = event["kind"]
         elif event["kind"] == "released":
             free(lease_id)
+            if event["attempt"] is None:
+                lapsed.add(lease_id)
         if lease["kind"] == "spot" and event["kind"] in ENDS | {"admitted", "extended", "warned", "offered"}:
             shown[lease_id] = lease
     own = client.xrange(f"{prefix}events:{cloud}")

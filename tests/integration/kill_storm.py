@@ -234,7 +234,7 @@ def _await_quotas(client: Any) -> list[str]:
         held = {name.decode(): int(cores) for name, cores in client.hgetall(KEYS.held(MEMBER)).items()}
         total = held.pop("=cores", 0)
         leases = [
-            json.loads(client.get(KEYS.lease(one.decode())))
+            json.loads(client.get(KEYS.lease(cloud, one.decode())))
             for cloud in CLOUDS
             for one in client.smembers(KEYS.running(cloud))
         ]

@@ -15,7 +15,8 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from broker import cli
-from broker.journal import Journal
+from broker.contract import Event, EventKind, Lease, LeaseState
+from broker.journal import Commit, Journal
 from broker.members import let_in_operator
 from broker.queue import cloud_queue, make_app, ring
 from broker.redis_server import connect
@@ -23,6 +24,7 @@ from broker.settings import Settings, settings
 from broker.trust import create
 from broker.upgrading import Speaking
 from broker.versions import VERSION
+from cloudsim.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes, wait_for
 
@@ -157,14 +159,25 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
             owner.set(name, "mine")
         owner.hset(keys.history("A", 1) + "x", "f", "v")
         owner.xadd(keys.journal("A"), {"e": "mine"}, id="1-1")
-    admin.set(keys.lease("r.1"), "A's")
+    admin.set(keys.lease("A", "r.1"), "A's")
+    admin.hset(keys.request("r"), mapping={"attempt": 1, "cloud": "A"})
+    overwrite = "return redis.call('SET', KEYS[1], 'mine')"
+    shown = Lease(
+        id="r.1", request="r", cloud="A", origin="B", kind=Kind.SPOT, cores=1, node=0, starts_at_s=0,
+        ends_at_s=9, promised_sla=None, eviction_probability=None, table_version=None, fence=1, number=1,
+        state=LeaseState.CANCELLED,
+    )  # fmt: skip
     admin.xadd(keys.replies("api"), {"r": "[]"})
     ring(make_app(Settings(redis_url=shared.url("broker"), key_prefix=keys.prefix)), "A")
     before = admin.lrange(f"{keys.prefix}{cloud_queue('A')}", 0, -1)
     assert len(before) == 1
 
     with shared.client("cloud-B") as thief:
-        assert Journal(thief, keys, "B").acquire("token-of-B", 60) == 1  # its own is no trouble
+        own = Journal(thief, keys, "B")
+        assert own.acquire("token-of-B", 60) == 1  # its own is no trouble
+        event = Event(cloud="B", kind=EventKind.OPENED, at_s=0, at="2026-01-01T00:00:00Z", lease=shown)
+        assert own.commit(Commit(1, "token-of-B", 60, 1, [event], leases=[shown]))
+        assert admin.get(keys.lease("B", "r.1")), "what it commits of another's lease is under its own name"
         attempts: dict[str, Callable[[], object]] = {
             "read its inbox": lambda: thief.xrange(keys.inbox("A")),
             "send to its inbox": lambda: thief.xadd(keys.inbox("A"), {"c": "[]"}),
@@ -178,8 +191,15 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
             "read its advert": lambda: thief.get(keys.advert("A")),
             "take its table's place": lambda: thief.set(keys.table("A"), "{}"),
             "read its history": lambda: thief.lrange(keys.history("A", 1), 0, -1),
-            "read its lease": lambda: thief.get(keys.lease("r.1")),
-            "delete its lease": lambda: thief.delete(keys.lease("r.1")),
+            "read its lease": lambda: thief.get(keys.lease("A", "r.1")),
+            "delete its lease": lambda: thief.delete(keys.lease("A", "r.1")),
+            "show its lease as it likes": lambda: thief.set(keys.lease("A", "r.1"), "{}"),
+            "show it so by a script": lambda: thief.eval(overwrite, 1, keys.lease("A", "r.1")),
+            "show it so where version 2 did": lambda: thief.set(keys.lease_of_version_2("r.1"), "{}"),
+            "end how long it is shown": lambda: thief.expire(keys.lease("A", "r.1"), 1),
+            "say where it runs": lambda: thief.hset(keys.request("r"), "cloud", "B"),
+            "let it be forgotten where it runs": lambda: thief.expire(keys.request("r"), 1),
+            "call it one of those that run": lambda: thief.sadd(keys.running("A"), "x.1"),
             "end its ownership": lambda: thief.delete(keys.owner("A")),
             "become its owner": lambda: Journal(thief, keys, "A").acquire("token-of-B", 60),
             "publish in its name": lambda: thief.publish(keys.channel("A"), "{}"),
@@ -214,6 +234,7 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
             thief.eval("return redis.call('GET', ARGV[1])", 0, keys.epoch("A"))
 
     assert admin.lrange(f"{keys.prefix}{cloud_queue('A')}", 0, -1) == before
+    assert admin.get(keys.lease("A", "r.1")) == b"A's"
     assert admin.get(keys.epoch("A")) == b"1"
     assert admin.get(keys.owner("A")) == b"token-of-A"
     assert admin.get(keys.advert("A")) == admin.get(keys.table("A")) == b"mine"

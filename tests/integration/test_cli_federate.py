@@ -101,3 +101,31 @@ def test_live_equals_replay(file: Path, monte_carlo: int, kill_at: int | None) -
     report, pids = live(file, monte_carlo, kill_at)
     assert report == expected
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+PRODUCTS = """
+[[workload]]
+origin = "other"
+trace = { synthetic = "table-1", hours = 1, seed = 9 }
+delay = "25h"
+sla = 0.2
+
+[[workload]]
+origin = "other"
+trace = { synthetic = "table-1", hours = 1, seed = 8 }
+delay = "25h"
+sla = 0.4
+pool = 1
+targets = ["north"]
+"""
+
+
+def test_so_it_is_with_pools_and_fixed_durations(file: Path) -> None:
+    pooled = FEDERATION.replace('nodes = "4x4"\n', 'nodes = "4x4"\neviction = "lifo-pools"\npools = 2\n')
+    sliced = pooled.replace('nodes = "8x4"\n', 'nodes = "8x4"\neviction = "fifo"\nslices_h = [0.1, 0.5, 2]\n')
+    file.write_text(sliced + PRODUCTS)
+    expected = replay(load(file, "27h"), seed=SEED, births=SAMPLES)
+    assert expected["total"]["evicted"] > 0
+    assert expected["clouds"]["north"]["spot"]["admitted"] > 0
+    assert expected["clouds"]["south"]["refusals"]["no_such_product"] > 0
+    assert live(file, 1)[0] == expected

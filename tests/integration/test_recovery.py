@@ -172,7 +172,7 @@ def test_a_redis_that_lost_everything_is_rebuilt(site: Site) -> None:
     assert again._since_snapshot < 10, "it began with the snapshot on the disk"
     assert site.ids() == [*ids[-40:], "2-1"]
     assert site.running() == ["a.1", "b.1", "c.1"]
-    assert site.client.exists(*map(KEYS.lease, ("a.1", "b.1", "c.1"))) == 3
+    assert site.client.exists(*(KEYS.lease("A", name) for name in ("a.1", "b.1", "c.1"))) == 3
     assert site.verified().bad is None
     site.admit("d.1")
     site.turn_over(12, "u")

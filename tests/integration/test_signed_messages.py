@@ -13,6 +13,7 @@ import redis
 
 from broker.adverts import Adverts
 from broker.contract import (
+    Advert,
     CloudInfo,
     Command,
     Confirm,
@@ -234,6 +235,43 @@ def test_the_broker_believes_the_answer_of_the_cloud_that_was_asked(live: Live, 
     answer, refused = asyncio.run(scenario())
     assert isinstance(answer, QuoteView)
     assert refused == {"unsigned": 1, "issuer": 2, "audience": 1, "content": 1}
+
+
+def test_a_table_counts_if_its_cloud_signed_it_and_never_goes_back(live: Live, redis_url: str) -> None:
+    def table(made_at_s: float) -> str:
+        return json.dumps({"version": f"v{made_at_s:.0f}", "made_at_s": made_at_s, "rows": []})
+
+    async def scenario() -> None:
+        async with connect_async(redis_url) as client:
+            adverts = Adverts(client, KEYS, max_age_s=10, signing=live.parties.signing(BROKER))
+            own = live.journal
+            assert await adverts.table("A") is None
+            own.set_table(table(5.0))
+            assert await adverts.table("A") == table(5.0).encode()
+            places = KEYS.table("A"), KEYS.table_signature("A")
+            old: Any = await client.mget(places)
+            forged, other = table(9.0).encode(), live.parties.signing(OTHER)
+            for signature in (old[1], other.sign(forged, places[0]), b""):
+                await client.mset(dict(zip(places, (forged, signature), strict=True)))
+                assert await adverts.table("A") is None
+            # What it signed for another place, and an older one than its signed advert names.
+            await client.mset({places[0]: forged, places[1]: own.signing.sign(forged, KEYS.advert("A"))})
+            assert await adverts.table("A") is None
+            own.set_table(table(7.0))
+            assert await adverts.table("A") == table(7.0).encode()
+            name = KEYS.advert("A")
+            advert: Any = await client.get(name)
+            newer = Advert.model_validate_json(advert).model_copy(
+                update={"table_version": "v7", "table_made_at_s": 7.0}
+            )
+            text = newer.model_dump_json().encode()
+            await client.mset({name: text, KEYS.advert_signature("A"): own.signing.sign(text, name)})
+            adverts._refreshed_s = float("-inf")
+            assert await adverts.table("A") == table(7.0).encode()
+            await client.mset(dict(zip(places, old, strict=True)))
+            assert await adverts.table("A") is None
+
+    asyncio.run(scenario())
 
 
 def test_an_advert_counts_if_its_cloud_signed_it_and_never_goes_back(live: Live, redis_url: str) -> None:

@@ -265,4 +265,4 @@ def test_the_timetable_ticks_through_the_inbox_and_gives_up_reservations(make_be
         time.sleep(0.02)
     bench.runtime.close()
     released = [event for event in bench.events() if event.kind is EventKind.RELEASED]
-    assert [(event.attempt, event.cause) for event in released] == [("r.1", "expired")]
+    assert [(event.lease and event.lease.id, event.cause) for event in released] == [("r.1", "expired")]

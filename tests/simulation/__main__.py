@@ -1,7 +1,7 @@
-"""``python -m tests.simulation --seeds 1000 [--from N|now] [--minutes M] [--jobs 2] [--json]``.
+"""``python -m tests.simulation [--seeds N] [--minutes M] [--from SEED|now] [--jobs 2] [--json]``.
 
-``--from now`` begins at a seed that nobody ran: the time in seconds, with two digits more. It is printed, and
-a seed is one history wherever it runs. ``--state FILE`` goes on where the file says that an earlier call
+``--from now`` begins at a seed that nobody ran. It is printed, and a seed is one history wherever it runs:
+``--from SEED --seeds 1`` has it again. ``--state FILE`` goes on where the file says that an earlier call
 ended. Exit status 1 when an invariant is broken, or a planted bug is not found.
 """
 
@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.simulation.bugs import BUGS, caught
-from tests.simulation.campaign import Campaign, Summary
+from tests.simulation.campaign import Campaign, Summary, fresh_seed
 
 _SAID_EVERY_S = 10.0
+_SEEDS = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = argparse.ArgumentParser(
         prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    made.add_argument("--seeds", type=int, default=100, help="how many")
+    made.add_argument(
+        "--seeds", type=int, help=f"how many; {_SEEDS}, and with --minutes as many as there is time for"
+    )
     made.add_argument("--from", type=_first, default=0, dest="first", help="the first one, or: now")
     made.add_argument("--minutes", type=float, default=None, help="no new seed after so long")
     made.add_argument("--jobs", type=int, default=1, help="processes")
@@ -35,19 +38,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("--keep-going", action="store_true", help="also after a violation")
     made.add_argument("--bugs", action="store_true", help="plant the known bugs, one after the other")
     told = made.parse_args(arguments)
+    seeds = told.seeds or (_SEEDS if told.minutes is None else sys.maxsize)
     if told.bugs:
-        return _bugs(told.seeds)
+        return _bugs(seeds)
     if told.jobs > 1:  # beside others, as a test, signals are not ours
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     summary = Campaign(
         told.first,
-        told.seeds,
+        seeds,
         jobs=told.jobs,
         minutes=told.minutes,
         keep_going=told.keep_going,
         state=told.state,
         told=lambda text: print(text, file=sys.stderr),  # noqa: T201
-        progress=reporter(told.seeds, told.minutes) if told.jobs > 1 else lambda _: None,
+        progress=reporter(seeds, told.minutes) if told.jobs > 1 else lambda _: None,
     ).run()
     found = summary.as_json()
     if told.json:
@@ -55,11 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         for name, value in found.items():
             print(f"{name}: {value}")  # noqa: T201
+        print(said(summary))  # noqa: T201
     return 1 if summary.violations else 0
 
 
 def _first(text: str) -> int:
-    return int(time.time()) * 100 if text == "now" else int(text)
+    return fresh_seed() if text == "now" else int(text)
+
+
+def said(summary: Summary) -> str:
+    """The gist of it, in one line."""
+    return (
+        f"simulation: {summary.seeds:,} seeds from {summary.first_seed}, "
+        f"{len(summary.violations)} violations, {summary.seeds / summary.seconds:.1f} a second"
+    )
 
 
 def reporter(seeds: int, minutes: float | None) -> Callable[[Summary], None]:
@@ -69,11 +82,7 @@ def reporter(seeds: int, minutes: float | None) -> Callable[[Summary], None]:
 
     def report(summary: Summary) -> None:
         share = min(1.0, max(summary.seeds / seeds, summary.seconds / limit_s))
-        text = (
-            f"simulation: {summary.seeds:,} seeds from {summary.first_seed}, "
-            f"{len(summary.violations)} violations, {summary.seeds / summary.seconds:.1f} a second, "
-            f"{share:.0%}"
-        )
+        text = f"{said(summary)}, {share:.0%}"
         if sys.stderr.isatty():
             bar = "#" * round(20 * share)
             print(f"\r[{bar:20}] {text}", end="", file=sys.stderr, flush=True)  # noqa: T201

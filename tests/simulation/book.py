@@ -48,7 +48,10 @@ class CloudBook:
         self.granted: set[str] = set()
         self.turned_away: set[str] = set()
         self.closed: set[int] = set()
+        self.lapsed: dict[str, Lease] = {}  # reservations that ended before the broker's word came
         self.public: list[bytes] = []
+        self._told_late: str | None = None  # it had lapsed, and was just admitted
+        self._unheard: set[str] = set()  # notices that were given before the broker's word came
         self._shortage: Shortage | None = None
         self._emptied = False  # a node was drained, and they leave with the next entries
 
@@ -66,7 +69,7 @@ class CloudBook:
         self.at_s = max(self.at_s, event["at_s"])
         self._count(event, text)
         kind, lease = event["kind"], event["lease"]
-        if self._emptied and kind not in ("evicted", "noticed"):
+        if self._emptied and kind not in ("evicted", "noticed", "released"):
             self._emptied = False
             stay = [one["id"] for one in self._spot() if one["node"] in self.closed and not one["evict_at_s"]]
             self._must(not stay, f"I2: {stay} stay on nodes that were drained")
@@ -85,7 +88,8 @@ class CloudBook:
 
     def _count(self, event: dict[str, Any], text: bytes) -> None:
         lease = event["lease"]
-        public = event["kind"] in PUBLIC and lease is not None and lease["kind"] == "spot"
+        spot = lease is not None and lease["kind"] == "spot" and lease["state"] != "reserved"
+        public = event["kind"] in PUBLIC and spot
         self._must(public == (event["sequence"] is not None), f"I5: {event['kind']} is numbered wrongly")
         if public:
             self.sequence += 1
@@ -136,7 +140,11 @@ class CloudBook:
     def _about(self, kind: str, lease: Lease, event: dict[str, Any]) -> None:
         name = lease["id"]
         self._must(name not in self.ended, f"I2: {name} {kind} after it {self.ended.get(name)}")
-        if kind in ("reserved", "admitted"):
+        late, self._told_late = self._told_late, None
+        self._must(late in (None, name), f"I2: {late} is admitted after it lapsed, and its end is not told")
+        if name in self.lapsed:
+            self._after_lapse(kind, lease)
+        elif kind in ("reserved", "admitted"):
             self._start(kind, lease)
         elif kind == "booked":
             self._must(name not in self.last, f"I2: {name} is booked twice")
@@ -150,6 +158,21 @@ class CloudBook:
             self.ended[name] = kind
         else:
             self._end(kind, lease, event)
+
+    def _after_lapse(self, kind: str, lease: Lease) -> None:
+        """It was to run: its beginning and its end are told, one after the other."""
+        name = lease["id"]
+        if kind == "admitted":
+            self._must(name not in self.admitted, f"I2: {name} is admitted twice")
+            self._must(self.lapsed[name]["cause"] != "expired", f"I3: {name} was promised, and expired")
+            self.admitted.add(name)
+            self._told_late = name
+            return
+        lapsed = self.lapsed.pop(name)
+        self._must(name in self.admitted, f"I2: {name} {kind} in public and was never admitted")
+        told = kind == lease["state"] and lease == lapsed
+        self._must(told, f"I7: {name} lapsed as {lapsed['state']}, and is told as {kind}")
+        self.ended[name] = kind
 
     # -- starts ----------------------------------------------------------------------------------------------
 
@@ -202,7 +225,13 @@ class CloudBook:
             self._must(wish is None or wish not in self.wishes, f"I6: {wish} is granted twice")
             self.wishes.add(wish or "")
             self.granted.add(wish or "")
+        elif name in self._unheard:
+            self._unheard.remove(name)
+            again = before["state"] == "running" and lease["evict_at_s"] == before["evict_at_s"]
+            self._must(again, f"I7: {name} {kind}, and its notice was another one")
         elif kind == "noticed":
+            if before["state"] == "reserved":
+                self._unheard.add(name)
             due_s = event["at_s"] + self.cloud.grace_s
             self._must(before["evict_at_s"] is None, f"I2: {name} is noticed twice")
             self._must(
@@ -222,20 +251,29 @@ class CloudBook:
             return
         # A reservation that is given up after its notice counts as evicted.
         states = {"cancelled", "evicted" if before["evict_at_s"] else ""} if kind == "released" else {kind}
-        self._must(lease["state"] in states, f"I7: {name} {kind} as {lease['state']}")
+        released, lapses = kind == "released", kind == "released" and event["attempt"] is None
+        self._must(lapses or lease["state"] in states, f"I7: {name} {kind} as {lease['state']}")
+        reserved = before["state"] == "reserved"
+        self._must(reserved == released, f"I3: {name} {kind} while {before['state']}")
+        if lapses:
+            kind = lease["state"]  # and the same rules hold
         if kind == "released":
-            self._must(before["state"] == "reserved", f"I3: {name} is released while {before['state']}")
             self.gone.add(name)
         elif kind == "completed":
             early = before["ends_at_s"] is None or lease["ended_at_s"] < before["ends_at_s"] - _EPS_S
             self._must(not early, f"I2: {name} completed before its end")
         elif kind == "cancelled":
             self._must(before["evict_at_s"] is None, f"I2: {name} is cancelled after its notice")
+            self._must(reserved or event["cause"] != "expired", f"I3: {name} runs, and expires")
         elif kind == "evicted":
             self._must(lease["kind"] == "spot", f"I2: {name} of the cloud's own users is evicted")
             self._evicted(before, event)
         del self.held[name]
-        self.ended[name] = kind
+        self._unheard.discard(name)
+        if lapses:
+            self.lapsed[name] = lease
+        else:
+            self.ended[name] = kind
 
     def _evicted(self, before: Lease, event: dict[str, Any]) -> None:
         cause, name = event["cause"] or "", before["id"]

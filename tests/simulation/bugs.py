@@ -187,13 +187,25 @@ OWNER_BUGS = (
         "workers.owner:Owner.expire",
         "> self.spec.reservation_ttl_s",
         "> 0.1",
-        seed=36,
+        seed=61,
     ),
     Bug(
         "eviction not written",
-        "workers.recorder:Recorder.record",
-        "self.emit(_KIND_OF_END[how], at_s, lease=lease, cause=cause)",
-        "_ = how is End.EVICTED or self.emit(_KIND_OF_END[how], at_s, lease=lease, cause=cause)",
+        "workers.recorder:Recorder._ended",
+        "self.emit(kind, change.at_s, lease",
+        "_ = kind is EventKind.EVICTED or self.emit(kind, change.at_s, lease",
+    ),
+    Bug(
+        "ends of reservations are public",
+        "workers.recorder:Recorder._ended",
+        "lapses = lease.state is LeaseState.RESERVED",
+        "lapses = False",
+    ),
+    Bug(
+        "who was promised what lapsed is not told",
+        "workers.owner:Owner._confirm",
+        "self._recorder.told_late(entry.lease)",
+        "pass",
     ),
     Bug(
         "extensions not numbered",
@@ -268,7 +280,7 @@ OWNER_BUGS = (
     Bug(
         "eviction without notice",
         "cloudsim.cloud:Cloud.gives_notice",
-        "return self.spec.grace_s > 0 or bool(self._noticed_for)",
+        "return self.spec.grace_s > 0 or bool(self.noticed_for)",
         "return False",
     ),
     Bug(

@@ -87,7 +87,7 @@ class OwnerProcess(_Process):
     def __init__(self, world: World, cloud: CloudOptions, order: int, name: str, machine: Machine):
         super().__init__(world, name, machine)
         self.cloud, self._order = cloud, order
-        self._bell = Event(world.clock)
+        self._bell = Event()
         self.runtime: Runtime | None = None
         main = Fiber(world.clock, self._run, self)
         self.fibers = [main]

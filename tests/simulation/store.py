@@ -18,7 +18,7 @@ from lupa.lua51 import LuaRuntime, lua_type  # type: ignore[import-untyped]
 Id = tuple[int, int]
 _lua = LuaRuntime(encoding=None, unpack_returned_tuples=False)
 _table: Any = _lua.table_from
-_HEAD = b"local KEYS, ARGV, redis = ...\n"
+_HEAD = b"local redis, n = ...\nlocal KEYS, ARGV = {unpack({...}, 3, 2 + n)}, {unpack({...}, 3 + n)}\n"
 
 
 @functools.cache
@@ -66,10 +66,15 @@ class Store:
 
     def run(self, text: str, keys: Iterable[Any], arguments: Iterable[Any]) -> Any:
         """A script's answer, as redis-py gives it. Raises redis.ResponseError."""
-        return _answer(_compiled(text)(_table(_encoded(keys)), _table(_encoded(arguments)), self._redis))
+        names = _encoded(keys)
+        return _answer(_compiled(text)(self._redis, len(names), *names, *_encoded(arguments)))
 
     def _from_lua(self, name: bytes, *arguments: Any) -> Any:
-        found = self._commands[name](*_encoded(arguments))
+        for one in arguments:
+            if type(one) is not bytes:
+                arguments = tuple(_encoded(arguments))
+                break
+        found = self._commands[name](*arguments)
         return found if type(found) is bytes else _to_lua(found)
 
     def _tried(self, name: bytes, *arguments: Any) -> Any:
@@ -303,16 +308,17 @@ def name_of(entry: Id) -> bytes:
 
 
 def _encoded(values: Iterable[Any]) -> list[bytes]:
-    return [value if type(value) is bytes else encoded(value) for value in values]
+    return [
+        value if (kind := type(value)) is bytes else value.encode() if kind is str else _number(value)
+        for value in values
+    ]
 
 
-def encoded(value: Any) -> bytes:
-    """A value as it goes over the wire."""
-    if isinstance(value, str):
-        return value.encode()
+def _number(value: Any) -> bytes:
+    """As it goes over the wire; Lua knows floats only. Also what only looks like a string."""
     if isinstance(value, float):
         return b"%d" % int(value) if value == math.floor(value) else repr(value).encode()
-    return bytes(value) if isinstance(value, bytes) else str(value).encode()
+    return str(value).encode()
 
 
 def _error_reply(text: bytes) -> Any:
@@ -331,6 +337,8 @@ def _to_lua(value: Any) -> Any:
 
 def _answer(value: Any) -> Any:
     """What a script returns, in redis-py's words: False is None, a table is a list up to its first nil."""
+    if type(value) is bytes:
+        return value
     if lua_type(value) == "table":
         if (error := value[b"err"]) is not None:
             raise redis.ResponseError(error.decode())

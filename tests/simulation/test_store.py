@@ -105,14 +105,13 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
         return kind, ["open", "inbox:a", *some], [1, *told, "[{}]", signature]
     if kind == "reserve":
         told = [part for one in some for part in (one, rng.randint(1, 3), "a", 1, due)]
-        return kind, ["open", "inbox:a", *some], [1, *told, "[{}]", signature]
+        return kind, ["open", "inbox:a", *some, "queue"], [1, *told, "[{}]", signature, ""]
     if kind == "accept":
         inboxes: list[str] = rng.choice([[], ["inbox:a"]])
-        attempt: list[Any] = ["a", 1] if inboxes else ["", 0]
-        cap = [0, "", 0, -1, -1, "", ""]  # none: that of members is tested in tests/property
-        told = [p for one in some for p in (one, rng.choice("ff g"), "body", token, due, *attempt, *cap)]
-        entry = ["[{}]", signature] if inboxes else []
-        return kind, ["open", *inboxes, *some], [len(inboxes), *told, *entry]
+        # Without holds: the cap of members is tested in tests/property.
+        told = [p for one in some for p in (one, rng.choice("ff g"), "body", token, due, len(inboxes), 0)]
+        entry = ["a", "[{}]", signature, ""] if inboxes else []
+        return kind, ["open", *inboxes, *some, *["queue"] * len(inboxes)], [len(inboxes), 0, *entry, *told]
     return kind, ["open", request], ["held:", request, "refused"]
 
 

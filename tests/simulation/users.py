@@ -134,7 +134,9 @@ class Users:
         heard = await self._twice(lambda b: b.desk.cancel(lease.id, "me"))
         if heard is None or not heard.done:
             return
-        ended = self.world.checker.books[lease.cloud].ended.get(lease.id)
+        book = self.world.checker.books[lease.cloud]
+        lapsed = book.lapsed.get(lease.id)  # its owner has not read yet that it was to run
+        ended = lapsed["state"] if lapsed else book.ended.get(lease.id)
         if ended is None or ended != heard.lease.state.value:
             if ended == "released" and heard.lease.state.value == "cancelled":
                 return

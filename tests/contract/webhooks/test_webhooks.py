@@ -61,6 +61,9 @@ def test_failures_are_repeated_in_order_under_the_same_id(
     assert all(one["message"] in ids and one["type"] == "spotfed.lease.evicted" for one in entries)
     now = api.get(path).json()
     assert (now["state"], now["position"], now["failed_attempts"]) == ("active", ids[1], 0)
+    counted = [now[name] for name in ("delivered", "failed", "given_up", "last_error", "lag_s")]
+    assert counted == [2, 3, 0, "answered 503", 0.0]
+    assert now["last_delivered_at"] == entries[-1]["at"]
 
 
 def test_who_does_not_answer_is_given_up_and_asked_again(redis_url: str, receiver: Receiver) -> None:
@@ -127,6 +130,28 @@ def test_a_slow_receiver_delays_nobody_else(
         until(lambda: slow.ids() == ids)
 
 
+def test_many_slow_receivers_take_the_slots_of_nobody_else(
+    federation: Federation, api: httpx.Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three times as many as there are slots, each of them silent until the others have everything."""
+    for name, value in (("_SLOTS", 2), ("_SLOW_SLOTS", 2), ("_SLOW_S", 0.05)):
+        monkeypatch.setattr(f"broker.webhooks.worker.{name}", value)
+    released = threading.Event()
+    with receiving() as slow:
+        slow.answer = lambda _: (200 if released.wait(10) else 500, {})
+        for number in range(6):
+            assert api.post("/v1/webhooks", json={"url": f"{slow.url}/{number}"}).status_code == 201
+        first = happen(federation, 1)
+        until(lambda: len(slow.arrived) >= 6)
+        make(api, receiver)
+        ids = happen(federation, 20)
+        until(lambda: receiver.ids() == ids)
+        assert {one.path for one in slow.arrived} == {f"/hook/{number}" for number in range(6)}
+        assert set(slow.ids()) == set(first)
+        released.set()
+        until(lambda: len(slow.arrived) == 6 * 21)
+
+
 def test_redirects_are_not_followed(federation: Federation, api: httpx.Client, receiver: Receiver) -> None:
     path, _ = make(api, receiver)
     receiver.answer = lambda _: (302, {"Location": f"http://127.0.0.1:{receiver.port}/elsewhere"})
@@ -146,6 +171,8 @@ def test_after_the_last_attempt_it_is_paused_and_loses_nothing(
     now = api.get(path).json()
     assert now["reason"] == f"4 attempts to deliver {ids[0]} failed, the last: answered 500"
     assert receiver.ids() == ids[:1] * 4
+    assert (now["delivered"], now["failed"], now["given_up"]) == (0, 4, 1)
+    assert now["lag_s"] > 0
     receiver.answer_in_turn(200)
     resumed = api.patch(path, json={"paused": False}).json()
     assert (resumed["state"], resumed["reason"], resumed["failed_attempts"]) == ("active", None, 0)

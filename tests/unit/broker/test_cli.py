@@ -48,6 +48,7 @@ COMMANDS = [
     "replay",
     "table",
     "federate",
+    "prices",
 ]
 FEDERATION = """
 [[cloud]]

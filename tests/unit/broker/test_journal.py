@@ -6,6 +6,7 @@ import time
 import pytest
 import redis
 
+import broker.inbox
 from broker.chain import BEGINNING
 from broker.contract import (
     VERSION,
@@ -108,8 +109,29 @@ def test_one_owner_at_a_time(journal):
     assert journal.acquire("second", TTL_S) == 2
 
 
-def test_the_same_process_may_open_again(journal):
-    assert [journal.acquire("first", TTL_S), journal.acquire("first", TTL_S)] == [1, 2]
+def test_who_asks_again_keeps_the_epoch_that_it_opened(journal, redis_client):
+    """Its answer was lost, or a copy of the script comes late: that must not fence the owner that sent it."""
+    assert [journal.acquire("first", TTL_S) for _ in range(2)] == [1, 1]
+    journal.commit(Commit(1, "first", TTL_S, 1, [opened()]))
+    journal.acquire("first", TTL_S)
+    redis_client.delete(KEYS.owner("a"))  # its lease ran out
+    assert journal.acquire("first", TTL_S) == 1
+    assert redis_client.get(KEYS.owner("a")) == b"first"
+    journal.renew("first", 1, TTL_S)
+    journal.commit(Commit(1, "first", TTL_S, 2, [event(1)]))
+    assert ids(redis_client, KEYS.journal("a")) == ["1-1", "1-2"]
+
+
+def test_a_floor_that_is_not_below_opens_a_later_epoch(journal):
+    assert [journal.acquire("first", TTL_S), journal.acquire("first", TTL_S, floor=1)] == [1, 2]
+
+
+def test_who_was_followed_by_another_one_opens_a_later_epoch(journal):
+    journal.acquire("first", TTL_S)
+    journal.give_up("first", 1)
+    assert journal.acquire("second", TTL_S) == 2
+    journal.give_up("second", 2)
+    assert journal.acquire("first", TTL_S) == 3
 
 
 def test_a_lease_that_is_not_renewed_ends(journal):
@@ -196,10 +218,10 @@ def test_a_commit_writes_everything(journal, redis_client):
     assert [fields for _, fields in redis_client.xrange(KEYS.all_events)] == [{b"e": text}]
     assert listener.get_message(timeout=5)["data"] == text
     listener.close()
-    assert Lease.model_validate_json(redis_client.get(KEYS.lease("r.1"))) == running
-    assert Lease.model_validate_json(redis_client.get(KEYS.lease("q.1"))) == ended
-    assert redis_client.ttl(KEYS.lease("r.1")) == -1
-    assert redis_client.ttl(KEYS.lease("q.1")) == pytest.approx(7 * 86400, abs=5)
+    assert Lease.model_validate_json(redis_client.get(KEYS.lease("a", "r.1"))) == running
+    assert Lease.model_validate_json(redis_client.get(KEYS.lease("a", "q.1"))) == ended
+    assert redis_client.ttl(KEYS.lease("a", "r.1")) == -1
+    assert redis_client.ttl(KEYS.lease("a", "q.1")) == pytest.approx(7 * 86400, abs=5)
     assert redis_client.smembers(KEYS.running("a")) == {b"r.1"}
     ((_, fields),) = redis_client.xrange(KEYS.replies("api"))
     assert json.loads(fields[b"r"]) == [{"command": "t", "answer": {"answer": "done", "found": True}}]
@@ -292,10 +314,10 @@ def test_what_does_not_follow_is_refused_whole(journal, redis_client, wrong):
 def test_an_epoch_begins_with_1_and_the_sequence_goes_on(journal):
     journal.acquire("me", TTL_S)
     journal.commit(Commit(1, "me", TTL_S, 1, [opened(), event(1)]))
-    journal.acquire("me", TTL_S)
+    journal.acquire("next", TTL_S, dead="me")
     with pytest.raises(JournalError, match="expected 1"):
-        journal.commit(Commit(2, "me", TTL_S, 3, [event(2)]))
-    assert journal.commit(Commit(2, "me", TTL_S, 1, [event(2)]))
+        journal.commit(Commit(2, "next", TTL_S, 3, [event(2)]))
+    assert journal.commit(Commit(2, "next", TTL_S, 1, [event(2)]))
 
 
 def test_a_change_needs_an_event():
@@ -357,6 +379,24 @@ def test_an_inbox_is_read_in_order_and_in_portions(journal):
     assert journal.read_inbox("0-0", count=1) == [(first, [Tick(id="t"), question])]
     assert journal.read_inbox(first) == [(second, [Tick(id="u")])]
     assert journal.read_inbox(second) == []
+
+
+def test_what_a_group_leaves_over_is_not_parsed_again(journal, redis_client, monkeypatch):
+    parsed: list[bytes] = []
+
+    def noted(body: bytes) -> object:
+        parsed.append(body)
+        return broker.inbox.parse(body)
+
+    monkeypatch.setattr("broker.journal.parse", noted)
+    first, second = (journal.send("a", [Tick(id=name)]) for name in "tu")
+    assert journal.read_inbox("0-0")[1] == (second, [Tick(id="u")])
+    assert journal.read_inbox(first) == [(second, [Tick(id="u")])]
+    assert len(parsed) == 2
+    assert journal.cursor() == "0-0"  # whoever asks begins anew
+    journal.read_inbox(first)
+    redis_client.xdel(KEYS.inbox("a"), second)
+    assert (len(parsed), journal.read_inbox(first)) == (3, [])
 
 
 @pytest.mark.parametrize(
@@ -431,7 +471,7 @@ def test_the_history_of_an_epoch_outlives_it_by_a_day(journal, redis_client):
     journal.acquire("me", TTL_S)
     journal.append_history(1, b"x", 0)
     assert redis_client.ttl(KEYS.history("a", 1)) == -1
-    journal.acquire("me", TTL_S)
+    journal.acquire("next", TTL_S, dead="me")
     assert 0 < redis_client.ttl(KEYS.history("a", 1)) <= 86_400
     assert journal.history(2) == []
 
@@ -447,7 +487,7 @@ def test_information_and_table_are_there_for_people(journal, redis_client):
 def test_scripts_survive_a_server_that_forgot_them(journal, redis_client):
     assert journal.acquire("me", TTL_S) == 1
     redis_client.script_flush()
-    assert journal.acquire("me", TTL_S) == 2
+    assert journal.acquire("me", TTL_S, floor=1) == 2
     assert "KEYS" in read_script("acquire")
 
 

@@ -47,10 +47,22 @@ def test_every_name_of_keys_has_a_row_and_every_row_a_name() -> None:
     assert set(RIGHTS).isdisjoint(CHANNELS)
 
 
+@pytest.mark.parametrize("party", ["broker", "reader", "owner"])
+def test_what_a_table_can_be_made_of_is_kept_from_those_who_ask(party: str) -> None:
+    """An owner reads what is its own; of another cloud it has no more than anybody."""
+    (user,) = [one for one in users(KEYS, ["B"]) if one.party == party]
+    line = user_line(KEYS, user, [])
+    allowed = re.findall(r"(?:%RW?|%W|)~(\S+?)(?=[ )]|$)", line)
+    made_of = [KEYS.history("A", 1), KEYS.batch("A:1:1", 2, 0), KEYS.journal("A"), KEYS.snapshot("A")]
+    for key in [*made_of, KEYS.inbox("A")] if party != "broker" else made_of:
+        assert not [one for one in allowed if fnmatchcase(key, one)]
+
+
 def test_a_pattern_matches_the_keys_of_its_cloud_alone() -> None:
     key = {
         "inbox": KEYS.inbox("A"), "history": KEYS.history("A", 7), "advert": KEYS.advert("A"),
         "batch": KEYS.batch("A:7:1:gpu=2", 4, 0), "spoken_by": KEYS.spoken_by("A"),
+        "lease": KEYS.lease("A", "r.1"),
     }  # fmt: skip
     for name, found in key.items():
         assert fnmatchcase(found, pattern(KEYS, name, "A"))
@@ -59,6 +71,15 @@ def test_a_pattern_matches_the_keys_of_its_cloud_alone() -> None:
         assert fnmatchcase(found, pattern(KEYS, name, None))
     assert fnmatchcase(KEYS.batch("A:7:1", 4, 0), pattern(KEYS, "batch", "A"))
     assert pattern(KEYS, "all_events", "A") == "f:events"
+
+
+def test_only_while_it_is_upgraded_an_owner_may_write_where_version_2_shows_leases() -> None:
+    owner, *_, operator = users(KEYS, ["A"])
+    old = f"~{pattern(KEYS, 'lease_of_version_2', 'A')}"
+    assert old not in user_line(KEYS, owner, [])
+    assert re.search(rf"\(\+set [^)]*%W{re.escape(old)}[ )]", user_line(KEYS, owner, [], upgrading=True))
+    assert user_line(KEYS, operator, [], upgrading=True) == user_line(KEYS, operator, [])
+    assert not fnmatchcase(KEYS.lease("B", "r.1"), old[1:])
 
 
 @pytest.mark.parametrize("user", users(KEYS, ["A", "B"]), ids=lambda user: user.name)
@@ -169,6 +190,12 @@ def test_passwords_are_in_files_of_their_user_alone_and_stay(generate: Run) -> N
     assert json.loads(said)["new"] == {"spotfed-cloud-new": "redis-users/spotfed-cloud-new.env"}
     again = hashes_in(Path("users.acl").read_text())
     assert again == hashes_in(text) | {"spotfed-cloud-new": again["spotfed-cloud-new"]}
+
+
+def test_what_an_upgrade_needs_comes_and_goes(generate: Run) -> None:
+    for flags, there in (((), False), (("--upgrading",), True), ((), False)):
+        code, _ = generate(str(UP), "--out", "users.acl", *SERVER, *flags)
+        assert (code, "%W~spotfed:lease:*" in Path("users.acl").read_text()) == (0, there)
 
 
 def test_a_rotated_password_is_valid_beside_the_old_one_until_the_next_run(generate: Run) -> None:

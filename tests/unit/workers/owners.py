@@ -206,7 +206,7 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "waiting": cloud.inventory.booked(),
         "free": cloud.inventory.free.tolist(),
         "closed_nodes": cloud.inventory.closed.tolist(),
-        "noticed_for": cloud._noticed_for,
+        "noticed_for": cloud.noticed_for,
         "promises": list(cloud.ledger),
         "own_load_next": cloud._own_load_next,
         "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
@@ -214,6 +214,7 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "open": state.book._open,
         "closed": state.book._closed,
         "offers": state.offers._open,
+        "orders": list(state.orders),
         "counts": (state.sequence, state.admitted, state.evicted),
         "booked": state.booked,
         "place": (state.place, state.waited_s),
@@ -222,16 +223,24 @@ def snapshot(owner: Owner) -> dict[str, Any]:
 
 
 def check_journal(events: Sequence[Event]) -> None:
-    """Public events count without gaps; a lease begins once and ends at most once."""
+    """Public events count without gaps; a lease begins once and ends at most once, in the whole journal and
+    for those who read its public events only."""
     sequences = [event.sequence for event in events if event.sequence is not None]
     assert sequences == list(range(1, len(sequences) + 1))
     states: dict[str, LeaseState] = {}
+    lapsed: set[str] = set()
+    check_public(event for event in events if event.sequence is not None)
     for event in events:
         lease = event.lease
         if lease is None:
             continue
-        public = lease.kind is Kind.SPOT and event.kind not in (EventKind.RESERVED, EventKind.RELEASED)
-        assert (event.sequence is not None) == public
+        secret = event.kind is EventKind.RELEASED or lease.state is LeaseState.RESERVED
+        assert (event.sequence is not None) == (lease.kind is Kind.SPOT and not secret)
+        if event.kind is EventKind.RELEASED and event.attempt is None:
+            lapsed.add(lease.id)
+        elif event.kind is EventKind.ADMITTED and lease.id in lapsed:
+            lapsed.remove(lease.id)
+            states[lease.id] = LeaseState.RESERVED
         before = states.get(lease.id)
         if event.kind in (EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED):
             assert before is lease.state is LeaseState.RUNNING
@@ -244,6 +253,19 @@ def check_journal(events: Sequence[Event]) -> None:
         else:
             assert before in OPEN_STATES, f"{lease.id}: {lease.state} after {before}"
         states[lease.id] = lease.state
+
+
+def check_public(events: Iterable[Event]) -> None:
+    """Each lease is admitted before anything else is told of it, and nothing is told after its one end."""
+    runs: dict[str, bool] = {}
+    for event in events:
+        assert event.lease is not None
+        name = event.lease.id
+        if event.kind is EventKind.ADMITTED:
+            assert name not in runs
+        else:
+            assert runs[name], f"{event.kind} after the end of {name}"
+        runs[name] = event.lease.state in OPEN_STATES
 
 
 def check_history_replays(owner: Owner, events: Iterable[Event]) -> None:

@@ -27,6 +27,9 @@ from tests.unit.workers.owners import (
     spec,
     start,
 )
+from workers import snapshots
+from workers.owner import Owner
+from workers.state import ORDERS_KEPT
 
 ENDS_S = 1000.0
 
@@ -175,3 +178,50 @@ def test_a_command_that_comes_again_changes_nothing_and_gets_the_same_answer() -
     assert live.events == written
     start_again = live.tell(start("vm2", cores=1), 40.0)
     assert start_again.lease.node == 0
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_the_next_owner_knows_what_was_carried_out(snapshot: bool) -> None:
+    """The answer was lost with the owner, and who did not hear it sends the command again."""
+    live = cloud(30.0)
+    close, open_again, would = drain(0), reopen(0), drain(dry_run=True)
+    closed = live.tell(close, 10.0)
+    live.tell(would, 11.0)
+    restart(live, snapshot=snapshot)
+    again = live.tell(close, 12.0)
+    assert (again.dry_run, again.closed_nodes) == (False, (0,))
+    assert (leaving(again), staying(again)) == (leaving(closed), staying(closed))
+    assert again.at_s == 12.0
+    live.tell(open_again, 20.0)
+    written = list(live.events)
+    restart(live, snapshot=snapshot)
+    late = live.tell(close, 21.0)
+    assert (late.closed_nodes, leaving(late)) == ((), leaving(closed)), "who was told leaves all the same"
+    assert live.tell(open_again, 22.0) == Done()
+    assert live.events == written
+    assert live.tell(would, 23.0).closed_nodes == (0, 1), "what changed nothing is asked anew"
+    live.tell(drain(0), 30.0)
+    assert len(live.events) == len(written) + 1, "another one is another one"
+    live.crash()
+
+
+def test_so_many_commands_are_remembered() -> None:
+    live = cloud()
+    first, *others = [reopen(0) for _ in range(ORDERS_KEPT + 1)]
+    for command in (first, *others):
+        live.tell(command, 10.0)
+    live.crash()
+    live.tell(others[0], 11.0)
+    assert live.kinds().count(EventKind.CORDONED) == ORDERS_KEPT + 1
+    live.tell(first, 12.0)
+    assert live.kinds().count(EventKind.CORDONED) == ORDERS_KEPT + 2
+
+
+def restart(live: Live, *, snapshot: bool) -> None:
+    """The next owner, from a snapshot or from the journal."""
+    if not snapshot:
+        live.crash()
+        return
+    packed = snapshots.pack(snapshots.take(live.owner.state, "1-1", "0" * 64))
+    live.owner = Owner.recover(live.spec, 9, [], snapshots.restored(live.spec, snapshots.unpack(packed)))
+    live.owner.cloud.table = live.table

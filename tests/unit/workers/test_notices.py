@@ -199,7 +199,8 @@ def test_a_reservation_is_told_too_and_still_confirmed() -> None:
     lease = live.tell(confirm("r.1"), 2.0).lease
     assert (lease.state, lease.evict_at_s) == (LeaseState.RUNNING, 31.0)
     live.advance(40.0)
-    assert [kind for kind, name, _ in told(live) if name == "r.1"] == ["noticed", "admitted", "evicted"]
+    kinds = [(kind, at_s) for kind, name, at_s in told(live) if name == "r.1"]
+    assert kinds == [("noticed", 1.0), ("admitted", 2.0), ("noticed", 2.0), ("evicted", 31.0)]
     check_journal(live.events)
 
 

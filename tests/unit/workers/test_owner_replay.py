@@ -83,6 +83,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
         wish = {
             "request": request.id, "origin": request.origin, "cores": request.cores,
             "lifetime_s": request.lifetime_s, "sla": request.sla, "at_s": at_s, **needs_of(request),
+            "pool": request.pool,
         }  # fmt: skip
         quotes = []
         for target in targets:

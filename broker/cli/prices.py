@@ -1,0 +1,111 @@
+"""``spotfed prices``: what is in a history of spot prices, and what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from broker.cli import words
+from broker.cli.output import JsonOption, console, print_json, warn
+
+if TYPE_CHECKING:
+    from cloudsim.markets.gaps import GapRule
+    from cloudsim.markets.report import PriceReport, SeriesReport
+
+SCHEMA = "spotfed.prices/1"
+_STANDARD_INPUT = Path("-")
+
+
+def prices(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="CSV or JSON files, plain or gzip, directories of them, or - for standard input."
+        ),
+    ],
+    product: Annotated[str, typer.Option(help="What prices that name no product are for.")] = "Linux/UNIX",
+    max_gap: Annotated[
+        str, typer.Option(help="Silence of a market above this is a gap in it, or none: 36h.")
+    ] = "36h",
+    max_silence: Annotated[
+        str, typer.Option(help="Silence of all markets above this is a gap in each, or none: 6h.")
+    ] = "6h",
+    max_error_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a file's records that may be bad.")
+    ] = 0.01,
+    as_json: JsonOption = False,
+) -> None:
+    """Read spot prices as EC2 tells them, and say what was found in each market.
+
+    Read are the JSON of aws ec2 describe-spot-price-history and CSV with timestamp,price_usd_per_hour and
+    instance_type,availability_zone,product. A price of 0, null or NaN is unknown, never free.
+
+    Example: spotfed prices us-east-1.json --json
+    """
+    from cloudsim.markets.formats import read
+    from cloudsim.traces.formats.source import decode
+
+    rule = _gap_rule(max_gap, max_silence)
+    _, report = read(
+        *(
+            decode(sys.stdin.buffer.read(), "standard input") if file == _STANDARD_INPUT else file
+            for file in files
+        ),
+        product=product,
+        gaps=rule,
+        max_error_rate=max_error_rate,
+    )
+    for warning in report.warnings:
+        warn(warning)
+    if as_json:
+        print_json({"schema": SCHEMA, **report.as_dict()})
+    else:
+        _show(report)
+
+
+def _gap_rule(max_gap: str, max_silence: str) -> GapRule:
+    from cloudsim.durations import parse_duration_s
+    from cloudsim.errors import SpecError
+    from cloudsim.markets.gaps import GapRule
+
+    def limit_s(text: str, field: str) -> float | None:
+        if text.strip().lower() == "none":
+            return None
+        limit = parse_duration_s(text, field=field)
+        if not limit:
+            raise SpecError("must be above 0, or none", field=field)
+        return limit
+
+    return GapRule(limit_s(max_gap, "--max-gap"), limit_s(max_silence, "--max-silence"))
+
+
+def _show(report: PriceReport) -> None:
+    from rich.table import Table
+
+    records = sum(file.records for file in report.files)
+    view = Table(
+        title=f"{len(report.series)} markets, {records} records, prices in US dollars an hour",
+        title_justify="left",
+    )
+    for name in ("type", "zone", "product"):
+        view.add_column(name)
+    for name in ("from", "until", "records", "unknown", "repeated", "in gaps", "min", "median", "max"):
+        view.add_column(name, justify="right")
+    for one in report.series:
+        view.add_row(one.instance_type, one.zone, one.product, *_figures(one))
+    console().print(view)
+
+
+def _figures(one: SeriesReport) -> tuple[str, ...]:
+    in_gaps_s = sum(end_s - start_s for start_s, end_s in one.gaps_s)
+    usd = (one.min_usd_per_hour, one.median_usd_per_hour, one.max_usd_per_hour)
+    return (
+        *(datetime.fromtimestamp(at_s, UTC).date().isoformat() for at_s in (one.starts_s, one.ends_s)),
+        *(str(count) for count in (one.records, one.unknown, one.repeated)),
+        words.duration(in_gaps_s) if in_gaps_s else "–",
+        *("–" if price is None else f"{price:.7g}" for price in usd),
+    )

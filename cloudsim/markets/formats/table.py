@@ -1,0 +1,71 @@
+"""Reader of price histories as CSV, in any order of rows and columns.
+
+``timestamp,price_usd_per_hour``, and ``instance_type``, ``availability_zone`` and ``product`` where the file
+holds several markets. Other columns are not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cloudsim.errors import TraceError
+from cloudsim.markets.formats.records import ACCEPTED, Market, Records, unix_times
+from cloudsim.markets.prices import price_values
+from cloudsim.traces.formats.columns import Columns, bad_ids, read_columns
+from cloudsim.traces.formats.source import Source
+
+REQUIRED = ("timestamp", "price_usd_per_hour")
+_NAMES = ("instance_type", "product", "availability_zone")
+
+
+def parse(source: Source, named: Market) -> Records:
+    """Read one record a row. ``named`` says what the file itself does not: empty texts are not known either.
+
+    Quarantined are malformed rows, times that are none, prices that are neither a number nor unknown, and
+    names that are empty or not printable.
+
+    Raises:
+        TraceError: a required column is missing, or what the prices are for is not known.
+    """
+    columns = read_columns(source, REQUIRED)
+    names = {name: _names(source, columns, name, known) for name, known in zip(_NAMES, named, strict=True)}
+    texts = columns.cells["price_usd_per_hour"]
+    at_s = unix_times(columns.cells["timestamp"])
+    price, bad = price_values(texts)
+    keep, quarantined = columns.sift(
+        (
+            *((bad_ids(cells), f"{name} is empty or not printable") for name, cells in names.items()),
+            (np.isnan(at_s), "timestamp is not an ISO 8601 time"),
+            (bad, "price_usd_per_hour is neither a number nor unknown"),
+        )
+    )
+    kept = np.flatnonzero(keep).tolist()
+    line = [columns.line[row] for row in kept]
+    rows = list(zip(*names.values(), strict=True))
+    distinct = {row: Market(*row) for row in set(rows)}
+    return Records(
+        source.file,
+        "csv",
+        records=len(texts) + len(columns.malformed),
+        quarantined=quarantined,
+        market=[distinct[rows[row]] for row in kept],
+        at_s=at_s[keep],
+        price=price[keep],
+        text=[texts[row] for row in kept],
+        place=lambda record: (line[record], source.lines[line[record] - 1]),
+    )
+
+
+def _names(source: Source, columns: Columns, name: str, known: str) -> Sequence[str]:
+    if name in columns.cells:
+        return [cell.strip() for cell in columns.cells[name]]
+    if not known:
+        raise TraceError(
+            f"does not say which {name} its prices are for: no such column, and the file is not named "
+            f"zone_type.csv; {ACCEPTED}",
+            file=source.file,
+            field=name,
+        )
+    return [known] * len(columns.line)

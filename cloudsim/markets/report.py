@@ -1,0 +1,125 @@
+"""What a reader found in files of prices: nothing is lost without being named here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cloudsim.markets.prices import PriceSeries
+from cloudsim.traces.report import QuarantinedLine
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What became of one file: its ``records`` = those in the series + ``repeated`` + ``quarantined``."""
+
+    file: str
+    format: str
+    records: int
+    #: Records that were there already, word for word; dropped.
+    repeated: int
+    quarantined: tuple[QuarantinedLine, ...]
+
+
+@dataclass(frozen=True)
+class SeriesReport:
+    """One market. Prices are US dollars an hour, over its records with a known one; None if there is none."""
+
+    instance_type: str
+    product: str
+    zone: str
+    records: int
+    #: Records that say no price.
+    unknown: int
+    #: Records that were there already and were dropped.
+    repeated: int
+    #: First record, and until when the last one held, unix seconds.
+    starts_s: float
+    ends_s: float
+    #: From when until when nothing was recorded, unix seconds.
+    gaps_s: tuple[tuple[float, float], ...]
+    min_usd_per_hour: float | None
+    median_usd_per_hour: float | None
+    max_usd_per_hour: float | None
+    on_demand_usd_per_hour: float | None
+
+    @classmethod
+    def of(cls, series: PriceSeries, repeated: int) -> SeriesReport:
+        """The report of a series."""
+        price = series.price_usd_per_hour
+        known = price[~np.isnan(price)]
+        low, median, high = np.quantile(known, (0, 0.5, 1)).tolist() if len(known) else (None, None, None)
+        return cls(
+            series.instance_type,
+            series.product,
+            series.zone,
+            records=len(series),
+            unknown=len(series) - len(known),
+            repeated=repeated,
+            starts_s=series.starts_s,
+            ends_s=series.ends_s,
+            gaps_s=tuple((start_s, end_s) for start_s, end_s in series.gaps_s.tolist()),
+            min_usd_per_hour=low,
+            median_usd_per_hour=median,
+            max_usd_per_hour=high,
+            on_demand_usd_per_hour=series.on_demand_usd_per_hour,
+        )
+
+
+@dataclass(frozen=True)
+class PriceReport:
+    """How files became ``PriceSeries``."""
+
+    files: tuple[FileReport, ...]
+    series: tuple[SeriesReport, ...]
+    #: When all markets together were silent for too long, unix seconds.
+    silences_s: tuple[tuple[float, float], ...]
+    #: One sentence for each kind of finding, with its count.
+    warnings: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON types."""
+        report: dict[str, Any] = _json_types(asdict(self))
+        return report
+
+
+def warnings(
+    files: Sequence[FileReport],
+    series: Sequence[SeriesReport],
+    silences_s: Sequence[tuple[float, float]],
+    missing: Sequence[str],
+) -> tuple[str, ...]:
+    """One sentence for each kind of finding."""
+    found = []
+    if missing:
+        found.append(f"{len(missing)} files of the list are not there, first {missing[0]}.")
+    bad = [(file.file, line) for file in files for line in file.quarantined]
+    if bad:
+        file, first = bad[0]
+        found.append(f"{len(bad)} records were quarantined, first {file}:{first.line}: {first.reason}.")
+    if repeated := sum(file.repeated for file in files):
+        found.append(f"{repeated} records were there already and were dropped.")
+    if unknown := sum(one.unknown for one in series):
+        found.append(f"{unknown} records say no price: it is unknown until the next one, not free.")
+    if silences_s:
+        longest = max(end_s - start_s for start_s, end_s in silences_s)
+        found.append(
+            f"{len(silences_s)} times all markets were silent, the longest {longest / 3600:.1f} h: "
+            "prices are unknown then."
+        )
+    if gaps := [end_s - start_s for one in series for start_s, end_s in one.gaps_s]:
+        markets = sum(bool(one.gaps_s) for one in series)
+        found.append(
+            f"{len(gaps)} gaps in {markets} markets, the longest {max(gaps) / 3600:.1f} h: "
+            "prices are unknown in them."
+        )
+    return tuple(found)
+
+
+def _json_types(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _json_types(item) for key, item in value.items()}
+    return [_json_types(item) for item in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,119 @@
+"""Intervals of all units of a pool under each order of revocation, compiled (VOLATILE.md "One sample, in this
+order"). All counts are exact whole numbers.
+
+Units are kept by when they started, not singly: a rise is one entry, a fall takes from entries. Only the
+random order needs the units themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.lengths import LONGEST_BINS
+from cloudsim.prediction.kernel import compiled
+
+
+@compiled
+def _end(counts: NDArray[np.int64], samples: int, units: int) -> None:
+    """Counts units that were up for so many samples and were renewed in their place as often as was due."""
+    counts[LONGEST_BINS] += units * (samples // LONGEST_BINS)
+    if samples % LONGEST_BINS:
+        counts[samples % LONGEST_BINS] += units
+
+
+@compiled
+def stack(units: NDArray[np.int64], floors: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Last in, first out; a renewed unit keeps its place. So a position is up in runs of samples with at
+    least so many units, and a run is cut into 48 hours and a rest.
+
+    units: of each sample. floors: of the bands of positions, falling to 0; a band ends where the one before
+    begins. Returns counts of lengths in samples, a row for each band.
+    """
+    counts = np.zeros((len(floors), LONGEST_BINS + 1), np.int64)
+    # Entries: units above `below` and up to the next entry's came at `start`.
+    start, below = np.empty(len(units), np.int64), np.empty(len(units), np.int64)
+    entries, top = 0, 0
+    for sample in range(len(units) + 1):
+        here = units[sample] if sample < len(units) else 0
+        if here > top:
+            start[entries], below[entries] = sample, top
+            entries += 1
+        band = 0
+        while top > here:
+            # Down to the entry's lower end, the band's, or where the fall ends.
+            while floors[band] >= top:
+                band += 1
+            lower = max(below[entries - 1], floors[band], here)
+            _end(counts[band], sample - start[entries - 1], top - lower)
+            top = lower
+            if top == below[entries - 1]:
+                entries -= 1
+        top = here
+    return counts
+
+
+@compiled
+def queue(units: NDArray[np.int64], newest_first: bool) -> NDArray[np.int64]:
+    """Oldest current start first, or newest; a renewed unit starts anew and so becomes the newest.
+
+    units: of each sample. Returns counts of lengths in samples.
+    """
+    counts = np.zeros(LONGEST_BINS + 1, np.int64)
+    # Units that started at a sample, in a ring: what is due for renewal lies where its new start belongs.
+    started = np.zeros(LONGEST_BINS, np.int64)
+    # Starts of entries from oldest to newest; some may be empty.
+    start = np.empty(len(units), np.int64)
+    first, last, active = 0, 0, 0
+    for sample in range(len(units) + 1):
+        here = units[sample] if sample < len(units) else 0
+        while active > here:
+            at = start[last - 1] if newest_first else start[first]
+            ended = min(started[at % LONGEST_BINS], active - here)
+            counts[sample - at] += ended
+            started[at % LONGEST_BINS] -= ended
+            active -= ended
+            if started[at % LONGEST_BINS] == 0:
+                if newest_first:
+                    last -= 1
+                else:
+                    first += 1
+        renewed = first < last and start[first] == sample - LONGEST_BINS
+        if renewed:
+            counts[LONGEST_BINS] += started[sample % LONGEST_BINS]
+            first += 1
+        if renewed or here > active:
+            start[last] = sample
+            last += 1
+            started[sample % LONGEST_BINS] += here - active
+            active = here
+    return counts
+
+
+@compiled
+def at_random(units: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Any active unit is as likely as any other; the last unit of the row takes the place of one that ends.
+
+    A unit is drawn whatever its age, so that its renewals can be counted at the end. units: of each sample.
+    draws: uniform in [0, 1), one for each unit that is revoked, in order. Returns counts of lengths in
+    samples.
+    """
+    ended = np.zeros(len(units) + 1, np.int64)
+    start = np.empty(units.max(), np.int32)
+    active, drawn = 0, 0
+    for sample in range(len(units)):
+        for _ in range(active - units[sample]):
+            one = int(draws[drawn] * active)
+            drawn += 1
+            active -= 1
+            ended[sample - start[one]] += 1
+            start[one] = start[active]
+        for row in range(active, units[sample]):
+            start[row] = sample
+        active = units[sample]
+    for row in range(active):
+        ended[len(units) - start[row]] += 1
+    counts = np.zeros(LONGEST_BINS + 1, np.int64)
+    for samples in range(1, len(ended)):
+        _end(counts, samples, ended[samples])
+    return counts

@@ -1,0 +1,94 @@
+"""Who loses their unit when a pool shrinks, and how long intervals are then (paper §3.1; VOLATILE.md "One
+sample, in this order").
+
+The four policies get the same number of units at the same time and take them from different holders, so that
+the sum of all lengths is the same and only their distribution differs. ``kernels`` does it, ``events`` is its
+plain twin.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.errors import SpecError
+from cloudsim.lengths import LengthHistogram
+
+
+class Policy(StrEnum):
+    """Which unit is revoked first."""
+
+    RANDOM = "random"  # any
+    FIFO = "fifo"  # oldest current start first
+    LIFO = "lifo"  # last in first
+    LIFO_POOLS = "lifo-pools"  # the LIFO stack in bands of which each has its own statistics
+
+
+class Renewal(StrEnum):
+    """Where a unit of a stack stands after its 48 hours: where it stood, or on top as the newest."""
+
+    SLOT = "slot"
+    RECENCY = "recency"
+
+
+#: LIFO-pools: so many bands of so many positions; pool 0 is on top, and the last one at the bottom.
+POOLS = 5
+POOL_UNITS = 1000
+_FLOORS = np.arange(POOLS)[::-1] * POOL_UNITS
+
+
+def intervals(
+    units: NDArray[np.integer[Any]],
+    policy: Policy,
+    generator: np.random.Generator | None = None,
+    renewal: Renewal = Renewal.SLOT,
+) -> tuple[LengthHistogram, ...]:
+    """Lengths of all intervals of a pool, cut at 48 hours and closed at the end: one histogram, of LIFO-pools
+    one for each pool, pool 0 first.
+
+    units: how many there are at each sample of 5 minutes. generator: for the random policy alone, which draws
+    one uniform number for each unit that it revokes. renewal: of LIFO and of each of the LIFO-pools.
+
+    Raises SpecError naming the field when units are none, negative or, for LIFO-pools, more than all pools
+    hold; or when the random policy has no generator.
+    """
+    from cloudsim.volatile import kernels
+
+    units = checked_units(units)
+    match policy:
+        case Policy.RANDOM:
+            if generator is None:
+                raise SpecError("the random policy draws from a generator: give it one", field="generator")
+            counts = [kernels.at_random(units, generator.random(revocations(units)))]
+        case Policy.FIFO:
+            counts = [kernels.queue(units, False)]
+        case Policy.LIFO if renewal is Renewal.RECENCY:
+            counts = [kernels.queue(units, True)]
+        case Policy.LIFO:
+            counts = list(kernels.stack(units, _FLOORS[-1:]))
+        case Policy.LIFO_POOLS:
+            if units.max() > POOLS * POOL_UNITS:
+                raise SpecError(f"{POOLS} pools hold {POOLS * POOL_UNITS:,} units", field="units")
+            if renewal is Renewal.RECENCY:
+                counts = [kernels.queue(np.clip(units - floor, 0, POOL_UNITS), True) for floor in _FLOORS]
+            else:
+                counts = list(kernels.stack(units, _FLOORS))
+    return tuple(LengthHistogram(one) for one in counts)
+
+
+def checked_units(units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """The same as int64. Raises SpecError unless they are one row of whole numbers from 0."""
+    units = np.asarray(units)
+    if units.ndim != 1 or not len(units) or not np.issubdtype(units.dtype, np.integer):
+        raise SpecError("units are one row of whole numbers, one for each sample", field="units")
+    if units.min() < 0:
+        raise SpecError(f"units are at least 0, not {units.min()}", field="units")
+    return np.array(units, dtype=np.int64)
+
+
+def revocations(units: NDArray[np.integer[Any]]) -> int:
+    """How many units are revoked before the end."""
+    return int(np.maximum(-np.diff(units), 0).sum())

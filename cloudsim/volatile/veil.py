@@ -1,0 +1,68 @@
+"""What a cloud that does not disclose everything leaves out of its answers (VOLATILE.md "In the product").
+
+Lifetimes follow from the load of the cloud's own users: whoever sees free slots come and go can replay it.
+So below ``full`` a cloud tells of its room only whether there is any. What must be a number of free slots is
+that of the empty cloud, which its nodes tell anyway; so it is ranked as the loosest fit. What its risks are
+read from is another matter: ``disclosed_tables``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cloudsim.errors import SpecError
+from cloudsim.prediction.tables import QuantileTable
+from cloudsim.requests import Mode, Quote, Reason, Refusal, Request
+from cloudsim.volatile.disclosed_tables import CoarseTable
+from cloudsim.volatile.information import SHARES, Disclosure
+
+
+def veiled(
+    answer: Quote | Refusal,
+    request: Request,
+    level: Disclosure,
+    table: QuantileTable | None,
+    node_cores: Sequence[int],
+) -> Quote | Refusal:
+    """The answer to a spot request as a cloud of that level gives it. ``table``: the one it decides by."""
+    if level is Disclosure.FULL:
+        return answer
+    least = 0
+    if request.promised and isinstance(table, CoarseTable):
+        least = table.least_free_slots(request.cores, request.amounts)
+    if answer.free_slots is not None and answer.free_slots < least:
+        return Refusal(answer.cloud, Reason.NO_CAPACITY, free_slots=0)
+    if isinstance(answer, Quote):
+        return replace(answer, free_slots=empty_slots(node_cores, request.cores))
+    return veiled_refusal(answer, level)
+
+
+def veiled_refusal(refusal: Refusal, level: Disclosure) -> Refusal:
+    """Without the room that is left, and who would have to leave to make some."""
+    if level is Disclosure.FULL:
+        return refusal
+    if refusal.reason is Reason.NO_TABLE and level not in SHARES:
+        return Refusal(refusal.cloud, Reason.NOT_DISCLOSED)
+    slots = 0 if refusal.free_slots == 0 else None
+    return replace(refusal, free_slots=slots, eviction_would_help=False, removed=())
+
+
+def empty_slots(node_cores: Sequence[int], cores: int) -> int:
+    """Slots of a size on a cloud where nothing runs."""
+    return sum(node // cores for node in node_cores)
+
+
+def disclosure_of(table: Mapping[str, Any], mode: Mode, where: str) -> Disclosure:
+    """``disclosure`` of a cloud in a federation file. Raises SpecError."""
+    level = table.get("disclosure", Disclosure.FULL.value)
+    if level not in list(Disclosure):
+        raise SpecError(f"{level!r} is not one of {', '.join(Disclosure)}", field=f"{where}.disclosure")
+    if mode is Mode.POPULATION and level != Disclosure.FULL:
+        raise SpecError(
+            f'admission = "{mode}" moves its bar with what became of earlier promises, which tells more than '
+            f"{level}: leave one of the two out",
+            field=f"{where}.disclosure",
+        )
+    return Disclosure(level)

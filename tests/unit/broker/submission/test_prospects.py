@@ -1,0 +1,52 @@
+"""What the members say is worked out once for all requests of a call that want the same."""
+
+import pytest
+
+from broker.contract import CloudInfo, SpotRequest
+from broker.routing import Member
+from broker.submission.prospects import Prospects
+from broker.submission.wishes import NoMembersError, UnsuitableError
+
+MEMBERS = [
+    Member(CloudInfo(id=cloud, order=order, nodes="1x8", cores=8, largest_node=8, time="wall"))
+    for order, cloud in enumerate("ab")
+]
+
+
+def wish(**fields: object) -> SpotRequest:
+    return SpotRequest(**({"id": "r", "origin": "o", "cores": 1, "lifetime_s": 60, "sla": 0.05} | fields))
+
+
+def test_requests_that_differ_in_nothing_but_their_ids_are_looked_at_once() -> None:
+    prospects = Prospects(MEMBERS)
+    assert prospects.of(wish(id="one")) is prospects.of(wish(id="two"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cores": 2},
+        {"lifetime_s": 61},
+        {"sla": 0.04},
+        {"sla": None},
+        {"origin": "a"},
+        {"targets": ("a",)},
+        {"labels": {"zone": "x"}},
+        {"resources": {"memory_mb": 1}},
+    ],
+)
+def test_others_are_looked_at_for_themselves(other: dict[str, object]) -> None:
+    prospects = Prospects(MEMBERS)
+    assert prospects.of(wish()) is not prospects.of(wish(**other))
+    assert prospects.of(wish(**other)) == Prospects(MEMBERS).of(wish(**other))
+
+
+def test_an_id_is_checked_however_often_the_wish_was_seen() -> None:
+    prospects = Prospects(MEMBERS)
+    prospects.of(wish())
+    with pytest.raises(UnsuitableError, match="belong to the load"):
+        prospects.of(wish(id="a/own-3"))
+    with pytest.raises(UnsuitableError, match="longer than"):
+        prospects.of(wish(id="x" * 121))
+    with pytest.raises(NoMembersError):
+        Prospects([]).of(wish())

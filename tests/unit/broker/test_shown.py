@@ -1,0 +1,155 @@
+"""Where leases are shown, and whose word counts for which lease."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+import redis
+
+from broker.contract import Lease, LeaseState
+from broker.journal import Commit, Journal
+from broker.keys import Keys
+from broker.records import Records
+from broker.redis_server import connect_async
+from broker.shown import ENDED_S, ShownLeases, record_kept_s, shown_at
+from broker.versions import OLDEST_VERSION, VERSION
+from tests.unit.broker.test_journal import event, lease
+
+pytestmark = pytest.mark.redis
+
+KEYS = Keys("shown-test:")
+
+
+def of(cloud: str, name: str = "r.1", state: LeaseState = LeaseState.RUNNING, **changes: Any) -> Lease:
+    made: Lease = lease(name, state)
+    return made.model_copy(update={"cloud": cloud} | changes)
+
+
+class Site:
+    """A Redis, and what readers see there."""
+
+    def __init__(self, client: redis.Redis, url: str):
+        self.client, self.url = client, url
+        for cloud in "ab":
+            client.hset(KEYS.clouds, cloud, "{}")
+
+    def show(self, cloud: str, told: Lease, name: str | None = None) -> None:
+        """What that cloud may write: under its own name, whatever it says."""
+        self.client.set(KEYS.lease(cloud, name or told.id), told.model_dump_json())
+
+    def show_as_version_2(self, told: Lease) -> None:
+        self.client.set(KEYS.lease_of_version_2(told.id), told.model_dump_json())
+
+    def record(self, cloud: str | None, request: str = "r", attempt: int = 1) -> None:
+        fields: dict[Any, Any] = (
+            {"attempt": attempt} if cloud is None else {"attempt": attempt, "cloud": cloud}
+        )
+        self.client.hset(KEYS.request(request), mapping=fields)
+
+    def seen(self, name: str = "r.1", speaks: int = VERSION) -> Lease | None:
+        async def look() -> Lease | None:
+            async with connect_async(self.url) as client:
+                return await ShownLeases(client, KEYS, lambda: speaks).get(name)
+
+        return asyncio.run(look())
+
+
+@pytest.fixture
+def site(redis_client: redis.Redis, redis_url: str) -> Site:
+    return Site(redis_client, redis_url)
+
+
+def test_the_cloud_that_the_broker_attempted_is_believed_and_no_other(site: Site) -> None:
+    site.record("a")
+    assert site.seen() is None
+    site.show("b", of("b"))
+    site.show("b", of("a"))  # also not in another one's name
+    site.show_as_version_2(of("b"))
+    assert site.seen() is None
+    site.show("a", mine := of("a"))
+    assert site.seen() == mine
+    site.show("a", of("a", "s.1"), "r.1")
+    assert site.seen() is None, "it shows another lease there"
+
+
+def test_an_attempt_that_is_not_the_one_that_counts_is_none(site: Site) -> None:
+    site.show("a", of("a"))
+    site.record("b", attempt=2)
+    assert site.seen("r.1") is None
+    site.show("b", second := of("b", "r.2"))
+    assert site.seen("r.2") == second
+    site.record(None, "s")
+    site.show("a", of("a", "s.1"))
+    assert site.seen("s.1") is None, "nobody was asked yet"
+
+
+def test_without_a_record_a_claim_counts_if_it_is_the_only_one(site: Site) -> None:
+    site.show("b", mine := of("b", "lost.1"))
+    assert site.seen("lost.1") == mine
+    site.show("a", of("a", "lost.1"))
+    assert site.seen("lost.1") is None
+    assert site.seen("unknown.1") is None
+    assert site.seen("no number") is None
+
+
+def test_what_cannot_be_read_is_as_if_it_were_not_there(site: Site) -> None:
+    site.record("a")
+    site.client.set(KEYS.lease("a", "r.1"), '{"id": 1}')
+    assert site.seen() is None
+
+
+def test_leases_that_version_2_shows_are_found_while_they_may_be_true(site: Site) -> None:
+    site.record("a")
+    for state, found_later in ((LeaseState.RUNNING, False), (LeaseState.EVICTED, True)):
+        site.show_as_version_2(old := of("a", state=state))
+        assert site.seen(speaks=OLDEST_VERSION) == old
+        assert site.seen() == (old if found_later else None), "all that run are shown by their clouds by now"
+    site.show_as_version_2(of("b"))
+    assert site.seen(speaks=OLDEST_VERSION) is None
+    site.show("a", new := of("a", cause="new"))
+    assert site.seen(speaks=OLDEST_VERSION) == site.seen() == new
+
+
+@pytest.mark.parametrize("speaks", [OLDEST_VERSION, VERSION])
+def test_an_owner_shows_its_leases_to_who_reads_what_the_federation_speaks(site: Site, speaks: int) -> None:
+    journal = Journal(site.client, KEYS, "a", speaks=lambda: speaks)
+    assert journal.acquire("me", 60) == 1
+    running, ended = of("a"), of("a", "s.1", LeaseState.EVICTED)
+    journal.commit(Commit(1, "me", 60, 1, [event(1), event(2)], leases=[running, ended]))
+    shown = {name: site.client.get(name) for name, _ in shown_at(KEYS, "a", [running, ended], OLDEST_VERSION)}
+    assert len(shown) == 4
+    for name, text in shown.items():
+        if speaks == OLDEST_VERSION or name.startswith(KEYS.lease("a", "")):
+            assert json.loads(text or b"")["cloud"] == "a"
+        else:
+            assert text is None
+    assert site.client.smembers(KEYS.running("a")) == {b"r.1"}
+    again = list(shown_at(KEYS, "a", [running], speaks))
+    site.client.delete(*(name for name, _ in again))
+    journal.entries.restore("me", 1, "", (), [running])
+    assert site.client.exists(*(name for name, _ in again)) == len(again)
+
+
+def test_records_are_kept_for_longer_than_their_leases(site: Site) -> None:
+    day_s = 86_400.0
+    assert record_kept_s(day_s) is None
+    assert record_kept_s(30 * day_s) == ENDED_S + 30 * day_s
+    forever_s = record_kept_s(None)
+    assert forever_s is not None
+    assert forever_s > 365 * day_s
+    for name in ("short", "long", "open"):
+        site.record("a", name)
+    for name in ("short", "long"):
+        site.client.expire(KEYS.request(name), 604_800)
+
+    async def keep() -> None:
+        async with connect_async(site.url) as client:
+            await Records(client, KEYS).keep({"short": 60.0, "long": 1e6, "open": 1e6, "none": None})
+            await Records(client, KEYS).keep({})
+
+    asyncio.run(keep())
+    left_s = [site.client.ttl(KEYS.request(name)) for name in ("short", "long", "open")]
+    assert left_s == [pytest.approx(604_800, abs=5), pytest.approx(1e6, abs=5), -1]

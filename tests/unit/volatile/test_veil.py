@@ -1,0 +1,48 @@
+"""What is left out of answers, and where it is told what is to be left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudsim.errors import SpecError
+from cloudsim.requests import Kind, Mode, Quote, Reason, Refusal, Request
+from cloudsim.volatile.information import Disclosure
+from cloudsim.volatile.veil import disclosure_of, veiled, veiled_refusal
+
+REQUEST = Request("r", Kind.SPOT, 3, 100.0, 0.5)
+QUOTE = Quote("A", 3, 5, 0.2, 900.0, "v", 0.0)
+FULL_UP = Refusal("A", Reason.NO_CAPACITY, True, 0, removed=(("room", 7),))
+
+
+def test_free_slots_are_those_of_the_empty_cloud() -> None:
+    told = veiled(QUOTE, REQUEST, Disclosure.P90, None, (8, 8, 2))
+    assert (told.free_slots, told.survives_s) == (4, 900.0)
+    assert veiled(QUOTE, REQUEST, Disclosure.FULL, None, (8, 8, 2)) is QUOTE
+
+
+def test_a_refusal_does_not_tell_who_is_in_the_way() -> None:
+    told = veiled_refusal(FULL_UP, Disclosure.MTTR)
+    assert (told.reason, told.free_slots, told.eviction_would_help, told.removed) == (
+        Reason.NO_CAPACITY, 0, False, (),
+    )  # fmt: skip
+    assert veiled_refusal(FULL_UP, Disclosure.FULL) is FULL_UP
+    risky = Refusal("A", Reason.RISK_TOO_HIGH, free_slots=3, eviction_probability=0.5)
+    assert veiled_refusal(risky, Disclosure.P90).free_slots is None
+
+
+def test_without_figures_there_is_no_promise_and_with_them_there_may_be_one_later() -> None:
+    young = Refusal("A", Reason.NO_TABLE)
+    assert veiled_refusal(young, Disclosure.NOTHING).reason is Reason.NOT_DISCLOSED
+    assert veiled_refusal(young, Disclosure.P10).reason is Reason.NO_TABLE
+
+
+def test_a_federation_file_names_the_level() -> None:
+    assert disclosure_of({}, Mode.POPULATION, "cloud[0]") is Disclosure.FULL
+    assert disclosure_of({"disclosure": "p10"}, Mode.STRICT, "cloud[0]") is Disclosure.P10
+    with pytest.raises(SpecError, match="not one of nothing, mttr, p10, p90, full") as found:
+        disclosure_of({"disclosure": "p50"}, Mode.STRICT, "cloud[2]")
+    assert found.value.field == "cloud[2].disclosure"
+    with pytest.raises(SpecError, match="leave one of the two out"):
+        disclosure_of({"disclosure": "p10"}, Mode.POPULATION, "cloud[0]")
+    with pytest.raises(SpecError):
+        disclosure_of({"disclosure": 10}, Mode.STRICT, "cloud[0]")
