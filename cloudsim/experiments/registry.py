@@ -32,6 +32,19 @@ MODULES = {
     "volatile-markets": "volatile_markets",
     "volatile-values": "volatile_values",
     "volatile-disclosure": "volatile_disclosure",
+    "jobs-figure-1": "jobs_figure_1",
+    "jobs-figure-2": "jobs_figure_2",
+    "jobs-figure-5": "jobs_figure_5",
+    "jobs-figure-6": "jobs_figure_6",
+    "jobs-table-1": "jobs_table_1",
+    "jobs-figure-7": "jobs_figure_7",
+    "jobs-figure-8": "jobs_figure_8",
+    "jobs-figure-9": "jobs_figure_9",
+    "jobs-figure-10": "jobs_figure_10",
+    "jobs-figure-11": "jobs_figure_11",
+    "jobs-equations": "jobs_equations",
+    "jobs-ablations": "jobs_ablations",
+    "jobs-logs": "jobs_logs",
 }
 
 

@@ -1,0 +1,127 @@
+"""Where to run a job and how: the cost-aware planner, and the policies that it is compared with (JOBS.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from cloudsim.jobs.attempts import Mechanism, Plan, State
+from cloudsim.jobs.job import Job, Overheads, Storage
+from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migrate, OnDemand
+from cloudsim.jobs.replicas import Replicate
+from cloudsim.markets.revocation import HOUR_S, Markets
+
+ON_DEMAND = OnDemand()
+
+
+class Policy(Protocol):
+    """Decides where a job goes on, again after each revocation."""
+
+    @property
+    def name(self) -> str:
+        """As people say it."""
+        ...
+
+    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+        """For what is left of the job."""
+        ...
+
+
+def options(job: Job, mechanisms: Sequence[Mechanism], markets: Markets, overheads: Overheads) -> list[Plan]:
+    """The best plan of each mechanism that suits the job and has a market, in their order."""
+    plans = []
+    for mechanism in mechanisms:
+        if not mechanism.suits(job, overheads):
+            continue
+        found = mechanism.estimate(job, markets, overheads)
+        if not len(found.cost_usd):
+            continue
+        best = int(found.cost_usd.argmin())
+        if np.isfinite(found.cost_usd[best]):
+            numbers, bids = tuple(found.markets[best].tolist()), tuple(found.bids[best].tolist())
+            cost_usd, time_s = float(found.cost_usd[best]), float(found.time_s[best])
+            plans.append(Plan(mechanism, numbers, bids, cost_usd, time_s))
+    return plans
+
+
+def _least(plans: Sequence[Plan]) -> Plan:
+    return min(plans, key=lambda plan: (plan.cost_usd, plan.time_s))
+
+
+@dataclass(frozen=True)
+class OnDemandOnly:
+    """The control: nothing is ever revoked."""
+
+    name: str = "on-demand"
+
+    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+        """Always the same."""
+        return options(state.job, (ON_DEMAND,), markets, overheads)[0]
+
+
+@dataclass(frozen=True)
+class Basic:
+    """The market with the lowest price now, by migration if the job fits, else by checkpoints; from the first
+    revocation on on-demand (the paper's §4.1).
+    """
+
+    name: str = "basic"
+
+    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+        """For what is left of the job."""
+        job = state.job
+        mechanism = next((one for one in (Migrate(), Checkpoint()) if one.suits(job, overheads)), None)
+        if state.revocations or mechanism is None or not len(markets.price_now):
+            return options(job, (ON_DEMAND,), markets, overheads)[0]
+        bid = mechanism.bid(job, markets, overheads)
+        price = np.where(markets.memory_gb >= job.memory_gb, markets.price_now, np.inf)
+        lowest = int(price.argmin())
+        if price[lowest] > bid[lowest]:
+            return options(job, (ON_DEMAND,), markets, overheads)[0]
+        wall_s = mechanism.wall_s(job, overheads)
+        cost_usd = float(price[lowest]) * wall_s / HOUR_S
+        return Plan(mechanism, (lowest,), (float(bid[lowest]),), cost_usd, wall_s)
+
+
+@dataclass(frozen=True)
+class CostAware:
+    """The mechanism and markets with the least expected cost of the whole rest; on-demand is one of them."""
+
+    name: str = "cost-aware"
+    mechanisms: tuple[Mechanism, ...] = (
+        Migrate(),
+        Migrate(Storage.LOCAL),
+        Checkpoint(),
+        Checkpoint(Storage.LOCAL),
+        Replicate(),
+        Backup(),
+    )
+
+    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+        """For what is left of the job. Replicas that still run either go on as they are, or one is saved and
+        the job goes on from there in the way that is then best.
+        """
+        if state.only_on_demand:
+            return options(state.job, (ON_DEMAND,), markets, overheads)[0]
+        if not state.running:
+            return _least(options(state.job, (*self.mechanisms, ON_DEMAND), markets, overheads))
+        replicas = next(one for one in self.mechanisms if isinstance(one, Replicate))
+        kept = replicas.kept(state, markets)
+        if state.job.instances > 1 or state.done_s <= 0:  # nothing that could be saved
+            return kept
+        left = replace(state.job, work_s=state.job.work_s - state.done_s)
+        plans = options(left, (*self.mechanisms, ON_DEMAND), markets, overheads)
+        state_gb = overheads.state_gb(left, Storage.LOCAL)
+        moved_s = overheads.save_s(left, Storage.LOCAL) + overheads.restore_s(state_gb)
+        price = sum(float(markets.price_now[one.market]) for one in state.running)
+        moved_usd = price * moved_s / HOUR_S
+        return _least([kept, *(replace(one, cost_usd=one.cost_usd + moved_usd) for one in plans)])
+
+
+CHECKPOINT_ONLY = CostAware("checkpoint only", (Checkpoint(), Checkpoint(Storage.LOCAL)))
+
+#: JOBS.md "Policies to compare".
+POLICIES: tuple[Policy, ...] = (OnDemandOnly(), Basic(), CHECKPOINT_ONLY, CostAware())

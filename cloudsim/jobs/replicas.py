@@ -1,0 +1,132 @@
+"""Replicas of a job on spot instances of several markets, with local storage (JOBS.md "Model", third row)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from operator import itemgetter
+
+import numpy as np
+
+from cloudsim.jobs.attempts import Candidates, Plan, Replica, State, Step
+from cloudsim.jobs.job import Job, Overheads
+from cloudsim.jobs.world import World
+from cloudsim.markets import bidding
+from cloudsim.markets.prices import FloatArray, IntArray
+from cloudsim.markets.revocation import HOUR_S, Markets, Odds
+
+#: Of this many markets, best alone first, all pairs and triples are tried.
+_MOST_MARKETS = 32
+
+
+@lru_cache(maxsize=64)
+def _sets(markets: int, degree: int) -> IntArray:
+    """All sets of ``degree`` of the first markets, shape (sets, degree)."""
+    return np.array(list(combinations(range(markets), degree)), dtype=np.int64).reshape(-1, degree)
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """``degree`` replicas in different markets, taken to be independent; the others stop when one is done.
+
+    waits: as in the paper's §5 nothing is done until all are revoked; then the job starts again on-demand,
+    which is what the estimate says. Otherwise the job is planned again whenever one is revoked.
+    """
+
+    degree: int = 2
+    waits: bool = False
+
+    @property
+    def name(self) -> str:
+        """``replicate``."""
+        return "replicate"
+
+    def suits(self, job: Job, overheads: Overheads) -> bool:
+        """It must bear to run twice."""
+        del overheads
+        return job.idempotent
+
+    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> Candidates:
+        """Sum of C_k M_k + product of P_k x C_od T. The last of n revocations is taken at n / (n + 1) of
+        twice the mean time to one, as if they were spread evenly.
+        """
+        del overheads
+        bid = bidding.replica(markets.on_demand, self.degree)
+        odds = markets.odds(np.full(len(markets.price_now), bid), job.work_s, job.instances)
+        usable = (markets.price_now <= bid) & (markets.memory_gb >= job.memory_gb) & ~np.isnan(odds.revoked)
+        found = np.flatnonzero(usable)
+        alone = odds.price * odds.running_s + odds.revoked * markets.on_demand * job.work_s
+        found = found[np.argsort(alone[found], kind="stable")][:_MOST_MARKETS]
+        sets = found[_sets(len(found), self.degree)]
+        cost_usd, time_s = _together(odds, sets, markets.on_demand * job.work_s, job.work_s)
+        bids = np.full(sets.shape, bid)
+        return Candidates.where(np.ones(len(sets), np.bool_), cost_usd * job.instances, time_s, sets, bids)
+
+    def kept(self, state: State, markets: Markets) -> Plan:
+        """The plan to go on with the replicas that still run, and what it costs."""
+        job, left_s = state.job, state.job.work_s - state.done_s
+        numbers = tuple(one.market for one in state.running)
+        bids = tuple(one.bid for one in state.running)
+        everywhere = np.full(len(markets.price_now), bids[0])
+        odds = markets.odds(everywhere, left_s, job.instances)
+        again_usd_h = markets.on_demand * job.work_s
+        cost, time_s = _together(odds, np.array([numbers]), again_usd_h, job.work_s)
+        return Plan(self, numbers, bids, float(cost[0]) * job.instances, float(time_s[0]), keeps=True)
+
+    def step(self, plan: Plan, state: State, world: World, overheads: Overheads) -> Step:
+        """Until one is done, or all are revoked; unless it ``waits``, until the first is revoked."""
+        running = state.running
+        if not plan.keeps:
+            since_s = max(state.at_s + overheads.boot_spot_s, state.saved_at_s)
+            running = tuple(Replica(*one, since_s) for one in zip(plan.markets, plan.bids, strict=True))
+            since_s += overheads.restore_s(state.saved_gb)
+        else:
+            since_s = state.at_s
+        end_s = since_s + state.job.work_s - state.done_s
+        revoked = sorted(
+            ((world.revoked_s(one.market, state.at_s, one.bid), one) for one in running), key=itemgetter(0)
+        )
+        charges = []
+        for place, (at_s, one) in enumerate(revoked):
+            if at_s >= end_s:
+                break
+            if at_s > one.since_s:
+                charges.append(
+                    world.spot(one.market, one.since_s, at_s, revoked=True, instances=state.job.instances)
+                )
+            rest = tuple(other for _, other in revoked[place + 1 :])
+            heard_s = at_s + overheads.poll_s
+            if rest and (self.waits or heard_s >= end_s):
+                continue
+            lost = replace(
+                state,
+                at_s=heard_s,
+                running=rest,
+                done_s=state.done_s + heard_s - since_s if rest else 0.0,
+                revocations=state.revocations + place + 1,
+                only_on_demand=self.waits,
+            )
+            return Step(lost, False, tuple(charges))
+        charges += [
+            world.spot(one.market, one.since_s, end_s, revoked=False, instances=state.job.instances)
+            for at_s, one in revoked
+            if at_s >= end_s
+        ]
+        return Step(replace(state, at_s=end_s, running=()), True, tuple(charges))
+
+
+def _together(odds: Odds, sets: IntArray, again: float, again_s: float) -> tuple[FloatArray, FloatArray]:
+    """Expected cost in US dollars, and time in seconds, of each set of replicas, shape (sets, n).
+
+    again, again_s: what doing it all on-demand costs, dollars x seconds / hour, and takes. Whose market gives
+    no evidence any more is taken as lost at once.
+    """
+    revoked = np.nan_to_num(odds.revoked[sets], nan=1.0)
+    revoked_s = np.nan_to_num(odds.revoked_s[sets])
+    all_revoked = revoked.prod(axis=1)
+    cost = np.nan_to_num(odds.price * odds.running_s)[sets].sum(axis=1) + all_revoked * again
+    mean_s = np.divide(revoked_s, revoked, out=np.zeros_like(revoked), where=revoked > 0).max(axis=1)
+    degree = sets.shape[1]
+    last_s = np.minimum(mean_s * 2.0 * degree / (degree + 1), odds.wall_s)
+    return cost / HOUR_S, odds.wall_s + all_revoked * (last_s + again_s - odds.wall_s)

@@ -1,0 +1,64 @@
+"""The world that jobs run in: price histories of some markets, the price of on-demand, and the billing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cloudsim.jobs.attempts import Charge
+from cloudsim.markets.billing import Billing
+from cloudsim.markets.prices import FloatArray
+from cloudsim.markets.revocation import PriceHistory, PriceWindow
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Prices are US dollars an hour of a reference instance, as is ``on_demand``.
+
+    memory_gb: of one instance of each market; None: any job fits.
+    """
+
+    histories: Sequence[PriceHistory]
+    on_demand: float
+    memory_gb: FloatArray | None = None
+    billing: Billing = Billing.CONTINUOUS
+
+    @cached_property
+    def _memory_gb(self) -> FloatArray:
+        return np.full(len(self.histories), np.inf) if self.memory_gb is None else self.memory_gb
+
+    def known(self, at_s: float) -> PriceWindow:
+        """What a planner knows then: the prices of the week before."""
+        return PriceWindow(self.histories, at_s, on_demand=self.on_demand, memory_gb=self._memory_gb)
+
+    def revoked_s(self, market: int, from_s: float, bid: float) -> float:
+        """When an instance that was asked for at ``from_s`` is revoked; infinity if it never is."""
+        return self.histories[market].above_s(from_s, bid)
+
+    def spot(
+        self,
+        market: int,
+        start_s: float,
+        end_s: float,
+        *,
+        revoked: bool,
+        notice_s: float = 0.0,
+        instances: int = 1,
+    ) -> Charge:
+        """The charge for an instance; ``notice_s``: how long it is used after it was revoked."""
+        history = self.histories[market]
+        usd = self.billing.spot_usd(history, start_s, end_s, revoked=revoked, notice_s=notice_s)
+        return Charge(market, start_s, end_s + notice_s, usd * instances, instances)
+
+    def at_fixed_price(self, start_s: float, end_s: float, instances: int) -> Charge:
+        """The charge for an on-demand instance."""
+        usd = self.billing.on_demand_usd(self.on_demand, end_s - start_s)
+        return Charge(None, start_s, end_s, usd * instances, instances)
+
+    def shared(self, start_s: float, end_s: float, instances: int, share: float) -> Charge:
+        """The charge for a share of on-demand servers, which run on for others: by the second."""
+        usd = Billing.CONTINUOUS.on_demand_usd(self.on_demand * share, end_s - start_s)
+        return Charge(None, start_s, end_s, usd * instances, instances, share)
