@@ -19,6 +19,7 @@ from broker.api.desk import Desk
 from broker.api.migration import MigrationDesk
 from broker.api.overflow import OverflowDesk
 from broker.api.quotas import QuotaKeeper
+from broker.ending import end
 from broker.holds import Holds
 from broker.keys import Keys
 from broker.members import Register
@@ -37,6 +38,7 @@ from broker.webhooks.desk import WebhookDesk
 
 log = logging.getLogger(__name__)
 
+_END_AGAIN_S = 2.0  # of tasks, some of which end others before
 _SWEEP_S = 1.0
 _ANSWER_S = 3.0  # a Redis that is silent for longer is away
 
@@ -133,9 +135,7 @@ class Broker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks, _END_AGAIN_S)
         await self.webhooks.aclose()
         await self._bells.close()
         self._stopping.set()

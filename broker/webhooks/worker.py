@@ -19,6 +19,7 @@ import redis
 import redis.asyncio
 
 from broker import events
+from broker.ending import end
 from broker.failpoints import Failpoint, failpoint
 from broker.keys import Keys
 from broker.members import MemberRecord
@@ -42,6 +43,7 @@ _TURN_S = 10.0  # then the others may, who waited for a slot
 _SHORT_TURN_S = 1.0  # the same while somebody waits
 _MARGIN_S = 20.0  # a claim outlasts a delivery by this
 _JITTER = 0.25
+_END_AGAIN_S = 0.5
 _FAULT_S = 60.0  # this process leaves a webhook alone with which it has a fault
 
 OPERATORS = "operator/"  # so begin the names of holders that are no members
@@ -127,7 +129,6 @@ class Worker:
         away = False
         try:
             while True:
-                _obey()
                 try:
                     await self._round()
                     away = False
@@ -137,10 +138,7 @@ class Worker:
                     away = True
                     await asyncio.sleep(1.0)
         finally:
-            serving = list(self._serving.values())
-            for task in serving:
-                task.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
+            await end(list(self._serving.values()), _END_AGAIN_S)
 
     async def _round(self) -> None:
         survey = await self._storage.survey()
@@ -207,7 +205,6 @@ class Worker:
         page: _Page = deque()
         expected = ""  # the position that the page goes on from
         while True:
-            _obey()
             stored = await self._storage.hold(webhook, token, self._ttl_ms)
             if stored is None:
                 return False
@@ -314,11 +311,3 @@ class Worker:
 
 def _given_up(stored: Stored, state: WebhookState, reason: str) -> dict[str, str]:
     return {"state": state.value, "reason": reason, "given_up": str(stored.given_up + 1)}
-
-
-def _obey() -> None:
-    """Ends a task that was told to end. redis-py sends under asyncio.wait_for, and that of Python 3.11 may
-    swallow a cancellation."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
