@@ -294,17 +294,20 @@ class Service:
         if not attempting:
             return results
         trace_time = attempting[0].trace_time
-        awaited = {one.command: futures[one.command] for one in attempting}
-        heard = await answers(awaited, max(one.deadline_s for one in attempting))
-        decided: list[tuple[OpenRequest, Settled | None]] = []
-        for one in attempting:
-            answer = heard.get(one.command)
-            if answer is None and trace_time:
-                results[one.id] = SilentError([cloud])  # stays open: who sweeps goes on with it
-            else:
-                decided.append((one, one.heard(cloud, answer)))
-        for some in _chunks(decided):
-            results |= await self._decide(cloud, some)
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + max(one.deadline_s for one in attempting)
+        for some in _chunks(attempting):  # the first are decided while the owner is at the next
+            awaited = {one.command: futures[one.command] for one in some}
+            heard = await answers(awaited, max(until_s - clock(), 0.0))
+            decided: list[tuple[OpenRequest, Settled | None]] = []
+            for one in some:
+                answer = heard.get(one.command)
+                if answer is None and trace_time:
+                    results[one.id] = SilentError([cloud])  # stays open: who sweeps goes on with it
+                else:
+                    decided.append((one, one.heard(cloud, answer)))
+            if decided:
+                results |= await self._decide(cloud, decided)
         if not trace_time:  # there the next question rings
             self._exchange.bells.ring_soon([cloud])
         return results

@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--api-processes", type=int, default=1)
     parser.add_argument("--list-total", type=int, default=8000)
     parser.add_argument("--list-size", type=int, default=500)
+    parser.add_argument("--callers", type=int, nargs="+", default=[1, 2], help="at the same time")
     told = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="spotfed-bench-") as directory,
@@ -73,11 +74,12 @@ def main() -> None:
         print(line(f"{name}: p50", percentile(took_ms, 50), "ms", P50_MS))
         print(line(f"{name}: p99", percentile(took_ms, 99), "ms", P99_MS))
         lists(clients, 200, 50, "warm")
-        before = cpu.spent_s()
-        rate = lists(clients, told.list_total, told.list_size, "list")
-        listed = cpu.each_us(before, cpu.spent_s(), told.list_total)
-        name = f"lists of {told.list_size}, {told.clouds} clouds, {told.api_processes} API processes"
-        print(line(name, rate, "/s", PER_S, at_most=False))
+        for callers in told.callers:
+            before = cpu.spent_s()
+            rate = lists(clients * callers, told.list_total, told.list_size, f"list-{callers}")
+            listed = cpu.each_us(before, cpu.spent_s(), told.list_total)
+            name = f"lists of {told.list_size}, {told.clouds} clouds, callers of each API process: {callers}"
+            print(line(name, rate, "/s", PER_S, at_most=False))
     for name, spent in (("one by one", singles), ("in lists", listed)):
         parts = ", ".join(f"{role} {us:,.0f}" for role, us in spent.items())
         print(f"CPU of an admission {name}, us: {parts}; in all {sum(spent.values()):,.0f}")
