@@ -316,9 +316,10 @@ def _with(resources: Mapping[str, int]) -> str:
 
 
 def _lifetime(request: SpotRequest, lease: Lease) -> str:
-    if request.lifetime_s is not None or lease.ends_at_s is None:
+    if lease.ends_at_s is None:
         return words.duration(request.lifetime_s)
-    return f"{words.duration(lease.ends_at_s - lease.starts_at_s)} at a time"
+    granted = words.duration(lease.ends_at_s - lease.starts_at_s)  # a whole slice, where slices are sold
+    return granted if request.lifetime_s is not None else f"{granted} at a time"
 
 
 def _offer(offers: CounterOffers) -> str:

@@ -115,3 +115,8 @@ def test_the_command_line_asks_for_a_pool(pooled: FakeOwner, spotfed: Run) -> No
     assert (code, "sells no such pool" in " ".join(out.split())) == (3, True)
     code, _, err = spotfed("submit", "--cores", 2, "--lifetime", "1h", "--pool", 99)
     assert (code, "--pool" in err) == (2, True)
+
+
+def test_the_command_line_tells_what_was_granted(sliced: FakeOwner, spotfed: Run) -> None:
+    code, out, _ = spotfed("submit", "--cores", 2, "--lifetime", "90m", "--sla", 0.1)
+    assert (code, "for 6 h" in " ".join(out.split())) == (0, True), out
