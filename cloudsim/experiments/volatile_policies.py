@@ -97,6 +97,7 @@ def _tables(rows: Sequence[Row]) -> list[str]:
             f"pools under MTTR / 10pctile / 90pctile / full (expected of 27, of which these are handed out: "
             f"{printed}{'; off by more than .05: ' + ', '.join(off) if off else ''})."
         )
+    found.append(_by_zone(own))
     for policy, shares in over_pools(own, POLYNOMIAL.name).items():
         found.append(f"{POLICY_NAMES[policy]}: {_cell(shares)} of the Oracle's polynomial value.")
     told = over_pools(of(rows, split=SPLIT))
@@ -106,6 +107,17 @@ def _tables(rows: Sequence[Row]) -> list[str]:
             f"judged on the second."
         )
     return found
+
+
+def _by_zone(rows: Sequence[Row]) -> str:
+    """How much the means hang on which pools there are: it is LIFO-pools where zones differ most."""
+    parts = []
+    for zone in sorted({row["pool"].split()[1] for row in rows}):
+        own = [row for row in rows if row["pool"].split()[1] == zone]
+        mean = over_pools(own)
+        lifo, pools = (_cell(mean[policy.value]) for policy in (Policy.LIFO, Policy.LIFO_POOLS))
+        parts.append(f"{zone} ({len(names(own))} pools) LIFO {lifo}, LIFO-pools {pools}")
+    return f"By zone: {'; '.join(parts)}."
 
 
 def _readings(rows: Sequence[Row]) -> list[str]:
