@@ -12,8 +12,8 @@ from broker.chain import BEGINNING, Entry
 from broker.contract import Lease
 from broker.keys import Keys
 from broker.lua import read_script
-from broker.shown import NOT_ENDED, shown_at
-from broker.versions import ours, written
+from broker.shown import lease_arguments, shown_at
+from broker.versions import ours
 from cloudsim.requests import Kind
 
 #: How many entries of a journal, and public events, Redis keeps below the snapshot unless told otherwise.
@@ -122,7 +122,7 @@ class Entries:
         speaks = self._speaks()
         showing = shown_at(keys, cloud, list(shown.values()), speaks)
         for _, lease in showing:
-            told += [lease.id, written(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
+            told += lease_arguments(lease, speaks)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
             *(keys.running(cloud), *(name for name, _ in showing)),

@@ -44,7 +44,7 @@ from broker.inbox import Malformed as Malformed  # noqa: PLC0414 (given on)
 from broker.inbox import Verified, parse
 from broker.keys import Keys
 from broker.lua import read_script
-from broker.shown import NOT_ENDED, shown_at
+from broker.shown import lease_arguments, shown_at
 from broker.signing import UNSIGNED, Signing
 from broker.versions import list_written, ours, written
 
@@ -207,7 +207,7 @@ class Journal:
         for event, entry in zip(commit.events, entries, strict=True):
             arguments += [entry.body, "" if event.sequence is None else event.sequence, entry.hash]
         for _, lease in shown:
-            arguments += [lease.id, written(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
+            arguments += lease_arguments(lease, speaks)
         for asker, answers in commit.replies.items():
             arguments += self._signed(list_written(answers, speaks), keys.replies(asker))
         for offer in commit.overflow:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from broker.attempts import split_attempt_id
 from broker.contract import Lease, LeaseState
 from broker.keys import Keys
-from broker.versions import read
+from broker.versions import read, written
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,11 @@ def shown_at(keys: Keys, cloud: str, leases: Sequence[Lease], speaks: int) -> li
     if speaks < BY_CLOUD:
         shown += [(keys.lease_of_version_2(one.id), one) for one in leases]
     return shown
+
+
+def lease_arguments(lease: Lease, speaks: int) -> list[str]:
+    """What ``show_leases.lua`` is told of a lease: its id, how it is now, and whether it has ended."""
+    return [lease.id, written(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
 
 
 def record_kept_s(lifetime_s: float | None) -> float | None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.errors import InputError
 from cloudsim.requests import Labels
 
 STOP, START_ON_DEMAND, START_SPOT, RENEWAL = 0, 1, 2, 3
@@ -208,3 +209,29 @@ def starts_among(kind: NDArray[np.int8]) -> NDArray[np.bool_]:
 
 def _bytes_of(column: NDArray[Any]) -> bytes:
     return column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def log_fault(message: str) -> InputError:
+    """What is wrong with an event log."""
+    return InputError(message, field="events")
+
+
+def check_columns(events: EventLog) -> None:
+    """Raises InputError unless all columns have the same length."""
+    if not len(events.time_s) == len(events.kind) == len(events.instance) == len(events.cores):
+        raise log_fault("the columns of an event log have the same length")
+
+
+def check_times(events: EventLog, from_s: float, until_s: float) -> None:
+    """Raises InputError unless the columns have the same length and times rise within [from_s, until_s)."""
+    check_columns(events)
+    times = events.time_s
+    if not len(times):
+        return
+    if not np.all(np.isfinite(times)):
+        raise log_fault("times are finite seconds")
+    if np.any(times[1:] < times[:-1]):
+        at = int(np.flatnonzero(times[1:] < times[:-1])[0]) + 1
+        raise log_fault(f"event {at} at {times[at]} s comes after one at {times[at - 1]} s")
+    if times[0] < from_s or times[-1] >= until_s:
+        raise log_fault(f"times from {times[0]} to {times[-1]} s are not within [{from_s}, {until_s})")

@@ -46,7 +46,7 @@ from broker.contract import (
 from broker.keys import Keys
 from broker.routing import Member, route
 from broker.settings import Settings
-from broker.shown import ShownLeases, record_kept_s
+from broker.shown import NOT_ENDED, ShownLeases, record_kept_s
 from broker.submission.exchange import Exchange
 from broker.submission.wishes import (
     BROKER,
@@ -62,10 +62,8 @@ from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Reason
 
-OPEN_STATES = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
 _PAGE = 500
 _ENDS_LOOKED_THROUGH = 20_000
-
 
 #: Whoever is passed over for another reason is asked what would be accepted instead.
 _NOT_ASKED = frozenset({Reason.UNREACHABLE, Reason.NOT_A_TARGET})
@@ -196,8 +194,8 @@ class Desk:
         """
         found: list[Lease] = []
         for source, suits in (
-            (self._open_leases(cloud), state is None or state in OPEN_STATES),
-            (self._ended_leases(), state is None or state not in OPEN_STATES),
+            (self._open_leases(cloud), state is None or state in NOT_ENDED),
+            (self._ended_leases(), state is None or state not in NOT_ENDED),
         ):
             if not suits:
                 continue
@@ -220,7 +218,7 @@ class Desk:
             for start in range(0, len(ids), _PAGE):
                 page = [(member.info.id, lease) for lease in ids[start : start + _PAGE]]
                 for _, lease in await self._shown.of(page):
-                    if lease is not None and lease.state in OPEN_STATES:
+                    if lease is not None and lease.state in NOT_ENDED:
                         yield lease
 
     async def _ended_leases(self) -> AsyncIterator[Lease]:
@@ -233,7 +231,7 @@ class Desk:
                     lease = read(Event, fields[b"e"]).lease
                 except ValidationError:  # of another version
                     continue
-                if lease is not None and lease.state not in OPEN_STATES:
+                if lease is not None and lease.state not in NOT_ENDED:
                     yield lease
             looked_through += _PAGE
             if len(page) < _PAGE:
@@ -248,7 +246,7 @@ class Desk:
 
     async def end(self, lease: Lease, principal: str) -> Cancellation:
         """Ends a lease for its holder. Kept in the inbox of an owner that is away. Raises SetAsideError."""
-        if lease.state not in OPEN_STATES:
+        if lease.state not in NOT_ENDED:
             return Cancellation(done=True, lease=lease)
         command = Cancel(
             id=f"{lease.id}:cancel", reply_to=self._exchange.reply_to, lease=lease.id, by=principal

@@ -21,12 +21,11 @@ from pydantic import ValidationError
 
 from broker import events
 from broker.api.auth import Roster
-from broker.api.desk import OPEN_STATES
 from broker.contract import Event, Lease
 from broker.holds import Holds
 from broker.keys import Keys
 from broker.records import State, attempt_id, read_stream
-from broker.shown import ShownLeases
+from broker.shown import NOT_ENDED, ShownLeases
 from broker.versions import ours
 
 log = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class QuotaKeeper:
         """Those that run. Where the cloud is not known, a lease does that any cloud says to run."""
         placed = [(cloud, lease) for cloud, lease in leases if cloud is not None]
         shown = await self._shown.of(placed)
-        running = {name for name, lease in shown if lease is not None and lease.state in OPEN_STATES}
+        running = {name for name, lease in shown if lease is not None and lease.state in NOT_ENDED}
         if len(placed) < len(leases):
             members: Any = self._client.hkeys(self._keys.clouds)
             for cloud in await members:
@@ -151,4 +150,4 @@ def _ended(text: bytes) -> Lease | None:
         lease = Event.model_validate_json(text).lease
     except ValidationError:  # of another version
         return None
-    return None if lease is None or lease.state in OPEN_STATES else lease
+    return None if lease is None or lease.state in NOT_ENDED else lease

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from cloudsim.eventlog import PHASE_SPOT
 from cloudsim.experiments.beds import SPOT_DELAY_S, draw, seeds
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.runs import CLOUD, SPOT
+from cloudsim.experiments.volatile_runs import of
 from cloudsim.federation import FederatedCloud, Federation, Workload
 from cloudsim.inventory import parse_nodes
 from cloudsim.prediction.tables import QuantileTable
@@ -193,10 +194,6 @@ def _cases(quick: bool) -> list[Case]:
 # -- what is said --------------------------------------------------------------------------------------------
 
 
-def _of(rows: Sequence[Row], **columns: Any) -> list[Row]:
-    return [row for row in rows if all(row[name] == wanted for name, wanted in columns.items())]
-
-
 def _total(rows: Sequence[Row], column: str) -> float:
     return float(sum(row[column] for row in rows))
 
@@ -214,7 +211,7 @@ def _findings(rows: Sequence[Row]) -> list[str]:
             for asks in ASKS:
                 told = []
                 for level in LEVELS:
-                    own = _of(rows, bed=bed, value_function=value_function, asks=asks, level=level)
+                    own = of(rows, bed=bed, value_function=value_function, asks=asks, level=level)
                     evicted = _total(own, "evicted") / max(_total(own, "admitted"), 1)
                     idle = float(np.mean([row["value_per_idle_core_hour"] for row in own]))
                     admitted = _total(own, "admitted") / _total(own, "requests")
@@ -238,7 +235,7 @@ def _belief(rows: Sequence[Row], bed: str) -> str:
     for level in LEVELS:
         own = [
             row
-            for row in _of(rows, bed=bed, level=level, value_function="linear", asks=UNPROMISED)
+            for row in of(rows, bed=bed, level=level, value_function="linear", asks=UNPROMISED)
             if row["believed_success"] is not None
         ]
         if own:
@@ -254,8 +251,8 @@ def _gain(rows: Sequence[Row], bed: str) -> str:
     for less, more in itertools.pairwise(LEVELS):
         pairs = [
             (row, other)
-            for row in _of(rows, bed=bed, level=less)
-            for other in _of(
+            for row in of(rows, bed=bed, level=less)
+            for other in of(
                 rows,
                 bed=bed,
                 level=more,
@@ -281,7 +278,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
                     asks: {
                         level: spread([row["value_per_core_hour"] for row in own])
                         for level in LEVELS
-                        if (own := _of(rows, bed=bed, value_function=value_function, asks=asks, level=level))
+                        if (own := of(rows, bed=bed, value_function=value_function, asks=asks, level=level))
                     }
                     for asks in ASKS
                 }

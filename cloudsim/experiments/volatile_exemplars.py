@@ -28,7 +28,7 @@ _SHOWN_EVERY = 12
 
 def measure(_data: Path | None, *, name: str, samples: int) -> list[Row]:
     """A case: all rows of one exemplar (``volatile_runs.pool_rows``), and a row "profile" with its hourly
-    units, its hours and its number of additions."""
+    units, its place and its hours."""
     made = exemplar(name, np.random.default_rng(zlib.crc32(name.encode())), samples)
     profile: Row = {
         "row": PROFILE,

@@ -88,9 +88,11 @@ def _pools(
     found: list[Pool] = []
     excluded: list[Excluded] = []
     for series, name, window in parts:
-        made = window if isinstance(window, Excluded) else availability(series, window, unknown=Unknown.CARRY)
-        if isinstance(made, Excluded) or isinstance(window, Excluded):
-            assert isinstance(made, Excluded)
+        if isinstance(window, Excluded):
+            excluded.append(window)
+            continue
+        made = availability(series, window, unknown=Unknown.CARRY)
+        if isinstance(made, Excluded):
             excluded.append(made)
         else:
             found.append(Pool(source, name, made, PriceStatistics.of(series, window)))
@@ -133,7 +135,7 @@ def pool_rows(
         "periodicity": pool.availability.periodicity,
     }
     rows = [
-        {**common, "row": INTERVALS, "policy": policy.value, "band": band, **_lengths(one)}
+        {**common, "row": INTERVALS, "policy": policy.value, "band": band, **length_columns(one)}
         for policy, bands in made.lengths.items()
         for band, one in (enumerate(bands) if len(bands) > 1 else [(None, bands[0])])
     ]
@@ -147,7 +149,8 @@ def pool_rows(
     return rows + list(by_model.values())
 
 
-def _lengths(lengths: LengthHistogram) -> dict[str, Any]:
+def length_columns(lengths: LengthHistogram) -> dict[str, Any]:
+    """Columns about a distribution of lengths."""
     return {
         "intervals": lengths.count,
         "mean_minutes": lengths.mean_s / MINUTE_S,

@@ -12,7 +12,7 @@ import numpy as np
 from cloudsim.experiments.claims import Claim, Verdict, judged
 from cloudsim.experiments.drawing import LINES
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.volatile_runs import MINUTE_S, POLICY_NAMES, of
+from cloudsim.experiments.volatile_runs import MINUTE_S, POLICY_NAMES, length_columns, of
 from cloudsim.lengths import LengthHistogram
 from cloudsim.volatile.availability import DAY_S, STEP_S
 from cloudsim.volatile.information import LATTICE_S
@@ -55,10 +55,7 @@ def measure(_data: Path | None, *, days: int) -> list[Row]:
                     "row": LENGTHS,
                     "policy": policy.value,
                     "band": band if len(made) > 1 else None,
-                    "intervals": lengths.count,
-                    "mean_minutes": lengths.mean_s / MINUTE_S,
-                    "median_minutes": lengths.median_s / MINUTE_S,
-                    "std_minutes": lengths.std_s / MINUTE_S,
+                    **length_columns(lengths),
                     "at_minutes": {f"{one * STEP_S / MINUTE_S:g}": int(lengths.counts[one]) for one in some},
                 }
             )

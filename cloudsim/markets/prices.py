@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloudsim.errors import SpecError, TraceError
+from cloudsim.frozen import freeze_columns
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -52,12 +53,7 @@ class PriceSeries:
     on_demand_usd_per_hour: float | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            column = getattr(self, field.name)
-            if isinstance(column, np.ndarray):
-                column = column.view()
-                column.flags.writeable = False
-                object.__setattr__(self, field.name, column)
+        freeze_columns(self, (field.name for field in fields(self)))
         _check(self)
 
     @classmethod

@@ -12,8 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import InputError
-from cloudsim.eventlog import RENEWAL, START_ON_DEMAND, START_SPOT, STOP, EventLog, starts_among
+from cloudsim.eventlog import (
+    RENEWAL,
+    START_ON_DEMAND,
+    START_SPOT,
+    STOP,
+    EventLog,
+    check_times,
+    log_fault,
+    starts_among,
+)
 
 #: Few enough that replays which have met in the same state are soon found, and that a chunk stays in the
 #: first cache together with a replay's rows; many enough that looking for them costs little.
@@ -64,10 +72,6 @@ class Chunk(NamedTuple):
     slots: int
 
 
-def _fault(message: str) -> InputError:
-    return InputError(message, field="events")
-
-
 class HistoryCutter:
     """Cuts consecutive event logs of one cloud, and remembers who is still open between them."""
 
@@ -98,7 +102,7 @@ class HistoryCutter:
         stopped = self._match(events, stops, starts, number, cores)
         twice = np.sort(stopped)
         if np.any(twice[1:] == twice[:-1]):
-            raise _fault(f"instance {number[twice[:-1][twice[1:] == twice[:-1]][0]]} stops twice")
+            raise log_fault(f"instance {number[twice[:-1][twice[1:] == twice[:-1]][0]]} stops twice")
         renewals = np.flatnonzero(events.kind == RENEWAL)
 
         instance = np.empty(len(events), np.int64)  # row of each event's instance in ``number``
@@ -120,26 +124,17 @@ class HistoryCutter:
 
     def _check(self, events: EventLog, from_s: float, until_s: float) -> None:
         """Columns, times and the order of starts."""
-        times = events.time_s
-        if not len(times) == len(events.kind) == len(events.instance) == len(events.cores):
-            raise _fault("the columns of an event log have the same length")
-        if not len(times):
+        check_times(events, from_s, until_s)
+        if not len(events):
             return
-        if not np.all(np.isfinite(times)):
-            raise _fault("times are finite seconds")
-        if np.any(times[1:] < times[:-1]):
-            at = int(np.flatnonzero(times[1:] < times[:-1])[0]) + 1
-            raise _fault(f"event {at} at {times[at]} s comes after one at {times[at - 1]} s")
-        if times[0] < from_s or times[-1] >= until_s:
-            raise _fault(f"times from {times[0]} to {times[-1]} s are not within [{from_s}, {until_s})")
         if not np.all(np.isin(events.kind, (STOP, START_ON_DEMAND, START_SPOT, RENEWAL))):
-            raise _fault("an event is a STOP, START_ON_DEMAND, START_SPOT or RENEWAL")
+            raise log_fault("an event is a STOP, START_ON_DEMAND, START_SPOT or RENEWAL")
         if events.cores.min() < 1 or events.cores.max() > MOST_CORES:
-            raise _fault(f"instances have 1 to {MOST_CORES} cores")
+            raise log_fault(f"instances have 1 to {MOST_CORES} cores")
         started = np.append(self._last_number, events.instance[events.starts])
         if np.any(started[1:] <= started[:-1]):
             at = int(np.flatnonzero(started[1:] <= started[:-1])[0])
-            raise _fault(
+            raise log_fault(
                 f"instance {started[at + 1]} starts after instance {started[at]}: numbers rise with starts"
             )
 
@@ -163,10 +158,10 @@ class HistoryCutter:
         early = known[starts[rows[known] - open_before] > named[known]]
         unknown[early] = True
         if np.any(unknown):
-            raise _fault(f"instance {naming[unknown][0]} stops but does not run")
+            raise log_fault(f"instance {naming[unknown][0]} stops but does not run")
         if np.any(cores[rows] != events.cores[named]):
             wrong = naming[cores[rows] != events.cores[named]][0]
-            raise _fault(f"instance {wrong} stops with other cores than it started with")
+            raise log_fault(f"instance {wrong} stops with other cores than it started with")
         return rows
 
     def _renew(self, slot: int) -> None:

@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import InputError
-from cloudsim.eventlog import NO_GROUP, EventLog, StartDetails, starts_among
+from cloudsim.eventlog import NO_GROUP, EventLog, StartDetails, log_fault, starts_among
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.chunks import Chunk
 from cloudsim.prediction.lineup_replays import (
@@ -104,17 +103,17 @@ class LineUpSampler(ReplaySampler):
     def _check(self, details: StartDetails, events: int) -> None:
         """What the kernel takes for granted. Learns new sets of labels."""
         if details.resources != self._resources:
-            raise _fault(f"the cloud has {self._resources}, the log {details.resources}")
+            raise log_fault(f"the cloud has {self._resources}, the log {details.resources}")
         columns = (details.amounts, details.sla, details.labels, details.group, details.spread)
         if any(len(column) != events for column in columns):
-            raise _fault("the columns of an event log have the same length")
+            raise log_fault("the columns of an event log have the same length")
         if np.any(details.amounts < 0):
-            raise _fault("amounts are 0 or more")
+            raise log_fault("amounts are 0 or more")
         known, label_sets = self._label_sets, details.label_sets
         if known[: len(label_sets)] != label_sets[: len(known)]:
-            raise _fault("sets of labels are those of the logs before, and new ones after them")
+            raise log_fault("sets of labels are those of the logs before, and new ones after them")
         if np.any((details.labels < 0) | (details.labels >= len(label_sets))):
-            raise _fault("labels are one of the log's sets")
+            raise log_fault("labels are one of the log's sets")
         if len(label_sets) > len(known):
             of_nodes = self.spec.details.labels or (frozenset(),) * len(self.spec.node_cores)
             self._label_sets = label_sets
@@ -237,10 +236,6 @@ class LineUpSampler(ReplaySampler):
         elif victims != OLDEST and victims < FIRST_COST:
             order = order[::-1].copy()
         return Line(slot, ordinal, amounts, slots.start_s[slot], sla, order, draw, later, later_draw)
-
-
-def _fault(message: str) -> InputError:
-    return InputError(message, field="events")
 
 
 def _seed_of(seed: int, amounts: Amounts) -> int:

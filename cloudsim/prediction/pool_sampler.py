@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import InputError
-from cloudsim.eventlog import NO_SPREAD, START_ON_DEMAND, STOP, EventLog
+from cloudsim.eventlog import NO_SPREAD, START_ON_DEMAND, STOP, EventLog, check_times
 from cloudsim.prediction.sampler import SamplerSpec, check_boundary, check_share
 from cloudsim.prediction.samples import Samples
 from cloudsim.requests import Amounts
@@ -42,11 +41,7 @@ class PoolSampler:
         changed.
         """
         check_boundary(self.until_s, until_s)
-        if not len(events.time_s) == len(events.kind) == len(events.instance) == len(events.cores):
-            raise InputError("the columns of an event log have the same length", field="events")
-        times = events.time_s
-        if len(times) and (times[0] < self.until_s or times[-1] >= until_s or np.any(np.diff(times) < 0)):
-            raise InputError(f"times rise within [{self.until_s}, {until_s})", field="events")
+        check_times(events, self.until_s, until_s)
         starts = events.kind == START_ON_DEMAND
         running = np.union1d(self._running, events.instance[starts])
         stops = (events.kind == STOP) & np.isin(events.instance, running)
@@ -56,7 +51,7 @@ class PoolSampler:
         if len(left):
             before = np.concatenate(([self._unused], left[:-1]))
             ends = begins & ((before <= self._top + self._too_small(cores)) | _restricted(events)[own])
-            self._time_s = np.concatenate((self._time_s, times[own]))
+            self._time_s = np.concatenate((self._time_s, events.time_s[own]))
             self._left = np.concatenate((self._left, left))
             self._ends = np.concatenate((self._ends, ends))
             self._unused = int(left[-1])

@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import InputError
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog, check_columns, log_fault
 from cloudsim.prediction.ages import Runs
 from cloudsim.prediction.sampler import SamplerSpec, check_boundary, check_share
 from cloudsim.prediction.samples import Samples
@@ -75,10 +74,9 @@ class UniformSampler:
         another size; then nothing has changed.
         """
         check_boundary(self.until_s, until_s)
-        if not len(events.time_s) == len(events.kind) == len(events.instance) == len(events.cores):
-            raise _fault("the columns of an event log have the same length")
+        check_columns(events)
         if not np.all(events.cores == self.cores):
-            raise _fault(f"all instances of a uniform history have {self.cores} cores")
+            raise log_fault(f"all instances of a uniform history have {self.cores} cores")
         if self.share == 0 and len(events):
             self._feed(events, until_s)
         self.until_s = until_s
@@ -167,7 +165,7 @@ class UniformSampler:
                 in_line, free_slots, youngest_s, left_s,
             )  # fmt: skip
             if fault:
-                raise _fault(_told(fault, first + event, times, instances))
+                raise log_fault(_told(fault, first + event, times, instances))
             if always_youngest:
                 born, waiting = kernel.follow_always_youngest(
                     times[some], kinds[some], instances[some], free_slots, begin_s, births, born,
@@ -203,10 +201,6 @@ def _grown(column: NDArray[Number], room: int, filled: float | None = None) -> N
     if filled is not None:
         grown[len(column) :] = filled
     return grown
-
-
-def _fault(message: str) -> InputError:
-    return InputError(message, field="events")
 
 
 def _told(fault: int, event: int, times: NDArray[np.float64], instances: NDArray[np.int64]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloudsim.errors import SpecError, TraceError
+from cloudsim.frozen import freeze_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,10 +54,7 @@ class Trace:
     right_censored: BoolArray
 
     def __post_init__(self) -> None:
-        for field in fields(self)[1:]:
-            column = getattr(self, field.name).view()
-            column.flags.writeable = False
-            object.__setattr__(self, field.name, column)
+        freeze_columns(self, (field.name for field in fields(self)[1:]))
         _check(self)
 
     @classmethod

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloudsim.errors import SpecError
+from cloudsim.frozen import freeze_columns
 from cloudsim.markets.prices import BoolArray, FloatArray, IntArray, PriceSeries
 
 UnitArray = NDArray[np.int32]
@@ -73,10 +74,7 @@ class Availability:
     step_s: int = STEP_S
 
     def __post_init__(self) -> None:
-        for name in ("units", "known"):
-            column = getattr(self, name).view()
-            column.flags.writeable = False
-            object.__setattr__(self, name, column)
+        freeze_columns(self, ("units", "known"))
         if self.units.dtype != np.int32 or self.known.dtype != np.bool_ or self.step_s < 1:
             types = f"{self.units.dtype}, {self.known.dtype}, {self.step_s}"
             raise SpecError(f"needs int32 units, a mask and a step of seconds, not {types}", field="units")
