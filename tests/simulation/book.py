@@ -297,22 +297,36 @@ class CloudBook:
             there = {
                 one["id"]: one for one in self._spot() if one["node"] == node and one["evict_at_s"] is None
             }
-            idle, due = (
-                self.cloud.node_cores[node] - self.used(node),
-                self._leaving(node) - self._waiting(node),
-            )
             # Spot starts at once, and not where others wait; own instances wait for those who leave.
-            free = idle + (min(0, due) if cause.startswith("s-") else due)
+            free = self._spare(node) if cause.startswith("s-") else self._soon(node)
             shortage = self._shortage = Shortage(cause, node, free, there)
         self._must(victim["node"] == shortage.node, f"I2: {victim['id']} leaves another node for {cause}")
         shortage.victims.append(victim)
 
-    def _leaving(self, node: int) -> int:
-        told = (one for one in self.held.values() if one["node"] == node and one["evict_at_s"] is not None)
-        return sum(one["cores"] for one in told)
+    def _soon(self, node: int) -> int:
+        """Cores that are free once all have left who were told to, and all have started who wait."""
+        leaving = sum(one["cores"] for one in self._told(node))
+        waiting = sum(one["cores"] for one in self.booked.values() if one["node"] == node)
+        return self._idle(node) + leaving - waiting
 
-    def _waiting(self, node: int) -> int:
-        return sum(one["cores"] for one in self.booked.values() if one["node"] == node)
+    def _spare(self, node: int) -> int:
+        """Cores that are free now and until the last of those who wait has started: in the order of their
+        booking, each as soon as enough have left."""
+        spare = then = self._idle(node)
+        leaving = sorted(self._told(node), key=lambda one: (one["evict_at_s"], one["number"]))
+        for waiting in self.booked.values():
+            if waiting["node"] == node:
+                then -= waiting["cores"]
+                while then < 0 and leaving:
+                    then += leaving.pop(0)["cores"]
+                spare = min(spare, then)
+        return spare
+
+    def _idle(self, node: int) -> int:
+        return self.cloud.node_cores[node] - self.used(node)
+
+    def _told(self, node: int) -> list[Lease]:
+        return [one for one in self.held.values() if one["node"] == node and one["evict_at_s"] is not None]
 
     def _judge(self, taker: Lease) -> None:
         """Had they to leave, and were they the right ones? Youngest job first, and nobody without need."""

@@ -16,10 +16,12 @@ from tests.simulation.world import run_seed
 pytestmark = pytest.mark.slow
 
 SEEDS = 40
+#: Each broke an invariant once, by a fault of the product or of the rules it is held against.
+ONCE_BROKEN = (17958872005813,)
 
 
 def test_no_seed_breaks_an_invariant():
-    reports = [run_seed(seed) for seed in range(SEEDS)]
+    reports = [run_seed(seed) for seed in (*range(SEEDS), *ONCE_BROKEN)]
     broken = [f"seed {one.seed}: {one.violation}" for one in reports if one.violation is not None]
     assert broken == []
     # A quiet simulation finds nothing: all of this has happened.
