@@ -11,7 +11,7 @@ import redis
 
 from broker.api.models import DrainRequest
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
-from broker.submission.wishes import InFlightError, ReusedError, Settled
+from broker.submission.wishes import InFlightError, NoMembersError, ReusedError, Settled
 from tests.simulation.processes import RENEWAL_S
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Users:
             first = self.answers.setdefault(wish.id or "", result)
             if first != result:
                 self.world.breach(f"I6: {wish.id} was answered {first}, and now {result}")
-        elif not isinstance(result, InFlightError | ValueError) and type(result).__name__ != "NoMembersError":
+        elif not isinstance(result, InFlightError | NoMembersError | ValueError):
             self.world.breach(f"I6: {wish.id} is answered {result!r}")
 
     async def _reuse(self, wish: SpotRequest) -> None:
@@ -101,7 +101,7 @@ class Users:
             (result,) = await self.world.broker_call(lambda b: b.service.submit([other], "me"), _PATIENCE_S)
         except AWAY:
             return
-        if not isinstance(result, ReusedError | ValueError):
+        if not isinstance(result, ReusedError | NoMembersError | ValueError):
             self.world.breach(f"I6: {wish.id} was used for something else and is answered {result!r}")
 
     async def _hold(self, lease: Lease) -> None:
