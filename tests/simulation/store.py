@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -59,7 +60,15 @@ class Store:
         self.appended: Callable[[str, Id, dict[bytes, bytes]], None] = lambda *_: None
         # Asked before a stream grows; True: the entry is not written now.
         self.held_back: Callable[[bytes, tuple[bytes, ...]], bool] = lambda *_: False
-        self._redis = _table({b"call": self._from_lua, b"pcall": self._tried, b"error_reply": _error_reply})
+        # Weak: Lua's hold on us and ours on Lua would be a ring that no garbage collector sees.
+        me = weakref.ref(self)
+        self._redis = _table(
+            {
+                b"call": lambda *told: me()._from_lua(*told),  # type: ignore[union-attr]
+                b"pcall": lambda *told: me()._tried(*told),  # type: ignore[union-attr]
+                b"error_reply": _error_reply,
+            }
+        )
         self._commands = _Commands(self)
 
     # -- scripts ---------------------------------------------------------------------------------------------
