@@ -13,7 +13,7 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra d
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format bench bench-nova kills chaos upgrade simulate acceptance lock clean
+.PHONY: help setup demo up test lint format man bench bench-nova kills chaos upgrade simulate acceptance lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -77,11 +77,15 @@ format: setup  ## lay the code out and repair what ruff can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+man: setup  ## write the manual page deploy/man/spotfed.1 anew, from what the commands say
+	@$(BIN)/python -m broker.cli.manual > deploy/man/spotfed.1
+
 bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_prediction
 	$(BIN)/python -m tests.bench.bench_uniform
 	$(BIN)/python -m tests.bench.bench_volatile
 	$(BIN)/python -m tests.bench.bench_jobs
+	$(BIN)/python -m tests.bench.bench_traces
 	$(BIN)/python -m tests.bench.bench_admission
 	$(BIN)/python -m tests.bench.bench_scale
 	$(BIN)/python -m tests.bench.bench_workers

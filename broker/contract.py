@@ -53,6 +53,7 @@ from broker.known import CloudInfo as CloudInfo
 from broker.known import DisclosureLevel as DisclosureLevel
 from broker.known import NodeKind as NodeKind
 from broker.known import Room as Room
+from broker.tracing import RequestId
 from broker.versions import VERSION as VERSION
 from broker.versions import since as since
 
@@ -72,6 +73,7 @@ class _Command(Message):
     id: Annotated[str, StringConstraints(min_length=1, max_length=400)]
     reply_to: Annotated[str, StringConstraints(max_length=200)] | None = None
     at_s: Seconds | None = None  # trace time; None in wall time
+    trace: RequestId | None = since(3)  # of the API call behind it and those that come with it, for logs
 
 
 class Ask(_Command, SpotNeeds):

@@ -82,6 +82,10 @@ class Keys:
         """String: the signature of the cloud's table, written with it."""
         return f"{self.prefix}table-signature:{cloud}"
 
+    def measures(self, cloud: str) -> str:
+        """Hash: what the cloud's owner measures of itself for operators, see broker.measures."""
+        return f"{self.prefix}measures:{cloud}"
+
     def running(self, cloud: str) -> str:
         """Set: ids of the cloud's spot leases that have not ended."""
         return f"{self.prefix}running:{cloud}"
@@ -198,6 +202,11 @@ class Keys:
     def sampler(self, worker: str) -> str:
         """String with a time to live: this Monte-Carlo worker is alive."""
         return f"{self.prefix}sampler:{worker}"
+
+    @property
+    def samplers(self) -> str:
+        """Sorted set: Monte-Carlo workers by when (Redis clock, seconds) they last said that they live."""
+        return f"{self.prefix}samplers"
 
     def batch(self, refresh: str, cores: int, share: int) -> str:
         """Hash with a time to live: the samples of one batch (bytes) and who made them."""

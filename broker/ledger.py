@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from broker.answers import BrokenPromise, Lease
 from broker.contract import Event, EventKind
+from broker.tally import Tally
 from cloudsim import promises
 from cloudsim.requests import promises as is_promise
 
@@ -129,8 +130,8 @@ def broken_promise(sla: float, evicted: int, admitted: int) -> BrokenPromise | N
 class CloudLedger:
     """The accounts of one cloud, up to its public event ``sequence``.
 
-    accounts: in the order of their first promise. missing: events that are not in them, because they are no
-    longer kept, or were written by another version.
+    accounts: in the order of their first promise. tally: of all leases, promised or not. missing: events that
+    are not in them, because they are no longer kept, or were written by another version.
     """
 
     def __init__(self, cloud: str):
@@ -138,6 +139,7 @@ class CloudLedger:
         self.sequence = 0
         self.missing = 0
         self.accounts: dict[Key, Account] = {}
+        self.tally = Tally()
         self._running: dict[str, tuple[Key, float]] = {}  # by lease: its account, and the risk it is in with
         self._recent: dict[float, _Recent] = {}
         self._judged = (-1, 0)  # sequence and hour of the verdicts
@@ -151,6 +153,7 @@ class CloudLedger:
             return
         lease = event.lease
         assert lease is not None, "public events are about leases"
+        self.tally.note(event, lease)
         if event.kind in (EventKind.ADMITTED, EventKind.EXTENDED):
             self._withdraw(lease.id)
             self._open(lease)

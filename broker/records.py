@@ -42,6 +42,7 @@ from broker.holds import hold_arguments
 from broker.keys import Keys
 from broker.lua import read_script
 from broker.signing import UNSIGNED, Signing
+from broker.tracing import traced
 from broker.versions import list_written, ours
 
 
@@ -185,7 +186,7 @@ class Records:
             batches[cloud].append(command)
         pairs: list[tuple[bytes, bytes]] = []
         for cloud, batch in batches.items():
-            entry = list_written(batch, self.speaks()).encode()
+            entry = list_written(traced(batch), self.speaks()).encode()
             pairs.append((entry, self._signing.sign(entry, self.keys.inbox(cloud))))
         return pairs
 
@@ -262,7 +263,7 @@ class Records:
         failpoint(Failpoint.BROKER_SENDING)
         async with self.redis.pipeline(transaction=False) as pipeline:
             for cloud, batch in batches.items():
-                entry = list_written(batch, self.speaks()).encode()
+                entry = list_written(traced(batch), self.speaks()).encode()
                 fields = self._signing.fields("c", entry, self.keys.inbox(cloud))
                 pipeline.xadd(self.keys.inbox(cloud), cast("dict[Any, Any]", fields))
             await pipeline.execute()

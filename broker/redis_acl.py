@@ -43,7 +43,7 @@ _BROKERS = Right(broker="rw")
 
 #: By the name of the method or property of Keys.
 RIGHTS: Mapping[str, Right] = {
-    "inbox": Right(owner="rw", broker="xadd", operator="r xadd"),
+    "inbox": Right(owner="rw", broker="r xadd", operator="r xadd"),
     "seen": Right(owner="rw"),
     "dead": Right(owner="rw", operator="r xdel"),
     "cursor": Right(owner="rw"),
@@ -56,6 +56,7 @@ RIGHTS: Mapping[str, Right] = {
     "advert_signature": Right(owner="rw", broker="r"),
     "table": Right(owner="rw", broker="r"),
     "table_signature": Right(owner="rw", broker="r"),
+    "measures": Right(owner="rw", broker="r"),
     "running": Right(owner="rw", broker="r"),
     "history": Right(owner="rw", montecarlo="r"),
     "clouds": Right(owner="hset", broker="r", reader="r"),
@@ -81,6 +82,7 @@ RIGHTS: Mapping[str, Right] = {
     "webhook_claim": _BROKERS,
     "webhook_deliveries": _BROKERS,
     "sampler": Right(owner="r", broker="r", montecarlo="rw"),
+    "samplers": Right(broker="r", montecarlo="rw"),
     "batch": Right(owner="rw", montecarlo="rw"),
 }
 #: What owners need besides while the federation speaks version 2 of the contract: there one name is for the

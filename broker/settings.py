@@ -48,6 +48,15 @@ def _redis_url(value: str) -> str:
     return value
 
 
+def _amqp_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
+        raise ValueError("must be an address like amqps://USER:PASSWORD@rabbitmq.example:5671/VHOST")
+    if parts.query:
+        raise ValueError("takes no options; TLS is told by amqps:// and SPOTFED_CELERY_BROKER_CA")
+    return value
+
+
 def _http_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -77,15 +86,22 @@ Directory = Annotated[Path, AfterValidator(_expanded)]
 File = Annotated[Path, AfterValidator(_expanded)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], BeforeValidator(_networks)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)]
+LogFormat = Literal["console", "json"]
 
 
 class Settings(BaseSettings):
     """What one process of spotfed was told. Frozen; names ending in `_s` are seconds of wall time."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
+    )
 
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
     """Where the queue is; None means a server of our own, embedded in `state_dir`."""
+    celery_broker_url: Annotated[str, AfterValidator(_amqp_url)] | None = Field(default=None, repr=False)
+    """A RabbitMQ for Celery's messages, at ``amqp://`` or ``amqps://``; None: they go through Redis too."""
+    celery_broker_ca: File | None = None
+    """Authorities, in PEM, that are trusted for a RabbitMQ at ``amqps://``, instead of this machine's."""
     state_dir: Directory = Field(default_factory=_state_dir)
     """Where the embedded server and the first API key live."""
     data: Directory | None = Field(default_factory=_data_dir)
@@ -124,6 +140,9 @@ class Settings(BaseSettings):
     signing_key: File | None = None
     """The private key that this process signs its messages with; None signs nothing."""
     log_level: LogLevel = "INFO"
+    """What is logged: this and worse."""
+    log_format: LogFormat | None = None
+    """How logs are written; None: for people on a terminal, as JSON elsewhere."""
 
     calls_per_s: int = Field(default=500, ge=0)
     """How many calls a second the HTTP API takes from one key; 0: any number."""
@@ -197,6 +216,11 @@ def unknown_variables() -> list[str]:
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     given = list(os.environ)  # noqa: TID251  (this is the module that may)
     return sorted(name for name in given if name.upper().startswith(PREFIX) and name.upper() not in known)
+
+
+def no_color() -> bool:
+    """Whether the user wants no colours, in any program (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))  # noqa: TID251  (this is the module that may)
 
 
 @cache

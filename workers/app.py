@@ -37,7 +37,7 @@ def create(settings: Settings, cloud: str | None = None) -> Celery:
     from broker.queue import make_app
     from workers import logs
 
-    logs.configure(settings.log_level)
+    logs.configure(settings)
     failpoints.arm(settings.failpoint)
     return make_app(settings, cloud)
 
@@ -55,17 +55,10 @@ def require_safe_queue(settings: Settings) -> None:
 
 
 def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
-    """The doorbell of a cloud's owner.
+    """The doorbell of a cloud's owner."""
+    from broker.queue import DRAIN, bell_queue
 
-    It is not acknowledged, which halves what a doorbell writes: one that is lost with its worker is made up
-    for by the next owner's opening.
-    """
-    from kombu import Exchange, Queue
-
-    from broker.queue import DRAIN, cloud_queue
-
-    name = cloud_queue(cloud)
-    app.conf.task_queues = [Queue(name, Exchange(name), routing_key=name, no_ack=True)]
+    app.conf.task_queues = [bell_queue(app, cloud)]
 
     @app.task(name=DRAIN)
     def ring() -> None:
@@ -75,8 +68,9 @@ def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
 def serve_batches(app: Celery, settings: Settings, name: str) -> None:
     """Monte-Carlo batches."""
     from broker.contract import Batch
-    from broker.queue import BATCH, BATCH_LIMIT_S
+    from broker.queue import BATCH, BATCH_LIMIT_S, MONTECARLO, batch_queue, montecarlo_queue
 
+    app.conf.task_queues = [batch_queue(app, one) for one in (MONTECARLO, montecarlo_queue(name))]
     child: list[MonteCarlo] = []  # made in the pool's child, whose connections it holds
 
     @app.task(name=BATCH, time_limit=BATCH_LIMIT_S)

@@ -17,6 +17,7 @@ import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -40,6 +41,7 @@ from cloudsim.federation import FederatedCloud, Federation
 from cloudsim.federation_file import load
 from cloudsim.prediction.samples import Flavour
 from workers import app as workers_app
+from workers.measuring import Measuring
 from workers.runtime import Runtime, RuntimeSpec
 from workers.state import OwnerSpec
 from workers.tabling import wall_time_sizes
@@ -160,13 +162,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     follower = threading.Thread(target=_follow, args=(speaking, journal, spec.info), daemon=True)
     follower.start()
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, told.cloud))
-    runtime = Runtime(spec, config, journal, send, exit_now, archive)
+    measuring = Measuring(journal, time.monotonic)
+    runtime = Runtime(spec, config, journal, send, exit_now, archive, measuring)
     workers_app.serve_drains(app, told.cloud, runtime.drain)
     runtime.open()
 
+    through_redis = config.celery_broker_url is None
+    if not through_redis:
+        runtime.start()  # a RabbitMQ that is away keeps nobody from being served
+
     def ready() -> None:
         garbage.settle()
-        runtime.start()
+        if through_redis:
+            runtime.start()
 
     try:
         return workers_app.run(

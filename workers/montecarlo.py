@@ -43,6 +43,7 @@ MOST_SAMPLERS = 256
 MOST_BYTES = 1 << 30
 RESULT_TTL_S = 600
 ALIVE_TTL_S = 5
+FORGOTTEN_S = 600
 _ANNOUNCE_S = 1.5
 
 log = structlog.get_logger(__name__)
@@ -184,7 +185,7 @@ class Herald(threading.Thread):
 
     def __init__(self, name: str, client: redis.Redis, keys: Keys):
         super().__init__(name="herald", daemon=True)
-        self._name, self._key, self._redis = name, keys.sampler(name), client
+        self._name, self._keys, self._key, self._redis = name, keys, keys.sampler(name), client
         self._speaking = Speaking(client, keys)
         self._stopping = threading.Event()
 
@@ -194,14 +195,24 @@ class Herald(threading.Thread):
             with suppress(redis.RedisError):
                 self._speaking.announce(self._name)
                 self._redis.set(self._key, os.getpid(), ex=ALIVE_TTL_S)
+                self._count_in()
             if self._stopping.wait(_ANNOUNCE_S):
                 return
+
+    def _count_in(self) -> None:
+        """Among the workers that live; those that said nothing for long are taken out."""
+        name, now_s = self._keys.samplers, self._redis.time()[0]
+        self._redis.zadd(name, {self._name: now_s})
+        gone = cast("list[bytes]", self._redis.zrangebyscore(name, "-inf", now_s - FORGOTTEN_S))
+        if gone:
+            self._redis.zrem(name, *gone)
 
     def stop(self) -> None:
         """From now on it is not alive."""
         self._stopping.set()
         with suppress(redis.RedisError):
             self._redis.delete(self._key)
+            self._redis.zrem(self._keys.samplers, self._name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

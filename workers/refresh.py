@@ -110,6 +110,11 @@ class Refresher:
         """Whether a refresh is under way."""
         return bool(self._shares)
 
+    @property
+    def waiting(self) -> int:
+        """How many batches of it have brought nothing yet."""
+        return sum(share.open for share in self._shares)
+
     def begin(self, boundary_s: float, sizes: Iterable[int | Flavour], events: EventLog) -> None:
         """Starts a table from all events before ``boundary_s``; ``events`` are those since the last one."""
         assert not self.busy

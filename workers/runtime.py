@@ -23,15 +23,7 @@ import structlog
 from kombu.exceptions import OperationalError
 
 from broker.archive import Archive, directory_name
-from broker.contract import (
-    Advert,
-    Batch,
-    CloudInfo,
-    Command,
-    RefusalView,
-    Reply,
-    Tick,
-)
+from broker.contract import Advert, Batch, CloudInfo, Command, RefusalView, Reply, Tick
 from broker.dead_letters import Kind
 from broker.failpoints import Failpoint, failpoint
 from broker.journal import Fenced, Journal, Malformed
@@ -44,8 +36,10 @@ from cloudsim.scheduling.pipeline import warm_up
 from cloudsim.volatile.disclosed_tables import shown_table, told_by
 from cloudsim.volatile.information import Disclosure
 from workers import snapshots
+from workers.answering import Answering
 from workers.clock import CloudClock, JumpWatch, resume_s
 from workers.keeping import Keeper
+from workers.measuring import Measuring
 from workers.owner import Owner
 from workers.recorder import Outcome
 from workers.recovery import Recovery
@@ -93,7 +87,7 @@ class Runtime:
     """Owns one cloud for as long as the process lives.
 
     ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process. ``archive``: of the
-    journal, which is never cut without one.
+    journal, which is never cut without one. ``measuring``: what it tells operators of itself.
     """
 
     def __init__(
@@ -104,9 +98,12 @@ class Runtime:
         send: Callable[[str, Batch], None],
         fail: Callable[[int], NoReturn],
         archive: Archive | None = None,
+        measuring: Measuring | None = None,
     ):
         self._spec, self._settings, self._journal = spec, settings, journal
         self._send, self._fail = send, fail
+        self._measuring = measuring or Measuring(None, time.monotonic)
+        self._answering = Answering(journal.cloud)
         self._trace_time = spec.owner.trace_time
         epochs = epochs_directory(settings.state_dir, settings.key_prefix)
         self._tenure = Tenure(journal, settings.owner_lease_ttl_s, epochs, archive)
@@ -209,6 +206,7 @@ class Runtime:
                 while self._drain_group():
                     pass
             except _Poisoned:
+                self._answering.forget()
                 until_answered(self._recover)
                 self._done_of_entry = 0
             else:
@@ -223,13 +221,15 @@ class Runtime:
         outcome, cursor, held_s, handled, poisoned = Outcome(), None, None, 0, False
         for entry, commands in entries:
             poisoned = any(self._is_poison(command) for command in commands)
-            for command in commands[self._done_of_entry :]:
+            begun, answered = self._done_of_entry, len(outcome.replies)
+            for command in commands[begun:]:
                 held_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
                 if held_s is not None:
                     break
                 outcome.extend(self._handle(command, entry))
                 self._done_of_entry += 1
                 handled += 1
+            self._answering.note(commands[begun : self._done_of_entry], outcome.replies[answered:])
             if held_s is not None:
                 break
             cursor, self._done_of_entry = entry, 0
@@ -238,6 +238,7 @@ class Runtime:
         if cursor is not None or outcome:
             self._write(outcome, cursor, advert=True)
             self._cursor = cursor or self._cursor
+        self._answering.tell()
         if held_s is not None:
             self._write(self._owner.advance(held_s, _now()))
             self._begin_refresh(held_s)
@@ -313,6 +314,7 @@ class Runtime:
             self._begin_refresh(self._owner.cloud.now_s)
 
     def _begin_refresh(self, boundary_s: float) -> None:
+        self._measuring.table_begun()
         self._refresher.begin(boundary_s, self._tabling.sizes, self._owner.cloud.history.cut(boundary_s))
         self._step_refresh()
 
@@ -320,6 +322,7 @@ class Runtime:
         full = self._refresher.step()
         if full is None:
             return
+        self._measuring.table_made()
         table = told_by(full, self._spec.owner.cloud.disclosure)  # nobody else sees the full one
         log.info("table", cloud=self._journal.cloud, version=table.version, made_at_s=table.made_at_s)
         self._unpublished = table
@@ -350,6 +353,7 @@ class Runtime:
                 elif read:  # else a confirmation may lie there, of what would expire
                     self._keep_wall_time()
             self.keep_short()
+            self._measuring.look(self._refresher.waiting)
             if self._stopping.wait(self._settings.inbox_poll_s):
                 return
 

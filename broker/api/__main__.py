@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import redis
 import uvicorn
 
+from broker import logs
 from broker.keys import Keys
 from broker.queue_health import UnsafeQueueError, require_safe
 from broker.redis_server import connect
@@ -48,14 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except redis.RedisError as error:
         # It answers /healthz, and 503 to the rest. Nothing is admitted until owners run, who look again.
         _say(f"Redis does not answer, so whether it may drop keys is not known: {error}")
+    logs.configure(told)
     uvicorn.run(
         "broker.api.app:create_process_app",
         factory=True,
         host=chosen.host,
         port=chosen.port,
         workers=chosen.workers,
-        log_level=told.log_level.lower(),
-        access_log=told.log_level == "DEBUG",
+        log_config=None,  # ours, of all loggers
+        access_log=False,  # so are the lines about calls
         timeout_graceful_shutdown=5,
         **secured,
     )

@@ -9,10 +9,12 @@ from importlib import metadata, resources
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from broker import failpoints, garbage
-from broker.api import openapi, problems
+from broker import failpoints, garbage, logs
+from broker.api import dashboard_routes, metrics_routes, openapi, problems
 from broker.api.broker import Broker
+from broker.api.calls import Calls
 from broker.api.door import broker_of
+from broker.api.meter import Meter
 from broker.api.models import Health
 from broker.api.openapi import problem_responses
 from broker.api.routes import router
@@ -31,10 +33,11 @@ def create_app(told: Settings | None = None) -> FastAPI:
     """
     told = told or settings()
     failpoints.arm(told.failpoint)
+    meter = Meter()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with Broker(told) as broker:
+        async with Broker(told, meter) as broker:
             app.state.broker = broker
             yield
 
@@ -50,13 +53,18 @@ def create_app(told: Settings | None = None) -> FastAPI:
     problems.install(app)
     openapi.install(app)
     app.include_router(router)
+    app.include_router(dashboard_routes.router)
+    app.include_router(metrics_routes.router)
     _add_pages(app)
+    app.add_middleware(Calls, of=app, meter=meter)
     return app
 
 
 def create_process_app() -> FastAPI:
     """The same for a process that does nothing else."""
-    app = create_app()
+    told = settings()
+    logs.configure(told)
+    app = create_app(told)
     garbage.settle()
     return app
 

@@ -16,9 +16,11 @@ from broker.adverts import Adverts
 from broker.api.auth import Authenticator, Rates, Roster
 from broker.api.bookkeeper import Bookkeeper
 from broker.api.desk import Desk
+from broker.api.meter import Meter
 from broker.api.migration import MigrationDesk
 from broker.api.overflow import OverflowDesk
 from broker.api.quotas import QuotaKeeper
+from broker.api.survey import Surveyor
 from broker.ending import end
 from broker.holds import Holds
 from broker.keys import Keys
@@ -46,8 +48,10 @@ _ANSWER_S = 3.0  # a Redis that is silent for longer is away
 class Broker:
     """Connections, services and tasks of this process. It connects to nothing until it is entered."""
 
-    def __init__(self, settings: Settings):
-        """Raises SettingsError when it is not told where Redis is, or its key files are wrong."""
+    def __init__(self, settings: Settings, meter: Meter | None = None):
+        """``meter``: counts the work of this process.
+
+        Raises SettingsError when it is not told where Redis is, or its key files are wrong."""
         url = settings.redis_url
         if url is None:
             raise SettingsError(
@@ -63,9 +67,9 @@ class Broker:
         self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
         self._speaking = Speaking(self._contract, self.keys)
         signing = signing_of(settings, BROKER)
-        self.records = Records(
-            self.redis, self.keys, signing, speaks=self._speaking, bell=Bells(celery, self.keys.prefix)
-        )
+        # Through RabbitMQ a bell cannot go with what Redis writes: it is rung afterwards.
+        bell = Bells(celery, self.keys.prefix) if settings.celery_broker_url is None else None
+        self.records = Records(self.redis, self.keys, signing, speaks=self._speaking, bell=bell)
         self.register = Register(self.redis, self.keys)
         self.roster, self.holds = Roster(self.register), Holds(self.redis, self.keys)
         self.books = Bookkeeper(self.redis, self.keys)
@@ -77,9 +81,16 @@ class Broker:
             signing=signing,
         )
         self._replies = Replies(self._reading, self.keys, self.name, signing)
+        self.meter = meter or Meter()
+        self.meter.watch(lambda: self._replies.awaited, self._replies.refused)
         exchange = Exchange(self.records, self._replies, self._bells)
         self.service = Service(
-            settings, self.records, self.adverts, exchange, member_of=self.roster.member_of
+            settings,
+            self.records,
+            self.adverts,
+            exchange,
+            member_of=self.roster.member_of,
+            counting=self.meter.settled,
         )
         self.desk = Desk(settings, self.redis, self.keys, self.adverts, exchange)
         self.authenticator = Authenticator(self.redis, self.keys, self.roster)
@@ -103,6 +114,7 @@ class Broker:
         self.quotas = QuotaKeeper(
             self.redis, self._counted, self.keys, self.holds, self.roster, self._speaking
         )
+        self.surveyor = Surveyor(self.redis, self.keys, self.adverts, self.books, self._speaking)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = threading.Event()
         self._herald = threading.Thread(target=self._say_what_we_speak, name="contract", daemon=True)
@@ -130,6 +142,7 @@ class Broker:
             ("migration", self._migration.run),
             ("quotas", self.quotas.run),
             ("webhooks", self.webhooks.run),
+            ("event loop", self.meter.watch_loop),
         ):
             self._tasks.append(asyncio.create_task(_keep_up(name, work), name=name))
         return self

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from broker.api import bodies, problems
 from broker.api.broker import Broker
+from broker.api.calls import note
 from broker.contract import Lease
 from broker.identity import Action, Principal, Thing, Verdict, authorize
 from broker.records import Outcome
@@ -33,6 +34,7 @@ async def caller(
     """Who holds the API key that the call carries. Raises ProblemError (401, 429)."""
     broker = broker_of(request)
     who = await broker.authenticator.principal(request.headers.get("authorization"))
+    note(principal=who.name)
     await broker.rates.count(who)
     return who
 

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import compile_path
 
+from broker import tracing
 from broker.api.models import FieldError, Problem
 from broker.contract import CounterOffers, RefusalView
 from broker.routing import UnfittableError, UnknownTargetError
@@ -357,6 +358,8 @@ def install(app: FastAPI) -> None:
         response = translate(error).response()
         if response.status_code == 405 and (verbs := _verbs(request)):
             response.headers["Allow"] = ", ".join(verbs)
+        if response.status_code == 500 and (call := tracing.current()):  # it is answered outside of the rest
+            response.headers[tracing.HEADER] = call
         return response
 
     for kind, _ in TABLE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from broker.api import (
     webhook_routes,
 )
 from broker.api.broker import Broker
+from broker.api.calls import note
 from broker.api.door import JSON, Asker, Reader, Submitter, answer, begin_call, broker_of, caller, origins_of
 from broker.api.models import (
     Admission,
@@ -33,6 +35,8 @@ from broker.contract import QuoteRequest, SpotRequest
 from broker.identity import Principal
 from broker.submission.service import Result
 from broker.submission.wishes import Settled
+
+log = logging.getLogger(__name__)
 
 _EXAMPLE = {"cores": 2, "lifetime_s": 7200, "sla": 0.05}
 
@@ -86,11 +90,14 @@ async def submit(
     if key is not None and wish.id is not None:
         await begin_call(broker, who.name, key, body)
         await broker.records.answer_call(who.name, key, "done")
+    note(request=named.id)
+    log.info("asked")
     (result,) = await broker.service.submit([named], who.name)
     if not isinstance(result, Settled):
         raise result
     if result.lease is None:
         raise problems.refused(result.refusals)
+    note(lease=result.lease.id, cloud=result.lease.cloud)
     headers = {"Location": f"/v1/leases/{quote(result.lease.id)}"}
     return Response(result.model_dump_json(), 201, headers, JSON)
 
@@ -100,6 +107,8 @@ async def _submit_list(
 ) -> Response:
     items = [_of_holder(item, who, key, index) for index, item in enumerate(sent)]
     wishes = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
+    note(requests=len(sent))
+    log.info("asked")
     settled = await broker.service.submit(list(wishes.values()), who.name)
     by_index = dict(zip(wishes, settled, strict=True))
     results = [

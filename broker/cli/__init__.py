@@ -15,6 +15,7 @@ import typer
 
 from broker.cli import (
     acl,
+    config,
     demo,
     dlq,
     doctor,
@@ -31,6 +32,7 @@ from broker.cli import (
     requests,
     table,
     targeting,
+    trace,
     trust,
     webhooks,
 )
@@ -39,7 +41,6 @@ from broker.cli.output import exit_code_of, show_error
 app = typer.Typer(
     name="spotfed",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="A federation broker for private clouds: spot instances on idle cores, with a promised lifetime.",
@@ -66,6 +67,7 @@ app.command(rich_help_panel=_USE)(ledger.ledger)
 app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
 app.add_typer(identity.member, name="member", rich_help_panel=_USE)
 app.add_typer(identity.key, name="key", rich_help_panel=_USE)
+app.add_typer(config.config, name="config", rich_help_panel=_PLAY)
 app.add_typer(acl.acl, name="acl", rich_help_panel=_PLAY)
 app.add_typer(webhooks.webhook, name="webhook", rich_help_panel=_USE)
 app.add_typer(journal.journal, name="journal", rich_help_panel=_USE)
@@ -75,6 +77,7 @@ app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)
 app.command(rich_help_panel=_STUDY)(federate.federate)
 app.command(rich_help_panel=_STUDY)(prices.prices)
+app.add_typer(trace.trace, name="trace", rich_help_panel=_STUDY)
 app.command(rich_help_panel=_STUDY)(experiment.experiment)
 
 

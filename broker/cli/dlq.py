@@ -9,7 +9,7 @@ import typer
 from broker.cli import words
 from broker.cli.connection import queue
 from broker.cli.looking import CloudOption
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
     import redis
@@ -41,6 +41,9 @@ def list_letters(cloud: CloudOption = None, as_json: JsonOption = False) -> None
         print_json({"dead_letters": [_told(letter, now_ms) for letter in letters]})
     else:
         _show_list(letters, now_ms)
+        if letters:
+            one = letters[0].id
+            next_step(f"spotfed dlq show {one}, then spotfed dlq replay {one} or spotfed dlq drop {one}")
 
 
 @dlq.command()

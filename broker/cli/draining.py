@@ -8,7 +8,7 @@ import typer
 
 from broker.cli import words
 from broker.cli.connection import connected
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
     from broker.contract import DrainReport, Lease
@@ -46,6 +46,10 @@ def drain(
         print_json(report.model_dump(mode="json"))
     else:
         _show(report)
+        where = f"{cloud_id}{''.join(f' --node {one}' for one in node or ())}"
+        next_step(
+            f"spotfed cloud drain {where}" if dry_run else f"when it is done: spotfed cloud reopen {where}"
+        )
 
 
 @cloud.command()

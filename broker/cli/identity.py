@@ -9,7 +9,7 @@ import typer
 
 from broker.cli import words
 from broker.cli.connection import connected
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json, warn
+from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json, warn
 
 if TYPE_CHECKING:
     from broker.api.identity_models import MemberView, NewKey
@@ -51,6 +51,8 @@ def add_member(
     told = _told(MemberWish, {"name": name, **_member_fields(cloud, spot_cores, spot_instances)})
     with connected() as client:
         _show_members([client.add_member(told)], as_json=as_json)
+    if not as_json:
+        next_step(f"spotfed key create {name}")
 
 
 @member.command("list")
@@ -106,6 +108,32 @@ def remove_member(name: NameArgument, as_json: JsonOption = False) -> None:
 
 
 # -- keys -------------------------------------------------------------------------------------------------
+
+
+@key.command("first")
+def first_key(as_json: JsonOption = False) -> None:
+    """Make the first operator's key of a federation, straight into its Redis (SPOTFED_REDIS_URL).
+
+    It is kept in the file api-key of the state directory, where commands on this machine find it. Run again,
+    it lets the key of that file in again. `spotfed up` does this by itself.
+
+    Example: spotfed key first
+    """
+    from broker.cli.connection import queue
+    from broker.local.queue import first_key as kept
+    from broker.local.queue import key_file
+    from broker.members import let_in_operator
+    from broker.settings import settings
+
+    told = settings()
+    with queue() as (client, keys):
+        let_in_operator(client, keys, kept(told))
+    path = key_file(told.state_dir)
+    if as_json:
+        print_json({"api_key_file": str(path)})
+        return
+    console().print(f"an operator's key is in {path}", soft_wrap=True)
+    next_step("set SPOTFED_URL to where the API is, then: spotfed clouds")
 
 
 @key.command("create")
@@ -246,6 +274,7 @@ def _show_new(made: NewKey, *, as_json: bool) -> None:
         return
     warn(f"this is the only time that the key {made.record.id} of {made.record.principal} is shown")
     typer.echo(made.key)
+    next_step("who uses it sets SPOTFED_API_KEY to it, and SPOTFED_URL to where the API is")
 
 
 def _show_members(found: list[MemberView], *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from broker.cli import words
 from broker.cli.connection import connected
-from broker.cli.output import JsonOption, console, print_json
+from broker.cli.output import JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
     from broker.api.models import CloudView
@@ -43,6 +43,7 @@ def clouds(as_json: JsonOption = False) -> None:
         print_json({"clouds": [view.model_dump(mode="json") for view in views]})
     else:
         _show_clouds(views)
+        next_step("spotfed quote --cores 1 --lifetime 2h --sla 0.05")
 
 
 def leases(
@@ -68,6 +69,11 @@ def leases(
     _show_leases(found.leases, now_s)
     if found.more:
         console().print(f"there are more than {limit}: see --limit")
+    running = next((one.id for one in found.leases if one.state == LeaseState.RUNNING), None)
+    if running is not None:
+        next_step(f"spotfed extend {running} --by 2h, or spotfed release {running}")
+    elif not found.leases:
+        next_step("spotfed submit --cores 1 --lifetime 2h --sla 0.05")
 
 
 def extend(

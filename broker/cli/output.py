@@ -78,6 +78,12 @@ def warn(message: str) -> None:
     typer.echo(f"spotfed: {message}", err=True)
 
 
+def next_step(text: str) -> None:
+    """What a person would do next, on terminals alone: not in what programs read."""
+    if sys.stdout.isatty():
+        console().print(f"Next: {text}", style="dim", soft_wrap=True, markup=False)
+
+
 def command_name() -> str:
     """What a person types for this command here: ``spotfed`` if a shell finds it, else where it is."""
     import shutil

@@ -10,7 +10,7 @@ import typer
 
 from broker.cli import words
 from broker.cli.connection import connected
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -132,6 +132,8 @@ def quote(
         print_json(answer.model_dump(mode="json"))
     else:
         _show_quotes(request, counts, [*answer.quotes, *answer.refusals])
+        if answer.quotes:
+            next_step("spotfed submit with the same options takes it")
     if not answer.quotes:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -178,6 +180,7 @@ def submit(
             out.print(text if times == 1 else f"{times} times: {text}")
         if count > 1:
             out.print(f"{codes.count(ExitCode.DONE)} of {count} admitted")
+        _next(answers)
     failed = [code for code in (ExitCode.FAILED, ExitCode.REFUSED) if code in codes]
     if failed:
         raise typer.Exit(failed[0])
@@ -263,6 +266,14 @@ def _code(answer: Answer) -> ExitCode:
     if isinstance(answer, GrantedRequest):
         return ExitCode.DONE
     return ExitCode.REFUSED if isinstance(answer, RefusedRequest) else ExitCode.FAILED
+
+
+def _next(answers: Sequence[Answer]) -> None:
+    from broker.client import GrantedRequest
+
+    lease = next((one.lease for one in answers if isinstance(one, GrantedRequest)), None)
+    if lease is not None:
+        next_step(f"spotfed events --follow --cloud {lease.cloud}, or spotfed release {lease.id}")
 
 
 def _as_dict(answer: Answer) -> dict[str, Any]:

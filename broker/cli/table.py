@@ -46,7 +46,7 @@ def table(
         str | None,
         typer.Option(help="Time of the table: what happened before it counts.", show_default="the end"),
     ] = None,
-    plot: Annotated[
+    picture: Annotated[
         Path | None, typer.Option(help="Save a picture instead: .png, .svg or .pdf by its ending.")
     ] = None,
     as_json: JsonOption = False,
@@ -55,12 +55,12 @@ def table(
 
     A quantile is the longest lifetime whose risk of eviction is at most the SLA; 0 where no lifetime is.
 
-    Example: spotfed table --trace DS2-trace.txt --nodes 7x12 --sizes 1,2,4 --plot table.png
+    Example: spotfed table --trace DS2-trace.txt --nodes 7x12 --sizes 1,2,4 --picture table.png
     """
     births, key = samples_and_seed(samples, seed)
     levels = _levels(sla)
-    if plot is not None:
-        check_picture(plot, field="--plot")
+    if picture is not None:
+        check_picture(picture, field="--picture")
     federation = single_cloud(
         nodes, trace, "--trace", spot, spot_delay, words.parse_sla(spot_sla, field="--spot-sla")
     )
@@ -80,11 +80,11 @@ def table(
         "rows": made.rows(levels),
         "seconds": round(time.perf_counter() - began, 3),
     }
-    if plot is not None:
-        _save(plot, result, levels)
+    if picture is not None:
+        _save(picture, result, levels)
     if as_json:
         print_json(result)
-    elif plot is None:
+    elif picture is None:
         _show(result, levels)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
     from broker.trust import Files, PublicKey
@@ -119,6 +119,7 @@ def add(
         print_json(KeySet(keys=new).model_dump(mode="json"))
     else:
         _show(path, new, "Added")
+        next_step("compare these ids with whoever sent the file, by another way")
 
 
 @trust.command()

@@ -79,13 +79,19 @@ def _ready(url: str, told: Settings) -> bool:
         return False
 
 
-def _register_key(url: str, told: Settings) -> None:
-    """Makes the first API key, or takes the one that is there, and lets it in."""
+def first_key(told: Settings) -> str:
+    """The first API key, which is made and kept if it is not there."""
     path = key_file(told.state_dir)
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(path, f"{new_key()[1]}\n")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def _register_key(url: str, told: Settings) -> None:
+    """Lets the first API key in."""
+    key = first_key(told)
     with connect(url) as client:
-        key = path.read_text(encoding="utf-8").strip()
         let_in_operator(client, Keys(told.key_prefix), key)
 
 

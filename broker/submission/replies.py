@@ -50,6 +50,11 @@ class Replies:
         self._last_id = "0-0"
         self._housekeeping_due_s = 0.0
 
+    @property
+    def awaited(self) -> int:
+        """How many commands somebody waits for the answer to."""
+        return len(self._waiting)
+
     def expect(self, commands: Mapping[str, str]) -> dict[str, asyncio.Future[Answer]]:
         """One future a command id; ``commands`` says which cloud is asked. Call it before they are sent, and
         ``forget`` afterwards."""

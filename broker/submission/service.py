@@ -20,14 +20,7 @@ from uuid import uuid4
 import redis
 
 from broker.adverts import Adverts
-from broker.contract import (
-    Answer,
-    Ask,
-    QuoteView,
-    RefusalView,
-    Reserve,
-    SpotRequest,
-)
+from broker.contract import Answer, Ask, QuoteView, RefusalView, Reserve, SpotRequest
 from broker.holds import Hold
 from broker.members import MemberRecord
 from broker.records import Accept, Accepted, Attempt, Decision, Outcome, Records, Standing, State, attempt_id
@@ -58,8 +51,9 @@ _ITEM_S = 0.005  # more patience for each request that comes with it
 
 _T = TypeVar("_T")
 
-
 Result = Settled | SubmitError | ValueError
+#: Told what came of new requests of one call, after so many seconds, and whether there was only one.
+Counting = Callable[[Sequence[Result], float, bool], None]
 
 
 async def _nobody(_: str) -> MemberRecord | None:
@@ -85,10 +79,11 @@ class Service:
         adverts: Adverts,
         exchange: Exchange,
         member_of: Callable[[str], Awaitable[MemberRecord | None]] = _nobody,
+        counting: Counting | None = None,
     ):
         """``member_of``: whose cap on spot the requests of an origin count against."""
         self._settings, self._records, self._adverts, self._exchange = settings, records, adverts, exchange
-        self._member_of = member_of
+        self._member_of, self._counting = member_of, counting
 
     async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
         """One result a request, in order: its answer, or the error that it met. Every request has an id.
@@ -107,8 +102,9 @@ class Service:
 
     async def _submit(self, requests: list[_Sent]) -> dict[str, Result]:
         """Results of requests with different ids, by id."""
-        members = await self._adverts.members()
-        prospects = Prospects(members)
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
+        prospects = Prospects(await self._adverts.members())
         results: dict[str, Result] = {}
         opened: list[tuple[OpenRequest, _Sent]] = []
         for sent in requests:
@@ -118,7 +114,10 @@ class Service:
                 results[sent.id] = error
         new, met = await self._accept(opened)
         results |= met
-        return results | await self._settle([one for one in new if one.id not in results])
+        results |= await self._settle([one for one in new if one.id not in results])
+        if new and self._counting is not None:
+            self._counting([results[one.id] for one in new], clock() - began_s, len(requests) == 1)
+        return results
 
     async def _accept(
         self, opened: list[tuple[OpenRequest, _Sent]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -109,6 +110,14 @@ class Survey:
     now_ms: int
     last: str | None
     places: list[Place]
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """How many webhooks there are, by state; the age of the oldest event that an active one has not got."""
+
+    states: Mapping[str, int]
+    lag_s: float
 
 
 def timestamp(at_ms: float) -> str:
@@ -258,6 +267,25 @@ class Storage:
             if state is not None
         ]
         return Survey(_ms(time), last[0][0].decode() if last else None, places)
+
+    async def backlog(self) -> Backlog:
+        """How far behind all of them are."""
+        names = [name.decode() for name in await self.client.hkeys(self.keys.webhooks)]
+        states = Counter({state.value: 0 for state in WebhookState})
+        if not names:
+            return Backlog(states, 0.0)
+        async with self.client.pipeline(transaction=False) as pipeline:
+            pipeline.time()
+            for name in names:
+                pipeline.hmget(self.keys.webhook(name), "state", "position")
+            time, *found = await pipeline.execute()
+            states.update(state.decode() for state, _ in found if state is not None)
+            for state, position in found:
+                if state is not None and state.decode() == WebhookState.ACTIVE:
+                    pipeline.xrange(self.keys.all_events, f"({position.decode()}", "+", count=1)
+            pages = await pipeline.execute()
+        waiting = [int(page[0][0].partition(b"-")[0]) for page in pages if page]
+        return Backlog(states, max(0.0, (_ms(time) - min(waiting)) / 1000) if waiting else 0.0)
 
     async def hold(self, webhook: str, token: str, ttl_ms: int) -> Stored | None:
         """Claims the webhook, or keeps the claim, for ``ttl_ms`` from now on.

@@ -22,6 +22,10 @@ class FileReport:
     #: Records that were there already, word for word; dropped.
     repeated: int
     quarantined: tuple[QuarantinedLine, ...]
+    #: What was mended to get at the records, a sentence each.
+    repaired: tuple[str, ...] = ()
+    #: The last line has no end.
+    ends_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class PriceReport:
 
     files: tuple[FileReport, ...]
     series: tuple[SeriesReport, ...]
+    #: Files of a list that are not there.
+    missing: tuple[str, ...]
     #: When all markets together were silent for too long, unix seconds.
     silences_s: tuple[tuple[float, float], ...]
     #: One sentence for each kind of finding, with its count.

@@ -70,8 +70,19 @@ class ImportReport:
     #: The raster of the times, seconds, if one is evident, and how many times are off it.
     grid_s: float | None
     off_grid: int
+    #: None are looked for where the log was not meant to see every instance.
     drop_outs: tuple[DropOut, ...]
+    continuous: bool
     peak_cores: int
+    #: Records whose time is before that of the record above them.
+    out_of_order: int
+    #: What was mended to get at the records, a sentence each.
+    repaired: tuple[str, ...]
+    #: The last line has no end.
+    ends_open: bool
+    #: Unix time at which the times of the trace begin to count, and the clock's zone, where the file says so.
+    begins_at_s: float | None
+    time_zone: str
     #: Given by the caller, or by the file (SWF: MaxProcs).
     capacity_cores: int | None
     #: Seconds of usage above capacity; 0 if the capacity is not known.
@@ -83,6 +94,6 @@ class ImportReport:
         """The report as JSON types."""
         report = asdict(self)
         report["skipped"] = dict(self.skipped)
-        for field in ("quarantined", "drop_outs", "warnings"):
+        for field in ("quarantined", "drop_outs", "repaired", "warnings"):
             report[field] = list(report[field])
         return report

@@ -25,6 +25,9 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 _GAP_TIMES_USUAL = 40.0
 _GAP_AT_LEAST_S = 86_400.0
 _SEVERAL = 2
+#: ``find_silences`` and ``find_drop_outs`` in a sentence.
+SILENCE_RULE = "nothing starts or stops for a day and for 40 times the mean of all shorter gaps"
+DROP_OUT_RULE = f"{SILENCE_RULE}, and at least two stop at its begin and two start at its end"
 # Stops are "at" the start of a gap within this share of its length (three hours of twelve days).
 _EDGE_SHARE = 0.01
 
@@ -116,11 +119,10 @@ def peak_cores(trace: Trace) -> int:
     """
     if not len(trace):
         return 0
-    last = (trace.stop_s == trace.start_s).astype(np.int64) * 2
-    times = np.concatenate([trace.stop_s, trace.start_s])
-    rank = np.concatenate([last, np.ones(len(trace), dtype=np.int64)])
-    steps = np.concatenate([-trace.cores, trace.cores])
-    return int(np.cumsum(steps[np.lexsort((rank, times))]).max())
+    empty = trace.stop_s == trace.start_s
+    times = np.concatenate([trace.stop_s[~empty], trace.start_s, trace.stop_s[empty]])
+    steps = np.concatenate([-trace.cores[~empty], trace.cores, -trace.cores[empty]])
+    return int(np.cumsum(steps[np.argsort(times, kind="stable")]).max())
 
 
 def core_seconds(trace: Trace) -> float:
@@ -147,22 +149,29 @@ def find_drop_outs(trace: Trace) -> tuple[DropOut, ...]:
     length; in a busy log any silence so long qualifies). Ends that were never recorded (``right_censored``)
     and starts before the trace (``left_truncated``) are no events.
     """
+    return tuple(one for one in find_silences(trace) if one.closed >= _SEVERAL and one.reopened >= _SEVERAL)
+
+
+def find_silences(trace: Trace) -> tuple[DropOut, ...]:
+    """All gaps of a day and 40 times the mean of all shorter ones, by time; also those that nobody closed or
+    reopened anything at, which may as well be holidays.
+    """
     starts = trace.start_s[~trace.left_truncated]
     stops = np.sort(trace.stop_s[~trace.right_censored])
     times = np.unique(np.concatenate([starts, stops]))
     gaps = np.diff(times)
     ascending = np.sort(gaps)
     before = np.concatenate([[0.0], np.cumsum(ascending)])
-    shorter = np.searchsorted(ascending, gaps, side="left")
+    long = np.flatnonzero(gaps >= _GAP_AT_LEAST_S)
+    shorter = np.searchsorted(ascending, gaps[long], side="left")
     usual = before[shorter] / np.maximum(shorter, 1)
     found = []
-    for i in np.flatnonzero((gaps >= _GAP_AT_LEAST_S) & (shorter > 0) & (gaps >= _GAP_TIMES_USUAL * usual)):
+    for i in long[(shorter > 0) & (gaps[long] >= _GAP_TIMES_USUAL * usual)]:
         begin, end = float(times[i]), float(times[i + 1])
         edge = DropOut(begin, end, 0, 0).edge_s
         closed = np.searchsorted(stops, begin, "right") - np.searchsorted(stops, begin - edge, "left")
         reopened = np.searchsorted(starts, end + edge, "right") - np.searchsorted(starts, end, "left")
-        if closed >= _SEVERAL and reopened >= _SEVERAL:
-            found.append(DropOut(begin, end, int(closed), int(reopened)))
+        found.append(DropOut(begin, end, int(closed), int(reopened)))
     return tuple(found)
 
 
@@ -173,6 +182,11 @@ def cut_by(trace: Trace, drop_outs: Sequence[DropOut]) -> BoolArray:
         cut |= (trace.stop_s >= gap.start_s - gap.edge_s) & (trace.stop_s <= gap.start_s)
         cut |= (trace.start_s >= gap.end_s) & (trace.start_s <= gap.end_s + gap.edge_s)
     return cut
+
+
+def seen_whole(trace: Trace, drop_outs: Sequence[DropOut]) -> BoolArray:
+    """Mask (n,) of the instances whose lifetime is known: not left-truncated, right-censored or cut."""
+    return ~(trace.left_truncated | trace.right_censored | cut_by(trace, drop_outs))
 
 
 def overcommit(trace: Trace, capacity_cores: int) -> Overcommit:
@@ -208,6 +222,8 @@ def find_grid(trace: Trace) -> Grid | None:
     times = times[times != 0]
     if len(times) < _GRID_EVIDENCE:
         return None
+    if np.mean(times % _GRIDS_S[-1] == 0) <= 0.5:  # all other grids lie on the finest
+        return None
     shares = [(step, float(np.mean(times % step == 0))) for step in _GRIDS_S]
     evident = [s for s, share in shares if share >= 0.9] or [s for s, share in shares if share > 0.5]
     if not evident:
@@ -217,13 +233,18 @@ def find_grid(trace: Trace) -> Grid | None:
     return Grid(step, int(np.count_nonzero(times % step)), int(np.count_nonzero(off)))
 
 
-def summarise(trace: Trace, *, quantiles: Sequence[float] = QUANTILES) -> Summary:
-    """The trace in numbers. Lifetimes leave out those left-truncated, right-censored or cut by a drop-out."""
-    drop_outs = find_drop_outs(trace)
+def summarise(
+    trace: Trace, *, quantiles: Sequence[float] = QUANTILES, drop_outs: tuple[DropOut, ...] | None = None
+) -> Summary:
+    """The trace in numbers. Lifetimes leave out those left-truncated, right-censored or cut by a drop-out.
+
+    ``drop_outs`` are looked for unless they are given.
+    """
+    drop_outs = find_drop_outs(trace) if drop_outs is None else drop_outs
     truncated = trace.left_truncated
     censored = trace.right_censored & ~truncated
     cut = cut_by(trace, drop_outs) & ~truncated & ~censored
-    whole: NDArray[Any] = trace.lifetime_s[~(truncated | censored | cut)]
+    whole: NDArray[Any] = trace.lifetime_s[seen_whole(trace, drop_outs)]
     sizes, counts = np.unique(trace.cores, return_counts=True)
     return Summary(
         name=trace.name,

@@ -94,8 +94,11 @@ class Trace:
         for column, values in columns.items():
             if values.shape != (n,):
                 raise TraceError(f"has shape {values.shape}, but there are {n} instances", field=column)
-        order = np.argsort(columns["start_s"], kind="stable")
-        return cls(name, **{column: values[order] for column, values in columns.items()})
+        start = columns["start_s"]
+        if not (start[1:] >= start[:-1]).all():
+            order = np.argsort(start, kind="stable")
+            columns = {column: values[order] for column, values in columns.items()}
+        return cls(name, **columns)
 
     def __len__(self) -> int:
         return len(self.start_s)
@@ -189,6 +192,14 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 
 
+def _named(instance: NDArray[np.object_]) -> BoolArray:
+    """Which ids are non-empty printable strings."""
+    ids = instance.tolist()
+    if set(map(type, ids)) <= {str} and all(ids) and "".join(ids).isprintable():
+        return np.ones(len(ids), dtype=np.bool_)
+    return np.fromiter((isinstance(i, str) and i != "" and i.isprintable() for i in ids), bool, len(ids))
+
+
 def _check(trace: Trace) -> None:
     for column, dtype in _DTYPES.items():
         values = getattr(trace, column)
@@ -198,9 +209,7 @@ def _check(trace: Trace) -> None:
                 field=column,
             )
     start, stop, requested = trace.start_s, trace.stop_s, trace.requested_s
-    named = np.fromiter(
-        (isinstance(i, str) and i != "" and i.isprintable() for i in trace.instance), bool, len(trace)
-    )
+    named = _named(trace.instance)
     with np.errstate(invalid="ignore"):
         rules: tuple[tuple[str, BoolArray, str], ...] = (
             ("instance", named, "must be a non-empty printable string"),

@@ -159,6 +159,7 @@ TABLE: dict[str, Call] = {
     ),
     "DELETE /v1/keys/{key_id}": Call(Action.ADMINISTER, NOBODY_ELSE, path=at("spare key", "", "keys/")),
     "GET /v1/audit": Call(Action.ADMINISTER, NOBODY_ELSE),
+    "GET /metrics": Call(Action.LOOK, READERS),
 }
 
 
@@ -167,7 +168,7 @@ def doors() -> dict[str, list[Action]]:
     app = create_app(Settings(redis_url="redis://nowhere.invalid"))
     found: dict[str, list[Action]] = {}
     for route in iter_route_contexts(app.routes):
-        if not (route.path or "").startswith("/v1"):
+        if not (route.path or "").startswith(("/v1", "/metrics")):
             continue
         dependants, declared = [route.dependant], []
         while dependants:

@@ -135,6 +135,7 @@ def test_the_calls_are_those_of_the_design(document: dict[str, Any]) -> None:
         "GET /v1/audit",
         "GET /healthz",
         "GET /readyz",
+        "GET /metrics",
     }
 
 

@@ -140,6 +140,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         assert http.delete(f"/v1/leases/{lease}").status_code == 200
         for path in ("clouds", "leases", "ledger", "clouds/A/table", "members", "keys", "audit"):
             assert http.get(f"/v1/{path}").status_code == 200, path
+        wait_for(lambda: _measured(http), "figures of Redis, the owner and the Monte-Carlo worker")
         tries = f"{hook.headers['location']}/deliveries"
         wait_for(lambda: http.get(tries).json()["deliveries"], "a delivery that failed")
         heard = wait_for(lambda: _message(listening), "an event by pub/sub")
@@ -275,6 +276,12 @@ def _reaches(http: httpx.Client) -> bool:
         return http.get("/readyz").is_success
     except httpx.TransportError:
         return False
+
+
+def _measured(http: httpx.Client) -> bool:
+    told = http.get("/metrics").text.splitlines()
+    wanted = {"spotfed_redis_up 1.0", "spotfed_montecarlo_workers 1.0", 'spotfed_dead_letters{cloud="A"} 0.0'}
+    return wanted <= set(told)
 
 
 def _message(listening: Any) -> bytes | None:

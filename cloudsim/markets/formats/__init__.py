@@ -47,10 +47,22 @@ def read(
     parsed = [_parse(one, product, pages) for one in listed]
     merged = merge(parsed)
     reports = []
-    for records, repeated, conflicts in zip(parsed, merged.repeated, merged.conflicts, strict=True):
+    for given, records, repeated, conflicts in zip(
+        listed, parsed, merged.repeated, merged.conflicts, strict=True
+    ):
         quarantined = tuple(sorted((*records.quarantined, *conflicts), key=lambda bad: bad.line))
         refuse_damaged(records.file, records.records, quarantined, max_error_rate)
-        reports.append(FileReport(records.file, records.format, records.records, repeated, quarantined))
+        reports.append(
+            FileReport(
+                records.file,
+                records.format,
+                records.records,
+                repeated,
+                quarantined,
+                records.repaired,
+                given.source.ends_open,
+            )
+        )
     if not merged.markets:
         raise TraceError(f"holds no price; {ACCEPTED}", file=parsed[0].file)
     prices = {one.prices_of: one.on_demand_usd_per_hour for one in listed}
@@ -64,7 +76,9 @@ def read(
         series.append(PriceSeries(*one.market, one.at_s, one.price, one.text, ends_s, gaps_s, on_demand))
     found = tuple(SeriesReport.of(s, one.repeated) for s, one in zip(series, merged.markets, strict=True))
     silent = tuple((start_s, end_s) for start_s, end_s in silences.tolist())
-    report = PriceReport(tuple(reports), found, silent, warnings(reports, found, silent, missing))
+    report = PriceReport(
+        tuple(reports), found, tuple(missing), silent, warnings(reports, found, silent, missing)
+    )
     return tuple(series), report
 
 

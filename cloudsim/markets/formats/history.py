@@ -134,6 +134,7 @@ def _records(source: Source, text: str, found: list[Any]) -> Records:
         price=price[keep],
         text=[texts[row] for row in np.flatnonzero(keep)],
         place=lambda record: (lines()[kept[record]], json.dumps(found[kept[record]])),
+        repaired=source.repaired,
     )
 
 

@@ -45,6 +45,8 @@ class Records:
     text: Sequence[str]
     #: The line in the file of the record of an index, and how it reads.
     place: Callable[[int], tuple[int, str]]
+    #: What was mended to get at the records, a sentence each.
+    repaired: tuple[str, ...] = ()
 
 
 def unix_times(texts: Sequence[str]) -> FloatArray:

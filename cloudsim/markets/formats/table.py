@@ -31,7 +31,7 @@ def parse(source: Source, named: Market) -> Records:
     """
     columns = read_columns(source, REQUIRED)
     names = {name: _names(source, columns, name, known) for name, known in zip(_NAMES, named, strict=True)}
-    texts = columns.cells["price_usd_per_hour"]
+    texts = columns.decimals("price_usd_per_hour")
     at_s = unix_times(columns.cells["timestamp"])
     price, bad = price_values(texts)
     keep, quarantined = columns.sift(
@@ -55,6 +55,7 @@ def parse(source: Source, named: Market) -> Records:
         price=price[keep],
         text=[texts[row] for row in kept],
         place=lambda record: (line[record], source.lines[line[record] - 1]),
+        repaired=(*source.repaired, *columns.repaired),
     )
 
 

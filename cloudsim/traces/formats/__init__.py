@@ -1,34 +1,53 @@
-"""Trace files: ``read`` recognises what it is given by its content, ``write`` writes our own CSV.
+"""Trace files: ``read`` recognises what it is given by its content, ``write`` goes by the ending of the name.
 
-A reader a file: ``eucalyptus``, ``swf``, ``azure``, ``table``. Each has one function, ``parse``, from lines
-to ``Parsed``; what all formats have in common (the error rate, the report) is here.
+A reader a file: ``eucalyptus``, ``swf``, ``azure``, ``preemptions``, ``table``. Each has one function,
+``parse``, from lines to ``Parsed``; ``arrow`` reads Parquet, and large files of our own CSV. What all formats
+have in common (the error rate, the report) is here.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from cloudsim.errors import SpecError, TraceError
 from cloudsim.traces import statistics
-from cloudsim.traces.formats import azure, eucalyptus, swf, table
+from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, rows, swf, table
 from cloudsim.traces.formats.columns import header
 from cloudsim.traces.formats.parsed import Parsed
-from cloudsim.traces.formats.source import ACCEPTED, Source, load
-from cloudsim.traces.formats.table import write
+from cloudsim.traces.formats.source import ACCEPTED, Source, decode, load_bytes
 from cloudsim.traces.report import ImportReport, refuse_damaged
 from cloudsim.traces.trace import Trace
 
-__all__ = ["FORMATS", "read", "write"]
+__all__ = ["FORMATS", "WRITERS", "read", "write"]
 
-#: Name of a format -> its reader.
+#: Name of a text format -> its reader. Parquet is recognised beside them.
 FORMATS: dict[str, Callable[[Source], Parsed]] = {
     "eucalyptus": eucalyptus.parse,
     "swf": swf.parse,
     "azure": azure.parse,
+    "preemptions": preemptions.parse,
     "table": table.parse,
 }
 
+#: Name of a CSV format -> the columns that its header has at least.
+HEADERS: dict[str, tuple[str, ...]] = {
+    "azure": azure.REQUIRED,
+    "preemptions": preemptions.REQUIRED,
+    "table": rows.REQUIRED,
+}
+
+#: Ending of a file's name -> its writer.
+WRITERS: dict[str, Callable[[Trace, str | os.PathLike[str]], None]] = {
+    ".csv": table.write,
+    ".csv.gz": table.write,
+    ".parquet": arrow.write,
+    ".swf": swf.write,
+    ".swf.gz": swf.write,
+}
+
+_PARQUET = "parquet"
 _RECOGNISE_LINES = 200
 
 
@@ -56,16 +75,44 @@ def read(
         raise SpecError(f"must be from 0 to 1, not {max_error_rate}", field="max_error_rate")
     if capacity_cores is not None and capacity_cores < 1:
         raise SpecError(f"must be at least 1, not {capacity_cores}", field="capacity_cores")
-    source = load(path)
-    kind = format or _recognise(source)
+    file = os.fspath(path)
+    kind, parsed = _parsed(file, load_bytes(path), format)
+    refuse_damaged(file, parsed.lines, parsed.quarantined, max_error_rate)
+    if not len(parsed.trace):
+        raise TraceError(f"holds no instance; {ACCEPTED}", file=file)
+    return parsed.trace, _report(file, kind, parsed, capacity_cores)
+
+
+def write(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace in the format that the ending of ``path`` names. CSV and Parquet keep all of it.
+
+    Raises:
+        SpecError: another ending.
+        TraceError: Parquet without pyarrow.
+    """
+    name = os.fspath(path).lower()
+    for ending, writer in WRITERS.items():
+        if name.endswith(ending):
+            writer(trace, path)
+            return
+    raise SpecError(f"{os.fspath(path)!r} does not end in one of {', '.join(WRITERS)}", field="path")
+
+
+def _parsed(file: str, data: bytes, kind: str | None) -> tuple[str, Parsed]:
+    if kind is None and arrow.is_parquet(data):
+        return _PARQUET, arrow.parse_parquet(file, data)
+    if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
+        return "table", parsed
+    source = decode(data, file)
+    kind = kind or recognise(source)
     parsed = FORMATS[kind](source)
-    _judge(source, parsed, max_error_rate)
-    return parsed.trace, _report(source, kind, parsed, capacity_cores)
+    return kind, replace(parsed, repaired=(*source.repaired, *parsed.repaired), ends_open=source.ends_open)
 
 
-def _recognise(source: Source) -> str:
+def recognise(source: Source) -> str:
+    """Which of ``FORMATS`` the lines are in. Raises TraceError if in none."""
     names = header(source)
-    for kind, required in (("azure", azure.REQUIRED), ("table", table.REQUIRED)):
+    for kind, required in HEADERS.items():
         if set(required) <= set(names):
             return kind
     for text in source.lines[:_RECOGNISE_LINES]:
@@ -85,22 +132,15 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _judge(source: Source, parsed: Parsed, max_error_rate: float) -> None:
-    """Refuse a file that is too damaged to use, or has nothing in it."""
-    refuse_damaged(source.file, parsed.lines, parsed.quarantined, max_error_rate)
-    if not len(parsed.trace):
-        raise TraceError(f"holds no instance; {ACCEPTED}", file=source.file)
-
-
-def _report(source: Source, kind: str, parsed: Parsed, capacity_cores: int | None) -> ImportReport:
+def _report(file: str, kind: str, parsed: Parsed, capacity_cores: int | None) -> ImportReport:
     trace = parsed.trace
     assert len(trace) + parsed.lost + sum(n for _, n in parsed.skipped) == parsed.records
     capacity = capacity_cores if capacity_cores is not None else parsed.capacity_cores
     over = statistics.overcommit(trace, capacity) if capacity is not None else None
     grid = statistics.find_grid(trace)
-    drop_outs = statistics.find_drop_outs(trace)
+    drop_outs = statistics.find_drop_outs(trace) if parsed.continuous else ()
     return ImportReport(
-        file=source.file,
+        file=file,
         format=kind,
         records=parsed.records,
         rows=len(trace),
@@ -112,6 +152,12 @@ def _report(source: Source, kind: str, parsed: Parsed, capacity_cores: int | Non
         grid_s=grid.step_s if grid else None,
         off_grid=grid.off_times if grid else 0,
         drop_outs=drop_outs,
+        continuous=parsed.continuous,
+        out_of_order=parsed.out_of_order,
+        repaired=parsed.repaired,
+        ends_open=parsed.ends_open,
+        begins_at_s=parsed.begins_at_s,
+        time_zone=parsed.time_zone,
         peak_cores=statistics.peak_cores(trace),
         capacity_cores=capacity,
         overcommitted_s=over.seconds if over else 0.0,

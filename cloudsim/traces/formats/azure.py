@@ -52,7 +52,15 @@ def parse(source: Source) -> Parsed:
         right_censored=(censored == 1)[keep],
     )
     records = len(ids) + len(columns.malformed)
-    return Parsed(trace, lines=records, records=records, lost=len(quarantined), quarantined=quarantined)
+    return Parsed(
+        trace,
+        lines=records,
+        records=records,
+        lost=len(quarantined),
+        quarantined=quarantined,
+        repaired=columns.repaired,
+        out_of_order=int(np.count_nonzero(np.diff(start[keep]) < 0)),
+    )
 
 
 def _repeated(ids: list[str]) -> BoolArray:

@@ -1,4 +1,8 @@
-"""CSV with a header, read by column: fast for hundreds of thousands of rows, and exact about bad lines."""
+"""CSV with a header, read by column: fast for hundreds of thousands of rows, and exact about bad lines.
+
+Cells are separated by commas; or, where the header has none, by semicolons or tabs, as spreadsheets write
+them. Then decimals may have a comma.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, BoolArray, FloatArray
 
+#: Which separate cells, those to prefer first, and what they are called.
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -23,10 +30,27 @@ class Columns:
     line: list[int]
     cells: dict[str, list[str]]
     malformed: tuple[QuarantinedLine, ...]
+    delimiter: str = ","
+
+    @property
+    def repaired(self) -> tuple[str, ...]:
+        """What was mended to get at the cells, a sentence each."""
+        name = _DELIMITERS[self.delimiter]
+        return () if self.delimiter == "," else (f"cells are separated by {name}, not by commas.",)
+
+    def decimals(self, column: str) -> list[str]:
+        """A column of numbers as text with decimal points.
+
+        A column with decimal commas has no points: whether 1.234 is more than a thousand there nobody knows.
+        """
+        cells = self.cells[column]
+        if self.delimiter == "," or not any("," in cell for cell in cells):
+            return cells
+        return [cell.replace(".", "?").replace(",", ".") for cell in cells]
 
     def numbers(self, column: str) -> FloatArray:
         """A column as floats, shape (rows,); NaN for whatever is not a number."""
-        cells = self.cells[column]
+        cells = self.decimals(column)
         if "_" not in "".join(cells):  # Python's float reads 1_000; no trace format does
             try:
                 return np.fromiter(map(float, cells), np.float64, len(cells))
@@ -48,7 +72,8 @@ class Columns:
 
 def header(source: Source) -> list[str]:
     """The column names of the first line."""
-    return [cell.strip() for cell in _split(source.lines[0]) or ()]
+    first = source.lines[0]
+    return [cell.strip() for cell in _split(first, _delimiter(first)) or ()]
 
 
 def read_columns(source: Source, required: Sequence[str]) -> Columns:
@@ -65,30 +90,34 @@ def read_columns(source: Source, required: Sequence[str]) -> Columns:
     line: list[int] = []
     texts: list[str] = []
     malformed: list[QuarantinedLine] = []
-    width, quoted = len(names), False
+    width, quoted, delimiter = len(names), False, _delimiter(source.lines[0])
     for at, text in enumerate(source.lines[1:], start=2):
         if not text or text.isspace():
             continue
         if '"' in text:
             quoted = True
-            cells = len(_split(text) or ())
+            cells = len(_split(text, delimiter) or ())
         else:
-            cells = text.count(",") + 1
+            cells = text.count(delimiter) + 1
         if cells != width:
-            malformed.append(QuarantinedLine.of(at, text, f"not {width} comma-separated cells"))
+            reason = f"not {width} {_DELIMITERS[delimiter].removesuffix('s')}-separated cells"
+            malformed.append(QuarantinedLine.of(at, text, reason))
             continue
         line.append(at)
         texts.append(text)
     # One flat list, cut by stride: a list a row is three times as slow, most of it in the garbage collector.
     if quoted:
-        flat = [cell for text in texts for cell in _split(text) or ()]
+        flat = [cell for text in texts for cell in _split(text, delimiter) or ()]
     else:
-        flat = ",".join(texts).split(",") if texts else []
-    return Columns(source, line, {name: flat[i::width] for i, name in enumerate(names)}, tuple(malformed))
+        flat = delimiter.join(texts).split(delimiter) if texts else []
+    cells_of = {name: flat[i::width] for i, name in enumerate(names)}
+    return Columns(source, line, cells_of, tuple(malformed), delimiter)
 
 
 def bad_ids(cells: Sequence[str]) -> BoolArray:
     """Where an id is empty or not printable."""
+    if all(cells) and "".join(cells).isprintable():
+        return np.zeros(len(cells), dtype=np.bool_)
     return np.fromiter((not cell or not cell.isprintable() for cell in cells), np.bool_, len(cells))
 
 
@@ -106,11 +135,15 @@ def _number(text: str) -> float:
         return float("nan")
 
 
-def _split(text: str) -> list[str] | None:
+def _delimiter(first: str) -> str:
+    return next((delimiter for delimiter in _DELIMITERS if delimiter in first), ",")
+
+
+def _split(text: str, delimiter: str) -> list[str] | None:
     """The cells of one line; None if its quotes are broken. By line: no bad quote eats the file."""
     if '"' not in text:
-        return text.split(",")
+        return text.split(delimiter)
     try:
-        return next(csv.reader([text], strict=True))
+        return next(csv.reader([text], delimiter=delimiter, strict=True))
     except csv.Error:
         return None

@@ -6,6 +6,7 @@ lines and lines that begin with ``#`` are passed over. The node is not kept: rep
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from cloudsim.traces.formats.parsed import BadValueError, Parsed, core_count, number
@@ -39,6 +40,16 @@ class _Book:
     orphans: dict[str, list[_Stop]] = field(default_factory=dict)
     quarantined: list[QuarantinedLine] = field(default_factory=list)
     lost: int = 0
+    at_s: float = -math.inf
+    out_of_order: int = 0
+
+    def at(self, text: str) -> float:
+        """The time of a line."""
+        at_s = number(text, "time")
+        if at_s:  # a stop at 0 is no time
+            self.out_of_order += at_s < self.at_s
+            self.at_s = at_s
+        return at_s
 
     def start(self, start: _Start) -> None:
         if start.instance in self.running:
@@ -111,15 +122,16 @@ def parse(source: Source) -> Parsed:
         lost=book.lost,
         quarantined=tuple(sorted(book.quarantined, key=lambda q: q.line)),
         warnings=_edges(starts),
+        out_of_order=book.out_of_order,
     )
 
 
 def _take(book: _Book, line: int, text: str, words: list[str]) -> None:
     match words:
         case ["START", at, instance, _, cores]:
-            book.start(_Start(line, _id(instance), number(at, "time"), core_count(cores)))
+            book.start(_Start(line, _id(instance), book.at(at), core_count(cores)))
         case ["STOP", at, instance]:
-            book.stop(_id(instance), _Stop(line, text, number(at, "time")))
+            book.stop(_id(instance), _Stop(line, text, book.at(at)))
         case ["START" | "STOP", *_]:
             raise BadValueError("not START <seconds> <instance> <node> <cores> or STOP <seconds> <instance>")
         case _:

@@ -23,6 +23,18 @@ class Parsed:
     quarantined: tuple[QuarantinedLine, ...]
     skipped: tuple[tuple[str, int], ...] = ()
     warnings: tuple[str, ...] = ()
+    #: What was mended to get at the records, a sentence each.
+    repaired: tuple[str, ...] = ()
+    #: Records whose time is before that of the record above them.
+    out_of_order: int = 0
+    #: The last line has no end.
+    ends_open: bool = False
+    #: Unix time at which the times of the trace begin to count, where the file says so.
+    begins_at_s: float | None = None
+    #: The log was meant to see every instance: a long silence in it is a drop-out.
+    continuous: bool = True
+    #: The zone of the machine's clock, as the file names it.
+    time_zone: str = ""
     #: Cores of the machine, where the file says so.
     capacity_cores: int | None = None
 

@@ -12,11 +12,13 @@ from cloudsim.errors import TraceError
 
 ACCEPTED = (
     "accepted are, plain or gzip: Eucalyptus START/STOP lines, Standard Workload Format (SWF), "
-    "CSV with vm,start_s,duration_s,cores, and CSV with instance,start_s,stop_s,cores"
+    "CSV with vm,start_s,duration_s,cores or vm,machine_type,start_time,time_in_sec,outcome, and CSV or "
+    "Parquet with instance,start_s,stop_s,cores"
 )
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_SUFFIXES = (".gz", ".csv", ".swf", ".txt")
+BOM = b"\xef\xbb\xbf"
+_SUFFIXES = (".gz", ".csv", ".swf", ".txt", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class Source:
     file: str
     name: str
     lines: list[str]
+    #: What was mended to get at the lines, a sentence each.
+    repaired: tuple[str, ...] = ()
+    #: The last line has no end: whoever wrote the file may have been cut off.
+    ends_open: bool = False
 
 
 def load(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
@@ -33,6 +39,15 @@ def load(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
 
     Raises:
         TraceError: missing, a directory, unreadable, empty, damaged gzip, or binary.
+    """
+    return decode(load_bytes(path, accepted=accepted), os.fspath(path), accepted=accepted)
+
+
+def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> bytes:
+    """The bytes of a file, unpacked where it is gzip.
+
+    Raises:
+        TraceError: missing, a directory, unreadable, or damaged gzip.
     """
     file = os.fspath(path)
     try:
@@ -43,7 +58,7 @@ def load(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
         raise TraceError(f"is a directory, not a file; {accepted}", file=file) from None
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot be read ({error}); {accepted}", file=file) from None
-    return decode(data, file, accepted=accepted)
+    return _unpacked(data, file, accepted)
 
 
 def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
@@ -52,25 +67,43 @@ def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
     Raises:
         TraceError: empty, damaged gzip, or binary.
     """
-    if data.startswith(_GZIP_MAGIC):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise TraceError(f"is a damaged gzip file ({error}); {accepted}", file=file) from None
+    data = _unpacked(data, file, accepted)
     if not data.strip():
         raise TraceError(f"is empty; {accepted}", file=file)
     if b"\0" in data:
         raise TraceError(f"is binary, not text; {accepted}", file=file)
+    repaired = mended(data)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         # Headers of older logs name their machines and people in Latin-1; the records themselves are ASCII.
         text = data.decode("latin-1")
+        repaired = (*repaired, "it is not UTF-8 and was read as Latin-1.")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     # Not str.splitlines: it also splits at characters that may stand in an id.
-    return Source(file, _name(file), text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    return Source(file, name_of(file), text.split("\n"), repaired, not text.endswith("\n"))
 
 
-def _name(file: str) -> str:
+def mended(data: bytes) -> tuple[str, ...]:
+    """What a reader of text mends, a sentence each."""
+    faults = (
+        (data.startswith(BOM), "a byte order mark was passed over."),
+        (b"\r" in data, "lines end with carriage returns, as on other systems."),
+    )
+    return tuple(sentence for found, sentence in faults if found)
+
+
+def _unpacked(data: bytes, file: str, accepted: str) -> bytes:
+    if not data.startswith(_GZIP_MAGIC):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(f"is a damaged gzip file ({error}); {accepted}", file=file) from None
+
+
+def name_of(file: str) -> str:
+    """A file's name without its directory and the endings that formats have."""
     name = Path(file).name
     for suffix in _SUFFIXES:
         if name.lower().endswith(suffix) and len(name) > len(suffix):

@@ -6,9 +6,13 @@ processors, 9 requested time s, 11 status; -1 is "unknown". Lines that begin wit
 
 from __future__ import annotations
 
+import gzip
 import math
+import os
 import re
 from collections import Counter
+from itertools import pairwise
+from pathlib import Path
 
 from cloudsim.traces.formats.parsed import BadValueError, Parsed, core_count, number
 from cloudsim.traces.formats.source import Source
@@ -20,6 +24,8 @@ FIELDS = 18
 _NEVER_RAN = "run time is not positive: the job never ran"
 _NO_CORES = "neither processors used nor requested are known"
 _PARTIAL = "part of a job that is there as a whole (status 2, 3 or 4)"
+_UNIX_START = re.compile(r";\s*UnixStartTime:\s*(\d{1,11})\b")
+_ZONE = re.compile(r";\s*TimeZoneString:\s*([\w/+-]+)")
 _MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d+)")
 
 
@@ -34,14 +40,21 @@ def parse(source: Source) -> Parsed:
     is taken as none, with one warning.
     """
     rows: list[tuple[str, float, float, int, float]] = []
+    submitted: list[float] = []
     quarantined: list[QuarantinedLine] = []
     skipped: Counter[str] = Counter()
     lines = no_wait = 0
     capacity: int | None = None
+    begins_at_s: float | None = None
+    zone = ""
     for line, text in enumerate(source.lines, start=1):
         if text.lstrip().startswith(";"):
             if found := _MAX_PROCS.match(text.strip()):
                 capacity = int(found[1]) or None
+            elif found := _UNIX_START.match(text.strip()):
+                begins_at_s = float(found[1]) or None
+            elif found := _ZONE.match(text.strip()):
+                zone = found[1]
             continue
         words = text.split()
         if not words:
@@ -56,6 +69,7 @@ def parse(source: Source) -> Parsed:
             quarantined.append(QuarantinedLine.of(line, text, str(reason)))
             continue
         rows.append(row)
+        submitted.append(float(words[1]))
         no_wait += not wait_known
     warnings = (
         (f"{no_wait} jobs have no known wait; they start when they were submitted.",) if no_wait else ()
@@ -68,6 +82,9 @@ def parse(source: Source) -> Parsed:
         quarantined=tuple(quarantined),
         skipped=tuple(sorted(skipped.items())),
         warnings=warnings,
+        begins_at_s=begins_at_s,
+        time_zone=zone,
+        out_of_order=sum(later < earlier for earlier, later in pairwise(submitted)),
         capacity_cores=capacity if capacity is not None and capacity <= MAX_CORES else None,
     )
 
@@ -108,3 +125,30 @@ def _trace(name: str, rows: list[tuple[str, float, float, int, float]]) -> Trace
         requested_s=requested,
         left_truncated=[start < 0 for start in starts],
     )
+
+
+def write(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace as SWF, gzip if the path ends with ``.gz``; ``losses`` says what such a file cannot hold.
+
+    Jobs are numbered from 1, submitted when they start and wait for nothing.
+    """
+    lines = [f"; Computer: {trace.name}", f"; MaxRecords: {len(trace)}"]
+    columns = (trace.start_s, trace.lifetime_s, trace.cores, trace.requested_s)
+    for at, row in enumerate(zip(*(column.tolist() for column in columns), strict=True), start=1):
+        start, run, cores, requested = (repr(value).removesuffix(".0") for value in row)
+        requested = "-1" if requested == "nan" else requested
+        lines.append(f"{at} {start} 0 {run} {cores} -1 -1 {cores} {requested} -1 1 -1 -1 -1 -1 -1 -1 -1")
+    data = ("\n".join(lines) + "\n").encode()
+    Path(path).write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).lower().endswith(".gz") else data)
+
+
+def losses(trace: Trace) -> tuple[str, ...]:
+    """What a trace loses when it is written as SWF, a sentence each."""
+    flags = int((trace.left_truncated | trace.right_censored).sum())
+    empty = int((trace.lifetime_s == 0).sum())
+    found = (
+        (len(trace), "instance ids become job numbers."),
+        (flags, f"{flags} lifetimes are no longer marked as cut at the begin or end of the trace."),
+        (empty, f"{empty} instances of no length are read as jobs that never ran."),
+    )
+    return tuple(sentence for count, sentence in found if count)

@@ -169,7 +169,7 @@ def test_table_at_an_earlier_time_and_with_spot_load(spotfed: Spotfed, trace: Pa
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_table_plot(spotfed: Spotfed, trace: Path, tmp_path: Path, ending: str) -> None:
     picture = tmp_path / f"table{ending}"
-    done = spotfed("table", "--trace", trace, "--nodes", "1x4", "--samples", 100, "--plot", picture)
+    done = spotfed("table", "--trace", trace, "--nodes", "1x4", "--samples", 100, "--picture", picture)
     assert done.code == 0
     assert done.out == ""
     assert picture.stat().st_size > 5_000
@@ -244,8 +244,8 @@ def test_an_unknown_field_names_file_and_field(spotfed: Spotfed, tmp_path: Path)
         (["table", "--sizes", "9"], "--sizes: an instance of 9 cores fits on no node of 2x4"),
         (["table", "--sla", "none"], "--sla: a quantile needs a probability"),
         (["table", "--at", "100d"], "--at: the trace runs from 0 to"),
-        (["table", "--plot", "table.gif"], "--plot: 'table.gif' does not end in .png, .svg or .pdf"),
-        (["table", "--plot", "nowhere/table.png"], "--plot: there is no directory"),
+        (["table", "--picture", "table.gif"], "--picture: 'table.gif' does not end in .png, .svg or .pdf"),
+        (["table", "--picture", "nowhere/table.png"], "--picture: there is no directory"),
     ],
 )
 def test_bad_input_to_table(spotfed: Spotfed, trace: Path, arguments: list[str], message: str) -> None:

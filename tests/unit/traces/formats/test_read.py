@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudsim.errors import SpecError, TraceError
-from cloudsim.traces.formats import FORMATS, read
+from cloudsim.traces.formats import FORMATS, HEADERS, read
 from cloudsim.traces.formats.source import load
 
 SWF_JOB = "1 0 5 100 4 -1 -1 4 200 -1 1 1 1 -1 -1 -1 -1 -1"
@@ -17,6 +17,8 @@ SAMPLES = {
     "eucalyptus": "START 5 i-1 NODE0 4\nSTOP 105 i-1\n",
     "swf": f"; MaxProcs: 64\n{SWF_JOB}\n",
     "azure": "vm,start_s,duration_s,cores,memory_gb,censored\n1,5,100,4,7,0\n",
+    "preemptions": "vm,machine_type,start_time,time_in_sec,outcome\n"
+    "1,n1-highcpu-4,2019-03-01T00:00:05Z,100,stopped\n",
     "table": "instance,start_s,stop_s,cores\n1,5,105,4\n",
 }
 
@@ -91,13 +93,7 @@ def test_what_is_no_trace_is_refused_and_told_what_is(tmp_path: Path, content: b
 
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_trace_without_instances_is_refused(tmp_path: Path, kind: str) -> None:
-    header = (
-        SAMPLES[kind].split("\n")[0]
-        if kind in ("azure", "table")
-        else "# nothing"
-        if kind == "eucalyptus"
-        else ";"
-    )
+    header = SAMPLES[kind].split("\n")[0] if kind in HEADERS else "# nothing" if kind == "eucalyptus" else ";"
     with pytest.raises(TraceError, match="holds no instance"):
         read(write(tmp_path / "x", header + "\n\n"), format=kind)
 

@@ -1,0 +1,75 @@
+"""What an owner measures of itself: told now and then, and it holds up nobody where Redis is away."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import fakeredis
+import pytest
+import redis
+
+from broker.journal import Journal
+from broker.keys import Keys
+from broker.measures import Measures
+from workers.measuring import EVERY_S, Measuring
+
+KEYS = Keys("t:")
+
+
+@pytest.fixture
+def client() -> redis.Redis:
+    return fakeredis.FakeRedis()
+
+
+@pytest.fixture
+def now_s() -> list[float]:
+    return [100.0]
+
+
+@pytest.fixture
+def measuring(client: redis.Redis, now_s: list[float]) -> Measuring:
+    return Measuring(Journal(client, KEYS, "A"), lambda: now_s[0])
+
+
+def told(client: redis.Redis) -> Measures | None:
+    return Measures.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.measures("A"))))
+
+
+def test_tables_and_lengths_are_told(client: redis.Redis, measuring: Measuring, now_s: list[float]) -> None:
+    client.xadd(KEYS.journal("A"), {"e": "1"})
+    client.xadd(KEYS.dead("A"), {"c": "1"})
+    for took_s in (2.0, 3.0):
+        measuring.table_begun()
+        now_s[0] += took_s
+        measuring.table_made()
+    measuring.look(4)
+    assert told(client) == Measures(2, 5.0, 3.0, 1, 1, 4)
+
+
+def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
+    client: redis.Redis, measuring: Measuring, now_s: list[float]
+) -> None:
+    measuring.look(1)
+    measuring.look(2)
+    assert told(client) == Measures(batches=1)
+    now_s[0] += EVERY_S
+    measuring.look(3)
+    assert told(client) == Measures(batches=3)
+    measuring.table_begun()
+    measuring.table_made()
+    measuring.look(0)
+    assert told(client) == Measures(tables=1)
+
+
+def test_that_redis_is_away_holds_up_nobody(
+    client: redis.Redis, measuring: Measuring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> Any:
+        raise redis.ConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "pipeline", away)
+        measuring.look(1)
+    assert told(client) is None
+    measuring.look(2)  # the next look tells it, however soon
+    assert told(client) == Measures(batches=2)

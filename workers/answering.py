@@ -1,0 +1,58 @@
+"""Log lines about API calls: what a cloud answered to each, after it is committed.
+
+One line an entry of the inbox, not a command: a list of 5,000 requests is 25 entries. What nobody waits for
+(confirmations) is told at the level DEBUG.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from broker.contract import Command, LeaseGranted, RefusalView, Reply
+from broker.inbox import Malformed
+
+log = structlog.get_logger(__name__)
+
+
+class Answering:
+    """Of one owner: notes what became of commands, and tells it when it is so."""
+
+    def __init__(self, cloud: str):
+        self._cloud = cloud
+        self._lines: list[dict[str, Any]] = []
+
+    def note(self, commands: Sequence[Command | Malformed], replies: Sequence[tuple[str, Reply]]) -> None:
+        """An entry was handled, or the rest of one: its commands, and the answers to them."""
+        first = commands[0] if commands else None
+        if first is None or isinstance(first, Malformed) or first.trace is None:
+            return
+        line: dict[str, Any] = {"request_id": first.trace, "command": first.id, "commands": len(commands)}
+        answers = Counter(_word(reply) for _, reply in replies)
+        self._lines.append(line | ({"answers": dict(answers)} if answers else {}))
+
+    def tell(self) -> None:
+        """What was noted is committed."""
+        for line in self._lines:
+            if "answers" in line:
+                log.info("answered", cloud=self._cloud, **line)
+            else:
+                log.debug("told", cloud=self._cloud, **line)
+        self._lines.clear()
+
+    def forget(self) -> None:
+        """What was noted did not happen."""
+        self._lines.clear()
+
+
+def _word(reply: Reply) -> str:
+    match reply.answer:
+        case LeaseGranted(lease=lease):
+            return lease.state.value
+        case RefusalView() as refusal:
+            return refusal.reason.value
+        case other:
+            return other.answer
