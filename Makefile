@@ -13,7 +13,7 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra d
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format man bench bench-nova kills chaos upgrade simulate acceptance lock clean
+.PHONY: help setup demo up test lint format man bench bench-nova kills chaos upgrade simulate acceptance jobs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +119,10 @@ chaos: setup  ## 100,000 simulated seeds and 2,000 kills, with a summary in buil
 
 acceptance: setup  ## the papers' production pairs and the four-cloud federation, whole (minutes; needs SPOTFED_DATA)
 	$(BIN)/python -m tests.acceptance.production
+
+jobs: setup  ## 30 batch jobs live on three clouds that evict them, without and with kills (-9), then judged (minutes)
+	$(BIN)/python -m tests.acceptance.live_jobs --jobs 30
+	$(BIN)/python -m tests.acceptance.live_jobs --jobs 30 --kills
 
 lock: setup  ## resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header \

@@ -55,6 +55,7 @@ from broker.api.outcomes import (
     why_silent,
 )
 from broker.client_identity import IdentityCalls
+from broker.client_jobs import JobCalls
 from broker.client_volatile import VolatileCalls
 from broker.client_webhooks import WebhookCalls
 from broker.contract import (
@@ -91,7 +92,7 @@ _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Client(IdentityCalls, VolatileCalls, WebhookCalls):
+class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
     """Calls one broker. Safe to use from several threads.
 
     Calls are repeated with the same id while the broker is away (503, no connection, still in flight), for at

@@ -53,7 +53,7 @@ class VolatileCalls(Calls):
             why = "tells nothing of its lifetimes: choose one yourself, and ask without a guarantee"
             return Target(cloud, cores, value, level, why=why)
         found = []
-        for pool, told in _products(info, table, cores).items():
+        for pool, told in told_products(info, table, cores).items():
             choice = choose(disclosed_of(level, told.model_dump()), worth)
             if choice is not None:
                 figures = (choice.lifetime_s, choice.chance, choice.value_h, choice.value_per_core_hour)
@@ -64,7 +64,7 @@ class VolatileCalls(Calls):
         return max(found, key=lambda one: (one.value_h or 0.0, one.lifetime_s or 0.0))
 
 
-def _products(info: CloudInfo, table: Table, cores: int) -> Mapping[int | None, Lifetimes]:
+def told_products(info: CloudInfo, table: Table, cores: int) -> Mapping[int | None, Lifetimes]:
     """What is told of an instance of that size, by the pool it would be sold from, each at its top; by None
     where there are no pools."""
     if not info.pools:

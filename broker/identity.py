@@ -1,6 +1,7 @@
 """Who may do what: principals, their roles, and ``authorize``, the one function that decides. Pure.
 
     operator   everything: all objects, nodes, members, keys
+    runner     what a member may, and hand over commands that its member's jobs run on the clouds' machines
     member     its own: requests, leases, events and accounts of its origins, on-demand of its clouds
     viewer     reads what a member reads, and submits nothing
 
@@ -20,6 +21,7 @@ class Role(StrEnum):
     """What the holder of a key is to the federation."""
 
     OPERATOR = "operator"
+    RUNNER = "runner"
     MEMBER = "member"
     VIEWER = "viewer"
 
@@ -32,6 +34,7 @@ class Action(StrEnum):
     QUOTE = "quote"  # without a side effect, but it keeps owners busy
     SUBMIT = "submit"
     CHANGE = "change"  # end, extend or acknowledge a lease of one's own; one's own webhooks
+    RUN = "run"  # have commands run, and stop them: jobs of one's own
     SERVE = "serve"  # start and stop on-demand instances of one's own clouds
     OPERATE = "operate"  # drain and reopen a cloud, let trace time pass
     ADMINISTER = "administer"  # members, keys, the audit log
@@ -45,13 +48,15 @@ class Verdict(StrEnum):
     TOO_SMALL = "too_small"  # 403: not for this role
 
 
-_RANK = {Role.VIEWER: 0, Role.MEMBER: 1, Role.OPERATOR: 2}
-_LEAST = {
+_RANK = {Role.VIEWER: 0, Role.MEMBER: 1, Role.RUNNER: 2, Role.OPERATOR: 3}
+#: The least role for each action.
+LEAST = {
     Action.LOOK: Role.VIEWER,
     Action.READ: Role.VIEWER,
     Action.QUOTE: Role.MEMBER,
     Action.SUBMIT: Role.MEMBER,
     Action.CHANGE: Role.MEMBER,
+    Action.RUN: Role.RUNNER,
     Action.SERVE: Role.MEMBER,
     Action.OPERATE: Role.OPERATOR,
     Action.ADMINISTER: Role.OPERATOR,
@@ -108,4 +113,4 @@ def authorize(who: Principal, action: Action, thing: Thing | None = None) -> Ver
         and (thing.cloud is None or thing.cloud in who.clouds)
     ):
         return Verdict.HIDDEN
-    return Verdict.TOO_SMALL if _RANK[who.role] < _RANK[_LEAST[action]] else Verdict.ALLOWED
+    return Verdict.TOO_SMALL if _RANK[who.role] < _RANK[LEAST[action]] else Verdict.ALLOWED

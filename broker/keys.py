@@ -211,3 +211,65 @@ class Keys:
     def batch(self, refresh: str, cores: int, share: int) -> str:
         """Hash with a time to live: the samples of one batch (bytes) and who made them."""
         return f"{self.prefix}batch:{refresh}:{cores}:{share}"
+
+    # Batch jobs.
+    def job(self, job: str) -> str:
+        """Stream: the journal of a job, ids ``0-<n>``, n from 1; field ``j`` is a JobEntry."""
+        return f"{self.prefix}job:{job}"
+
+    @property
+    def open_jobs(self) -> str:
+        """Sorted set: jobs that have not ended, by the time (seconds since 1970) at which somebody must look
+        after them."""
+        return f"{self.prefix}jobs:open"
+
+    @property
+    def jobs(self) -> str:
+        """Sorted set: ids of all jobs by the time of their submission, seconds since 1970. (``jobs`` is the
+        queue of the job managers.)"""
+        return f"{self.prefix}jobs:all"
+
+    def job_claim(self, job: str) -> str:
+        """String with a time to live: token of the job manager that looks after it now."""
+        return f"{self.prefix}job-claim:{job}"
+
+    @property
+    def profiles(self) -> str:
+        """Hash: ``<holder>\n<name>`` to the Profile of the jobs of that name."""
+        return f"{self.prefix}profiles"
+
+    @property
+    def cool_downs(self) -> str:
+        """Hash: ``<holder>\n<cloud>`` to JSON: attempts of the holder's jobs that the cloud evicted lately,
+        and when, seconds since 1970."""
+        return f"{self.prefix}cool-downs"
+
+    @property
+    def backup_servers(self) -> str:
+        """Hash: id of an on-demand instance whose cores backup replicas share to its BackupServer."""
+        return f"{self.prefix}backup-servers"
+
+    def works(self, cloud: str) -> str:
+        """Hash: id of a piece of work to the Work that the cloud's node agent is to run."""
+        return f"{self.prefix}works:{cloud}"
+
+    def work_signatures(self, cloud: str) -> str:
+        """Hash: id of a piece of work to the signature of the Work."""
+        return f"{self.prefix}work-signatures:{cloud}"
+
+    def work_reports(self, cloud: str) -> str:
+        """Hash: id of a piece of work to its WorkReport."""
+        return f"{self.prefix}work-reports:{cloud}"
+
+    def work_log(self, cloud: str, work: str) -> str:
+        """String: what a piece of work has written to standard output and error, the last part of it;
+        expires some time after its end."""
+        return f"{self.prefix}work-log:{cloud}:{work}"
+
+    def agent(self, cloud: str) -> str:
+        """String with a time to live: token of the node agent that runs the cloud's work."""
+        return f"{self.prefix}agent:{cloud}"
+
+    def work_channel(self, cloud: str) -> str:
+        """Channel: ids of work of the cloud that has changed, for its node agent."""
+        return f"{self.prefix}works-changed:{cloud}"

@@ -30,6 +30,10 @@ class CloudInfo(Message):
     and who is evicted for whom. ``grace_s``: so long before it must leave an instance is told so. What it
     sells: ``pools``, cores of each, the one that is evicted first at the head; ``slices_s``, the lifetimes
     that a shorter one is rounded up to. None of either where it makes no difference.
+
+    For batch jobs: ``speed``, seconds of its time in one of wall time; ``runs_commands``, whether a node
+    agent runs commands on its instances; and what its cores cost, US dollars an hour of wall time, None in a
+    federation without prices.
     """
 
     id: CloudId
@@ -45,6 +49,10 @@ class CloudInfo(Message):
     pools: tuple[int, ...] = since(3, ())
     slices_s: tuple[float, ...] = since(3, ())
     fair_share: bool = since(3, default=False)  # it wants to know who is refused for want of room
+    speed: float = since(3, 1.0)
+    runs_commands: bool = since(3, default=False)
+    spot_usd_per_core_hour: float | None = since(3)
+    on_demand_usd_per_core_hour: float | None = since(3)
 
     def most(self, resource: str) -> int:
         """The largest amount of a resource beside cores on one of its nodes."""

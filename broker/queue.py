@@ -1,4 +1,4 @@
-"""The Celery application's configuration, and how to send its two tasks by name. Importing connects to
+"""The Celery application's configuration, and how to send its tasks by name. Importing connects to
 nothing.
 
 A Celery message is never the only copy of anything (RELIABILITY.md 1): ``ring`` only says that an inbox has
@@ -25,7 +25,9 @@ from broker.tls import redis_tls
 
 DRAIN = "spotfed.cloud.drain"
 BATCH = "spotfed.montecarlo.batch"
+ADVANCE = "spotfed.jobs.advance"
 MONTECARLO = "montecarlo"
+JOBS = "jobs"
 
 #: A doorbell older than this says nothing that the poll has not found.
 RING_EXPIRES_S = 30
@@ -71,22 +73,31 @@ def batch_queue(app: Celery, name: str) -> Queue:
     return Queue(name, Exchange(name, auto_delete=True), routing_key=name, expires=_OWN_QUEUE_KEPT_S)
 
 
+def job_queue() -> Queue:
+    """What job managers are told to look after, as senders and managers declare it.
+
+    It is not acknowledged either: what is lost is made up for by their sweeping.
+    """
+    return Queue(JOBS, Exchange(JOBS), routing_key=JOBS, no_ack=True)
+
+
 def _through_amqp(app: Celery) -> bool:
     return str(app.conf.broker_url).startswith("amqp")
 
 
-def unacked_options(cloud: str | None) -> dict[str, str]:
-    """Where the transport of a cloud's owner notes what is unacknowledged, or (None) that of all others.
+def unacked_options(queue: str | None) -> dict[str, str]:
+    """Where the transport of who serves a queue apart notes what is unacknowledged, or (None) that of all
+    others.
 
-    An owner shares these with nobody: who may write there can put messages into others' queues.
+    Owners and job managers share these with nobody: who may write there can put messages into others' queues.
     """
-    apart = "" if cloud is None else f".{cloud_queue(cloud)}"
+    apart = "" if queue is None else f".{queue}"
     return {f"{name}_key": name + apart for name in ("unacked", "unacked_index", "unacked_mutex")}
 
 
-def make_app(settings: Settings, cloud: str | None = None) -> Celery:
+def make_app(settings: Settings, queue: str | None = None) -> Celery:
     """A Celery application for the queue at ``settings.redis_url``, or for the RabbitMQ that is told instead;
-    ``cloud``: that of a cloud's owner.
+    ``queue``: it serves that one, as an owner or a job manager.
 
     Raises SettingsError when there is no address of Redis.
     """
@@ -99,7 +110,7 @@ def make_app(settings: Settings, cloud: str | None = None) -> Celery:
     app = Celery("spotfed", set_as_current=False)
     app.conf.update(
         **(
-            _through_redis(settings, cloud)
+            _through_redis(settings, queue)
             if settings.celery_broker_url is None
             else _through_rabbitmq(settings)
         ),
@@ -124,7 +135,7 @@ def make_app(settings: Settings, cloud: str | None = None) -> Celery:
     return app
 
 
-def _through_redis(settings: Settings, cloud: str | None) -> dict[str, Any]:
+def _through_redis(settings: Settings, queue: str | None) -> dict[str, Any]:
     url = str(settings.redis_url)
     return {
         "broker_url": celery_url(url),
@@ -137,7 +148,7 @@ def _through_redis(settings: Settings, cloud: str | None) -> dict[str, Any]:
             "unacked_restore_interval": 2,
             "unacked_restore_throttle": 1,
             "priority_steps": [0],  # nothing here has a priority: one list a queue
-            **unacked_options(cloud),
+            **unacked_options(queue),
         },
         "broker_use_ssl": redis_tls(url, settings) or None,
     }
@@ -207,6 +218,14 @@ def send_batch(app: Celery, queue: str, message: dict[str, Any]) -> None:
     Raises kombu.exceptions.OperationalError when the queue is away.
     """
     _send(app, BATCH, batch_queue(app, queue), args=[message], expires=BATCH_EXPIRES_S)
+
+
+def ring_for_job(app: Celery, job: str) -> None:
+    """Tells a job manager, whichever is free, to look after a job.
+
+    Raises kombu.exceptions.OperationalError when the queue is away; they then find out by themselves.
+    """
+    _send(app, ADVANCE, job_queue(), args=[job], expires=RING_EXPIRES_S)
 
 
 def _send(app: Celery, task: str, queue: Queue, **options: Any) -> None:

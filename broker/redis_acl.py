@@ -1,4 +1,5 @@
-"""Who may do what in a shared Redis: one user for each cloud's owner, and for each other party.
+"""Who may do what in a shared Redis: one user for each cloud's owner, one for its node agent, and one for
+each other party.
 
 `RIGHTS` is the one table of it: a row for everything that `broker.keys` names. From it come the lines of an
 ACL file for Redis 7 or newer, or Valkey. Keys of a cloud are its owner's alone; to what all share an owner
@@ -19,7 +20,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from broker.keys import Keys
-from broker.queue import MONTECARLO, cloud_queue, montecarlo_queue, unacked_options
+from broker.queue import JOBS, MONTECARLO, cloud_queue, montecarlo_queue, unacked_options
 
 PASSWORD_BYTES = 32
 
@@ -29,12 +30,14 @@ class Right:
     """What each party may do with one kind of key.
 
     ``r``, ``w`` or ``rw`` by all commands of the party; or, alone or after ``r``, the names of commands by
-    which it may write. The owner's is for keys of its cloud where the key names one.
+    which it may write. The owner's and the agent's are for keys of their cloud where the key names one.
     """
 
     owner: str = ""
+    agent: str = ""
     broker: str = ""
     montecarlo: str = ""
+    jobs: str = ""
     reader: str = ""
     operator: str = "r"
 
@@ -52,20 +55,20 @@ RIGHTS: Mapping[str, Right] = {
     "owner": Right(owner="rw"),
     "epoch": Right(owner="rw", broker="r", montecarlo="r"),
     "snapshot": Right(owner="rw"),
-    "advert": Right(owner="rw", broker="r"),
+    "advert": Right(owner="rw", agent="r", broker="r"),
     "advert_signature": Right(owner="rw", broker="r"),
     "table": Right(owner="rw", broker="r"),
     "table_signature": Right(owner="rw", broker="r"),
     "measures": Right(owner="rw", broker="r"),
     "running": Right(owner="rw", broker="r"),
     "history": Right(owner="rw", montecarlo="r"),
-    "clouds": Right(owner="hset", broker="r", reader="r"),
+    "clouds": Right(owner="hset", agent="r", broker="r", reader="r"),
     "cloud_signatures": Right(owner="hset", broker="r"),
     "contract": Right(owner="r set", broker="rw", montecarlo="rw"),
     "spoken_by": Right(owner="rw", broker="r", montecarlo="r"),
     "speaks": Right(broker="rw", montecarlo="rw"),
     "all_events": Right(owner="xadd", broker="rw", reader="r"),
-    "lease": Right(owner="set", broker="r"),
+    "lease": Right(owner="set", agent="r", broker="r", jobs="r"),
     "lease_of_version_2": Right(broker="r"),
     "request": _BROKERS,
     "open_requests": _BROKERS,
@@ -84,12 +87,25 @@ RIGHTS: Mapping[str, Right] = {
     "sampler": Right(owner="r", broker="r", montecarlo="rw"),
     "samplers": Right(broker="r", montecarlo="rw"),
     "batch": Right(owner="rw", montecarlo="rw"),
+    "job": Right(broker="r xadd", jobs="rw"),
+    "open_jobs": Right(broker="r zadd", jobs="rw"),
+    "jobs": Right(broker="r zadd", jobs="rw"),
+    "job_claim": Right(jobs="rw"),
+    "profiles": Right(jobs="rw"),
+    "cool_downs": Right(jobs="rw"),
+    "backup_servers": Right(jobs="rw"),
+    "works": Right(agent="r", jobs="rw"),
+    "work_signatures": Right(agent="r", jobs="rw"),
+    "work_reports": Right(agent="r hset", jobs="rw"),
+    "work_log": Right(agent="rw", broker="r", jobs="r"),
+    "agent": Right(agent="rw", jobs="r"),
 }
 #: What owners need besides while the federation speaks version 2 of the contract: there one name is for the
 #: leases of all clouds, and an owner may say what it likes of those that are shown there (``broker.shown``).
 UPGRADING: Mapping[str, Right] = {"lease_of_version_2": Right(owner="set", broker="r")}
-#: Names of Keys that are channels: their cloud's owner publishes, these parties listen.
-CHANNELS = {"channel": ("reader", "operator")}
+#: Names of Keys that are channels: who publishes there or listens. A cloud's own parties reach those of their
+#: cloud; which of both it is follows from their commands.
+CHANNELS = {"channel": ("owner", "agent", "reader", "operator"), "work_channel": ("agent", "jobs")}
 
 # Not client|setinfo, which Redis 7.0 does not know: a client that may not name its library goes on without.
 _CONNECTION = "ping client|setname select"
@@ -108,19 +124,24 @@ _WORKER = (
 #: Commands by party, each for keys of the party only. Those of a row's own are beside them.
 COMMANDS: Mapping[str, str] = {
     "owner": f"{_WORKER} publish",
-    "broker": f"{_WORKER} scan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
+    "agent": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hmget "
+    "hgetall hset llen lpush sadd",
+    "broker": f"{_WORKER} scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
     "montecarlo": f"{_WORKER} scan xinfo|consumers",
+    "jobs": f"{_WORKER} publish",
     "reader": f"{_CONNECTION} {_LISTEN} xrange xrevrange xread xlen hkeys hgetall",
     "operator": f"{_CONNECTION} {_START} {_TRANSACTION} {_SCRIPT} {_LISTEN} config|get acl|load acl|log "
     "acl|whoami scan type exists ttl pttl get mget strlen hget hmget hgetall hkeys hlen hexists hset hsetnx "
     "hdel lrange llen smembers scard zrange zcard zscore xadd xlen xrange xrevrange xinfo|consumers",
 }
-_CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "operator")
+_CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "jobs", "operator")
+#: Of each cloud there is one, and its user's name tells which.
+_OF_CLOUDS = {"owner": "cloud", "agent": "agent"}
 
 
 @dataclass(frozen=True)
 class User:
-    """One user. ``cloud``: whose owner it is, None for the other parties."""
+    """One user. ``cloud``: whose owner or node agent it is, None for the other parties."""
 
     name: str
     party: str
@@ -130,9 +151,11 @@ class User:
 def users(keys: Keys, clouds: Iterable[str]) -> list[User]:
     """Everybody that a federation of these clouds needs; names begin with the key prefix."""
     base = keys.prefix.strip(":") or "spotfed"
-    parties = [party for party in COMMANDS if party != "owner"]
-    owners = [User(f"{base}-cloud-{cloud}", "owner", cloud) for cloud in clouds]
-    return [*owners, *(User(f"{base}-{party}", party) for party in parties)]
+    ids = list(clouds)
+    own = [
+        User(f"{base}-{name}-{cloud}", party, cloud) for party, name in _OF_CLOUDS.items() for cloud in ids
+    ]
+    return [*own, *(User(f"{base}-{party}", party) for party in COMMANDS if party not in _OF_CLOUDS)]
 
 
 def acl_file(keys: Keys, hashes: Mapping[User, Collection[str]], *, upgrading: bool = False) -> str:
@@ -173,7 +196,7 @@ def _patterns(
     writes: set[str] = set()
     alone: defaultdict[str, set[str]] = defaultdict(set)
     rows = [(pattern(keys, name, user.cloud), right) for name, right in rights.items()]
-    for found, right in [*rows, *_queue_rights(keys, user.cloud)]:
+    for found, right in [*rows, *_queue_rights(keys, user)]:
         letters, commands = _parts(getattr(right, user.party))
         if "r" in letters:
             reads.add(found)
@@ -192,11 +215,7 @@ def _parts(may: str) -> tuple[str, str]:
 
 
 def _channels(keys: Keys, user: User) -> list[str]:
-    return [
-        pattern(keys, name, user.cloud)
-        for name, listeners in CHANNELS.items()
-        if user.party == "owner" or user.party in listeners
-    ]
+    return [pattern(keys, name, user.cloud) for name, parties in CHANNELS.items() if user.party in parties]
 
 
 def pattern(keys: Keys, name: str, cloud: str | None) -> str:
@@ -212,21 +231,30 @@ def pattern(keys: Keys, name: str, cloud: str | None) -> str:
     return str(member(*(own.get(parameter, "*") for parameter in inspect.signature(member).parameters)))
 
 
-def _queue_rights(keys: Keys, cloud: str | None) -> list[tuple[str, Right]]:
+def _queue_rights(keys: Keys, user: User) -> list[tuple[str, Right]]:
     """The keys of Celery's transport. Messages go to a queue by its name: bindings are noted, never read."""
+    cloud = user.cloud
     bells = Right(owner="rw", broker="llen lpush", montecarlo="llen lpush")
     batches = Right(owner="llen lpush", montecarlo="rw")
     queues = [
         (cloud_queue(cloud or "*"), bells),
         (MONTECARLO, batches),
         (montecarlo_queue("*"), batches),
+        (JOBS, Right(agent="llen lpush", broker="llen lpush", jobs="rw")),
     ]
     rows = [(f"{keys.prefix}{queue}", right) for queue, right in queues]
-    noted = Right(owner="sadd", broker="sadd", montecarlo="sadd", operator="")
     for kind in ("binding", "binding_permanent"):
-        rows += [(f"{keys.prefix}_kombu.{kind}.{queue}", noted) for queue, _ in queues]
-    unacked = Right(owner="rw", montecarlo="rw")
-    return rows + [(f"{keys.prefix}{name}", unacked) for name in unacked_options(cloud).values()]
+        rows += [(f"{keys.prefix}_kombu.{kind}.{queue}", _noted(right)) for queue, right in queues]
+    unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
+    served = JOBS if user.party == "jobs" else None if cloud is None else cloud_queue(cloud)
+    return rows + [(f"{keys.prefix}{name}", unacked) for name in unacked_options(served).values()]
+
+
+def _noted(right: Right) -> Right:
+    """To the binding of a queue, for who may do anything with the queue."""
+    parties = (party for party in COMMANDS if party != "operator")
+    told = {party: "sadd" for party in parties if getattr(right, party)}
+    return Right(**told, operator="")
 
 
 # -- passwords -----------------------------------------------------------------------------------------------

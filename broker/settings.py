@@ -73,6 +73,13 @@ def _networks(value: object) -> object:
         raise ValueError("must be networks like 10.1.0.0/16,fd00:1::/32, or addresses") from error
 
 
+def _user_ids(value: str) -> str:
+    first, dash, last = value.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 2**32 - 1):
+        raise ValueError("must be the first and the last user id, like 60706-61183")
+    return value
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
@@ -170,6 +177,9 @@ class Settings(BaseSettings):
     advert_max_age_s: Seconds = 10.0
     """A cloud whose last advert is older is unreachable."""
 
+    open_jobs: int = Field(default=1_000, ge=1)
+    """How many batch jobs of one member may be open, that is not have ended."""
+
     webhook_allow: Annotated[Networks, NoDecode] = ()
     """Networks, with commas between them, to which webhooks may go though not public, by http too."""
     webhook_connect_timeout_s: Seconds = 3.0
@@ -184,6 +194,15 @@ class Settings(BaseSettings):
     """After so many failed tries of one event its webhook is paused."""
     webhook_key_file: File | None = None
     """File of Fernet keys, one a line, the first for new secrets: webhooks' secrets are kept encrypted."""
+
+    jobs_dir: Directory | None = None
+    """Where states of batch jobs are kept, which the node agents of all clouds share; None means ``jobs`` in
+    ``state_dir``."""
+    isolation: Literal["auto", "users", "landlock", "none"] = "auto"
+    """What keeps batch jobs apart from each other and from the federation, see `workers.drivers.isolation`;
+    auto: ``users`` where the node agent is root, else ``landlock``."""
+    job_users: Annotated[str, AfterValidator(_user_ids)] = "60706-61183"
+    """The user ids that batch jobs run as where the node agent is root, first and last; nobody else's."""
 
     failpoint: Annotated[str, AfterValidator(failpoints.checked)] | None = None
     """Where this process kills itself, see `broker.failpoints`: for tests and for nothing else."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: The party whose commands every cloud takes. A cloud's party is ``cloud_party(id)``.
 BROKER = "broker"
+#: The job managers, whose work every node agent runs.
+JOBS = "jobs"
 #: Generous: clocks of members may be hours apart, and a message may wait while its reader is away.
 LIFETIME_S = 86_400
 MAX_TOKEN_BYTES = 2_048
@@ -72,7 +74,7 @@ class Seal:
 
 
 def cloud_party(cloud: str) -> str:
-    """The name of a cloud's owner among those who sign; cloud ids have no dot, so none is ``BROKER``'s."""
+    """The name of a cloud's owner among those who sign; none is ``BROKER`` or ``JOBS``, which have no dot."""
     return f"cloud.{cloud}"
 
 

@@ -1,8 +1,9 @@
 """Key files of those who sign: the private key of one party, and the public keys of all (RFC 7517).
 
-Both are JSON. Every key names the party whose it is (``issuer``): ``broker`` or ``cloud.<id>``. A party may
-have several keys in the set; each is believed until it is removed. Processes look at both files whenever they
-sign or verify and read what has changed, so keys are exchanged without a restart.
+Both are JSON. Every key names the party whose it is (``issuer``): ``broker``, ``jobs`` (the job managers) or
+``cloud.<id>`` (its owner and its node agent). A party may have several keys in the set; each is believed
+until it is removed. Processes look at both files whenever they sign or verify and read what has changed, so
+keys are exchanged without a restart.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from broker.finding import Finding, failure, ok, warning
 from broker.settings import Settings, SettingsError
-from broker.signing import BROKER, Signing, decoded, encoded
+from broker.signing import BROKER, JOBS, Signing, decoded, encoded
 
 log = logging.getLogger(__name__)
 
-_PARTY = re.compile(r"broker|cloud\.[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_PARTY = re.compile(r"broker|jobs|cloud\.[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _HALF = Annotated[str, StringConstraints(min_length=43, max_length=43)]
 _MAX_BYTES = 1_000_000
 
@@ -237,7 +238,9 @@ def files_in(state_dir: Path) -> Files:
 def checked_party(party: str) -> str:
     """The same. Raises TrustError for what is no party's name."""
     if not _PARTY.fullmatch(party):
-        raise TrustError(f"{party!r} signs nothing: name '{BROKER}', or a cloud as in 'cloud.harbour'")
+        raise TrustError(
+            f"{party!r} signs nothing: name '{BROKER}', '{JOBS}', or a cloud as in 'cloud.harbour'"
+        )
     return party
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -13,6 +14,14 @@ from cloudsim.errors import SpecError
 from cloudsim.prediction.samples import Flavour
 from cloudsim.requests import Amounts, Kind, Labels, Request, Spread, promises
 from cloudsim.traces.trace import Trace
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What batch jobs pay for a core of a cloud, US dollars an hour of wall time."""
+
+    spot_usd_per_core_hour: float
+    on_demand_usd_per_core_hour: float
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,9 @@ class FederatedCloud:
     #: federation in trace time sends what its workloads say and nothing else.
     overflow: bool = False
     overflow_sla: float | None = None
+    #: ``process``: commands run on the machine of its node agent; None: it is simulated and runs none.
+    driver: Literal["process"] | None = None
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,13 @@ class Federation:
         ids = [cloud.spec.id for cloud in self.clouds]
         if len(set(ids)) != len(ids):
             raise SpecError(f"cloud ids must differ: {', '.join(ids)}", field="cloud.id")
+        priced = [number for number, cloud in enumerate(self.clouds) if cloud.prices]
+        if priced and len(priced) < len(self.clouds):
+            number = next(number for number in range(len(self.clouds)) if number not in priced)
+            raise SpecError(
+                f"is missing, while {ids[priced[0]]} has one: all clouds have prices, or none has",
+                field=f"cloud[{number}].spot_usd_per_core_hour",
+            )
         for workload in self.workloads:
             for target in workload.targets:
                 if target not in ids:

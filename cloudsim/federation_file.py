@@ -23,6 +23,9 @@
     fair_share = "10m"                          # optional: nobody takes more spot than its share while an
                                                 # origin waits: was refused for want of room so lately
     fair_share_weights = { C = 2.0 }            # optional: of single origins; 1 of all others
+    driver = "process"                          # optional: its instances may run commands, see below
+    spot_usd_per_core_hour = 0.01               # optional: what its cores cost batch jobs, in wall time:
+    on_demand_usd_per_core_hour = 0.05          # both prices of all clouds, or none of any
 
     [[cloud]]
     id = "B"
@@ -35,6 +38,8 @@
     disclosure = "p90"                          # optional: what is told of the lifetimes of spot: "nothing",
                                                 # "mttr" (the mean), "p10" or "p90" (the median and that
                                                 # percentile) or "full"; less is promised where less is told
+    spot_usd_per_core_hour = 0.02
+    on_demand_usd_per_core_hour = 0.05
 
     [[workload]]
     origin = "A"
@@ -53,6 +58,10 @@ it, and fit on no node without. Overcommit sells more of a resource than a node 
 above. Line-ups: see ``cloudsim.scheduling.lineups``; ``eviction`` is "lifo", "lifo-recency", "fifo", "random"
 or "lifo-pools", with ``pools = 5`` or another number of them (``cloudsim.pools``).
 
+With ``driver = "process"`` the commands of batch jobs run on the machine of the cloud's node agent
+(``python -m workers.agent``), as many as instances have room in the cloud; without it a cloud is simulated
+and runs none.
+
 Overflow is offered by clouds that live in wall time and by those of a replay; a live federation in trace time
 (``spotfed federate --live``) leaves it out, so its report then differs from the replay's.
 
@@ -67,7 +76,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -76,7 +85,8 @@ from cloudsim.cloud_spec import CloudSpec
 from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
 from cloudsim.fair_share import fair_share_of
-from cloudsim.federation import FederatedCloud, Federation, Workload
+from cloudsim.federation import FederatedCloud, Federation, Prices, Workload
+from cloudsim.federation_fields import at_least_0, only, positive, sla, tables, text, whole
 from cloudsim.inventory import parse_nodes
 from cloudsim.nodes import (
     CORES,
@@ -102,6 +112,8 @@ _PRODUCTION = "production-"
 _MOST_NODES = 100_000
 _MOST_CORES = 1_000_000
 _MOST_OVERCOMMIT = 1000
+
+_PRICES = ("spot_usd_per_core_hour", "on_demand_usd_per_core_hour")
 
 Flavours = dict[int, Amounts]  # by cores
 Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
@@ -147,14 +159,14 @@ class _Reader:
         self._flavours: Flavours = {}
 
     def federation(self, document: Mapping[str, Any], until_s: float | None) -> Federation:
-        _only(document, {"cloud", "workload", "until", "flavours"}, "")
+        only(document, {"cloud", "workload", "until", "flavours"}, "")
         self._flavours = _flavours(document.get("flavours", {}))
-        clouds = tuple(self._cloud(n, table) for n, table in enumerate(_tables(document, "cloud")))
+        clouds = tuple(self._cloud(n, table) for n, table in enumerate(tables(document, "cloud")))
         if not clouds:
             raise SpecError("a federation needs at least one [[cloud]]", field="cloud")
         ids = tuple(cloud.spec.id for cloud in clouds)
         workloads = tuple(
-            self._workload(n, table, ids) for n, table in enumerate(_tables(document, "workload"))
+            self._workload(n, table, ids) for n, table in enumerate(tables(document, "workload"))
         )
         limit_s = until_s
         if limit_s is None:
@@ -164,8 +176,8 @@ class _Reader:
     def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
         where = f"cloud[{number}]"
         known = {"id", "nodes", "trace", "admission", "lineup", "grace", "overflow", "overflow_sla"}
-        known |= {"eviction", "pools", "slices_h", "disclosure"}
-        _only(table, known | {"spot_cap_cores", "spot_caps", "fair_share", "fair_share_weights"}, where)
+        known |= {"eviction", "pools", "slices_h", "disclosure", "driver", *_PRICES}
+        only(table, known | {"spot_cap_cores", "spot_caps", "fair_share", "fair_share_weights"}, where)
         overflow = table.get("overflow", False)
         if not isinstance(overflow, bool):
             raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
@@ -173,11 +185,13 @@ class _Reader:
             raise SpecError("goes with overflow = true", field=f"{where}.overflow_sla")
         nodes, node_cores, details = self._nodes(table, f"{where}.nodes")
         return FederatedCloud(
-            _spec(_text(table, "id", where), node_cores, details, table, where),
+            _spec(text(table, "id", where), node_cores, details, table, where),
             nodes,
             self._trace(table, where),
             overflow,
-            _sla(table.get("overflow_sla"), f"{where}.overflow_sla"),
+            sla(table.get("overflow_sla"), f"{where}.overflow_sla"),
+            _driver(table.get("driver"), f"{where}.driver"),
+            _prices(table, where),
         )
 
     def _nodes(self, table: Mapping[str, Any], where: str) -> tuple[str, tuple[int, ...], NodeDetails]:
@@ -205,10 +219,10 @@ class _Reader:
 
     def _workload(self, number: int, table: Mapping[str, Any], ids: tuple[str, ...]) -> Workload:
         where = f"workload[{number}]"
-        _only(
+        only(
             table, {"origin", "trace", "delay", "sla", "targets", "labels", "group", "spread", "pool"}, where
         )
-        origin = _text(table, "origin", where)
+        origin = text(table, "origin", where)
         targets = table.get("targets", [cloud for cloud in ids if cloud != origin])
         if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
             raise SpecError(f"{targets!r} is not a list of cloud ids", field=f"{where}.targets")
@@ -217,7 +231,7 @@ class _Reader:
             origin,
             self._trace(table, where),
             parse_duration_s(table.get("delay", 0), field=f"{where}.delay"),
-            _sla(table.get("sla"), f"{where}.sla"),
+            sla(table.get("sla"), f"{where}.sla"),
             tuple(targets),
             labels=checked_labels(table.get("labels", {}), field=f"{where}.labels"),
             group=group,
@@ -275,14 +289,28 @@ def _spec(
     )
 
 
+def _driver(value: object, where: str) -> Literal["process"] | None:
+    if value is None or value == "process":
+        return value
+    raise SpecError(f'{value!r} is not "process", and simulated clouds leave it out', field=where)
+
+
+def _prices(table: Mapping[str, Any], where: str) -> Prices | None:
+    told = [name for name in _PRICES if name in table]
+    if len(told) == 1:
+        (missing,) = set(_PRICES) - set(told)
+        raise SpecError(f"goes with {told[0]}", field=f"{where}.{missing}")
+    return Prices(*(at_least_0(table[name], f"{where}.{name}") for name in told)) if told else None
+
+
 def _node_group(table: object, where: str) -> NodeGroup:
     if not isinstance(table, Mapping):
         raise SpecError(f"{table!r} is not a table such as {{ count = 8, cores = 8 }}", field=where)
     named = {"count", "cores", "labels", "overcommit"}
     amounts = checked_amounts({name: table[name] for name in table if name not in named}, field=where)
     group = NodeGroup(
-        _whole(table, "count", where, _MOST_NODES),
-        _whole(table, "cores", where, _MOST_CORES),
+        whole(table, "count", where, _MOST_NODES),
+        whole(table, "cores", where, _MOST_CORES),
         amounts,
         checked_labels(table.get("labels", {}), field=f"{where}.labels"),
         _overcommit(table.get("overcommit", {}), {CORES, *dict(amounts)}, f"{where}.overcommit"),
@@ -299,7 +327,7 @@ def _overcommit(value: object, resources: set[str], where: str) -> Mapping[str, 
         if name not in resources:
             known = ", ".join(sorted(resources))
             raise SpecError(f"these nodes have no such resource; they have: {known}", field=f"{where}.{name}")
-        if _positive(factor, f"{where}.{name}") > _MOST_OVERCOMMIT:
+        if positive(factor, f"{where}.{name}") > _MOST_OVERCOMMIT:
             raise SpecError(f"{factor!r} is more than {_MOST_OVERCOMMIT}", field=f"{where}.{name}")
     return value
 
@@ -316,7 +344,7 @@ def _flavours(table: object) -> Flavours:
             raise SpecError(
                 f"{flavour!r} is not a table such as {{ cores = 1, memory_mb = 2000 }}", field=where
             )
-        cores = _whole(flavour, "cores", where, _MOST_CORES)
+        cores = whole(flavour, "cores", where, _MOST_CORES)
         if cores in names:
             other = names[cores]
             raise SpecError(f"{other} has {cores} cores already, and traces tell nothing else", field=where)
@@ -343,57 +371,13 @@ def _synthesise(value: Mapping[str, Any], where: str) -> Trace:
         raise SpecError(f"{seed!r} is not a whole number of 0 or more", field=f"{where}.seed")
     rng = np.random.default_rng(seed)
     if kind == "table-1":
-        _only(value, {"synthetic", "seed", "hours"}, where)
-        return lognormal_trace(
-            rng, hours=_positive(value.get("hours", 240), f"{where}.hours"), name="table-1"
-        )
+        only(value, {"synthetic", "seed", "hours"}, where)
+        return lognormal_trace(rng, hours=positive(value.get("hours", 240), f"{where}.hours"), name="table-1")
     if isinstance(kind, str) and kind.removeprefix(_PRODUCTION) in ("A", "B", "C", "D"):
-        _only(value, {"synthetic", "seed", "days"}, where)
-        days = _positive(value["days"], f"{where}.days") if "days" in value else None
+        only(value, {"synthetic", "seed", "days"}, where)
+        days = positive(value["days"], f"{where}.days") if "days" in value else None
         return production_like(rng, kind.removeprefix(_PRODUCTION), days=days)
     raise SpecError(
         f"{kind!r} is not a synthetic trace; there are: table-1, production-A to production-D",
         field=f"{where}.synthetic",
     )
-
-
-def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
-    for name in table:
-        if name not in known:
-            field = f"{where}.{name}" if where else name
-            raise SpecError(f"unknown field; known are: {', '.join(sorted(known))}", field=field)
-
-
-def _tables(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    tables = document.get(name, [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise SpecError(f"write each as [[{name}]]", field=name)
-    return tables
-
-
-def _text(table: Mapping[str, Any], name: str, where: str) -> str:
-    value = table.get(name)
-    if not isinstance(value, str) or not value:
-        raise SpecError("is missing or not text", field=f"{where}.{name}")
-    return value
-
-
-def _whole(table: Mapping[str, Any], name: str, where: str, most: int) -> int:
-    value = table.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise SpecError(f"{value!r} is not a whole number from 1 to {most}", field=f"{where}.{name}")
-    return value
-
-
-def _sla(value: object, where: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise SpecError(f"{value!r} is not a probability from 0 to 1", field=where)
-    return float(value)
-
-
-def _positive(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise SpecError(f"{value!r} is not a number above 0", field=where)
-    return float(value)

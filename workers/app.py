@@ -1,6 +1,7 @@
 """The Celery side of the worker processes: the tasks, and how a worker is run.
 
-``python -m workers.cloud`` and ``python -m workers.montecarlo`` are the ways to start one.
+``python -m workers.cloud``, ``python -m workers.montecarlo`` and ``python -m workers.jobs`` are the ways to
+start one.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-def create(settings: Settings, cloud: str | None = None) -> Celery:
+def create(settings: Settings, cloud: str | None = None, *, queue: str | None = None) -> Celery:
     """The application, without tasks; also sets logging up. ``cloud``: it is for the owner of that one.
+    ``queue``: see ``make_app``.
 
     SIGTERM means SIGQUIT to Celery from here on: both end a worker after a task's moment of grace. Celery
     takes this from the environment when its worker is imported.
     """
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (said, not read)
-    from broker.queue import make_app
+    from broker.queue import cloud_queue, make_app
     from workers import logs
 
     logs.configure(settings)
     failpoints.arm(settings.failpoint)
-    return make_app(settings, cloud)
+    return make_app(settings, queue if cloud is None else cloud_queue(cloud))
 
 
 def require_safe_queue(settings: Settings) -> None:
@@ -78,6 +80,17 @@ def serve_batches(app: Celery, settings: Settings, name: str) -> None:
         if not child:
             child.append(_montecarlo(app, settings, name))
         child[0].run(Batch.model_validate(message, extra="ignore"))
+
+
+def serve_jobs(app: Celery, look_after: Callable[[str], object]) -> None:
+    """The doorbell of a job manager."""
+    from broker.queue import ADVANCE, job_queue
+
+    app.conf.task_queues = [job_queue()]
+
+    @app.task(name=ADVANCE)
+    def advance(job: str) -> None:
+        look_after(job)
 
 
 def _montecarlo(app: Celery, settings: Settings, name: str) -> MonteCarlo:

@@ -87,7 +87,7 @@ def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federat
             overflow=member.overflow and not trace_time,
             overflow_sla=told.overflow_sla,
         ),
-        info=_info(member, order, told.time),
+        info=_info(member, order, told),
         sizes=_sizes(federation, member, trace_time=trace_time),
         seed=config.seed if told.seed is None else told.seed,
         births=told.samples or config.samples,
@@ -96,15 +96,16 @@ def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federat
     )
 
 
-def _info(member: FederatedCloud, order: int, time: str) -> CloudInfo:
-    cores, pools = member.spec.node_cores, member.spec.products.pools
+def _info(member: FederatedCloud, order: int, told: argparse.Namespace) -> CloudInfo:
+    cores, pools, prices = member.spec.node_cores, member.spec.products.pools, member.prices
+    trace_time = told.time == "trace"
     return CloudInfo(
         id=member.spec.id,
         order=order,
         nodes=member.nodes,
         cores=sum(cores),
         largest_node=max(cores),
-        time="trace" if time == "trace" else "wall",
+        time="trace" if trace_time else "wall",
         overflow=member.overflow,
         node_kinds=node_kinds(cores, member.spec.details),
         lineup=member.spec.lineup.name,
@@ -112,6 +113,10 @@ def _info(member: FederatedCloud, order: int, time: str) -> CloudInfo:
         pools=pools.bands if pools else (),
         slices_s=member.spec.slices_s,
         fair_share=member.spec.fair_share is not None,
+        speed=1.0 if trace_time else told.speed,
+        runs_commands=member.driver == "process" and not trace_time,
+        spot_usd_per_core_hour=None if prices is None else prices.spot_usd_per_core_hour,
+        on_demand_usd_per_core_hour=None if prices is None else prices.on_demand_usd_per_core_hour,
     )
 
 

@@ -29,28 +29,32 @@ from broker.contract import (
     SpotRequest,
 )
 from broker.identity import Principal
+from broker.jobs.entries import Submitted
+from broker.jobs.models import JobWish
+from broker.jobs.names import LONGEST_CHOSEN, mark
 
 LONGEST_BODY = 4 * 2**20
 MOST_ITEMS = 5000
+_NOBODYS = "user"  # the origin of what an operator asks for nobody in particular
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _ids: TypeAdapter[str] = TypeAdapter(Id)
 _spot_requests = TypeAdapter(list[SpotRequest])
 
 
-async def read_json(request: Request) -> bytes:
+async def read_json(request: Request, longest: int = LONGEST_BODY) -> bytes:
     """The body, which claims to be JSON. Raises ProblemError (413, 415)."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise unsupported_media_type()
     claimed = request.headers.get("content-length", "")
-    if claimed.isascii() and claimed.isdecimal() and int(claimed[:20]) > LONGEST_BODY:
-        raise too_long(LONGEST_BODY)
+    if claimed.isascii() and claimed.isdecimal() and int(claimed[:20]) > longest:
+        raise too_long(longest)
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > LONGEST_BODY:
-            raise too_long(LONGEST_BODY)
+        if len(body) > longest:
+            raise too_long(longest)
     return bytes(body)
 
 
@@ -167,15 +171,33 @@ def of_holder(
     """
     name, origin = request.id or derived_id(who.name, key, index), request.origin
     if who.origins is not None:
-        if "origin" not in request.model_fields_set:
-            assert who.member is not None
-            origin = who.member
-        if origin not in who.origins:
-            raise invalid_field(
-                "origin", "is not yours", f"nothing, or one of {', '.join(sorted(who.origins))}"
-            )
+        origin = _own_origin(who, origin if "origin" in request.model_fields_set else None)
         name = f"{who.member}:{name}"
     return request.model_copy(update={"id": name, "origin": origin})
+
+
+def _own_origin(who: Principal, origin: str | None) -> str:
+    """It, or the member's name where there is none. Raises ProblemError (422) for that of somebody else."""
+    assert who.member is not None
+    assert who.origins is not None
+    found = who.member if origin is None else origin
+    if found not in who.origins:
+        raise invalid_field("origin", "is not yours", f"nothing, or one of {', '.join(sorted(who.origins))}")
+    return found
+
+
+def job_of_holder(wish: JobWish, who: Principal, key: str | None, at: float) -> Submitted:
+    """A job as it is noted: with an id, an origin and, where it names one or its origin may be one, a home.
+
+    Ids of members get a mark of theirs. Raises ProblemError (422) for the origin of somebody else.
+    """
+    name, end = wish.id or derived_id(who.name, key), mark(who.member)
+    if end and len(name) > LONGEST_CHOSEN:
+        raise invalid_field("id", "is too long", f"null, or at most {LONGEST_CHOSEN} characters")
+    origin = wish.origin or _NOBODYS if who.origins is None else _own_origin(who, wish.origin)
+    home = wish.home or (None if origin in (_NOBODYS, who.member) else origin)
+    named = wish.model_copy(update={"id": name + end})
+    return Submitted(at=at, job=name + end, wish=named, holder=who.holder, origin=origin, home=home)
 
 
 def quote_of_holder(wish: QuoteRequest, who: Principal) -> QuoteRequest:

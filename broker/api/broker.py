@@ -16,6 +16,7 @@ from broker.adverts import Adverts
 from broker.api.auth import Authenticator, Rates, Roster
 from broker.api.bookkeeper import Bookkeeper
 from broker.api.desk import Desk
+from broker.api.job_desk import JobDesk
 from broker.api.meter import Meter
 from broker.api.migration import MigrationDesk
 from broker.api.overflow import OverflowDesk
@@ -25,7 +26,7 @@ from broker.ending import end
 from broker.holds import Holds
 from broker.keys import Keys
 from broker.members import Register
-from broker.queue import Bells, make_app, ring
+from broker.queue import Bells, make_app, ring, ring_for_job
 from broker.records import Records
 from broker.redis_server import connect, connect_async
 from broker.settings import Settings, SettingsError
@@ -110,6 +111,11 @@ class Broker:
         self.webhooks = WebhookDesk(
             settings, self.redis, self._delivered, self.keys, self.name, self.roster.members
         )
+        self._jobs = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
+        self._job_bells = Doorbells(lambda job: ring_for_job(celery, job))
+        self.jobs = JobDesk(
+            self._jobs, self.keys, lambda job: self._job_bells.ring([job]), settings.open_jobs
+        )
         self._counted = connect_async(url)
         self.quotas = QuotaKeeper(
             self.redis, self._counted, self.keys, self.holds, self.roster, self._speaking
@@ -151,9 +157,11 @@ class Broker:
         await end(self._tasks, _END_AGAIN_S)
         await self.webhooks.aclose()
         await self._bells.close()
+        await self._job_bells.close()
         self._stopping.set()
         await asyncio.to_thread(self._herald.join)
         self._contract.close()
+        self._jobs.close()
         readers = (self._reading, self._overflowing, self._warned, self._counted)
         for client in (self.redis, self.streaming, *readers):
             await client.aclose()

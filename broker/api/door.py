@@ -14,7 +14,7 @@ from broker.api import bodies, problems
 from broker.api.broker import Broker
 from broker.api.calls import note
 from broker.contract import Lease
-from broker.identity import Action, Principal, Thing, Verdict, authorize
+from broker.identity import LEAST, Action, Principal, Thing, Verdict, authorize
 from broker.records import Outcome
 
 JSON = "application/json"
@@ -48,7 +48,7 @@ def require(who: Principal, action: Action, thing: Thing | None = None, what: st
         case Verdict.HIDDEN:
             raise problems.not_found(what)
         case Verdict.TOO_SMALL:
-            raise problems.forbidden()
+            raise problems.forbidden(LEAST[action])
 
 
 class Held(NamedTuple):
@@ -104,6 +104,7 @@ Reader = Annotated[Principal, Depends(May(Action.READ))]
 Asker = Annotated[Principal, Depends(May(Action.QUOTE))]
 Submitter = Annotated[Principal, Depends(May(Action.SUBMIT))]
 Changer = Annotated[Principal, Depends(May(Action.CHANGE))]
+Runner = Annotated[Principal, Depends(May(Action.RUN))]
 Operator = Annotated[Principal, Depends(May(Action.OPERATE))]
 Administrator = Annotated[Principal, Depends(May(Action.ADMINISTER))]
 CloudReader = Annotated[Principal, Depends(May(Action.READ, own_cloud=True))]

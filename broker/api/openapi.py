@@ -19,6 +19,7 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
+from broker.jobs.models import JobWish
 from broker.webhooks.models import WebhookChange, WebhookWish
 
 _REFERENCE = "#/components/schemas/"
@@ -84,6 +85,7 @@ def install(app: FastAPI) -> None:
                 MemberChange,
                 KeyWish,
                 Rotation,
+                JobWish,
             )
             modes = [(model, "validation") for model in (*sent, Problem, Event)]
             _, more = models_json_schema(modes, ref_template=_REFERENCE + "{model}")  # type: ignore[arg-type]

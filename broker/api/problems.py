@@ -22,6 +22,7 @@ from starlette.routing import compile_path
 from broker import tracing
 from broker.api.models import FieldError, Problem
 from broker.contract import CounterOffers, RefusalView
+from broker.identity import Role
 from broker.routing import UnfittableError, UnknownTargetError
 from broker.submission.wishes import (
     InFlightError,
@@ -72,7 +73,7 @@ ACCEPTED = {
     "name": "letters, digits, _ and -, beginning with a letter or digit, at most 40 characters",
     "principal": "a member, such as acme, or a part of it, such as acme/ci; of operators any such name",
     "clouds": "null, or a list of up to 64 ids of clouds",
-    "role": "one of operator, member, viewer",
+    "role": "one of operator, runner, member, viewer",
     "spot_cores": "null for no cap, or an integer from 0 to 100000000",
     "spot_instances": "null for no cap, or an integer from 0 to 100000000",
     "grace_s": "seconds as a number from 0 to 2592000 (30 days)",
@@ -115,9 +116,10 @@ def unauthorized(detail: str) -> ProblemError:
     )
 
 
-def forbidden() -> ProblemError:
-    """403: not for this role."""
-    detail = "the role of this API key does not allow this: use a member's or an operator's key"
+def forbidden(least: Role) -> ProblemError:
+    """403: not for this role; ``least``: the smallest that may."""
+    more = "" if least is Role.OPERATOR else ", or one that may more"
+    detail = f"the role of this API key does not allow this: use a key with the role {least}{more}"
     return ProblemError(_problem("forbidden", 403, "Not allowed", detail))
 
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from broker.api import (
     bodies,
     identity_routes,
+    job_routes,
     ledger_routes,
     member_routes,
     operating_routes,
@@ -48,6 +49,7 @@ router.include_router(member_routes.router)
 router.include_router(operating_routes.router)
 router.include_router(ledger_routes.router)
 router.include_router(webhook_routes.router)
+router.include_router(job_routes.router)
 router.include_router(identity_routes.router)
 
 

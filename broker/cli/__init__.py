@@ -23,6 +23,7 @@ from broker.cli import (
     experiment,
     federate,
     identity,
+    job,
     journal,
     lasting,
     ledger,
@@ -64,6 +65,7 @@ app.command(rich_help_panel=_USE)(looking.release)
 app.command(rich_help_panel=_USE)(draining.acknowledge)
 app.command(rich_help_panel=_USE)(looking.events)
 app.command(rich_help_panel=_USE)(ledger.ledger)
+app.add_typer(job.job, name="job", rich_help_panel=_USE)
 app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
 app.add_typer(identity.member, name="member", rich_help_panel=_USE)
 app.add_typer(identity.key, name="key", rich_help_panel=_USE)

@@ -50,7 +50,7 @@ def generate(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write an ACL file for Redis 7 or newer: one user for each cloud's owner, and for each other party.
+    """Write an ACL file for Redis 7 or newer: a user for each owner, each node agent and each other party.
 
     Each user gets a file USER.env with its SPOTFED_REDIS_URL, mode 0600: hand it over. Run again, for example
     with one more cloud, it leaves the passwords that the ACL file has as they are. Nothing secret is printed.

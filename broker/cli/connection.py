@@ -24,8 +24,11 @@ _KEY_HINT = "set SPOTFED_API_KEY; `spotfed up` writes a first key to {path}"
 
 
 @contextmanager
-def connected() -> Iterator[Client]:
-    """A client of SPOTFED_URL with SPOTFED_API_KEY, else of what ``spotfed up`` runs on this machine."""
+def connected(deadline_s: float | None = None) -> Iterator[Client]:
+    """A client of SPOTFED_URL with SPOTFED_API_KEY, else of what ``spotfed up`` runs on this machine.
+
+    ``deadline_s``: how long it waits for a broker that is away; None: as long as a person does.
+    """
     from broker.api.outcomes import UntrustedError
     from broker.client import Client, UnauthorizedError, UnavailableError
     from broker.local.queue import key_file
@@ -33,7 +36,7 @@ def connected() -> Iterator[Client]:
 
     told = settings()
     try:
-        with Client(url(told), api_key(told), deadline_s=DEADLINE_S) as client:
+        with Client(url(told), api_key(told), deadline_s=deadline_s or DEADLINE_S) as client:
             yield client
     except UntrustedError:
         raise  # it says all that helps

@@ -184,6 +184,7 @@ def _federation_findings(client: redis.Redis, told: Settings) -> list[Finding]:
     from datetime import UTC, datetime
 
     from broker.doctor import federation_findings
+    from broker.jobs.health import OVERDUE_S, jobs_findings
     from broker.keys import Keys
     from broker.upgrading import holding_back, spoken
 
@@ -193,7 +194,11 @@ def _federation_findings(client: redis.Redis, told: Settings) -> list[Finding]:
     samplers = sum(1 for _ in client.scan_iter(keys.sampler("*"), count=10_000))
     seconds, microseconds = client.time()
     now = datetime.fromtimestamp(seconds + microseconds / 1e6, UTC)
-    return federation_findings(clouds, samplers, now, told, spoken(client, keys), holding_back(client, keys))
+    found = federation_findings(clouds, samplers, now, told, spoken(client, keys), holding_back(client, keys))
+    known = [one.info for one in clouds if one.info is not None]
+    agents = {one.id for one in known if client.exists(keys.agent(one.id))}
+    overdue = client.zcount(keys.open_jobs, "-inf", now.timestamp() - OVERDUE_S)
+    return found + jobs_findings(known, agents, client.zcard(keys.open_jobs), overdue)
 
 
 def _cloud(client: redis.Redis, keys: Keys, cloud: str, info: bytes) -> CloudFacts:

@@ -141,7 +141,7 @@ def create_key(
     principal: Annotated[
         str, typer.Argument(metavar="PRINCIPAL", help="A member (acme) or a part of it (acme/ci).")
     ],
-    role: Annotated[str, typer.Option(help="operator, member or viewer.")] = "member",
+    role: Annotated[str, typer.Option(help="operator, runner (has jobs run), member or viewer.")] = "member",
     cloud: CloudOption = None,
     lifetime: Annotated[
         str | None, typer.Option(help="How long it works, such as 90d.", show_default="until it is revoked")

@@ -34,13 +34,19 @@ _TABLES_S = 30.0
 def up(
     federation: Annotated[
         Path,
-        typer.Option(help="Federation file: clouds and their loads.", show_default="three simulated clouds"),
+        typer.Option(
+            help="Federation file: clouds and their loads. 'jobs': one with clouds that run batch jobs.",
+            show_default="three simulated clouds",
+        ),
     ] = packaged.UP,
     speed: Annotated[
         float, typer.Option(min=0.001, help="Seconds of the clouds that pass in a second.")
     ] = 600.0,
     history: Annotated[str, typer.Option(help="Load that is replayed before the clouds open.")] = "48h",
     monte_carlo: Annotated[int, typer.Option(min=1, help="Monte-Carlo workers.")] = 1,
+    managers: Annotated[
+        int, typer.Option(min=1, help="Job managers, where clouds run the commands of batch jobs.")
+    ] = 1,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Of the API.", show_default="SPOTFED_PORT, else 8000")
     ] = None,
@@ -66,18 +72,21 @@ def up(
 
     told = settings()
     parse_duration_s(history, field="--history")
-    clouds = tuple(member.spec.id for member in load(federation, None).clouds)
+    federation = packaged.named(federation)
+    members = load(federation, None).clouds
     births, key = samples_and_seed(samples, seed)
     if samples is None and "samples" not in told.model_fields_set:
         births = _SAMPLES
     layout = Layout(
         federation.absolute(),
-        clouds,
+        tuple(member.spec.id for member in members),
         wall_time(speed=speed, history=history, samples=births, seed=key),
         monte_carlo,
         told.host,
         told.port if port is None else port,
         tls=told.tls_cert is not None,
+        commanded=tuple(member.spec.id for member in members if member.driver == "process"),
+        managers=managers,
     )
     out = console(stderr=as_json)
     with _alone(told.state_dir), _until_told() as over:
@@ -168,6 +177,12 @@ def _await_tables(local: LocalFederation, over: threading.Event) -> None:
 def _welcome(out: Any, local: LocalFederation, told: Settings) -> None:
     clouds = local.layout.clouds
     spotfed = command_name()
+    if local.layout.commanded:
+        job = f"""  {spotfed} job submit --home {local.layout.commanded[0]} -- python3 -c 'print("hello")'
+      (runs here, on an instance of {" or ".join(local.layout.commanded)})
+"""
+    else:
+        job = ""
     out.print(f"""
 [bold green]The federation runs.[/bold green] {len(clouds)} clouds: {", ".join(clouds)}.
 API and its documentation: {local.layout.url}/docs   API key: {_key_file(told)}
@@ -179,7 +194,7 @@ In another terminal (commands find address and key by themselves):
   {spotfed} quote --cores 1 --lifetime 2h --sla 0.05
   {spotfed} submit --cores 1 --lifetime 4h --sla none --cloud {clouds[0]} --count 10
       (without a promise: some are soon evicted)
-
+{job}
 Ctrl-C stops everything.
 """, soft_wrap=True)  # fmt: skip
 

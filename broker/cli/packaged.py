@@ -9,3 +9,10 @@ _DIRECTORY = Path(__file__).parent / "federations"
 UP = _DIRECTORY / "up.toml"
 DEMO_RECORDED = _DIRECTORY / "demo-recorded.toml"
 DEMO_SYNTHETIC = _DIRECTORY / "demo-synthetic.toml"
+JOBS = _DIRECTORY / "jobs.toml"
+
+
+def named(path: Path) -> Path:
+    """``up`` and ``jobs`` are those that come with the package, unless there is such a file."""
+    packaged = {one.stem: one for one in (UP, JOBS)}
+    return path if path.exists() else packaged.get(str(path), path)

@@ -17,7 +17,9 @@ trust = typer.Typer(
     help="Make and exchange the keys that messages between the broker and the clouds are signed with.",
 )
 
-Party = Annotated[str, typer.Argument(help="Who signs with it: 'broker', or a cloud as in 'cloud.harbour'.")]
+Party = Annotated[
+    str, typer.Argument(help="Who signs with it: 'broker', 'jobs', or a cloud as in 'cloud.harbour'.")
+]
 TrustOption = Annotated[
     Path | None,
     typer.Option(
@@ -45,7 +47,7 @@ def create(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key for the broker or a cloud, and have it believed.
+    """Make a key for the broker, the job managers or a cloud, and have it believed.
 
     The old public key stays in the file until `spotfed trust remove` takes it out; running processes go over
     to the new one by themselves. Where others have a trust file of their own, make the new key in another

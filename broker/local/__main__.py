@@ -2,8 +2,8 @@
 
 ``python -m broker.local attach -m broker.api --port 8000`` waits until the queue answers, says in
 SPOTFED_REDIS_URL where it is, and becomes ``python -m broker.api --port 8000``. With the embedded server,
-where all of the federation is on this machine, the API and the owners also get keys to sign with
-(``broker.trust``).
+where all of the federation is on this machine, those who sign also get their keys (``broker.trust``). A job
+manager gets the address of the API and the first API key, where it is told no other.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def _attach(arguments: list[str]) -> Literal[1]:
         message = f"no queue after {queue.WAIT_S:g} s: start `{_USAGE_QUEUE}`, or set SPOTFED_REDIS_URL"
         print(message, file=sys.stderr)  # noqa: T201
         return 1
-    known = {"SPOTFED_REDIS_URL": url, **_signing(arguments)}
+    known = {"SPOTFED_REDIS_URL": url, **_signing(arguments), **_calling(arguments)}
     environment = {**os.environ, **known}  # noqa: TID251  (handed on, not read)
     return os.execve(sys.executable, [sys.executable, *arguments], environment)  # noqa: S606  (a module of ours)
 
 
 def _signing(arguments: list[str]) -> dict[str, str]:
     """What a process is told of its key, which is made if it is not there; nothing where it needs none."""
-    from broker.signing import BROKER, cloud_party
+    from broker.signing import BROKER, JOBS, cloud_party
     from broker.trust import files_in
 
     told = settings()
@@ -58,13 +58,29 @@ def _signing(arguments: list[str]) -> dict[str, str]:
     match arguments:
         case ["-m", "broker.api", *_]:
             party = BROKER
-        case ["-m", "workers.cloud", *options] if "--cloud" in options[:-1]:
+        case ["-m", "workers.jobs", *_]:
+            party = JOBS
+        case ["-m", "workers.cloud" | "workers.agent", *options] if "--cloud" in options[:-1]:
             party = cloud_party(options[options.index("--cloud") + 1])
         case _:
             return {}
     files = files_in(told.state_dir)
     files.ensure([party])
     return files.environment(party)
+
+
+def _calling(arguments: list[str]) -> dict[str, str]:
+    """What a client of the API is told of it; nothing where it is none, or knows already."""
+    told = settings()
+    if arguments[:2] != ["-m", "workers.jobs"]:
+        return {}
+    known = {}
+    if "url" not in told.model_fields_set:
+        scheme = "http" if told.tls_cert is None else "https"
+        known["SPOTFED_URL"] = f"{scheme}://{told.host}:{told.port}"
+    if told.api_key is None:
+        known["SPOTFED_API_KEY"] = queue.key_file(told.state_dir).read_text(encoding="utf-8").strip()
+    return known
 
 
 if __name__ == "__main__":

@@ -121,14 +121,17 @@ class LocalFederation:
         self._await_clouds(limit_s)
 
     def _start_signing(self, processes: Sequence[Process], environment: Mapping[str, str]) -> None:
-        """Starts processes, each with the key of its party; keys that are missing are made."""
+        """Starts processes, each with the key of its party and what clients of the API need; keys of parties
+        that are missing are made."""
         from broker.trust import files_in
 
         files = files_in(self.directory)
         files.ensure([process.party for process in processes if process.party is not None])
         for process in processes:
-            signing = {} if process.party is None else files.environment(process.party)
-            self._supervisor.start([process], {**environment, **signing})
+            known = {} if process.party is None else files.environment(process.party)
+            if process.calls_api:
+                known |= {"SPOTFED_URL": self.layout.url, "SPOTFED_API_KEY": self.api_key}
+            self._supervisor.start([process], {**environment, **known})
 
     def _await_clouds(self, limit_s: float) -> None:
         """Returns when all clouds are there, as the API sees it."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.signing import BROKER, cloud_party
+from broker.signing import BROKER, JOBS, cloud_party
 
 QUEUE = "queue"
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process: its name, as in the Procfile, what Python is told to run, and as whom it signs."""
+    """One process: its name, as in the Procfile, what Python is told to run, and as whom it signs.
+
+    calls_api: it is a client of the API, as an operator.
+    """
 
     name: str
     arguments: tuple[str, ...]
     party: str | None = None
+    calls_api: bool = False
 
 
 def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[str, ...]:
@@ -35,10 +39,12 @@ def trace_time(*, until: str | None, samples: int, seed: int) -> tuple[str, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """The queue, the API, some Monte-Carlo workers and one owner for each cloud of a federation file.
+    """The queue, the API, some Monte-Carlo workers and one owner for each cloud of a federation file; where
+    clouds run commands, a node agent for each of these and the job managers.
 
     ``tls``: the API has the certificate that the settings name. ``cloud_options`` are further options of
-    ``python -m workers.cloud``. Host and port reach the API in its environment.
+    ``python -m workers.cloud``. Host and port reach the API in its environment. ``commanded``: the clouds
+    with the process driver.
     """
 
     federation: Path
@@ -48,6 +54,8 @@ class Layout:
     host: str = "127.0.0.1"
     port: int = 8000
     tls: bool = False
+    commanded: tuple[str, ...] = ()
+    managers: int = 1
 
     @property
     def url(self) -> str:
@@ -69,7 +77,24 @@ class Layout:
             for cloud in self.clouds
         )
         queue = Process(QUEUE, ("-m", "broker.local", "queue"))
-        return (queue, Process("api", ("-m", "broker.api"), BROKER), *samplers, *owners)
+        return (queue, Process("api", ("-m", "broker.api"), BROKER), *samplers, *owners, *self._for_jobs())
+
+    def _for_jobs(self) -> tuple[Process, ...]:
+        if not self.commanded:
+            return ()
+        agents = tuple(
+            Process(
+                f"agent-{cloud}",
+                ("-m", "workers.agent", "--cloud", cloud, "--federation", str(self.federation)),
+                cloud_party(cloud),
+            )
+            for cloud in self.commanded
+        )
+        managers = tuple(
+            Process(f"jobs-{number}", ("-m", "workers.jobs"), JOBS, calls_api=True)
+            for number in range(1, self.managers + 1)
+        )
+        return (*agents, *managers)
 
     @property
     def environment(self) -> dict[str, str]:

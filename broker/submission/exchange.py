@@ -68,7 +68,7 @@ class Doorbells:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._threads, self._ring, cloud)
             except (kombu.exceptions.KombuError, redis.RedisError, OSError) as error:
-                log.warning("doorbell of %s: %s; its owner will look by itself", cloud, error)
+                log.warning("doorbell of %s: %s; who it is for will look without it", cloud, error)
         del self._again[cloud]
 
     async def close(self) -> None:

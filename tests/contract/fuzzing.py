@@ -84,6 +84,13 @@ def _configuration(examples: int, known: Mapping[str, Sequence[str]], seed: int)
         'include-path = "/v1/leases/{lease_id}"',
         "checks.use_after_free.enabled = false",  # what was given back stays to be looked at, as ended
         "[[operations]]",
+        'include-path = "/v1/jobs/{job}"',
+        "checks.use_after_free.enabled = false",  # what was cancelled stays to be looked at
+        "[[operations]]",
+        'include-path = "/v1/jobs/{job}/logs"',
+        "checks.use_after_free.enabled = false",
+        "parameters = { follow = false }",  # who follows waits
+        "[[operations]]",
         'include-path = "/v1/requests"',
         'include-method = "POST"',
         # A list is answered 200, with what is wrong with an item in the item's own result.

@@ -68,6 +68,7 @@ class FakeOwner(threading.Thread):
         pools: int = POOLS,
         slices_s: tuple[float, ...] = (),
         fair_share: FairShare | None = None,
+        runs_commands: bool = False,
         **options: Any,
     ):
         super().__init__(daemon=True, name=f"owner-{cloud}")
@@ -94,22 +95,27 @@ class FakeOwner(threading.Thread):
         assert epoch is not None
         self.owner = Owner(self.spec, epoch)
         nodes_text = ",".join(map(str, nodes))
-        self._journal.publish_info(
-            CloudInfo(
-                id=cloud,
-                order=order,
-                nodes=nodes_text,
-                cores=sum(nodes),
-                largest_node=max(nodes),
-                time="trace" if self.spec.trace_time else "wall",
-                overflow=self.spec.overflow,
-                node_kinds=node_kinds(nodes, details),
-                pools=spec.products.pools.bands if spec.products.pools else (),
-                slices_s=slices_s,
-                fair_share=fair_share is not None,
-            )
+        self.info = CloudInfo(
+            id=cloud,
+            order=order,
+            nodes=nodes_text,
+            cores=sum(nodes),
+            largest_node=max(nodes),
+            time="trace" if self.spec.trace_time else "wall",
+            overflow=self.spec.overflow,
+            node_kinds=node_kinds(nodes, details),
+            pools=spec.products.pools.bands if spec.products.pools else (),
+            slices_s=slices_s,
+            fair_share=fair_share is not None,
+            runs_commands=runs_commands,
         )
+        self._journal.publish_info(self.info)
         self._commit(self.owner.open(0.0, _now()), None)
+
+    def tell(self, **changes: Any) -> None:
+        """Says anew what the cloud is, with some of it changed."""
+        self.info = self.info.model_copy(update=changes)
+        self._journal.publish_info(self.info)
 
     def go_deaf(self) -> None:
         """From now on it reads nothing."""

@@ -23,8 +23,9 @@ pytestmark = pytest.mark.redis
 
 MINE, FOREIGN = "acme", "rival"
 CLOUD_OF = {MINE: "north", FOREIGN: "south"}
-READERS = {Role.VIEWER, Role.MEMBER, Role.OPERATOR}
-WRITERS = {Role.MEMBER, Role.OPERATOR}
+READERS = {Role.VIEWER, Role.MEMBER, Role.RUNNER, Role.OPERATOR}
+WRITERS = {Role.MEMBER, Role.RUNNER, Role.OPERATOR}
+RUNNERS = {Role.RUNNER, Role.OPERATOR}
 NOBODY_ELSE = {Role.OPERATOR}
 
 
@@ -88,7 +89,8 @@ def instance(world: World, whose: str) -> str:
 
 
 SIZE = {"cores": 1, "lifetime_s": 60}
-A_LEASE, A_HOOK = "leases/", "webhooks/"
+A_LEASE, A_HOOK, JOBS = "leases/", "webhooks/", "jobs/"
+A_JOB = {"command": ["true"], "home": "north"}
 
 #: What each route of the application does, and to what.
 TABLE: dict[str, Call] = {
@@ -141,6 +143,11 @@ TABLE: dict[str, Call] = {
         Action.CHANGE, WRITERS, "webhook", path=at("hook", "/deliveries/1-0/redeliver", A_HOOK)
     ),
     "DELETE /v1/webhooks/{webhook}": Call(Action.CHANGE, WRITERS, "webhook", path=at("hook", "", A_HOOK)),
+    "POST /v1/jobs": Call(Action.RUN, RUNNERS, body=A_JOB),
+    "GET /v1/jobs": Call(Action.READ, READERS),
+    "GET /v1/jobs/{job}": Call(Action.READ, READERS, "job", path=at("job", "", JOBS)),
+    "GET /v1/jobs/{job}/logs": Call(Action.READ, READERS, "job", path=at("job", "/logs", JOBS)),
+    "DELETE /v1/jobs/{job}": Call(Action.RUN, RUNNERS, "job", path=at("job", "", JOBS)),
     "GET /v1/members": Call(Action.ADMINISTER, NOBODY_ELSE),
     "POST /v1/members": Call(Action.ADMINISTER, NOBODY_ELSE, body={"name": "newcomer"}),
     "GET /v1/members/{name}": Call(
@@ -194,27 +201,38 @@ def world(redis_url: str) -> Iterator[World]:
         httpx.Client(base_url=federation.url, timeout=20) as http,
     ):
         for order, cloud in enumerate(CLOUD_OF.values()):
-            federation.join(cloud, (64,)).order = order
+            federation.join(cloud, (64,), runs_commands=True).order = order
         world = World(federation, operator, http)
         for whose in (MINE, FOREIGN):
             operator.add_member(MemberWish(name=whose, clouds=(CLOUD_OF[whose],)))
             world.things["key", whose] = operator.create_key(KeyWish(principal=whose)).key
+            runner = operator.create_key(KeyWish(principal=f"{whose}/ci", role=Role.RUNNER))
+            world.things["runner", whose] = runner.key
             settle(world, whose)
         viewer = operator.create_key(KeyWish(principal=f"{MINE}/eyes", role=Role.VIEWER))
         gone = operator.create_key(KeyWish(principal=MINE))
         operator.revoke_key(gone.record.id)
-        world.keys = {Role.OPERATOR: KEY, Role.MEMBER: world.things["key", MINE], Role.VIEWER: viewer.key}
+        world.keys = {
+            Role.OPERATOR: KEY,
+            Role.RUNNER: world.things["runner", MINE],
+            Role.MEMBER: world.things["key", MINE],
+            Role.VIEWER: viewer.key,
+        }
         world.revoked = gone.key
         yield world
 
 
 def settle(world: World, whose: str) -> None:
-    """A lease on the other's cloud, and an instance on one's own."""
+    """A lease on the other's cloud, an instance on one's own, and a job."""
     with Client(world.federation.url, world.things["key", whose]) as client:
         granted = client.submit(SpotRequest(id=f"{whose}s-job", cores=1, lifetime_s=3600))
         started = client.start_on_demand(CLOUD_OF[whose], OnDemandRequest(id=f"{whose}s-own", cores=1))
     world.things["lease", whose] = granted.lease.id  # type: ignore[union-attr]
     world.things["instance", whose] = started.lease.id  # type: ignore[union-attr]
+    body = A_JOB | {"id": "nightly", "home": CLOUD_OF[whose]}
+    job = world.call(None, "POST", "/v1/jobs", body, key=world.things["runner", whose])
+    assert job.status_code == 201, job.text
+    world.things["job", whose] = job.json()["id"]
 
 
 def path_of(route: str, call: Call, world: World, whose: str) -> tuple[str, str]:
@@ -235,7 +253,7 @@ def test_the_matrix(world: World) -> None:
     wrong: list[tuple[object, ...]] = []
     for route, call in TABLE.items():
         for whose in (MINE, FOREIGN):
-            for role in (None, "revoked", Role.VIEWER, Role.MEMBER, Role.OPERATOR):
+            for role in (None, "revoked", Role.VIEWER, Role.MEMBER, Role.RUNNER, Role.OPERATOR):
                 method, path = path_of(route, call, world, whose)
                 key = world.revoked if role == "revoked" else None
                 who = role if isinstance(role, Role) else None

@@ -40,7 +40,7 @@ def judge(found: Fuzzed, least: int) -> None:
 
 def furnished(federation: Federation) -> dict[str, list[str]]:
     """Lets two clouds join and makes one or two things of each kind; their ids by parameter."""
-    federation.join("a", (8, 8), grace_s=5.0)
+    federation.join("a", (8, 8), grace_s=5.0, runs_commands=True)
     federation.join("b", (16,), overflow=True)
     headers = {"Authorization": f"Bearer {KEY}"}
     with httpx.Client(base_url=federation.url, headers=headers, timeout=20) as api:
@@ -58,6 +58,7 @@ def furnished(federation: Federation) -> dict[str, list[str]]:
             make("/v1/clouds/a/on-demand", id=instance, cores=1)
         make("/v1/members", name="acme", clouds=["a"], spot_cores=500)
         receiver = f"{federation.url}/healthz"  # it accepts nothing
+        jobs = [make("/v1/jobs", id=f"j{n}", command=["true"], home="a").json()["id"] for n in range(3)]
         webhooks = [make("/v1/webhooks", url=f"{receiver}?{n}").json()["webhook"]["id"] for n in (1, 2)]
     return {
         "path.cloud": ["a", "b"],
@@ -65,6 +66,7 @@ def furnished(federation: Federation) -> dict[str, list[str]]:
         "path.instance": ["od-1", "od-2", "r0.1"],
         "path.name": ["acme"],
         "path.webhook": webhooks,
+        "path.job": jobs,
         "query.cloud": ["a", "b"],
         "query.origin": ["user", "acme"],
     }

@@ -304,5 +304,5 @@ def test_members_and_keys_on_the_command_line(federation: Federation, spotfed: R
 
 
 def test_a_member_is_told_that_this_is_for_operators(federation: Federation, operator: Client) -> None:
-    with acme(federation, operator) as client, pytest.raises(Exception, match="operator's key"):
+    with acme(federation, operator) as client, pytest.raises(Exception, match="the role operator"):
         client.members()

@@ -18,7 +18,7 @@ from broker import cli
 from broker.contract import Event, EventKind, Lease, LeaseState
 from broker.journal import Commit, Journal
 from broker.members import let_in_operator
-from broker.queue import cloud_queue, make_app, ring
+from broker.queue import JOBS, cloud_queue, make_app, ring, ring_for_job
 from broker.redis_server import connect
 from broker.settings import Settings, settings
 from broker.trust import create
@@ -34,6 +34,7 @@ FEDERATION = """
 [[cloud]]
 id = "A"
 nodes = "16x4"
+driver = "process"
 trace = { synthetic = "table-1", hours = 120, seed = 1 }
 
 [[cloud]]
@@ -86,7 +87,8 @@ def shared(
         assert processes.client.execute_command("ACL", "LOAD") in {b"OK", True}
         shared = Shared(processes, tmp_path, made)
         said = capsys.readouterr()
-        for user in ("cloud-A", "cloud-B", "broker", "montecarlo", "reader", "operator"):
+        parties = ("broker", "montecarlo", "jobs", "reader", "operator")
+        for user in ("cloud-A", "cloud-B", "agent-A", "agent-B", *parties):
             password = shared.url(user).rpartition("=")[2]
             assert len(password) > 40
             assert password not in said.out + said.err + made.read_text()
@@ -102,7 +104,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     signed = {"SPOTFED_TRUST": str(processes.directory / "trust.json")}
-    for party in ("broker", "cloud.A"):
+    for party in ("broker", "cloud.A", "jobs"):
         create(party, processes.directory / f"{party}.key", Path(signed["SPOTFED_TRUST"]))
     processes.owner(
         "--speed", "60", "--history", "30h", SPOTFED_REDIS_URL=shared.url("cloud-A"),
@@ -113,6 +115,15 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         "broker.api", "--port", port, SPOTFED_REDIS_URL=shared.url("broker"),
         SPOTFED_SIGNING_KEY=str(processes.directory / "broker.key"),
         SPOTFED_WEBHOOK_ALLOW="127.0.0.0/8", **signed,
+    )  # fmt: skip
+    processes.start(
+        "workers.agent", "--cloud", "A", "--federation", str(processes.file),
+        SPOTFED_REDIS_URL=shared.url("agent-A"),
+        SPOTFED_SIGNING_KEY=str(processes.directory / "cloud.A.key"), **signed,
+    )  # fmt: skip
+    processes.start(
+        "workers.jobs", SPOTFED_REDIS_URL=shared.url("jobs"), SPOTFED_URL=f"http://127.0.0.1:{port}",
+        SPOTFED_API_KEY="k", SPOTFED_SIGNING_KEY=str(processes.directory / "jobs.key"), **signed,
     )  # fmt: skip
     processes.table(1)  # made of the Monte-Carlo worker's samples
 
@@ -140,6 +151,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         assert http.delete(f"/v1/leases/{lease}").status_code == 200
         for path in ("clouds", "leases", "ledger", "clouds/A/table", "members", "keys", "audit"):
             assert http.get(f"/v1/{path}").status_code == 200, path
+        _run_jobs(http)
         wait_for(lambda: _measured(http), "figures of Redis, the owner and the Monte-Carlo worker")
         tries = f"{hook.headers['location']}/deliveries"
         wait_for(lambda: http.get(tries).json()["deliveries"], "a delivery that failed")
@@ -207,7 +219,8 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
             "listen to it": lambda: _subscribe(thief, keys.channel("A")),
             "take its doorbell": lambda: thief.brpop([f"{keys.prefix}{cloud_queue('A')}"], 1),
             "ring its doorbell": lambda: ring(
-                make_app(Settings(redis_url=shared.url("cloud-B"), key_prefix=keys.prefix), "B"), "A"
+                make_app(Settings(redis_url=shared.url("cloud-B"), key_prefix=keys.prefix), cloud_queue("B")),
+                "A",
             ),
             "take batches": lambda: thief.rpop(f"{keys.prefix}montecarlo"),
             "read answers to others": lambda: thief.xrange(keys.replies("api")),
@@ -269,6 +282,90 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
         assert operator.xadd(keys.inbox("A"), {"c": "[]"})
     with pytest.raises(redis.AuthenticationError), connect(shared.url("reader").partition("&")[0]) as nobody:
         nobody.ping()
+
+
+def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:
+    keys, admin = shared.keys, shared.processes.client
+    for cloud in ("A", "B"):
+        admin.hset(keys.works(cloud), "j.1.0", "{}")
+        admin.hset(keys.work_signatures(cloud), "j.1.0", "s")
+        admin.hset(keys.work_reports(cloud), "j.1.0", "{}")
+        admin.set(keys.work_log(cloud, "j.1.0"), "0\nlog")
+        admin.set(keys.agent(cloud), "token")
+    admin.xadd(keys.job("j"), {"j": "{}"}, id="0-1")
+    with shared.client("agent-B") as agent:
+        # What it is for is no trouble.
+        assert agent.hgetall(keys.works("B"))
+        agent.hset(keys.work_reports("B"), "j.1.0", "{}")
+        agent.set(keys.work_log("B", "j.1.0"), "0\n", ex=60)
+        assert agent.get(keys.agent("B")) == b"token"
+        _subscribe(agent, keys.work_channel("B"))
+        _subscribe(agent, keys.channel("B"))
+        app = make_app(Settings(redis_url=shared.url("agent-B"), key_prefix=keys.prefix))
+        ring_for_job(app, "j")
+        assert admin.llen(f"{keys.prefix}{JOBS}") == 1
+        attempts: dict[str, Callable[[], object]] = {
+            "read its work": lambda: agent.hgetall(keys.works("A")),
+            "read its signatures": lambda: agent.hgetall(keys.work_signatures("A")),
+            "give it work": lambda: agent.hset(keys.works("A"), "x.1.0", "{}"),
+            "give itself work": lambda: agent.hset(keys.works("B"), "x.1.0", "{}"),
+            "sign its own work": lambda: agent.hset(keys.work_signatures("B"), "x.1.0", "s"),
+            "report in its name": lambda: agent.hset(keys.work_reports("A"), "j.1.0", "{}"),
+            "read its reports": lambda: agent.hgetall(keys.work_reports("A")),
+            "read its logs": lambda: agent.get(keys.work_log("A", "j.1.0")),
+            "write its logs": lambda: agent.set(keys.work_log("A", "j.1.0"), "0\n"),
+            "take its agent's place": lambda: agent.set(keys.agent("A"), "mine"),
+            "listen to its work": lambda: _subscribe(agent, keys.work_channel("A")),
+            "listen to its events": lambda: _subscribe(agent, keys.channel("A")),
+            "publish work": lambda: agent.publish(keys.work_channel("B"), "x.1.0"),
+            "read its leases": lambda: agent.get(keys.lease("A", "r.1")),
+            "show a lease of its own": lambda: agent.set(keys.lease("B", "r.1"), "{}"),
+            "read jobs": lambda: agent.execute_command("XRANGE", keys.job("j"), "-", "+"),
+            "write jobs": lambda: agent.xadd(keys.job("j"), {"j": "{}"}),
+            "read what jobs need": lambda: agent.hgetall(keys.profiles),
+            "take doorbells of job managers": lambda: agent.brpop([f"{keys.prefix}{JOBS}"], 1),
+            "send to its own cloud's inbox": lambda: agent.xadd(keys.inbox("B"), {"c": "[]"}),
+            "read API keys": lambda: agent.hgetall(keys.api_keys),
+            "run a script": lambda: agent.eval("return 1", 0),
+        }
+        assert {name for name, attempt in attempts.items() if not _is_denied(attempt)} == set()
+    with shared.client("jobs") as manager:
+        attempts = {
+            "show a log": lambda: manager.set(keys.work_log("A", "j.1.0"), "0\n"),
+            "be an agent": lambda: manager.set(keys.agent("A"), "mine"),
+            "read requests": lambda: manager.hgetall(keys.request("r")),
+            "read API keys": lambda: manager.hgetall(keys.api_keys),
+            "command an owner": lambda: manager.xadd(keys.inbox("A"), {"c": "[]"}),
+            "take batches": lambda: manager.rpop(f"{keys.prefix}montecarlo"),
+            "publish events": lambda: manager.publish(keys.channel("A"), "{}"),
+            "put messages into others' queues": lambda: manager.hset(f"{keys.prefix}unacked", "t", "m"),
+        }
+        assert {name for name, attempt in attempts.items() if not _is_denied(attempt)} == set()
+    for user in ("cloud-A", "montecarlo", "reader"):
+        with shared.client(user) as other:
+            reads = (
+                lambda: other.hgetall(keys.works("A")),
+                lambda: other.get(keys.work_log("A", "j.1.0")),
+                lambda: other.xrange(keys.job("j")),
+            )
+            assert all(map(_is_denied, reads)), user
+
+
+def _run_jobs(http: httpx.Client) -> None:
+    """One that is measured on-demand and writes a line, one that is cancelled."""
+    wish = {"id": "hello", "command": ["sh", "-c", "echo hello"], "home": "A"}
+    assert http.post("/v1/jobs", json=wish).status_code == 201
+    endless = http.post("/v1/jobs", json={"id": "endless", "command": ["sleep", "600"], "home": "A"})
+    assert endless.status_code == 201
+
+    def state(job: str) -> str:
+        return str(http.get(f"/v1/jobs/{job}").json()["state"])
+
+    wait_for(lambda: state("hello") == "finished", "a job that has finished")
+    assert http.get("/v1/jobs/hello/logs").json()["text"] == "hello\n"
+    wait_for(lambda: state("endless") == "running", "a job that runs")
+    assert http.delete("/v1/jobs/endless").status_code == 200
+    wait_for(lambda: state("endless") == "cancelled", "a job that was cancelled")
 
 
 def _reaches(http: httpx.Client) -> bool:

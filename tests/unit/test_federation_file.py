@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cloudsim.errors import InputError
+from cloudsim.federation import Prices
 from cloudsim.federation_file import load
 from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.requests import Mode
@@ -29,6 +30,8 @@ trace = "b.txt"
 delay = "1h"
 sla = 0.05
 """
+
+SPOT, ON_DEMAND = "spot_usd_per_core_hour", "on_demand_usd_per_core_hour"
 
 TRACE = "START 0 i-1 NODE0 2\nSTOP 7200 i-1\nSTART 7300 i-2 NODE0 16\nSTOP 400000 i-2\n"
 
@@ -68,6 +71,16 @@ def test_requests_come_by_time_then_workload_then_file_order(tmp_path: Path) -> 
     assert requests[1][1].sla is None
 
 
+def test_a_cloud_says_whether_it_runs_commands_and_what_its_cores_cost(tmp_path: Path) -> None:
+    first, second = load(write(tmp_path, GOOD), None).clouds
+    assert (first.driver, first.prices) == (None, None)
+    text = GOOD.replace("overflow = true", f'driver = "process"\n{SPOT} = 0\n{ON_DEMAND} = 0.05')
+    text = text.replace("2x8", f'2x8"\n{SPOT} = 0.01\n{ON_DEMAND} = 0.04\n#')
+    first, second = load(write(tmp_path, text), None).clouds
+    assert (first.driver, first.prices) == ("process", Prices(0.0, 0.05))
+    assert (second.driver, second.prices) == (None, Prices(0.01, 0.04))
+
+
 def test_data_directory_comes_first(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -100,6 +113,13 @@ def test_data_directory_comes_first(tmp_path: Path) -> None:
         ('until = "2d"', 'until = "soon"', "until"),
         ('"b.txt"', '"missing.txt"', "cloud[1].trace"),
         ("[[workload]]", "[workload]", "workload"),
+        ("overflow = true", 'driver = "docker"', "cloud[0].driver"),
+        ("overflow = true", "spot_usd_per_core_hour = 0.1", "cloud[0].on_demand_usd_per_core_hour"),
+        ("overflow = true", "on_demand_usd_per_core_hour = 0.1", "cloud[0].spot_usd_per_core_hour"),
+        ("overflow = true", f"{SPOT} = -1\n{ON_DEMAND} = 1", f"cloud[0].{SPOT}"),
+        ("overflow = true", f"{SPOT} = 1\n{ON_DEMAND} = inf", f"cloud[0].{ON_DEMAND}"),
+        ("overflow = true", f"{SPOT} = 1\n{ON_DEMAND} = true", f"cloud[0].{ON_DEMAND}"),
+        ("overflow = true", f"{SPOT} = 1\n{ON_DEMAND} = 5", f"cloud[1].{SPOT}"),  # and the other has none
     ],
 )
 def test_a_mistake_names_file_and_field(tmp_path: Path, old: str, new: str, field: str) -> None:

@@ -50,6 +50,7 @@ COMMANDS = [
     "federate",
     "prices",
 ]
+JOB_COMMANDS = ["job submit", "job list", "job status", "job logs", "job cancel"]
 FEDERATION = """
 [[cloud]]
 id = "north"
@@ -105,9 +106,9 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *JOB_COMMANDS])
 def test_every_command_has_help_with_an_example_and_json(spotfed: Spotfed, command: str) -> None:
-    shown = spotfed(command, "--help")
+    shown = spotfed(*command.split(), "--help")
     assert shown.code == 0
     assert f"Example: spotfed {command}" in shown.out
     assert "--json" in shown.out

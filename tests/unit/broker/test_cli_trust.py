@@ -76,6 +76,7 @@ def test_keys_are_exchanged_between_machines_and_removed(spotfed: Spotfed, tmp_p
     ("arguments", "named"),
     [
         (["create", "harbour"], "cloud.harbour"),
+        (["create", "jobs.a"], "'jobs'"),
         (["show"], "trust.json"),
         (["add", "nowhere.json"], "nowhere.json"),
         (["remove", "x"], "trust.json"),
@@ -92,6 +93,15 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
     files = files_in(settings().state_dir)
     processes = Layout(tmp_path / "f.toml", ("a", "b")).processes()
     assert [process.party for process in processes if process.party] == ["broker", "cloud.a", "cloud.b"]
+    processes = Layout(tmp_path / "f.toml", ("a", "b"), commanded=("b",)).processes()
+    assert {process.name: process.party for process in processes[-2:]} == {
+        "agent-b": "cloud.b",
+        "jobs-1": "jobs",
+    }
+    assert _signing(["-m", "workers.agent", "--cloud", "b", "--federation", "f"]) == files.environment(
+        "cloud.b"
+    )
+    assert _signing(["-m", "workers.jobs"]) == files.environment("jobs")
     assert _signing(["-m", "broker.api"]) == files.environment("broker")
     assert _signing(["-m", "workers.cloud", "--cloud", "a", "--time", "wall"]) == files.environment("cloud.a")
     assert _signing(["-m", "workers.montecarlo"]) == {}

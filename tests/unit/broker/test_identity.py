@@ -10,6 +10,7 @@ from broker.members import KeyRecord, MemberRecord, new_key
 
 OPERATOR = Principal("first", Role.OPERATOR, "k0")
 MEMBER = Principal("acme/ci", Role.MEMBER, "k1", "acme", frozenset({"north"}))
+RUNNER = Principal("acme/jobs", Role.RUNNER, "k4", "acme", frozenset({"north"}))
 VIEWER = Principal("acme", Role.VIEWER, "k2", "acme", frozenset({"north"}))
 
 OWN = [Thing(origin="acme"), Thing(origin="north"), Thing(cloud="north"), Thing(holder="acme")]
@@ -23,7 +24,7 @@ def test_an_operator_may_do_everything(action: Action) -> None:
 
 
 @pytest.mark.parametrize("action", Action)
-@pytest.mark.parametrize("who", [MEMBER, VIEWER])
+@pytest.mark.parametrize("who", [RUNNER, MEMBER, VIEWER])
 def test_what_is_somebody_elses_is_hidden_whatever_the_role(who: Principal, action: Action) -> None:
     assert {authorize(who, action, thing) for thing in FOREIGN} == {Verdict.HIDDEN}
 
@@ -31,6 +32,7 @@ def test_what_is_somebody_elses_is_hidden_whatever_the_role(who: Principal, acti
 @pytest.mark.parametrize(
     ("who", "allowed"),
     [
+        (RUNNER, set(Action) - {Action.OPERATE, Action.ADMINISTER}),
         (
             MEMBER,
             {Action.LOOK, Action.READ, Action.QUOTE, Action.SUBMIT, Action.CHANGE, Action.SERVE},

@@ -26,7 +26,9 @@ def _as_before() -> Iterator[None]:
     """What a test sets up for the whole process is undone."""
     root, level, handlers = logging.getLogger(), logging.getLogger().level, logging.getLogger().handlers[:]
     levels = {name: logging.getLogger(name).level for name in ("broker", "uvicorn")}
+    call = tracing._current.set(None)
     yield
+    tracing._current.reset(call)
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
     root.setLevel(level)

@@ -1,0 +1,1 @@
+"""Batch jobs: what is asked, what became of it, and what passes between job manager and node agents."""

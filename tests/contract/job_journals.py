@@ -1,0 +1,47 @@
+"""What a job manager writes about jobs, and what a node agent shows of them, for tests of the API."""
+
+from __future__ import annotations
+
+import time
+
+from broker.jobs.entries import Began, Ended, Finished, JobEntry, Planned, PlannedAttempt, Started, work_id
+from broker.jobs.models import Outcome
+from broker.jobs.store import JobStore
+from broker.jobs.work_log import shown_log
+from tests.contract.harness import Federation
+
+
+class Journals:
+    """Of one federation."""
+
+    def __init__(self, federation: Federation):
+        self._redis, self._keys = federation.redis, federation.keys
+        self.store = JobStore(self._redis, self._keys)
+
+    def add(self, job: str, *entries: JobEntry, ended: bool = False) -> None:
+        known = len(self.store.entries(job))
+        self.store.append(job, known, entries, next_at=None if ended else time.time() + 3600)
+
+    def run(self, job: str, attempt: int = 1, cloud: str = "north") -> None:
+        """An attempt is planned, begins and runs."""
+        at = time.time()
+        plan = PlannedAttempt(
+            number=attempt, role="main", mechanism="checkpoint", cloud=cloud, spot=True, cores=1, why="cheap"
+        )
+        self.add(
+            job,
+            Planned(at=at, attempts=(plan,)),
+            Began(at=at, attempt=attempt, leases=(work_id(job, attempt),), nodes=(0,)),
+            Started(at=at, attempt=attempt, started_at=at),
+        )
+
+    def end(self, job: str, outcome: Outcome, attempt: int = 1) -> None:
+        self.add(job, Ended(at=time.time(), attempt=attempt, outcome=outcome, why="so it was"))
+
+    def finish(self, job: str, attempt: int = 1) -> None:
+        self.end(job, Outcome.WON, attempt)
+        self.add(job, Finished(at=time.time(), attempt=attempt), ended=True)
+
+    def write(self, job: str, text: bytes, *, before: int = 0, attempt: int = 1, rank: int = 0) -> None:
+        key = self._keys.work_log("north", work_id(job, attempt, rank))
+        self._redis.set(key, shown_log(before, text))

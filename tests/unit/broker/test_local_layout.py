@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.cli import packaged
+from broker.local.__main__ import _calling
+from broker.local.layout import Layout
+from broker.settings import settings
+from cloudsim.federation_file import load
+
+
+def test_clouds_that_run_commands_have_agents_and_the_federation_has_managers() -> None:
+    file = Path("f.toml")
+    assert all(not one.calls_api for one in Layout(file, ("a", "b")).processes())
+    found = Layout(file, ("a", "b"), commanded=("b",), managers=2).processes()
+    assert [one.name for one in found[-3:]] == ["agent-b", "jobs-1", "jobs-2"]
+    assert [one.name for one in found if one.calls_api] == ["jobs-1", "jobs-2"]
+    assert found[-3].arguments[2:4] == ("--cloud", "b")
+
+
+def test_a_manager_is_told_of_the_api_where_nobody_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("SPOTFED_URL", "SPOTFED_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPOTFED_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("SPOTFED_PORT", "8123")
+    (tmp_path / "api-key").write_text("secret\n")
+    settings.cache_clear()
+    try:
+        assert _calling(["-m", "workers.cloud"]) == {}
+        told = {"SPOTFED_URL": "http://127.0.0.1:8123", "SPOTFED_API_KEY": "secret"}
+        assert _calling(["-m", "workers.jobs"]) == told
+        monkeypatch.setenv("SPOTFED_URL", "http://elsewhere:1")
+        monkeypatch.setenv("SPOTFED_API_KEY", "own")
+        settings.cache_clear()
+        assert _calling(["-m", "workers.jobs"]) == {}
+    finally:
+        monkeypatch.undo()
+        settings.cache_clear()
+
+
+def test_the_federation_for_jobs_comes_with_the_package_and_is_found_by_name(tmp_path: Path) -> None:
+    assert packaged.named(Path("jobs")) == packaged.JOBS
+    assert packaged.named(Path("nowhere.toml")) == Path("nowhere.toml")
+    members = load(packaged.named(Path("jobs")), None).clouds
+    assert len(members) == 3
+    for member in members:
+        assert member.driver == "process"
+        assert member.prices is not None
+        ratio = member.prices.spot_usd_per_core_hour / member.prices.on_demand_usd_per_core_hour
+        assert 0.1 < ratio < 0.3
+    assert len({member.spec.grace_s for member in members}) > 1

@@ -1,0 +1,130 @@
+"""What the agent of a cloud is to run, and what became of the leases, as Redis has it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+import redis
+import structlog
+from pydantic import ValidationError
+
+from broker.answers import Lease
+from broker.jobs.models import Work, WorkReport
+from broker.keys import Keys
+from broker.known import Advert, CloudInfo
+from broker.signing import JOBS, UNSIGNED, Refused, Signing
+from broker.versions import read
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """works: by id, all that is asked for. leases: of those on spot, by id, None where none is shown."""
+
+    works: Mapping[str, Work]
+    leases: Mapping[str, Lease | None]
+
+
+@dataclass(frozen=True)
+class _Believed:
+    """A piece of work that was read, and of what: its bytes, its signature, the trust of that time."""
+
+    raw: tuple[bytes, bytes | None, int]
+    work: Work | None
+    last: Work | None
+
+
+class OrderBook:
+    """Reads them. Methods raise redis.RedisError when Redis is away."""
+
+    def __init__(self, client: redis.Redis, keys: Keys, cloud: str, signing: Signing = UNSIGNED):
+        self._client, self._keys, self._cloud, self._signing = client, keys, cloud, signing
+        self._known: dict[str, _Believed] = {}
+
+    def read(self) -> Orders:
+        """All of it. What is not signed by a job manager counts as if it had not changed."""
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.hgetall(self._keys.works(self._cloud))
+            pipeline.hgetall(self._keys.work_signatures(self._cloud))
+            raw, tokens = pipeline.execute()
+        self._known = {
+            name.decode(): self._believed(name.decode(), text, tokens.get(name)) for name, text in raw.items()
+        }
+        works = {name: one.last for name, one in self._known.items() if one.last is not None}
+        return Orders(works, self._leases({work.instance for work in works.values() if work.spot}))
+
+    def _leases(self, wanted: Collection[str]) -> dict[str, Lease | None]:
+        if not wanted:
+            return {}
+        names = sorted(wanted)
+        texts: Any = self._client.mget([self._keys.lease(self._cloud, one) for one in names])
+        return {one: self._lease(one, text) for one, text in zip(names, texts, strict=True)}
+
+    def _lease(self, name: str, text: bytes | None) -> Lease | None:
+        if text is None:
+            return None
+        try:
+            lease = read(Lease, text)
+        except ValidationError:
+            log.warning("lease cannot be read", lease=name)
+            return None
+        return lease if (lease.id, lease.cloud) == (name, self._cloud) else None
+
+    def _believed(self, name: str, text: bytes, token: bytes | None) -> _Believed:
+        before = self._known.get(name)
+        raw = (text, token, self._signing.generation)
+        if before is not None and before.raw == raw:
+            return before
+        last = None if before is None else before.last
+        try:
+            audience = f"{self._keys.works(self._cloud)}:{name}"
+            self._signing.check(token, text, audience, {JOBS})
+            work = read(Work, text)
+        except Refused as error:
+            log.warning("work refused", work=name, why=str(error), reason=error.reason)
+            return _Believed(raw, None, last)
+        except ValidationError:
+            log.warning("work cannot be read", work=name)
+            return _Believed(raw, None, last)
+        if (work.id, work.cloud) != (name, self._cloud):
+            log.warning("work refused", work=name, why=f"it is {work.id} of {work.cloud}")
+            return _Believed(raw, None, last)
+        if last is not None and work.revision < last.revision:
+            log.warning("work refused", work=name, why="a later order was seen")
+            return _Believed(raw, None, last)
+        return _Believed(raw, work, work)
+
+    def reported(self, works: Collection[str]) -> dict[str, WorkReport]:
+        """What was last reported of work, by id; nothing where nothing was, or nothing that can be read."""
+        names = sorted(works)
+        if not names:
+            return {}
+        texts = cast("list[bytes | None]", self._client.hmget(self._keys.work_reports(self._cloud), names))
+        found = {}
+        for name, text in zip(names, texts, strict=True):
+            if text is not None:
+                try:
+                    found[name] = read(WorkReport, text)
+                except ValidationError:
+                    log.warning("report cannot be read", work=name)
+        return found
+
+    def wall_time(self, cloud_s: float) -> float:
+        """When a time of the cloud is, in seconds since 1970, as it was told last; now, where nothing was."""
+        info_text = cast("bytes | None", self._client.hget(self._keys.clouds, self._cloud))
+        advert_text = cast("bytes | None", self._client.get(self._keys.advert(self._cloud)))
+        now = time.time()
+        if info_text is None or advert_text is None:
+            return now
+        try:
+            info, advert = read(CloudInfo, info_text), read(Advert, advert_text)
+        except (ValidationError, json.JSONDecodeError):
+            return now
+        told = datetime.fromisoformat(advert.at).timestamp()
+        return told + (cloud_s - advert.at_s) / info.speed

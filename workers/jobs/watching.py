@@ -1,0 +1,188 @@
+"""What has become of an attempt, by what was seen of it: entries for the job's journal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.contract import Lease, LeaseState
+from broker.jobs.entries import Began, Ended, JobEntry, Kept, Noticed, Started
+from broker.jobs.fold import span, step
+from broker.jobs.folded import Folded, Place
+from broker.jobs.models import WORK_ENDED, Outcome, WorkReport, WorkState
+from workers.jobs.seen import Denied, Grant, Seen
+
+#: How long after the end of a lease the node agent may take to say how the work ended.
+AGENT_WORD_S = 10.0
+#: How often at most a checkpoint is written into the journal.
+KEPT_EVERY_S = 10.0
+
+_LEFT = {
+    LeaseState.EVICTED: "took its instance back",
+    LeaseState.COMPLETED: "ended its lease, whose time was over",
+    LeaseState.CANCELLED: "ended its lease, which somebody else cancelled",
+    LeaseState.FAILED: "lost its instance",
+}
+
+
+def news(job: Folded, number: int, seen: Seen) -> list[JobEntry]:
+    """What is new of a live attempt, in order."""
+    place = job.place(number)
+    if place.began_at is None:
+        return _asked(job, place, seen)
+    found: list[JobEntry] = []
+    reports = [seen.reports.get(work) for work in place.works(job.id)]
+    for entry in _progress(place, reports, seen):
+        found.append(entry)
+        job = step(job, entry)
+    place = job.place(number)
+    over = _over(job, place, reports, seen)
+    return found if over is None else [*found, over]
+
+
+def _asked(job: Folded, place: Place, seen: Seen) -> list[JobEntry]:
+    answers = [seen.grants.get(work) for work in place.works(job.id)]
+    denied = next((one for one in answers if isinstance(one, Denied)), None)
+    if denied is not None:
+        why = f"{place.plan.cloud} did not take it: {denied.why}"
+        return [Ended(at=seen.now, attempt=place.number, outcome=Outcome.REFUSED, why=why)]
+    granted = [one for one in answers if isinstance(one, Grant) and one.ready]
+    if len(granted) < len(answers):
+        return []
+    return [
+        Began(
+            at=seen.now,
+            attempt=place.number,
+            leases=tuple(one.lease for one in granted),
+            nodes=tuple(one.node for one in granted),
+        )
+    ]
+
+
+def _progress(place: Place, reports: Sequence[WorkReport | None], seen: Seen) -> list[JobEntry]:
+    found: list[JobEntry] = []
+    told = [one for one in reports if one is not None]
+    started = [one.started_at for one in told if one.started_at is not None]
+    if place.started_at is None and len(started) == len(reports):
+        found.append(Started(at=seen.now, attempt=place.number, started_at=max(started)))
+    first = reports[0]
+    if first is not None and first.checkpoint > place.checkpoint and first.checkpoint_at is not None:
+        since = place.checkpoint_at
+        if since is None or first.checkpoint_at - since >= KEPT_EVERY_S or first.state in WORK_ENDED:
+            found.append(
+                Kept(
+                    at=seen.now,
+                    attempt=place.number,
+                    checkpoint=first.checkpoint,
+                    checkpoint_at=first.checkpoint_at,
+                    checkpoint_gb=first.checkpoint_gb,
+                    usage=first.usage,
+                )
+            )
+    leases = [seen.leases[one] for one in place.leases if one in seen.leases]
+    noticed = any(one.noticed_at is not None for one in told) or any(
+        one.evict_at_s is not None for one in leases
+    )
+    if noticed and place.noticed_at is None:
+        found.append(Noticed(at=seen.now, attempt=place.number))
+    return found
+
+
+def _over(job: Folded, place: Place, reports: Sequence[WorkReport | None], seen: Seen) -> Ended | None:
+    told = [one for one in reports if one is not None]
+    broken = next((one for one in told if one.state is WorkState.EXITED and one.exit_code != 0), None)
+    if broken is not None:
+        why = f"its command ended with status {broken.exit_code}{_added(broken)}"
+        return ended(job, place, Outcome.FAILED, why, _end_at(told, seen), broken.exit_code)
+    unusable = next((one for one in told if one.state is WorkState.UNUSABLE), None)
+    if unusable is not None:
+        why = f"it could not be run{_added(unusable)}"
+        return ended(job, place, Outcome.FAILED, why, _end_at(told, seen))
+    if len(told) == len(reports) and all(one.state is WorkState.EXITED for one in told):
+        return ended(job, place, Outcome.WON, "its command ended with status 0", _end_at(told, seen), 0)
+    return _left(job, place, told, seen)
+
+
+def _left(job: Folded, place: Place, told: Sequence[WorkReport], seen: Seen) -> Ended | None:
+    """It is gone from its instances without an end of its own."""
+    cloud = place.plan.cloud
+    leases = [seen.leases[one] for one in place.leases if one in seen.leases]
+    gone = next((one for one in leases if one.state in _LEFT), None)
+    saved = any(one.state is WorkState.SAVED for one in told)
+    if saved and (place.told is not None or not place.plan.spot):
+        why = f"its state was kept to go on elsewhere: {place.told or 'as it was told'}"
+        return ended(job, place, Outcome.SAVED, why, _end_at(told, seen), lost_s=0.0)
+    if saved:
+        why = f"{cloud} {_verb(gone)}; its state was kept in time, and nothing is lost"
+        return ended(job, place, Outcome.EVICTED, why, _end_at(told, seen), lost_s=0.0)
+    evicted = any(one.state in (WorkState.EVICTED, WorkState.STOPPED) for one in told)
+    if not evicted and gone is not None:
+        since = seen.gone.get(gone.id, seen.now)
+        heard = seen.now - since >= AGENT_WORD_S
+        # Without its agent's word it may be running still; one that must not run twice waits for that word.
+        evicted = heard and (job.wish.idempotent or place.started_at is None)
+    if not evicted:
+        return None
+    lost_s = _lost_s(job, place, _end_at(told, seen))
+    return ended(
+        job,
+        place,
+        Outcome.EVICTED,
+        f"{cloud} {_verb(gone)}; {_next(job, place, lost_s)}",
+        _end_at(told, seen),
+        lost_s=lost_s,
+    )
+
+
+def ended(
+    job: Folded,
+    place: Place,
+    outcome: Outcome,
+    why: str,
+    at: float,
+    exit_code: int | None = None,
+    *,
+    lost_s: float | None = None,
+) -> Ended:
+    """The end of an attempt, with what it has cost until then."""
+    del job
+    return Ended(
+        at=at,
+        attempt=place.number,
+        outcome=outcome,
+        exit_code=exit_code,
+        cost=place.cost(at),
+        lost_s=lost_s,
+        why=why,
+    )
+
+
+def _lost_s(job: Folded, place: Place, at: float) -> float:
+    others = [one.work_done_s(at) for one in job.live if one.number != place.number]
+    if place.started_at is None:
+        return 0.0
+    return max(place.work_done_s(at) - max([job.safe_s, *others]), 0.0)
+
+
+def _next(job: Folded, place: Place, lost_s: float) -> str:
+    others = [one for one in job.live if one.number != place.number]
+    lost = f", {span(lost_s)} of work lost" if lost_s > 0 else ""
+    if others:
+        what = "backup" if others[0].plan.role == "backup" else "replica"
+        return f"its {what} on {others[0].plan.cloud} goes on{lost}"
+    safe = job.safe
+    if safe is not None:
+        return f"it goes on elsewhere from checkpoint {safe.checkpoint}{lost}"
+    return f"it begins again elsewhere{lost}"
+
+
+def _verb(gone: Lease | None) -> str:
+    return _LEFT[LeaseState.EVICTED if gone is None else gone.state]
+
+
+def _end_at(told: Sequence[WorkReport], seen: Seen) -> float:
+    ends = [one.ended_at for one in told if one.ended_at is not None]
+    return min(max(ends), seen.now) if ends else seen.now
+
+
+def _added(report: WorkReport) -> str:
+    return f": {report.why}" if report.why else ""
