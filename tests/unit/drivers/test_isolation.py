@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,20 +19,6 @@ from workers.drivers.process import ProcessDriver
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes of Linux")
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="spotfed-driver-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture
-def driver(directory: Path) -> Iterator[ProcessDriver]:
-    made = driver_in(directory)
-    with cleared(made):
-        yield made
 
 
 def forbidden(driver: ProcessDriver, directory: Path) -> str:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +14,6 @@ from workers.drivers.process import ProcessDriver
 from workers.drivers.shim import PART_BYTES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="process groups of Linux")
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """Through it only its owner may pass, as through a user's own."""
-    made = Path(tempfile.mkdtemp(prefix="spotfed-driver-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture
-def driver(directory: Path) -> Iterator[ProcessDriver]:
-    made = driver_in(directory)
-    with cleared(made):
-        yield made
 
 
 class TestIsolated(DriverExam):
