@@ -88,7 +88,7 @@ RIGHTS: Mapping[str, Right] = {
     "samplers": Right(broker="r", montecarlo="rw"),
     "batch": Right(owner="rw", montecarlo="rw"),
     "job": Right(broker="r xadd", jobs="rw"),
-    "open_jobs": Right(broker="r zadd", jobs="rw"),
+    "open_jobs": Right(agent="r", broker="r zadd", jobs="rw"),
     "jobs": Right(broker="r zadd", jobs="rw"),
     "job_claim": Right(jobs="rw"),
     "profiles": Right(jobs="rw"),
@@ -125,7 +125,7 @@ _WORKER = (
 COMMANDS: Mapping[str, str] = {
     "owner": f"{_WORKER} publish",
     "agent": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hmget "
-    "hgetall hset llen lpush sadd",
+    "hgetall hset llen lpush sadd zrange",
     "broker": f"{_WORKER} scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
     "montecarlo": f"{_WORKER} scan xinfo|consumers",
     "jobs": f"{_WORKER} publish",

@@ -198,6 +198,8 @@ class Settings(BaseSettings):
     jobs_dir: Directory | None = None
     """Where states of batch jobs are kept, which the node agents of all clouds share; None means ``jobs`` in
     ``state_dir``."""
+    jobs_kept_s: Seconds = 604_800.0
+    """How long what was kept of a batch job stays after it has ended, and was last changed."""
     isolation: Literal["auto", "users", "landlock", "none"] = "auto"
     """What keeps batch jobs apart from each other and from the federation, see `workers.drivers.isolation`;
     auto: ``users`` where the node agent is root, else ``landlock``."""

@@ -14,13 +14,15 @@ QUEUE = "queue"
 class Process:
     """One process: its name, as in the Procfile, what Python is told to run, and as whom it signs.
 
-    calls_api: it is a client of the API, as an operator.
+    calls_api: it is a client of the API, as an operator. afterwards: what Python is told to run when it has
+    been stopped for good, while the queue is still there.
     """
 
     name: str
     arguments: tuple[str, ...]
     party: str | None = None
     calls_api: bool = False
+    afterwards: tuple[str, ...] = ()
 
 
 def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[str, ...]:
@@ -85,8 +87,9 @@ class Layout:
         agents = tuple(
             Process(
                 f"agent-{cloud}",
-                ("-m", "workers.agent", "--cloud", cloud, "--federation", str(self.federation)),
+                agent := ("-m", "workers.agent", "--cloud", cloud, "--federation", str(self.federation)),
                 cloud_party(cloud),
+                afterwards=(*agent, "--end-work"),
             )
             for cloud in self.commanded
         )

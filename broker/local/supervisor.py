@@ -79,8 +79,10 @@ class Supervisor:
         if self._watcher.is_alive():
             self._watcher.join()
         first, others = self.children[:1], self.children[1:]
-        for group in (others, first):
-            _stop([child.running for child in group if child.running is not None])
+        _stop([child.running for child in others if child.running is not None])
+        for child in others:
+            _clear_up(child)
+        _stop([child.running for child in first if child.running is not None])
         self.children.clear()
 
     def _launch(self, child: Child) -> None:
@@ -127,6 +129,21 @@ def last_words(log: Path) -> str:
     except OSError:
         lines = []
     return "\n".join([*lines[-_LAST_WORDS:], f"(from {log})"])
+
+
+def _clear_up(child: Child) -> None:
+    """What is to be run once it has been stopped for good."""
+    if child.process.afterwards:
+        with child.log.open("ab") as log, suppress(subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603  (a module of ours)
+                [sys.executable, *child.process.afterwards],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=child.environment,
+                timeout=STOP_LIMIT_S,
+                check=False,
+            )
 
 
 def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:

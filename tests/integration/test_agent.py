@@ -303,6 +303,7 @@ def test_what_was_left_running_can_be_ended(agents: Agents) -> None:
     assert alive(pid)
     assert agents.agent("A", "--end-work").wait(60) == 0
     assert not alive(pid)
+    agents.until(WorkState.EVICTED)
     assert list((agents.directory / "agents" / "A").iterdir()) == []
 
 

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import redis
+
 from broker.keys import Keys
 from broker.queue import ring_for_job
 from broker.queue_health import UnsafeQueueError
@@ -34,13 +36,16 @@ from workers import app as workers_app
 from workers.agent.listening import listen
 from workers.agent.loop import Agent
 from workers.agent.orders import OrderBook
-from workers.agent.reports import Reports
+from workers.agent.reports import Reports, tell_ended
 from workers.agent.tenure import AgentTenure, locked, open_lock
+from workers.agent.tidying import tidy
 from workers.drivers.cores import Cores
 from workers.drivers.driver import DriverError
 from workers.drivers.isolation import Users, Walls, chosen
 from workers.drivers.kept import KeptStates
 from workers.drivers.process import ProcessDriver
+
+_ANSWER_S = 3.0  # a Redis that is silent for longer is away
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,10 +73,15 @@ def node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...]:
 
 def process_driver(config: Settings, cloud: str, nodes: Sequence[int]) -> ProcessDriver:
     """The cloud's driver, with what runs already. Raises DriverError."""
-    jobs_dir = config.jobs_dir or config.state_dir / "jobs"
+    kept = kept_states(config)
     first, _, last = config.job_users.partition("-")
-    walls = Walls(chosen(config.isolation), Users(int(first), int(last)), (config.state_dir, jobs_dir))
-    return ProcessDriver(config.state_dir / "agents" / cloud, KeptStates(jobs_dir), Cores(nodes), walls)
+    walls = Walls(chosen(config.isolation), Users(int(first), int(last)), (config.state_dir, kept.directory))
+    return ProcessDriver(config.state_dir / "agents" / cloud, kept, Cores(nodes), walls)
+
+
+def kept_states(config: Settings) -> KeptStates:
+    """Those that the agents of all clouds share."""
+    return KeptStates(config.jobs_dir or config.state_dir / "jobs")
 
 
 def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
@@ -80,8 +90,14 @@ def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
         print(f"workers.agent: {cloud} has an agent: stop it first", file=sys.stderr)  # noqa: T201
         return os.EX_TEMPFAIL
     driver = process_driver(config, cloud, nodes)
-    for name in driver.held():
+    held = sorted(driver.held())
+    for name in held:
         driver.forget(name)
+    try:
+        with connect(str(config.redis_url), socket_timeout=_ANSWER_S) as client:
+            tell_ended(client, Keys(config.key_prefix), cloud, held)
+    except redis.RedisError as error:
+        print(f"workers.agent: its end is not told, as redis is away: {error}", file=sys.stderr)  # noqa: T201
     return 0
 
 
@@ -123,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = Agent(driver, OrderBook(client, keys, told.cloud, signing), reports)
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     threading.Thread(target=listen, args=(waiting, keys, told.cloud, agent, stopping), daemon=True).start()
+    tidied = (client, keys, kept_states(config), config.jobs_kept_s, stopping)
+    threading.Thread(target=tidy, args=tidied, daemon=True).start()
     agent.run(stopping)
     tenure.end()
     return 0

@@ -67,7 +67,7 @@ class Agent:
     def _take_on(self, orders: Orders) -> None:
         """Work that was not known: what the driver has is taken up; what once ran elsewhere is not begun."""
         new = [name for name in orders.works if name not in self._held and name not in self._over]
-        reported = self._orders.reported(new)
+        reported = self._reports.reported(new)
         there = set(self._driver.held())
         for name in new:
             said = reported.get(name)

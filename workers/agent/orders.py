@@ -14,7 +14,7 @@ import structlog
 from pydantic import ValidationError
 
 from broker.answers import Lease
-from broker.jobs.models import Work, WorkReport
+from broker.jobs.models import Work
 from broker.keys import Keys
 from broker.known import Advert, CloudInfo
 from broker.signing import JOBS, UNSIGNED, Refused, Signing
@@ -99,21 +99,6 @@ class OrderBook:
             log.warning("work refused", work=name, why="a later order was seen")
             return _Believed(raw, None, last)
         return _Believed(raw, work, work)
-
-    def reported(self, works: Collection[str]) -> dict[str, WorkReport]:
-        """What was last reported of work, by id; nothing where nothing was, or nothing that can be read."""
-        names = sorted(works)
-        if not names:
-            return {}
-        texts = cast("list[bytes | None]", self._client.hmget(self._keys.work_reports(self._cloud), names))
-        found = {}
-        for name, text in zip(names, texts, strict=True):
-            if text is not None:
-                try:
-                    found[name] = read(WorkReport, text)
-                except ValidationError:
-                    log.warning("report cannot be read", work=name)
-        return found
 
     def wall_time(self, cloud_s: float) -> float:
         """When a time of the cloud is, in seconds since 1970, as it was told last; now, where nothing was."""

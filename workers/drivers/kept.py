@@ -8,7 +8,7 @@ job is there as well, as ``live``. Agents of several machines share them over a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -103,16 +103,28 @@ class KeptStates:
         except OSError as error:
             raise DriverError(f"state {number} of {work} could not be restored: {error}") from error
 
-    def drop(self, job: str) -> None:
-        """Removes all that is kept of a job; for when it has ended."""
-        path = self.directory / checked_id(job)
-        if path.is_dir():
-            remove_tree(path)
+    def drop_old(self, open_jobs: Collection[str], before: float) -> list[str]:
+        """Removes all that is kept of jobs that are not among the open ones and were last changed ``before``
+        then, seconds since 1970; returns which they were. Raises OSError.
+        """
+        if not self.directory.is_dir():
+            return []
+        gone = []
+        for job in sorted(path for path in self.directory.iterdir() if path.is_dir()):
+            if job.name not in open_jobs and _changed_at(job) < before:
+                remove_tree(job)
+                gone.append(job.name)
+        return gone
 
     def _numbers(self, place: Path) -> list[int]:
         if not place.is_dir():
             return []
         return sorted(int(path.name) for path in place.iterdir() if path.name.isdigit())
+
+
+def _changed_at(job: Path) -> float:
+    """When something was last kept of it: a state is a new entry in the directory of its work."""
+    return max(path.stat().st_mtime for path in (job, *job.iterdir()))
 
 
 def checked_id(work: str) -> str:

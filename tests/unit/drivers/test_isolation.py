@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.drivers.scenes import USERS, cleared, driver_in, ended, is_root, running, says, wait_for, work
-from workers.drivers import confining
+from workers.drivers import confining, isolation
 from workers.drivers.driver import DriverError
+from workers.drivers.groups import Process
 from workers.drivers.isolation import Isolation, Users, Walls, chosen
 from workers.drivers.process import ProcessDriver
 
@@ -118,6 +119,19 @@ def test_users_are_given_to_one_at_a_time(tmp_path: Path) -> None:
     assert first.take(homes[2]) == 60490
     second.free(60491)
     assert first.take(homes[1]) == 60491
+
+
+@pytest.mark.skipif(not is_root(), reason="needs root")
+def test_a_user_may_be_freed_while_another_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (Users(60490, 60490, tmp_path / "registry") for _ in range(2))
+    assert first.take(tmp_path) == 60490
+
+    def freed_meanwhile() -> dict[int, Process]:
+        first.free(60490)
+        return {}
+
+    monkeypatch.setattr(isolation, "processes", freed_meanwhile)
+    assert second.take(tmp_path) == 60490
 
 
 AS_NOBODY = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,21 @@ def test_kept_states_without_a_record_do_not_count(tmp_path: Path) -> None:
     assert (tmp_path / "target" / "n").read_text() == "12"
     with pytest.raises(DriverError, match="there is no state 4"):
         kept.restore("j", "j.1.0", 4, tmp_path / "other", None)
-    kept.drop("j")
-    assert not (tmp_path / "jobs" / "j").exists()
+
+
+def test_what_was_kept_of_jobs_that_ended_long_ago_is_removed(tmp_path: Path) -> None:
+    kept = KeptStates(tmp_path / "jobs")
+    assert kept.drop_old([], time.time()) == []
+    for job in ("ended", "fresh", "open"):
+        (kept.directory / job / f"{job}.1.0" / "1").mkdir(parents=True)
+    long_ago = time.time() - 1000
+    for job in ("ended", "open", "fresh"):
+        for path in (kept.directory / job / f"{job}.1.0", kept.directory / job):
+            os.utime(path, (long_ago, long_ago))
+    (kept.directory / "fresh" / "fresh.1.0" / "2").mkdir()  # a state that has just been kept
+    assert kept.drop_old(["open"], long_ago + 500) == ["ended"]
+    assert sorted(path.name for path in kept.directory.iterdir()) == ["fresh", "open"]
+    assert kept.drop_old([], time.time() + 1) == ["fresh", "open"]
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "..", "a:b"])
