@@ -185,7 +185,7 @@ def _welcome(out: Any, local: LocalFederation, told: Settings) -> None:
         job = ""
     out.print(f"""
 [bold green]The federation runs.[/bold green] {len(clouds)} clouds: {", ".join(clouds)}.
-API and its documentation: {local.layout.url}/docs   API key: {_key_file(told)}
+Dashboard: {local.layout.url}/   API: {local.layout.url}/docs   API key: {_key_file(told)}
 
 In another terminal (commands find address and key by themselves):
 

@@ -270,6 +270,10 @@ class Usage(Message):
     io_share: float = 0.0
 
 
+#: Why work is reported as evicted that was ended from outside, with its agent.
+AGENT_ENDED = "its node agent was ended"
+
+
 class WorkReport(Message):
     """How a piece of work stands, as its agent says. Times: seconds since 1970.
 

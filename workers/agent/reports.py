@@ -12,7 +12,7 @@ import structlog
 from kombu.exceptions import OperationalError
 from pydantic import ValidationError
 
-from broker.jobs.models import WORK_ENDED, WorkReport, WorkState
+from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
 from broker.jobs.work_log import SHOWN_BYTES, shown_log
 from broker.keys import Keys
 from broker.versions import read, written
@@ -101,6 +101,6 @@ def tell_ended(client: redis.Redis, keys: Keys, cloud: str, works: Iterable[str]
                 "state": WorkState.EVICTED,
                 "at": now,
                 "ended_at": now,
-                "why": "its node agent was ended",
+                "why": AGENT_ENDED,
             }
             client.hset(key, work, written(said.model_copy(update=ended)))

@@ -8,7 +8,7 @@ from broker.contract import Lease, LeaseState
 from broker.jobs.entries import Began, Ended, JobEntry, Kept, Noticed, Started
 from broker.jobs.fold import span, step
 from broker.jobs.folded import Folded, Place
-from broker.jobs.models import WORK_ENDED, Outcome, WorkReport, WorkState
+from broker.jobs.models import AGENT_ENDED, WORK_ENDED, Outcome, WorkReport, WorkState
 from workers.jobs.seen import Denied, Grant, Seen
 
 #: How long after the end of a lease the node agent may take to say how the work ended.
@@ -122,12 +122,14 @@ def _left(job: Folded, place: Place, told: Sequence[WorkReport], seen: Seen) -> 
         evicted = heard and (job.wish.idempotent or place.started_at is None)
     if not evicted:
         return None
+    with_agent = any(one.why == AGENT_ENDED for one in told)
+    what = f"all work of {cloud} was ended with its node agent" if with_agent else f"{cloud} {_verb(gone)}"
     lost_s = _lost_s(job, place, _end_at(told, seen))
     return ended(
         job,
         place,
         Outcome.EVICTED,
-        f"{cloud} {_verb(gone)}; {_next(job, place, lost_s)}",
+        f"{what}; {_next(job, place, lost_s)}",
         _end_at(told, seen),
         lost_s=lost_s,
     )
