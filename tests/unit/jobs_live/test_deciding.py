@@ -15,7 +15,7 @@ from broker.jobs.entries import (
     Told,
     Waits,
 )
-from broker.jobs.models import JobState, Outcome, Profile, WorkState
+from broker.jobs.models import AGENT_ENDED, JobState, Outcome, Profile, WorkState
 from tests.unit.jobs_live.scenes import (
     MARKET,
     PROFILE,
@@ -140,6 +140,16 @@ def test_what_must_not_run_twice_is_never_set_back() -> None:
     failed.begin()
     failed.decide(now=9.0, reports=report(failed.job, 1, WorkState.EXITED, at=9.0, exit_code=1))
     assert failed.job.state is JobState.FAILED
+
+
+def test_all_work_of_a_cloud_may_end_with_its_agent() -> None:
+    scene = Scene()
+    scene.running()
+    scene.decide(now=60.0, reports=report(scene.job, 1, WorkState.EVICTED, at=60.0, why=AGENT_ENDED))
+    (place,) = scene.job.places
+    assert place.ended is not None
+    assert place.ended.outcome is Outcome.EVICTED
+    assert "all work of forge was ended with its node agent" in place.ended.why
 
 
 def test_unknown_is_not_evicted() -> None:
