@@ -1,23 +1,16 @@
 // Batch jobs: which cloud and which fault tolerance was chosen for each, and what came of its attempts.
 
 import { poll } from "./api.js";
-import { Rows, badge, empty, h, say, table } from "./dom.js";
+import { Rows, badge, command, empty, h, say, table } from "./dom.js";
 import { several } from "./words.js";
 
 export const title = "Jobs";
 
 const ASKED_MS = 3000;
-const LOOKS = {
-  running: "busy",
-  completed: "good",
-  succeeded: "good",
-  done: "good",
-  failed: "bad",
-  cancelled: "none",
-};
+const LOOKS = { running: "busy", finished: "good", failed: "bad", cancelled: "none" };
 const text = (value) =>
   value === null || value === undefined ? "–" : Array.isArray(value) ? value.join(" ") : String(value);
-const money = (value) => (typeof value === "number" ? `$${value.toFixed(4)}` : text(value));
+const cost = (value, unit) => (unit === "usd" ? `$${value.toFixed(4)}` : `${value.toFixed(2)} core-hours`);
 
 function attempts(job) {
   const { box, body } = table(`Attempts of ${job.name ?? job.id}`, [
@@ -26,7 +19,7 @@ function attempts(job) {
     "Fault tolerance",
     "Outcome",
     ["Cost", "num"],
-    "Why",
+    "Why there, and why it ended",
   ]);
   for (const one of job.attempts) {
     body.append(
@@ -37,8 +30,8 @@ function attempts(job) {
         h("td", {}, text(one.cloud)),
         h("td", {}, text(one.mechanism)),
         h("td", {}, text(one.outcome)),
-        h("td", { class: "num" }, money(one.cost)),
-        h("td", {}, text(one.why)),
+        h("td", { class: "num" }, cost(one.cost, job.unit)),
+        h("td", {}, [one.began, one.ended].filter(Boolean).join("; ")),
       ),
     );
   }
@@ -68,19 +61,10 @@ function card(job) {
       if (told === before) return;
       before = told;
       state.replaceChildren(badge(LOOKS[now.state] || "idle", text(now.state)));
-      say(
-        words,
-        [
-          now.said ?? now.explanation,
-          now.cost !== null && now.cost !== undefined && `Cost so far: ${money(now.cost)}.`,
-        ]
-          .filter(Boolean)
-          .join(" "),
-      );
-      const made = now.attempts || [];
-      details.hidden = !made.length;
-      say(summary, several(made.length, "attempt"));
-      if (made.length) more.replaceChildren(attempts(now));
+      say(words, now.ended_at === null ? `${now.said} Cost so far: ${cost(now.cost, now.unit)}.` : now.said);
+      details.hidden = !now.attempts.length;
+      say(summary, several(now.attempts.length, "attempt"));
+      if (now.attempts.length) more.replaceChildren(attempts(now));
     },
   };
 }
@@ -94,33 +78,13 @@ export function mount(root) {
   const stop = poll(
     "v1/jobs",
     ASKED_MS,
-    (answer) => {
-      const found = Array.isArray(answer) ? answer : answer.jobs || [];
+    ({ jobs }) => {
       say(status, "");
-      rows.show(found);
-      none.replaceChildren(
-        ...(found.length
-          ? []
-          : [
-              empty(
-                "No job has been given to this federation yet.",
-                "POST /v1/jobs takes one; the API's page tells how.",
-              ),
-            ]),
-      );
+      rows.show(jobs);
+      const first = h("span", {}, "Hand one over with ", command("spotfed job submit -- COMMAND"), ".");
+      none.replaceChildren(...(jobs.length ? [] : [empty("No job has been given to this federation yet.", first)]));
     },
-    (error) => {
-      if (error.status !== 404) return void say(status, error.words);
-      stop();
-      say(status, "");
-      rows.show([]);
-      none.replaceChildren(
-        empty(
-          "This federation runs no jobs.",
-          "Its broker has no job manager. Leases can be asked for one by one with spotfed submit.",
-        ),
-      );
-    },
+    (error) => say(status, error.words),
   );
   return { about() {}, end: stop };
 }

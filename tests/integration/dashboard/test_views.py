@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.jobs.models import Attempt, JobList, JobState, JobView, Outcome
 from tests.contract.harness import KEY, Federation
 from tests.integration.dashboard.conftest import Visiting
 from tests.integration.dashboard.looking import (
@@ -37,32 +38,40 @@ ANSWERED = {
     "ledger": "tr[data-kept]",
     "jobs": ".empty-title",
 }
-JOB = {
-    "id": "job-1",
-    "name": "nightly <b>build</b>",
-    "state": "running",
-    "said": "Runs on meadow with checkpoints: the cheapest of 12 plans.",
-    "command": ["make", "all"],
-    "cost": 0.25,
-    "attempts": [
-        {
-            "number": 1,
-            "cloud": "harbour",
-            "mechanism": "checkpoints",
-            "outcome": "evicted",
-            "cost": 0.2,
-            "why": "the cheapest",
-        },
-        {
-            "number": 2,
-            "cloud": "meadow",
-            "mechanism": "checkpoints",
-            "outcome": None,
-            "cost": 0.05,
-            "why": "the next",
-        },
-    ],
-}
+WHY = "cheapest of 3 clouds"
+JOB = JobView(
+    id="job-1",
+    name="nightly",
+    holder="acme",
+    origin="harbour-1",
+    home="harbour-1",
+    state=JobState.RUNNING,
+    said="Running on meadow (spot): 40% done.",
+    command=("echo", "<b>build</b>"),
+    cores=1,
+    instances=1,
+    submitted_at=1.7e9,
+    cost=0.25,
+    attempts=tuple(
+        Attempt(
+            number=number,
+            role="main",
+            mechanism="checkpoint",
+            cloud=cloud,
+            spot=True,
+            cores=1,
+            asked_at=1.7e9,
+            outcome=outcome,
+            cost=cost,
+            began=WHY,
+            ended=ended,
+        )
+        for number, cloud, outcome, cost, ended in (
+            (1, "harbour", Outcome.EVICTED, 0.2, "harbour took its instance back"),
+            (2, "meadow", None, 0.05, None),
+        )
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +87,9 @@ def nobody(redis_url: str) -> Iterator[Federation]:
 
 
 def known_answers(visiting: Visiting, federation: Federation, **options: object):
-    """A visit on which the browser may say that an old event is gone, and that there are no jobs."""
+    """A visit on which the browser may say that an old event is gone."""
     visit = visiting(federation, **options)
-    visit.allowed += ["/v1/events", "/v1/jobs"]
+    visit.allowed.append("/v1/events")
     return visit
 
 
@@ -113,7 +122,7 @@ def test_where_there_is_nothing_it_is_said_what_to_do(visiting: Visiting, nobody
         "leases": "No cloud has joined",
         "events": "spotfed submit",
         "ledger": "spotfed submit",
-        "jobs": "This federation runs no jobs.",
+        "jobs": "spotfed job submit",
     }.items():
         page.get_by_role("link", name=VIEWS[view].split(" of ")[0], exact=True).click()
         page.locator(".empty", has_text=words).wait_for()
@@ -240,14 +249,15 @@ def test_nothing_moves_for_who_does_not_want_it(visiting: Visiting, world: Feder
 
 def test_jobs_with_their_attempts(visiting: Visiting, world: Federation) -> None:
     visit = known_answers(visiting, world)
-    visit.page.route("**/v1/jobs", lambda route: route.fulfill(json={"jobs": [JOB]}))
+    answer = JobList(jobs=(JOB,)).model_dump_json()
+    visit.page.route("**/v1/jobs", lambda route: route.fulfill(body=answer, content_type="application/json"))
     page = visit.open("jobs")
     card = page.locator("li.job")
-    assert "nightly <b>build</b>" in card.inner_text()  # a name is text, never markup
-    assert "Runs on meadow with checkpoints" in card.inner_text()
+    assert "echo <b>build</b>" in card.inner_text()  # words of others are text, never markup
+    assert "40% done. Cost so far: $0.2500." in card.inner_text()
     card.get_by_text("2 attempts").click()
     rows = card.get_by_role("table").get_by_role("row")
-    assert [row.split("\t")[:4] for row in rows.all_inner_texts()[1:]] == [
-        ["1", "harbour", "checkpoints", "evicted"],
-        ["2", "meadow", "checkpoints", "–"],
+    assert [row.split("\t") for row in rows.all_inner_texts()[1:]] == [
+        ["1", "harbour", "checkpoint", "evicted", "$0.2000", f"{WHY}; harbour took its instance back"],
+        ["2", "meadow", "checkpoint", "–", "$0.0500", WHY],
     ]
