@@ -64,6 +64,9 @@ def submit(
     restore: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="As --checkpoint; run before it goes on.")
     ] = None,
+    memory_limit_mb: Annotated[
+        int | None, typer.Option(min=16, help="An instance that needs more is ended.", show_default="none")
+    ] = None,
     slack: Annotated[float, typer.Option(help="Share of its time that may go into checkpoints.")] = 0.0625,
     idempotent: Annotated[
         bool,
@@ -115,6 +118,7 @@ def submit(
         environment=_environment(env),
         cores=cores,
         instances=instances,
+        memory_limit_mb=memory_limit_mb,
         profile=_profile(work, {field: value for field, value in profile.items() if value is not None}),
         checkpoint=_checkpoint(checkpoint, save, restore),
         slack=slack,

@@ -56,6 +56,7 @@ class JobWish(Message):
     name: jobs of one name share their profile; a job without a profile runs on-demand first, and is measured.
     home: the cloud on which it may have on-demand instances; left out: the origin, where that is a cloud.
     instances: so many run together, each told its SPOTFED_JOB_RANK; losing one is losing all.
+    memory_limit_mb: of each instance: what needs more is ended, which is a failure of its own.
     checkpoint: None: it always begins anew. slack: the share of its time that may go into checkpoints.
     idempotent: False: it must never run twice, nor again from an earlier state.
     deadline_s: after its submission. max_cost: in the unit of its cost. retries: how often it is run again
@@ -70,6 +71,7 @@ class JobWish(Message):
     environment: Annotated[dict[_Variable, _Word], Field(max_length=200)] = Field(default_factory=dict)
     cores: Cores = 1
     instances: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    memory_limit_mb: Annotated[int, Field(strict=True, ge=16, le=100_000_000)] | None = None
     profile: Profile | None = None
     checkpoint: Checkpoints | None = None
     slack: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.0625

@@ -162,6 +162,7 @@ def work_of(job: Folded, place: Place, rank: int) -> Work:
         command=wish.command,
         environment=dict(wish.environment),
         cores=plan.cores,
+        memory_mb=wish.memory_limit_mb,
         server=place.leases[rank] if backup else None,
         share=plan.share,
         storage=plan.storage,

@@ -204,12 +204,13 @@ def test_options_become_a_wish(submit: Run, sent: list[JobWish]) -> None:
         *("--work", "2h", "--memory-gb", "1.5", "--io-share", "0.1", "--save", "sh -c 'sync; ls'"),
         *("--no-idempotent", "--deadline", "8h", "--max-cost", "2", "--max-evictions", "5"),
         *("--retries", "1", "--cloud", "a", "--cloud", "b", "--env", "A=1=2", "--env", "B=", "--slack", ".1"),
+        *("--memory-limit-mb", "512"),
     ]
     assert submit(*options, "--", "make", "-j", "4", "--home", "x")[0] == 0
     assert sent == [
         JobWish(
             id="n-1", name="nightly", home="north", command=("make", "-j", "4", "--home", "x"),
-            environment={"A": "1=2", "B": ""}, cores=4, instances=2,
+            environment={"A": "1=2", "B": ""}, cores=4, instances=2, memory_limit_mb=512,
             profile=Profile(work_s=7200, memory_gb=1.5, io_share=0.1),
             checkpoint=Checkpoints(save=("sh", "-c", "sync; ls")), slack=0.1, idempotent=False,
             deadline_s=28_800, max_cost=2, max_evictions=5, retries=1, clouds=("a", "b"),

@@ -30,6 +30,7 @@ from tests.unit.jobs_live.scenes import (
     wish,
 )
 from workers.jobs.deciding import COOL_DOWN_S, LEAST_COOL_DOWN_S, cool_down_s, cool_downs, occasions
+from workers.jobs.doing import work_of
 from workers.jobs.market import Market
 from workers.jobs.seen import Denied, Grant
 
@@ -140,6 +141,12 @@ def test_what_must_not_run_twice_is_never_set_back() -> None:
     failed.begin()
     failed.decide(now=9.0, reports=report(failed.job, 1, WorkState.EXITED, at=9.0, exit_code=1))
     assert failed.job.state is JobState.FAILED
+
+
+def test_the_memory_limit_of_a_wish_is_that_of_its_work() -> None:
+    scene = Scene(wish(memory_limit_mb=512))
+    scene.running()
+    assert work_of(scene.job, scene.job.places[0], 0).memory_mb == 512
 
 
 def test_all_work_of_a_cloud_may_end_with_its_agent() -> None:
