@@ -25,6 +25,10 @@ class LeaseState(StrEnum):
     FAILED = "failed"
 
 
+#: The ends of a lease.
+ENDS = frozenset({LeaseState.COMPLETED, LeaseState.EVICTED, LeaseState.CANCELLED, LeaseState.FAILED})
+
+
 class Lease(Message):
     """The promise about an instance. ``id`` is that of the attempt that got it: ``<request>.<attempt>``.
 

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
 
+from broker.answers import ENDS as ENDS
 from broker.answers import Answer as Answer
 from broker.answers import CounterOffers as CounterOffers
 from broker.answers import Done as Done

@@ -56,6 +56,8 @@ class WorkStore:
 
     def reports(self, cloud: str, works: Sequence[str]) -> dict[str, WorkReport]:
         """What the agent says of them, as far as it has said anything."""
+        if not works:
+            return {}
         found = cast("list[bytes | None]", self._client.hmget(self._keys.work_reports(cloud), list(works)))
         reports = {}
         for work, text in zip(works, found, strict=True):

@@ -14,6 +14,7 @@ import pytest
 from broker.local.federation import LocalFederation
 from broker.local.layout import Layout, wall_time
 from tests.contract.test_metrics import Scrape, named
+from tests.integration.test_local import FEDERATION
 from tests.integration.worker_processes import wait_for
 
 pytestmark = [
@@ -24,17 +25,6 @@ pytestmark = [
 ]
 
 CLOUDS = ("harbour", "meadow")
-FEDERATION = """
-[[cloud]]
-id = "harbour"
-nodes = "8x4"
-trace = { synthetic = "table-1", hours = 400, seed = 11 }
-
-[[cloud]]
-id = "meadow"
-nodes = "7x12"
-trace = { synthetic = "production-A", days = 16, seed = 12 }
-"""
 
 
 @pytest.fixture(scope="module")

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import cast
 
 import redis
 import structlog
 from kombu.exceptions import OperationalError
-from pydantic import ValidationError
 
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
 from broker.jobs.work_log import SHOWN_BYTES, shown_log
+from broker.jobs.work_store import WorkStore
 from broker.keys import Keys
-from broker.versions import read, written
+from broker.versions import written
 from workers.agent.held import Held, news
 from workers.drivers.driver import Driver
 
@@ -24,22 +23,6 @@ _USAGE_S = 2.0
 _LOG_S = 1.0
 
 log = structlog.get_logger(__name__)
-
-
-def reported(client: redis.Redis, keys: Keys, cloud: str, works: Iterable[str]) -> dict[str, WorkReport]:
-    """What was last reported of work, by id; nothing where nothing was, or nothing that can be read."""
-    names = sorted(works)
-    if not names:
-        return {}
-    texts = cast("list[bytes | None]", client.hmget(keys.work_reports(cloud), names))
-    found = {}
-    for name, text in zip(names, texts, strict=True):
-        if text is not None:
-            try:
-                found[name] = read(WorkReport, text)
-            except ValidationError:
-                log.warning("report cannot be read", work=name)
-    return found
 
 
 class Reports:
@@ -54,8 +37,8 @@ class Reports:
         self._logs: dict[str, tuple[float, int]] = {}  # when it was shown, and until which byte
 
     def reported(self, works: Iterable[str]) -> dict[str, WorkReport]:
-        """See ``reported``."""
-        return reported(self._client, self._keys, self._cloud, works)
+        """What was last reported of work, by id."""
+        return WorkStore(self._client, self._keys).reports(self._cloud, sorted(works))
 
     def tell(self, held: Held) -> None:
         """How a piece of work stands, and what it wrote, where that is new."""
@@ -95,7 +78,7 @@ class Reports:
 def tell_ended(client: redis.Redis, keys: Keys, cloud: str, works: Iterable[str]) -> None:
     """Work was ended with its agent: jobs go on from their last kept states. Raises RedisError."""
     now, key = time.time(), keys.work_reports(cloud)
-    for work, said in reported(client, keys, cloud, works).items():
+    for work, said in WorkStore(client, keys).reports(cloud, sorted(works)).items():
         if said.state not in WORK_ENDED:
             ended = {
                 "state": WorkState.EVICTED,

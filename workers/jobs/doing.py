@@ -13,15 +13,13 @@ import structlog
 
 from broker.api.outcomes import NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
 from broker.client import Client
-from broker.contract import Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
+from broker.contract import ENDS, Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
 from broker.jobs.entries import work_id
 from broker.jobs.folded import Folded, Place
 from broker.jobs.models import Outcome, Work
 from broker.jobs.servers import BackupServer, BackupServers
 from broker.jobs.work_store import WorkStore
 from workers.jobs.seen import Denied, Grant
-
-_ENDED = frozenset({LeaseState.COMPLETED, LeaseState.EVICTED, LeaseState.CANCELLED, LeaseState.FAILED})
 
 log = structlog.get_logger(__name__)
 
@@ -80,7 +78,7 @@ class Doing:
             return Denied(str(problem))
         if isinstance(lease, RefusedRequest):
             return Denied(refusals_said(lease.refusals, plan.cloud))
-        if lease.state in _ENDED:
+        if lease.state in ENDS:
             return Denied("its instance was stopped before it began")
         return Grant(lease.id, lease.node, ready=lease.state is LeaseState.RUNNING)
 

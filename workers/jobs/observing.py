@@ -11,7 +11,7 @@ import structlog
 
 from broker.api.outcomes import NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
 from broker.client import Client
-from broker.contract import ExtensionRequest, Lease, LeaseState
+from broker.contract import ENDS, ExtensionRequest, Lease, LeaseState
 from broker.jobs.folded import Folded, Place
 from broker.jobs.models import Profile, WorkReport
 from broker.jobs.servers import BackupServers
@@ -32,7 +32,6 @@ _SETTLED_S = 5.0
 #: An agent that has said nothing for so long may be away: then the owner is asked about on-demand instances.
 _SILENT_S = 15.0
 
-_ENDED = frozenset({LeaseState.COMPLETED, LeaseState.EVICTED, LeaseState.CANCELLED, LeaseState.FAILED})
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +80,7 @@ class Observing:
         leases = self._leases(job, begun, reports)
         now = self._now()
         for lease in leases.values():
-            if lease.state in _ENDED:
+            if lease.state in ENDS:
                 memory.gone.setdefault(lease.id, now)
         for place in begun:
             self._extend(place, leases, memory)

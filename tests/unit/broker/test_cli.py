@@ -4,20 +4,18 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from broker import cli
 from broker.cli import looking, output, words
 from broker.contract import LeaseState
 from broker.settings import settings
 from cloudsim.intervals import clopper_pearson
 from cloudsim.requests import Reason
+from tests.unit.broker.running import Run, runner
 
-Spotfed = Callable[..., SimpleNamespace]
+Spotfed = Run
 
 HEAVY = {
     "numpy",
@@ -78,14 +76,7 @@ def spotfed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.setenv("SPOTFED_STATE_DIR", str(tmp_path / "state"))
     settings.cache_clear()
 
-    def run(*arguments: object) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["spotfed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return SimpleNamespace(code=ended.value.code or 0, out=output.out, err=output.err)
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture

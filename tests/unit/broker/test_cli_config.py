@@ -22,6 +22,7 @@ from broker.cli.output import next_step
 from broker.keys import Keys, api_key_digest
 from broker.members import parsed_key
 from broker.settings import Settings, settings
+from tests.unit.broker.running import runner
 
 Spotfed = Callable[..., SimpleNamespace]
 
@@ -35,15 +36,13 @@ def spotfed(
         monkeypatch.delenv(name)
     monkeypatch.setenv("SPOTFED_STATE_DIR", str(tmp_path))
 
+    command = runner(monkeypatch, capsys)
+
     def run(*arguments: object, **environ: str) -> SimpleNamespace:
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
         settings.cache_clear()
-        monkeypatch.setattr(sys, "argv", ["spotfed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return SimpleNamespace(code=ended.value.code or 0, out=said.out, err=said.err)
+        return command(*arguments)
 
     yield run
     settings.cache_clear()

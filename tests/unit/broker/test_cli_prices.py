@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker import cli
+from tests.unit.broker.running import runner
 from tests.unit.markets.histories import BEGIN, HOUR, page, record
 
 Spotfed = Callable[..., SimpleNamespace]
@@ -19,13 +19,11 @@ Spotfed = Callable[..., SimpleNamespace]
 def spotfed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Spotfed:
     """Runs a command in this process, with text on its standard input."""
 
+    command = runner(monkeypatch, capsys)
+
     def run(*arguments: object, stdin: str = "") -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["spotfed", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return SimpleNamespace(code=ended.value.code or 0, out=output.out, err=output.err)
+        return command(*arguments)
 
     return run
 

@@ -5,18 +5,17 @@ import gzip
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from broker import cli
 from broker.cli import inspecting
 from cloudsim.traces.formats import FORMATS, arrow, read
+from tests.unit.broker.running import Run, runner
 
-Spotfed = Callable[..., SimpleNamespace]
+Spotfed = Run
 
 LOG = "START 0 a n 2\nSTOP 3600 a\nSTART 1800 b n 4\nSTOP 7200 b\nSTART 9000 c n 1\nSTOP 9060 c\n"
 PRICES = (
@@ -32,14 +31,7 @@ PRICE_LIST = "Region,InstanceCode,Price\nus-east-1,m1.large,0.175\neu-west-1,m1.
 def spotfed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Spotfed:
     """Runs a command in this process."""
 
-    def run(*arguments: object) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["spotfed", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        output = capsys.readouterr()
-        return SimpleNamespace(code=ended.value.code or 0, out=output.out, err=output.err)
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture
