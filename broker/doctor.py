@@ -176,19 +176,16 @@ def extras_findings(installed: Collection[str]) -> list[Finding]:
 
 
 def directory_findings(
-    told: Settings, *, state: str | None, data: str | None, key_mode: int | None
+    told: Settings, *, state: str | None, data: str | None, key_mode: int | None, jobs: str | None = None
 ) -> list[Finding]:
-    """The state directory, the first API key in it, and the recorded traces.
+    """The state directory, the first API key in it, kept states of jobs, and the recorded traces.
 
-    state, data: what is wrong with the directory, None for nothing. key_mode: permission bits of the key's
-    file, None where there is none.
+    state, data, jobs: what is wrong with the directory, None for nothing. key_mode: permission bits of the
+    key's file, None where there is none.
     """
-    found = []
-    if state is not None:
-        advice = f"make it writable for this user, or name another one in {variable('state_dir')}"
-        found.append(failure("state directory", f"{told.state_dir} {state}", advice))
-    else:
-        found.append(ok("state directory", f"{told.state_dir} can be written"))
+    found = [_written_to("state", told.state_dir, state)]
+    if told.jobs_dir is not None:
+        found.append(_written_to("jobs", told.jobs_dir, jobs))
     if key_mode is not None and key_mode & 0o077:
         path = told.state_dir / "api-key"
         found.append(
@@ -207,6 +204,13 @@ def directory_findings(
     else:
         found.append(ok("data directory", f"{told.data} can be read"))
     return found
+
+
+def _written_to(name: str, directory: Path, trouble: str | None) -> Finding:
+    if trouble is None:
+        return ok(f"{name} directory", f"{directory} can be written")
+    advice = f"make it writable for this user, or name another one in {variable(f'{name}_dir')}"
+    return failure(f"{name} directory", f"{directory} {trouble}", advice)
 
 
 # -- the queue and who works on it ---------------------------------------------------------------------------

@@ -72,12 +72,14 @@ def _findings() -> list[Finding]:
         *found,
         *judge.directory_findings(
             told,
-            state=_state_trouble(told.state_dir),
+            state=_trouble_writing(told.state_dir),
             data=None if told.data is None else _data_trouble(told.data),
             key_mode=_key_mode(told),
+            jobs=None if told.jobs_dir is None else _trouble_writing(told.jobs_dir),
         ),
         signing_finding(told),
         *_queue_findings(told),
+        *_celery_findings(told),
         *_api_findings(told, spotfed),
     ]
 
@@ -105,7 +107,7 @@ def _packages() -> tuple[str | None, Sequence[str], dict[str, str]]:
     return ours.version, ours.requires or (), installed
 
 
-def _state_trouble(directory: Path) -> str | None:
+def _trouble_writing(directory: Path) -> str | None:
     """What keeps this user from writing there, or from making it."""
     if directory.exists():
         if not directory.is_dir():
@@ -169,6 +171,13 @@ def _queue_findings(told: Settings) -> list[Finding]:
                 *found,
                 failure("clouds", f"what the clouds keep in Redis cannot be read: {error}", advice),
             ]
+
+
+def _celery_findings(told: Settings) -> list[Finding]:
+    from broker.celery_health import celery_finding
+
+    found = celery_finding(told)
+    return [] if found is None else [found]
 
 
 def _server() -> str | None:

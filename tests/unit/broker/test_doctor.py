@@ -129,6 +129,11 @@ def test_directories() -> None:
     assert state_of(found, "data directory") is State.FAILURE
     assert state_of(found, "state directory key") is State.WARNING
     assert any("/gone is not there" in one.found for one in found)
+    assert "jobs directory" not in {one.name for one in found}
+    shared = TOLD.model_copy(update={"jobs_dir": Path("/shared")})
+    found = directory_findings(shared, state=None, data=None, key_mode=None, jobs="is a file")
+    assert state_of(found, "jobs directory") is State.FAILURE
+    assert any("SPOTFED_JOBS_DIR" in one.advice for one in found)
 
 
 def test_without_a_server_it_matters_whether_one_could_be_started() -> None:
