@@ -6,12 +6,9 @@ import time
 import pytest
 import redis
 
-import broker.inbox
 from broker.chain import BEGINNING
 from broker.contract import (
-    VERSION,
     Advert,
-    Ask,
     CloudInfo,
     Done,
     Event,
@@ -21,9 +18,8 @@ from broker.contract import (
     Reply,
     Tick,
 )
-from broker.dead_letters import DEAD_BYTES_KEPT
 from broker.entries import NotWritten
-from broker.journal import Commit, Fenced, Journal, JournalError, Malformed
+from broker.journal import Commit, Fenced, Journal, JournalError
 from broker.keys import Keys
 from broker.lua import read_script
 from broker.verify import walked
@@ -93,10 +89,6 @@ def everything(client):
 
 def ids(client, stream):
     return [entry.decode() for entry, _ in client.xrange(stream)]
-
-
-def as_bytes(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
 
 
 # -- the owner's lease --------------------------------------------------------------------------------
@@ -350,107 +342,6 @@ def test_out_of_memory_writes_all_or_nothing(journal, redis_client):
         redis_client.config_set("maxmemory", 0)
     assert everything(redis_client) == before
     assert journal.commit(commit)
-
-
-# -- reading ------------------------------------------------------------------------------------------
-
-
-def test_reading_pages_through_the_whole_journal(journal):
-    journal.acquire("me", TTL_S)
-    events = [opened()] * 2500
-    journal.commit(Commit(1, "me", TTL_S, 1, events))
-    assert [entry for entry, _ in journal.read()] == [f"1-{n}" for n in range(1, 2501)]
-    assert [entry for entry, _ in journal.read("1-2498")] == ["1-2499", "1-2500"]
-
-
-@pytest.mark.parametrize("fields", [{"e": '{"version": 1, "new": 2}'}, {"x": "y"}])
-def test_a_journal_entry_that_cannot_be_read_is_an_error(journal, redis_client, fields):
-    redis_client.xadd(KEYS.journal("a"), fields, id="1-1")
-    with pytest.raises(JournalError, match="entry 1-1"):
-        list(journal.read())
-
-
-def test_an_inbox_is_read_in_order_and_in_portions(journal):
-    question = Ask(id="q", request="r", origin="b", cores=1, lifetime_s=5, sla=None, reply_to="api")
-    first = journal.send("a", [Tick(id="t"), question])
-    second = journal.send("a", [Tick(id="u")])
-    journal.send("b", [Tick(id="for another")])
-    assert journal.read_inbox("0-0") == [(first, [Tick(id="t"), question]), (second, [Tick(id="u")])]
-    assert journal.read_inbox("0-0", count=1) == [(first, [Tick(id="t"), question])]
-    assert journal.read_inbox(first) == [(second, [Tick(id="u")])]
-    assert journal.read_inbox(second) == []
-
-
-def test_what_a_group_leaves_over_is_not_parsed_again(journal, redis_client, monkeypatch):
-    parsed: list[bytes] = []
-
-    def noted(body: bytes) -> object:
-        parsed.append(body)
-        return broker.inbox.parse(body)
-
-    monkeypatch.setattr("broker.journal.parse", noted)
-    first, second = (journal.send("a", [Tick(id=name)]) for name in "tu")
-    assert journal.read_inbox("0-0")[1] == (second, [Tick(id="u")])
-    assert journal.read_inbox(first) == [(second, [Tick(id="u")])]
-    assert len(parsed) == 2
-    assert journal.cursor() == "0-0"  # whoever asks begins anew
-    journal.read_inbox(first)
-    redis_client.xdel(KEYS.inbox("a"), second)
-    assert (len(parsed), journal.read_inbox(first)) == (3, [])
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"c": "{"},
-        {"c": b"\xff\xfe"},
-        {"c": "[" * 100_000},
-        {"c": '{"kind": "tick", "id": "x"}'},
-        {"c": '[{"kind": "tick"}]'},
-        {"c": '[{"kind": "conquer", "id": "x"}]'},
-        {"c": f'[{{"kind": "tick", "id": "x", "version": {VERSION + 1}}}]'},
-        {"c": '[{"kind": "tick", "id": "x", "version": 0}]'},
-        {"c": "[7, null]"},
-        {"d": "[]"},
-    ],
-)
-def test_a_malformed_entry_is_passed_over_and_put_aside_once(journal, redis_client, fields):
-    before = journal.send("a", [Tick(id="before")])
-    wrong = redis_client.xadd(KEYS.inbox("a"), fields).decode()
-    after = journal.send("a", [Tick(id="after")])
-    for _ in range(2):
-        entries = dict(journal.read_inbox("0-0"))
-        assert (entries[before], entries[after]) == ([Tick(id="before")], [Tick(id="after")])
-        assert entries[wrong]
-        assert all(isinstance(command, Malformed) for command in entries[wrong])
-    ((entry, dead),) = redis_client.xrange(KEYS.dead("a"))
-    assert entry.decode() == wrong
-    assert dead[b"c"] == as_bytes(fields.get("c", ""))[:DEAD_BYTES_KEPT]
-    assert dead[b"why"]
-    journal.acquire("me", TTL_S)
-    journal.commit(Commit(1, "me", TTL_S, 1, cursor=after))
-    assert journal.read_inbox(journal.cursor()) == []
-    assert redis_client.xlen(KEYS.inbox("a")) == 0
-
-
-def test_one_malformed_command_does_not_take_the_others_along(journal, redis_client):
-    redis_client.xadd(
-        KEYS.inbox("a"), {"c": '[{"kind":"tick","id":"x"},{"kind":"spy"},{"kind":"tick","id":"y"}]'}
-    )
-    ((_, (first, second, third)),) = journal.read_inbox("0-0")
-    assert (first, third) == (Tick(id="x"), Tick(id="y"))
-    assert isinstance(second, Malformed)
-
-
-def test_what_is_put_aside_does_not_repeat_values_as_reasons_and_is_bounded(journal, redis_client):
-    redis_client.xadd(KEYS.inbox("a"), {"c": '[{"kind":"tick","id":"x","at_s":"hunter2"}]'})
-    redis_client.xadd(KEYS.inbox("a"), {"c": json.dumps(["x" * 10_000_000])})
-    ((_, (secret,)), (_, (large,))) = journal.read_inbox("0-0")
-    assert isinstance(secret, Malformed)
-    assert "hunter2" not in secret.why
-    assert isinstance(large, Malformed)
-    assert len(large.why) < 1000
-    assert all(len(dead[b"c"]) <= DEAD_BYTES_KEPT for _, dead in redis_client.xrange(KEYS.dead("a")))
 
 
 # -- beside the journal -------------------------------------------------------------------------------
