@@ -9,7 +9,7 @@ OLD ?= f80b512
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra dev
+EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra telemetry --extra dev
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help

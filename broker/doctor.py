@@ -27,6 +27,7 @@ EXTRAS = {
     "matplotlib": ("plots", "pictures of experiments and replays"),
     "pyarrow": ("parquet", "traces in Parquet files"),
     "scipy": ("solvers", "checks against a general solver"),
+    "opentelemetry-sdk": ("telemetry", "spans for an OpenTelemetry collector"),
 }
 
 

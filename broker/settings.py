@@ -150,6 +150,8 @@ class Settings(BaseSettings):
     """What is logged: this and worse."""
     log_format: LogFormat | None = None
     """How logs are written; None: for people on a terminal, as JSON elsewhere."""
+    otlp_url: Annotated[str, AfterValidator(_http_url)] | None = None
+    """The HTTP address of an OpenTelemetry collector that is sent spans, like http://127.0.0.1:4318."""
 
     calls_per_s: int = Field(default=500, ge=0)
     """How many calls a second the HTTP API takes from one key; 0: any number."""

@@ -31,6 +31,7 @@ from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
 from broker.signing import cloud_party
+from broker.telemetry import Spans
 from broker.trust import signing_of
 from broker.upgrading import ContractError, Speaking
 from broker.versions import written
@@ -152,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spec = runtime_spec(told, config, federation)
         workers_app.require_safe_queue(config)
         signing = signing_of(config, cloud_party(told.cloud))
+        spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": told.cloud})
         client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
         speaking = Speaking(client, keys)
         until_answered(speaking.look)
@@ -168,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     follower.start()
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, told.cloud))
     measuring = Measuring(journal, time.monotonic)
-    runtime = Runtime(spec, config, journal, send, exit_now, archive, measuring)
+    runtime = Runtime(spec, config, journal, send, exit_now, archive, measuring, spans)
     workers_app.serve_drains(app, told.cloud, runtime.drain)
     runtime.open()
 
@@ -191,6 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     finally:
         runtime.close()
+        if spans is not None:
+            spans.close()
 
 
 if __name__ == "__main__":

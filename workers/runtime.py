@@ -28,6 +28,7 @@ from broker.dead_letters import Kind
 from broker.failpoints import Failpoint, failpoint
 from broker.journal import Fenced, Journal, Malformed
 from broker.settings import Settings
+from broker.telemetry import Spans
 from broker.versions import read
 from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
@@ -87,7 +88,7 @@ class Runtime:
     """Owns one cloud for as long as the process lives.
 
     ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process. ``archive``: of the
-    journal, which is never cut without one. ``measuring``: what it tells operators of itself.
+    journal, which is never cut without one. ``measuring``, ``spans``: what it tells operators of itself.
     """
 
     def __init__(
@@ -99,11 +100,12 @@ class Runtime:
         fail: Callable[[int], NoReturn],
         archive: Archive | None = None,
         measuring: Measuring | None = None,
+        spans: Spans | None = None,
     ):
         self._spec, self._settings, self._journal = spec, settings, journal
         self._send, self._fail = send, fail
         self._measuring = measuring or Measuring(None, time.monotonic)
-        self._answering = Answering(journal.cloud)
+        self._answering = Answering(journal.cloud, spans)
         self._trace_time = spec.owner.trace_time
         epochs = epochs_directory(settings.state_dir, settings.key_prefix)
         self._tenure = Tenure(journal, settings.owner_lease_ttl_s, epochs, archive)
@@ -115,12 +117,10 @@ class Runtime:
         self._stopping = threading.Event()
         self._owner = Owner(spec.owner)
         self._refresher = Refresher(self._sampling(), journal, send, time.monotonic)
-        self._clock = CloudClock(0.0, time.monotonic(), spec.speed)
-        self._cursor = "0-0"
+        self._clock, self._cursor = CloudClock(0.0, time.monotonic(), spec.speed), "0-0"
         self._done_of_entry = 0  # commands handled of the entry after the cursor
         self._poison: dict[str, str] = {}  # what broke the owner, and how, by command
-        self._poison_in_a_row = 0
-        self._poisoned_entry = ""
+        self._poison_in_a_row, self._poisoned_entry = 0, ""
         self._ticked = "0-0"
         self._unpublished: QuantileTable | None = None
 

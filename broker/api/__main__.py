@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import redis
 import uvicorn
 
-from broker import logs
+from broker import logs, telemetry
 from broker.keys import Keys
 from broker.queue_health import UnsafeQueueError, require_safe
 from broker.redis_server import connect
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return os.EX_CONFIG
     try:
         secured = server_options(told)
+        telemetry.require(told)
         with connect(told.redis_url) as client:
             require_safe(client, told.redis_url, _say)
             Speaking(client, Keys(told.key_prefix)).look()

@@ -19,6 +19,7 @@ from broker.api.models import Health
 from broker.api.openapi import problem_responses
 from broker.api.routes import router
 from broker.settings import Settings, settings
+from broker.telemetry import Spans
 
 DESCRIPTION = (
     "Spot instances on other clouds' idle cores, with a promised probability of living as long as you need. "
@@ -33,13 +34,15 @@ def create_app(told: Settings | None = None) -> FastAPI:
     """
     told = told or settings()
     failpoints.arm(told.failpoint)
-    meter = Meter()
+    meter, spans = Meter(), Spans.told(told, "spotfed-api")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Broker(told, meter) as broker:
             app.state.broker = broker
             yield
+        if spans is not None:
+            spans.close()
 
     app = FastAPI(
         title="spotfed",
@@ -56,7 +59,7 @@ def create_app(told: Settings | None = None) -> FastAPI:
     app.include_router(dashboard_routes.router)
     app.include_router(metrics_routes.router)
     _add_pages(app)
-    app.add_middleware(Calls, of=app, meter=meter)
+    app.add_middleware(Calls, of=app, meter=meter, spans=spans)
     return app
 
 

@@ -1,7 +1,8 @@
 """Around every call: its request id, what it took, and a line in the log.
 
-``X-Request-Id`` of the caller is taken where it is one (up to 64 of ``A-Za-z0-9._:=+-``), else one is made;
-the answer carries it, and so does every log line that the call causes, its clouds' owners' too.
+``X-Request-Id`` of the caller is taken where it is one (up to 64 of ``A-Za-z0-9._:=+-``), else the trace id
+of its ``traceparent``, else one is made. The answer carries it, and so does every log line that the call
+causes, its clouds' owners' too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker import tracing
 from broker.api.meter import Meter
+from broker.telemetry import Spans, caller
 
 log = logging.getLogger(__name__)
 
 _HEADER = tracing.HEADER.lower().encode()
+_TRACEPARENT = b"traceparent"
+_NAMES = frozenset({_HEADER, _TRACEPARENT})
 #: Asked every few seconds by machines.
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 _CONVERTER = re.compile(r":\w+}")
@@ -34,8 +38,8 @@ def note(**what: object) -> None:
 class Calls:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, *, of: FastAPI, meter: Meter):
-        self._app, self._of, self._meter = app, of, meter
+    def __init__(self, app: ASGIApp, *, of: FastAPI, meter: Meter, spans: Spans | None = None):
+        self._app, self._of, self._meter, self._spans = app, of, meter, spans
         self._routes: dict[object, str] = {}  # by endpoint: the path with names for what varies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,8 +47,9 @@ class Calls:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
-        call = tracing.begin(given.decode("latin-1"))
+        given = {name: value.decode("latin-1") for name, value in scope["headers"] if name in _NAMES}
+        parent = caller(given.get(_TRACEPARENT))
+        call = tracing.begin(given.get(_HEADER) or (parent and parent[0]))
         structlog.contextvars.clear_contextvars()
         note(request_id=call)
         began_s, status, took_s = time.perf_counter(), 500, None
@@ -62,7 +67,12 @@ class Calls:
         finally:
             took_s = time.perf_counter() - began_s if took_s is None else took_s
             self._meter.ended()
-            self._meter.answered(scope["method"], self._route(scope), status, took_s)
+            route = self._route(scope)
+            self._meter.answered(scope["method"], route, status, took_s)
+            if self._spans is not None and scope["path"] not in _QUIET:
+                told = {"http.request.method": scope["method"], "http.response.status_code": status}
+                about = told | {"http.route": route or "", "spotfed.request_id": call}
+                self._spans.call(call, parent, f"{scope['method']} {route or ''}".strip(), took_s, about)
             _say(scope, status, took_s)
 
     def _route(self, scope: Scope) -> str | None:
