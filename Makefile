@@ -63,7 +63,7 @@ up: setup  ## run a federation of simulated clouds and its HTTP API on 127.0.0.1
 	@$(BIN)/spotfed up
 
 test: lint  ## everything CI checks: format, lint, types, import contracts, tests
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 	$(if $(CI),$(BIN)/python -m tests.integration.kill_storm --kills 200)
 	$(BIN)/python -m tests.simulation --from now --minutes $(SIMULATE_MINUTES) --jobs $(JOBS)
 

@@ -17,6 +17,17 @@ hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True)
 hypothesis_settings.load_profile("spotfed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that may take longest come first, so that the processes of pytest-xdist end together; within that
+    the order stays random."""
+    items.sort(key=lambda item: (-_timeout_s(item), item.get_closest_marker("slow") is None))
+
+
+def _timeout_s(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker else 0.0
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The recorded traces; a test without them is skipped, but fails in CI."""
