@@ -11,21 +11,17 @@ import heapq
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cloudsim.admission import examine
 from cloudsim.bookings import starts_by_s
-from cloudsim.cloud_spec import CloudSpec, recorded_resources
+from cloudsim.cloud_state import CloudState
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
-from cloudsim.fair_share import Contention
-from cloudsim.history import History, stop_phase
 from cloudsim.inventory import Inventory
 from cloudsim.offers import examine_longer
-from cloudsim.own_load import Arrival, arrivals_of
+from cloudsim.own_load import Arrival
 from cloudsim.pools import PoolView
 from cloudsim.population import RequestLog, Threshold
 from cloudsim.products import Products
-from cloudsim.promises import Ledger
 from cloudsim.requests import (
     Booked,
     Change,
@@ -48,48 +44,14 @@ from cloudsim.requests import (
 )
 from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
-from cloudsim.traces.trace import Trace
-from cloudsim.volatile.disclosed_tables import told_by
 from cloudsim.volatile.veil import veiled, veiled_refusal
 
-if TYPE_CHECKING:
-    from cloudsim.prediction.tables import QuantileTable
-
-#: How a cause begins when somebody drains a node. Requests have no spaces in their ids.
-DRAIN = "drain by "
+#: The end of a federation: every stop of an instant, nothing after it.
+AFTER_EVERYTHING = (math.inf, PHASE_STOP)
 
 
-class Cloud:
-    """State machine of one cloud. ``own_load`` is a trace of on-demand requests that it plays by itself,
-    or None."""
-
-    def __init__(self, spec: CloudSpec, own_load: Trace | None = None, own_load_until_s: float = math.inf):
-        self.spec = spec
-        self.inventory = Inventory(spec.node_cores, spec.details)
-        self.history = History(recorded_resources(spec))
-        self.ledger = Ledger()
-        # Population mode: requests by SLA, and the one considered last (SLA, risk, lifetime).
-        self._request_logs: dict[float, RequestLog] = {}
-        self._considered: tuple[float, float, float] | None = None
-        self._table: QuantileTable | None = None
-        self.contention = Contention(spec.fair_share)
-        self.now_s = 0.0
-        self._own_arrivals = [] if own_load is None else arrivals_of(own_load, own_load_until_s)
-        self._own_load_next = 0  # number of the own request that comes next
-        self._own_prefix = f"{spec.id}/own-"
-        # Heap of time, phase, number, instance id. An eviction that was announced has PHASE_ON_DEMAND: after
-        # the stops of its instant, before the arrivals that may want the room.
-        self._ends: list[tuple[float, int, int, str]] = []
-        self.noticed_for: dict[str, str | None] = {}  # instance, and what it has to leave for
-
-    @property
-    def table(self) -> QuantileTable | None:
-        """What it decides by: no more than it discloses (``cloudsim.volatile.disclosed_tables``)."""
-        return self._table
-
-    @table.setter
-    def table(self, table: QuantileTable | None) -> None:
-        self._table = table and told_by(table, self.spec.disclosure)
+class Cloud(CloudState):
+    """State machine of one cloud: its time and its decisions."""
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -103,20 +65,32 @@ class Cloud:
         while True:
             end = self._next_end()
             arrival = self._next_arrival()
-            if end is None and arrival is None:
+            blocks_key = self.headroom.due or (math.inf, 0)
+            if end is None and arrival is None and self.headroom.due is None:
                 break
             end_key = (end[0], end[1]) if end else (math.inf, 0)
             arrival_key = (arrival.start_s, PHASE_ON_DEMAND) if arrival else (math.inf, 0)
-            if min(end_key, arrival_key) >= (now_s, phase):
+            if min(end_key, arrival_key, blocks_key) >= (self.headroom.not_before(now_s), phase):
                 break
-            if end is not None and end_key <= arrival_key:
-                heapq.heappop(self._ends)
-                how = End.EVICTED if end[1] == PHASE_ON_DEMAND else End.COMPLETED
-                changes += self.end(end[3], end[0], how)
+            if blocks_key < min(end_key, arrival_key):  # after the on-demand starts of their instant
+                changes += self._keep_headroom(blocks_key[0])
+            elif end is not None and end_key <= arrival_key:
+                changes += self._end_next(end)
             else:
                 assert arrival is not None
                 changes += self._play(arrival)
         self.now_s = max(self.now_s, now_s) if math.isfinite(now_s) else self.now_s
+        return changes
+
+    def _end_next(self, end: tuple[float, int, int, str]) -> list[Change]:
+        heapq.heappop(self._ends)
+        return self.end(end[3], end[0], End.EVICTED if end[1] == PHASE_ON_DEMAND else End.COMPLETED)
+
+    def _end_before(self, at_s: float) -> list[Change]:
+        """Lets end what ends before the stops of ``at_s``."""
+        changes: list[Change] = []
+        while (end := self._next_end()) is not None and (end[0], end[1]) < (at_s, PHASE_STOP):
+            changes += self._end_next(end)
         return changes
 
     def next_event(self) -> tuple[float, int]:
@@ -125,26 +99,16 @@ class Cloud:
         moments = [(end[0], end[1])] if end else []
         if arrival:
             moments.append((arrival.start_s, PHASE_ON_DEMAND))
+        if self.headroom.due:
+            moments.append(self.headroom.due)
         return min(moments, default=AFTER_EVERYTHING)
 
-    def _next_end(self) -> tuple[float, int, int, str] | None:
-        while self._ends:
-            end = self._ends[0]
-            instance = self.inventory.get(end[3])
-            if instance is not None:
-                leaves_s = instance.evict_at_s if end[1] == PHASE_ON_DEMAND else instance.end_s
-                if leaves_s == end[0]:
-                    return end
-            heapq.heappop(self._ends)  # it ended otherwise
-        return None
-
-    def _next_arrival(self) -> Arrival | None:
-        row = self._own_load_next
-        return self._own_arrivals[row] if row < len(self._own_arrivals) else None
-
     def _play(self, arrival: Arrival) -> list[Change]:
-        self.now_s = arrival.start_s
-        request = Request(
+        self.now_s = max(self.now_s, arrival.start_s)
+        return self._start_on_demand(self._own_request(arrival), arrival.start_s, arrival.stop_s)
+
+    def _own_request(self, arrival: Arrival) -> Request:
+        return Request(
             id=f"{self._own_prefix}{arrival.row}",
             kind=Kind.ON_DEMAND,
             cores=arrival.cores,
@@ -152,7 +116,25 @@ class Cloud:
             origin=self.spec.id,
             amounts=self.spec.details.flavour(arrival.cores),
         )
-        return self._start_on_demand(request, arrival.start_s, arrival.stop_s)
+
+    def _keep_headroom(self, at_s: float) -> list[Change]:
+        """Places the blocks that are missing, as far as there is room."""
+        if at_s < self.now_s:  # a cloud that was told to keep others than before it was restarted
+            at_s = math.nextafter(self.now_s, math.inf)
+        changes: list[Change] = []
+        surplus = self.headroom.surplus(self.inventory)
+        if surplus:
+            at_s = self.headroom.after_starts(at_s)
+            changes = self._end_before(at_s)
+        for block in surplus:
+            changes += self.end(block.id, at_s, End.CANCELLED, "headroom")
+        at_s = self.headroom.not_before(max(at_s, self.now_s))
+        for cores in self.headroom.missing():
+            request = self.headroom.request(cores, self.history.instances, self.spec.details)
+            if isinstance(plan(self.inventory, request, self.spec.lineup, at_s), Placement):
+                changes += self._start_on_demand(request, at_s, math.inf)
+        self.headroom.due = None
+        return changes
 
     # -- decisions -------------------------------------------------------------------------------------------
 
@@ -217,6 +199,7 @@ class Cloud:
         assert isinstance(placement, Placement), "a free slot was counted where nothing fits"
         lifetime_s = self.spec.products.sold(request).lifetime_s
         assert lifetime_s is not None
+        now_s = self.headroom.not_before(now_s)
         instance = self._instance(request, placement.node, now_s, now_s + lifetime_s, answer)
         return self._place(instance, placement)
 
@@ -226,20 +209,40 @@ class Cloud:
         return self._start_on_demand(request, now_s, end_s)
 
     def _start_on_demand(self, request: Request, now_s: float, end_s: float) -> list[Change]:
-        placement = plan(self.inventory, request, self.spec.lineup, now_s)
+        now_s = self.headroom.not_before(now_s)
+        given_up, placement = self.headroom.room_for(self.inventory, request, self.spec.lineup, now_s)
         if isinstance(placement, Reason):
             removed, would_help = explain(self.inventory, request, self.spec.lineup)
             slots = self.inventory.free_slots(request.cores, amounts=request.amounts)
             refusal = Refusal(self.spec.id, placement, would_help, slots, removed=removed)
             return self.turn_away([request], now_s, refusal)
-        instance = self._instance(request, placement.node, now_s, end_s)
+        if given_up:
+            stop_s = self.headroom.after_starts(now_s)
+            ended = self._end_before(stop_s)
+            if ended:
+                return ended + self._start_on_demand(request, stop_s, max(end_s, stop_s))
+            now_s = stop_s
+        changes = self._give_up(given_up, now_s, request.id)
+        instance = self._instance(request, placement.node, now_s, max(end_s, now_s))
         if not placement.waits and not (placement.victims and self.gives_notice):
-            return self._place(instance, placement)
-        changes: list[Change] = [self._notice(victim, now_s, request.id) for victim in placement.victims]
-        self._apply_all(changes)
+            return changes + self._place(instance, placement, makes_room=bool(given_up))
+        notices: list[Change] = [self._notice(victim, now_s, request.id) for victim in placement.victims]
+        self._apply_all(notices)
         booked = Booked(instance, now_s, starts_by_s(self.inventory, instance))
         self.apply(booked)
-        return [*changes, booked]
+        changes += [*notices, booked]
+        return changes + (self._start_waiting(instance.node, now_s) if given_up else [])
+
+    def _give_up(self, blocks: Iterable[Instance], now_s: float, cause: str | None) -> list[Change]:
+        """Blocks leave their room, or do not wait for it any more."""
+        changes: list[Change] = []
+        for block in blocks:
+            if self.inventory.waiting(block.id) is not None:
+                changes.append(Withdrawn(block, now_s))
+            else:
+                changes.append(Ended(block, now_s, End.CANCELLED, cause))
+        self._apply_all(changes)
+        return changes
 
     @property
     def gives_notice(self) -> bool:
@@ -264,14 +267,15 @@ class Cloud:
             labels=request.labels, spread=request.spread, pool=quote.pool if quote else None,
         )  # fmt: skip
 
-    def _place(self, instance: Instance, placement: Placement) -> list[Change]:
+    def _place(self, instance: Instance, placement: Placement, *, makes_room: bool = False) -> list[Change]:
         changes: list[Change] = [
             Ended(victim, instance.start_s, End.EVICTED, cause=instance.id) for victim in placement.victims
         ]
         changes.append(Started(instance))
         self._apply_all(changes)
         # Victims may have left more than this one takes, enough for somebody who waits there.
-        return changes + (self._start_waiting(instance.node, instance.start_s) if placement.victims else [])
+        makes_room = makes_room or bool(placement.victims)
+        return changes + (self._start_waiting(instance.node, instance.start_s) if makes_room else [])
 
     def _notice(self, victim: Instance, now_s: float, cause: str | None) -> Noticed:
         return Noticed(replace(victim, evict_at_s=now_s + self.spec.grace_s), now_s, cause)
@@ -317,7 +321,8 @@ class Cloud:
     ) -> list[Change]:
         """Closes nodes (None: all) for new instances and makes their spot instances leave, youngest first.
 
-        On-demand instances stay until their users stop them. dry_run: only tells what would happen.
+        On-demand instances stay until their users stop them; headroom moves to other nodes. dry_run: only
+        tells what would happen.
         """
         changes: list[Change] = [Cordoned(nodes, closed=True, at_s=now_s)]
         drained = None if nodes is None else frozenset(nodes)
@@ -327,8 +332,14 @@ class Cloud:
                     changes.append(self._notice(instance, now_s, cause))
                 else:
                     changes.append(Ended(instance, now_s, End.EVICTED, cause))
-        if not dry_run:
-            self._apply_all(changes)
+        if dry_run:
+            return changes
+        self._apply_all(changes)
+        there = list(self.headroom.present(self.inventory))
+        blocks = [one for one in there if drained is None or one.node in drained]
+        changes += self._give_up(blocks, now_s, cause)
+        for node in sorted({block.node for block in blocks}):
+            changes += self._start_waiting(node, now_s)
         return changes
 
     def reopen(self, nodes: tuple[int, ...] | None, now_s: float) -> list[Change]:
@@ -384,85 +395,3 @@ class Cloud:
     def needs_table(self, request: Request) -> bool:
         """Whether the answer to a spot request can depend on the table at all."""
         return request.promised and not self.inventory.lacks(request)
-
-    # -- the fold --------------------------------------------------------------------------------------------
-
-    def _apply_all(self, changes: list[Change]) -> None:
-        for change in changes:
-            self.apply(change)
-
-    def apply(self, change: Change) -> None:
-        """Makes a change true. Live decisions and recovery from the journal both go through here."""
-        match change:
-            case Started(instance):
-                self._apply_start(instance)
-            case Ended(instance, at_s, how, cause):
-                self.now_s = max(self.now_s, at_s)
-                self.inventory.remove(instance.id)
-                self.ledger.ended(instance, how)
-                self.noticed_for.pop(instance.id, None)
-                # Nobody in the history takes the room of what leaves a drained node.
-                drained = cause is not None and cause.startswith(DRAIN)
-                if how in (End.CANCELLED, End.FAILED) or drained:
-                    self.history.record_changed_stop(instance, at_s)
-            case Extended(instance, at_s, _):
-                self.now_s = max(self.now_s, at_s)
-                before = self.inventory.replace(instance)
-                self.history.record_changed_stop(instance, instance.end_s)
-                if instance.renewed_at_s == at_s:
-                    self.history.record_renewal(instance, at_s)
-                self._expect_end(instance)
-                # One instance, one promise at a time: the earlier one is withdrawn for the longer one.
-                self.ledger.ended(before, End.CANCELLED)
-                self.ledger.started(instance)
-            case TurnedAway(request, at_s, _):
-                self.now_s = max(self.now_s, at_s)
-                self._own_request_done(request.id)
-            case _:
-                self._apply_notice(change)
-
-    def _apply_start(self, instance: Instance) -> None:
-        self.now_s = max(self.now_s, instance.start_s)
-        if self.inventory.waiting(instance.id) is not None:  # in the history since it was booked
-            self.history.record_changed_stop(instance, instance.end_s)
-        else:
-            self.history.record_start(instance)
-        self.inventory.place(instance)
-        self.ledger.started(instance)
-        self._expect_end(instance)
-        self._own_request_done(instance.id)
-
-    def _apply_notice(self, change: Noticed | Booked | Withdrawn | Cordoned) -> None:
-        self.now_s = max(self.now_s, change.at_s)
-        match change:
-            case Noticed(instance, _, cause):
-                self.inventory.replace(instance)
-                self.noticed_for[instance.id] = cause
-                assert instance.evict_at_s is not None
-                end = (instance.evict_at_s, PHASE_ON_DEMAND, instance.number, instance.id)
-                heapq.heappush(self._ends, end)
-            case Booked(instance):
-                self.inventory.book(instance)
-                # When it will stop is not known before it starts.
-                self.history.record_start(replace(instance, end_s=math.inf))
-                self._own_request_done(instance.id)
-            case Withdrawn(instance, at_s):
-                self.inventory.withdraw(instance.id)
-                self.history.record_changed_stop(instance, at_s)
-            case Cordoned(nodes, closed, _):
-                self.inventory.close(nodes, closed=closed)
-
-    def _expect_end(self, instance: Instance) -> None:
-        if math.isfinite(instance.end_s):
-            phase = stop_phase(instance.start_s, instance.end_s)
-            heapq.heappush(self._ends, (instance.end_s, phase, instance.number, instance.id))
-
-    def _own_request_done(self, request_id: str) -> None:
-        if request_id.startswith(self._own_prefix):
-            # One that had to wait starts after those that came later.
-            number = int(request_id.removeprefix(self._own_prefix))
-            self._own_load_next = max(self._own_load_next, number + 1)
-
-
-#: The end of a federation: every stop of an instant, nothing after it.
-AFTER_EVERYTHING = (math.inf, PHASE_STOP)

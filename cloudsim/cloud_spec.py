@@ -28,6 +28,7 @@ class CloudSpec:
     Only spot without a guarantee that gives way to spot with one is told nothing beforehand.
     disclosure: how much of its spot instances' lifetimes is told, and so how much can be promised.
     pools: how many it sells, with the line-up lifo-pools. slices_s: durations that it sells, none for any.
+    headroom: cores of each block that it keeps free of spot (``cloudsim.headroom``).
 
     Raises SpecError where pools do not go with its nodes.
     """
@@ -46,10 +47,13 @@ class CloudSpec:
     disclosure: Disclosure = Disclosure.FULL
     pools: int = POOLS
     slices_s: tuple[float, ...] = ()
+    headroom: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.products.pools and (self.details.amounts or self.details.labels):
             raise SpecError("pools are of cores: nodes have nothing beside them then", field="eviction")
+        if self.products.pools and self.headroom:
+            raise SpecError("a cloud that sells pools keeps none: its pool 0 is that room", field="headroom")
 
     @cached_property
     def products(self) -> Products:

@@ -39,6 +39,13 @@ class FederatedCloud:
     #: ``process``: commands run on the machine of its node agent; None: it is simulated and runs none.
     driver: Literal["process"] | None = None
     prices: Prices | None = None
+    #: The table ``instances``: its leases are instances of a real cloud; None: it is simulated.
+    instances: Mapping[str, object] | None = None
+    #: Lets other members start on-demand instances too, at its on-demand price.
+    sells_on_demand: bool = False
+    #: Its users call it directly, and come again after so long when it has no room for them; None: they ask
+    #: its owner, who evicts for them at once. Replays only.
+    retry_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,9 @@ class Federation:
 
     @property
     def ends_s(self) -> float:
-        """The earliest last on-demand stop of its clouds, or ``until_s`` if that is earlier."""
-        return min(self.until_s, *(cloud.own_load.last_stop_s for cloud in self.clouds))
+        """The earliest last on-demand stop of its clouds with a load, or ``until_s`` if that is earlier."""
+        loads = (cloud.own_load.last_stop_s for cloud in self.clouds if len(cloud.own_load))
+        return min((self.until_s, *loads))
 
     def spot_sizes(self, cloud: FederatedCloud) -> tuple[int, ...]:
         """Sizes of spot request, smallest first, that ``cloud`` may be asked for and could hold.

@@ -14,6 +14,9 @@
     admission = "population"                    # optional: the SLA is a mean over all that is admitted, not
                                                 # a promise to each ("strict")
     lineup = "partial-hour"                     # optional: who goes where, and who is evicted for whom
+    headroom = "2x4"                            # optional: blocks of cores kept free of spot for own users
+    direct = true                               # optional: own users call the cloud itself; where it has no
+    retry = "1m"                                # room they come again after so long, and it was freed
     slices_h = [1, 6, 24]                       # optional: spot is sold for so many hours and nothing between
     grace = "2m"                                # optional: so long before it must leave an instance is told
     overflow = true                             # optional: offer what it must turn away to the others
@@ -40,13 +43,15 @@
                                                 # percentile) or "full"; less is promised where less is told
     spot_usd_per_core_hour = 0.02
     on_demand_usd_per_core_hour = 0.05
+    sells_on_demand = true                      # optional: others may start on-demand here, at that price;
+                                                # whose request for spot is refused is told so
 
     [[workload]]
     origin = "A"
     trace = { synthetic = "table-1", hours = 240, seed = 1 }
     delay = "24h"
     sla = 0.01                                  # left out: no guarantee
-    targets = ["B", "C"]                        # left out: all but the origin
+    targets = ["B"]                             # left out: all but the origin
     labels = { zone = "a" }                     # optional: only on nodes that have them
     group = "web"                               # optional, with spread = "apart" (each on a node of its own)
     spread = "apart"                            # or "together" (all on one node)
@@ -62,31 +67,37 @@ With ``driver = "process"`` the commands of batch jobs run on the machine of the
 (``python -m workers.agent``), as many as instances have room in the cloud; without it a cloud is simulated
 and runs none.
 
+A cloud with a table ``instances`` is a real one: ``python -m workers.instances`` makes its leases instances,
+and counts those that its own users start; ``workers.instances.options`` says what the table holds. Its
+trace is optional: a record of its load, which the first tables are made of and which ends when it begins.
+
 Overflow is offered by clouds that live in wall time and by those of a replay; a live federation in trace time
 (``spotfed federate --live``) leaves it out, so its report then differs from the replay's.
 
 Synthetic traces: ``table-1`` (P1 Table I; ``hours``) and ``production-A`` to ``production-D`` (modelled on
-the published statistics of the production traces; ``days``). Both take ``seed``.
+the published statistics of the production traces; ``days``). Both take ``seed``. The own load of a public
+cloud is made of its price history or of preemptions: see ``cloudsim.federation_traces``.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from cloudsim.admission import AdmissionRule
 from cloudsim.cloud_spec import CloudSpec
+from cloudsim.direct import RETRY_S
 from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
 from cloudsim.fair_share import fair_share_of
 from cloudsim.federation import FederatedCloud, Federation, Prices, Workload
 from cloudsim.federation_fields import at_least_0, only, positive, sla, tables, text, whole
+from cloudsim.federation_traces import NO_LOAD, Told, Traces
+from cloudsim.headroom import headroom_of
 from cloudsim.inventory import parse_nodes
 from cloudsim.nodes import (
     CORES,
@@ -102,13 +113,10 @@ from cloudsim.nodes import (
 from cloudsim.policies import policies_of, pool_of
 from cloudsim.prediction.rule import rule_for
 from cloudsim.requests import Amounts, Mode, Spread
+from cloudsim.scheduling.lineups import LIFO_POOLS, LineUp
 from cloudsim.spot_caps import spot_caps_of
-from cloudsim.traces.formats import read
-from cloudsim.traces.synthesis import lognormal_trace, production_like
-from cloudsim.traces.trace import Trace
 from cloudsim.volatile.veil import disclosure_of
 
-_PRODUCTION = "production-"
 _MOST_NODES = 100_000
 _MOST_CORES = 1_000_000
 _MOST_OVERCOMMIT = 1000
@@ -116,7 +124,6 @@ _MOST_OVERCOMMIT = 1000
 _PRICES = ("spot_usd_per_core_hour", "on_demand_usd_per_core_hour")
 
 Flavours = dict[int, Amounts]  # by cores
-Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
 
 
 def load(
@@ -141,7 +148,7 @@ def load(
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not TOML: {error}", file=str(path)) from error
     try:
-        return _Reader(path, data_dir, told).federation(document, until_s)
+        return _Reader(Traces(path.parent, data_dir, told)).federation(document, until_s)
     except SpecError as error:
         if error.file is not None:
             raise
@@ -151,11 +158,8 @@ def load(
 class _Reader:
     """Turns a parsed document into a Federation; a trace named twice is read once."""
 
-    def __init__(self, path: Path, data_dir: Path | None, told: Told):
-        self._path = path
-        self._data_dir = data_dir
-        self._told = told
-        self._traces: dict[str, Trace] = {}
+    def __init__(self, traces: Traces):
+        self._traces = traces
         self._flavours: Flavours = {}
 
     def federation(self, document: Mapping[str, Any], until_s: float | None) -> Federation:
@@ -176,22 +180,30 @@ class _Reader:
     def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
         where = f"cloud[{number}]"
         known = {"id", "nodes", "trace", "admission", "lineup", "grace", "overflow", "overflow_sla"}
-        known |= {"eviction", "pools", "slices_h", "disclosure", "driver", *_PRICES}
-        only(table, known | {"spot_cap_cores", "spot_caps", "fair_share", "fair_share_weights"}, where)
+        known |= {"eviction", "pools", "slices_h", "disclosure", "driver", "sells_on_demand", *_PRICES}
+        known |= {"spot_cap_cores", "spot_caps", "fair_share", "fair_share_weights", "instances"}
+        known |= {"headroom", "direct", "retry"}
+        only(table, known, where)
         overflow = table.get("overflow", False)
         if not isinstance(overflow, bool):
             raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
         if "overflow_sla" in table and not overflow:
             raise SpecError("goes with overflow = true", field=f"{where}.overflow_sla")
         nodes, node_cores, details = self._nodes(table, f"{where}.nodes")
+        instances = _instances(table, where)
         return FederatedCloud(
             _spec(text(table, "id", where), node_cores, details, table, where),
             nodes,
-            self._trace(table, where),
+            NO_LOAD
+            if instances is not None and "trace" not in table
+            else self._traces.of(table, where, node_cores),
             overflow,
             sla(table.get("overflow_sla"), f"{where}.overflow_sla"),
             _driver(table.get("driver"), f"{where}.driver"),
             _prices(table, where),
+            instances,
+            _sells_on_demand(table, where),
+            _retry_s(table, where),
         )
 
     def _nodes(self, table: Mapping[str, Any], where: str) -> tuple[str, tuple[int, ...], NodeDetails]:
@@ -229,7 +241,7 @@ class _Reader:
         group, spread = _group(table, where)
         return Workload(
             origin,
-            self._trace(table, where),
+            self._traces.of(table, where),
             parse_duration_s(table.get("delay", 0), field=f"{where}.delay"),
             sla(table.get("sla"), f"{where}.sla"),
             tuple(targets),
@@ -238,32 +250,6 @@ class _Reader:
             spread=spread,
             pool=pool_of(table, where),
         )
-
-    def _trace(self, table: Mapping[str, Any], where: str) -> Trace:
-        where = f"{where}.trace"
-        value = table.get("trace")
-        key = repr(value)
-        if key not in self._traces:
-            if isinstance(value, str):
-                file = self._find(value, where)
-                self._traces[key], report = read(file)
-                for warning in report.warnings:
-                    self._told(file, warning)
-            elif isinstance(value, dict):
-                self._traces[key] = _synthesise(value, where)
-            else:
-                raise SpecError("name a trace file or a synthetic trace", field=where)
-        return self._traces[key]
-
-    def _find(self, name: str, where: str) -> Path:
-        places = [self._path.parent / name]
-        if self._data_dir is not None:
-            places.insert(0, self._data_dir / name)
-        for place in places:
-            if place.is_file():
-                return place
-        looked = " or ".join(str(place) for place in places)
-        raise SpecError(f"no such trace: {looked}. Set SPOTFED_DATA to the data directory", field=where)
 
 
 def _spec(
@@ -285,8 +271,32 @@ def _spec(
         fair_share=fair_share_of(table, where),
         disclosure=disclosure_of(table, Mode(mode), where),
         pools=policies.pools,
+        headroom=_headroom(table, where, policies.lineup, node_cores, details),
         slices_s=policies.slices_s,
     )
+
+
+def _headroom(
+    table: Mapping[str, Any], where: str, lineup: LineUp, node_cores: tuple[int, ...], details: NodeDetails
+) -> tuple[int, ...]:
+    blocks = headroom_of(table.get("headroom"), node_cores, details, f"{where}.headroom")
+    if blocks and lineup == LIFO_POOLS:
+        raise SpecError("a cloud that sells pools keeps none: pool 0 is that room", field=f"{where}.headroom")
+    return blocks
+
+
+def _retry_s(table: Mapping[str, Any], where: str) -> float | None:
+    direct = table.get("direct", False)
+    if not isinstance(direct, bool):
+        raise SpecError(f"{direct!r} is not true or false", field=f"{where}.direct")
+    if not direct:
+        if "retry" in table:
+            raise SpecError("goes with direct = true", field=f"{where}.retry")
+        return None
+    retry_s = parse_duration_s(table.get("retry", RETRY_S), field=f"{where}.retry")
+    if retry_s <= 0:
+        raise SpecError("must be longer than nothing", field=f"{where}.retry")
+    return retry_s
 
 
 def _driver(value: object, where: str) -> Literal["process"] | None:
@@ -295,12 +305,37 @@ def _driver(value: object, where: str) -> Literal["process"] | None:
     raise SpecError(f'{value!r} is not "process", and simulated clouds leave it out', field=where)
 
 
+def _instances(table: Mapping[str, Any], where: str) -> Mapping[str, object] | None:
+    """What it says of a driver is for who runs it to check."""
+    found = table.get("instances")
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        raise SpecError(f"{found!r} is not a table with a driver", field=f"{where}.instances")
+    for other in ("driver", "overflow", "sells_on_demand"):
+        if table.get(other):
+            raise SpecError(
+                "goes not with instances: what a real cloud's own users start is its own load, and counted",
+                field=f"{where}.{other}",
+            )
+    return dict(found)
+
+
 def _prices(table: Mapping[str, Any], where: str) -> Prices | None:
     told = [name for name in _PRICES if name in table]
     if len(told) == 1:
         (missing,) = set(_PRICES) - set(told)
         raise SpecError(f"goes with {told[0]}", field=f"{where}.{missing}")
     return Prices(*(at_least_0(table[name], f"{where}.{name}") for name in told)) if told else None
+
+
+def _sells_on_demand(table: Mapping[str, Any], where: str) -> bool:
+    sells = table.get("sells_on_demand", False)
+    if not isinstance(sells, bool):
+        raise SpecError(f"{sells!r} is not true or false", field=f"{where}.sells_on_demand")
+    if sells and "on_demand_usd_per_core_hour" not in table:
+        raise SpecError("is needed to sell on-demand", field=f"{where}.on_demand_usd_per_core_hour")
+    return sells
 
 
 def _node_group(table: object, where: str) -> NodeGroup:
@@ -362,22 +397,3 @@ def _group(table: Mapping[str, Any], where: str) -> tuple[str | None, Spread | N
         accepted = " or ".join(Spread)
         raise SpecError(f"a group needs to be spread: {accepted}", field=f"{where}.spread")
     return checked_name(table.get("group"), field=f"{where}.group"), Spread(spread)
-
-
-def _synthesise(value: Mapping[str, Any], where: str) -> Trace:
-    kind = value.get("synthetic")
-    seed = value.get("seed", 0)
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise SpecError(f"{seed!r} is not a whole number of 0 or more", field=f"{where}.seed")
-    rng = np.random.default_rng(seed)
-    if kind == "table-1":
-        only(value, {"synthetic", "seed", "hours"}, where)
-        return lognormal_trace(rng, hours=positive(value.get("hours", 240), f"{where}.hours"), name="table-1")
-    if isinstance(kind, str) and kind.removeprefix(_PRODUCTION) in ("A", "B", "C", "D"):
-        only(value, {"synthetic", "seed", "days"}, where)
-        days = positive(value["days"], f"{where}.days") if "days" in value else None
-        return production_like(rng, kind.removeprefix(_PRODUCTION), days=days)
-    raise SpecError(
-        f"{kind!r} is not a synthetic trace; there are: table-1, production-A to production-D",
-        field=f"{where}.synthetic",
-    )

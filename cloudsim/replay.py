@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cloudsim.blocks import is_block
 from cloudsim.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.cloud_spec import sampler_spec
+from cloudsim.direct import DirectCloud
 from cloudsim.eventlog import PHASE_SPOT
 from cloudsim.federation import FederatedCloud, Federation
 from cloudsim.history import stop_phase
@@ -61,7 +63,11 @@ class Member:
     def __init__(self, member: FederatedCloud, order: int, federation: Federation, seed: int, births: int):
         self.id, self.order = member.spec.id, order
         self.overflow, self.overflow_sla = member.overflow, member.overflow_sla
-        self.cloud = Cloud(member.spec, member.own_load, federation.ends_s)
+        self.cloud = (
+            Cloud(member.spec, member.own_load, federation.ends_s)
+            if member.retry_s is None
+            else DirectCloud(member.spec, member.own_load, federation.ends_s, member.retry_s)
+        )
         self.predictor = LocalPredictor(
             sampler_spec(member.spec, seed, births),
             federation.spot_flavours(member),
@@ -171,6 +177,8 @@ class _Run:
         """Lets every instance end; the report."""
         for member in self._members.values():
             self._advance(member, *AFTER_EVERYTHING)
+            if isinstance(member.cloud, DirectCloud):
+                self._tally.delayed(member.id, member.cloud.delays_s)
         return self._tally.as_dict()
 
     def _push(self, at_s: float, phase: int, item: _Offer | _Release) -> None:
@@ -210,13 +218,14 @@ class _Run:
         for change in changes:
             match change:
                 case Started(instance) if instance.kind is Kind.ON_DEMAND:
-                    tally.on_demand(cloud, requests=1, admitted=1)
+                    if not is_block(instance.id):
+                        tally.on_demand(cloud, requests=1, admitted=1)
                 case TurnedAway(request, at_s, refusal):
                     tally.on_demand(cloud, requests=1, admitted=0)
                     if member.overflow and refusal.reason is Reason.NO_CAPACITY and request.lifetime_s:
                         offer = _Offer(cloud, request.id, request.cores, request.lifetime_s, request.amounts)
                         self._push(at_s, PHASE_SPOT, offer)
-                case Ended(instance, at_s, how, _):
+                case Ended(instance, at_s, how, _) if not is_block(instance.id):
                     tally.used(cloud, instance.cores, instance.start_s, at_s)
                     if instance.kind is Kind.SPOT:
                         tally.ended(instance.id, cloud, how, at_s - instance.start_s)

@@ -3,9 +3,11 @@
 JSON schema ``spotfed.federation-report/1`` (``Tally.as_dict``):
 
     until_s       requests after this time of the federation were left out
-    clouds.<id>   nodes; on_demand {requests, admitted}; spot {admitted, completed, evicted and the realised
-                  rate}; by_sla; refusals {reason: count}, once per cloud asked; utilisation: core-seconds in
-                  use until ``until_s``, by own users and spot, of those there were
+    clouds.<id>   nodes; on_demand {requests, admitted; where users call the cloud directly also delayed,
+                  those admitted after a refusal, and mean_delay_s of these}; spot {admitted, completed,
+                  evicted and the realised rate}; by_sla; refusals {reason: count}, once per cloud asked;
+                  utilisation: core-seconds in use until ``until_s``, by own users and spot, of those there
+                  were
     origins.<id>  requests (each once), admitted, completed, evicted and the realised rate; refusals as above;
                   spot_core_hours {requested, completed, lost}: lost is the work of evicted instances; by_sla;
                   by_size
@@ -118,17 +120,28 @@ class _CloudCount:
     on_demand_requests: int = 0
     on_demand_admitted: int = 0
     used_core_s: float = 0.0
+    delays_s: list[float] | None = None
 
     def as_dict(self, until_s: float) -> dict[str, Any]:
         offered_core_s = self.cores * until_s
         return {
             "nodes": self.nodes,
-            "on_demand": {"requests": self.on_demand_requests, "admitted": self.on_demand_admitted},
+            "on_demand": {
+                "requests": self.on_demand_requests,
+                "admitted": self.on_demand_admitted,
+                **self._delays(),
+            },
             "spot": self.spot.whole().counts(_ANSWERED),
             "by_sla": self.spot.sla_rows(_ANSWERED),
             "refusals": dict(sorted(self.spot.refusals.items())),
             "utilisation": round(self.used_core_s / offered_core_s, _DIGITS) if offered_core_s else 0.0,
         }
+
+    def _delays(self) -> dict[str, Any]:
+        if self.delays_s is None:
+            return {}
+        mean_s = round(sum(self.delays_s) / len(self.delays_s), _DIGITS) if self.delays_s else None
+        return {"delayed": len(self.delays_s), "mean_delay_s": mean_s}
 
 
 class Tally:
@@ -150,6 +163,10 @@ class Tally:
         """A cloud's own requests, in all or since the last call."""
         self._clouds[cloud].on_demand_requests += requests
         self._clouds[cloud].on_demand_admitted += admitted
+
+    def delayed(self, cloud: str, delays_s: list[float]) -> None:
+        """A cloud's own requests that it refused and admitted later, once for all."""
+        self._clouds[cloud].delays_s = delays_s
 
     def used(self, cloud: str, cores: int, start_s: float, stop_s: float) -> None:
         """An instance of either kind has left; what it used after the end of the federation is left out."""

@@ -26,6 +26,7 @@ MODULES = {
     "placement": "placement",
     "line-ups": "lineups",
     "overflow": "overflow",
+    "headroom": "headroom",
     "volatile-simple": "volatile_simple",
     "volatile-exemplars": "volatile_exemplars",
     "volatile-policies": "volatile_policies",

@@ -106,6 +106,12 @@ class PriceSeries:
         return " ".join(word for word in words if word)
 
     @property
+    def market(self) -> str:
+        """``m1.large/us-east-1a``, and the product unless it is Linux/UNIX."""
+        words = (self.instance_type, self.zone, "" if self.product == "Linux/UNIX" else self.product)
+        return "/".join(word for word in words if word)
+
+    @property
     def starts_s(self) -> float:
         """The first record, unix seconds."""
         return float(self.at_s[0])

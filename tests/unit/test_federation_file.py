@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
-from cloudsim.errors import InputError
+from cloudsim.errors import InputError, SpecError
 from cloudsim.federation import Prices
 from cloudsim.federation_file import load
 from cloudsim.prediction.rule import CAREFUL_RULE
@@ -81,6 +82,56 @@ def test_a_cloud_says_whether_it_runs_commands_and_what_its_cores_cost(tmp_path:
     assert (second.driver, second.prices) == (None, Prices(0.01, 0.04))
 
 
+def test_a_cloud_sells_on_demand_to_others_at_its_price(tmp_path: Path) -> None:
+    assert not load(write(tmp_path, GOOD), None).clouds[0].sells_on_demand
+    sells = "sells_on_demand = true"
+    text = GOOD.replace("overflow = true", f"{SPOT} = 0\n{ON_DEMAND} = 0.05\n{sells}")
+    text = text.replace("2x8", f'2x8"\n{SPOT} = 0.01\n{ON_DEMAND} = 0.04\n#')
+    first, second = load(write(tmp_path, text), None).clouds
+    assert (first.sells_on_demand, second.sells_on_demand) == (True, False)
+
+
+REAL = """
+[[cloud]]
+id = "real"
+nodes = "2x4"
+
+[cloud.instances]
+driver = "ec2"
+anything = ["at", "all"]
+"""
+
+
+def test_a_real_cloud_has_instances_and_perhaps_a_record_of_its_load(tmp_path: Path) -> None:
+    file = tmp_path / "f.toml"
+    file.write_text(REAL)
+    federation = load(file, None)
+    (real,) = federation.clouds
+    assert real.instances == {"driver": "ec2", "anything": ["at", "all"]}
+    assert len(real.own_load) == 0
+    assert federation.ends_s == math.inf
+    for wrong, field in (
+        ('driver = "process"', "driver"),
+        ("overflow = true", "overflow"),
+        (
+            "sells_on_demand = true\non_demand_usd_per_core_hour = 1\nspot_usd_per_core_hour = 1",
+            "sells_on_demand",
+        ),
+    ):
+        file.write_text(REAL.replace('id = "real"', f'id = "real"\n{wrong}'))
+        with pytest.raises(SpecError, match="goes not with instances") as raised:
+            load(file, None)
+        assert raised.value.field == f"cloud[0].{field}"
+    file.write_text(REAL.replace('id = "real"', 'id = "real"\ntrace = "b.txt"'))
+    (tmp_path / "b.txt").write_text(TRACE)
+    federation = load(file, None)
+    assert len(federation.clouds[0].own_load) > 0
+    assert federation.ends_s == federation.clouds[0].own_load.last_stop_s
+    file.write_text(REAL.partition("[cloud.instances]")[0] + 'instances = "ec2"\n')
+    with pytest.raises(SpecError, match="is not a table"):
+        load(file, None)
+
+
 def test_data_directory_comes_first(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -120,6 +171,8 @@ def test_data_directory_comes_first(tmp_path: Path) -> None:
         ("overflow = true", f"{SPOT} = 1\n{ON_DEMAND} = inf", f"cloud[0].{ON_DEMAND}"),
         ("overflow = true", f"{SPOT} = 1\n{ON_DEMAND} = true", f"cloud[0].{ON_DEMAND}"),
         ("overflow = true", f"{SPOT} = 1\n{ON_DEMAND} = 5", f"cloud[1].{SPOT}"),  # and the other has none
+        ("overflow = true", "sells_on_demand = true", f"cloud[0].{ON_DEMAND}"),
+        ("overflow = true", 'sells_on_demand = "yes"', "cloud[0].sells_on_demand"),
     ],
 )
 def test_a_mistake_names_file_and_field(tmp_path: Path, old: str, new: str, field: str) -> None:

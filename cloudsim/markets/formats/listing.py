@@ -36,6 +36,22 @@ class Listed:
         return self.instance_type, self.zone
 
 
+def list_beside(path: Path) -> tuple[Path, str] | None:
+    """The list of files beside a price history, and the name ``TYPE/ZONE`` that it gives it; None: it is in
+    none.
+
+    Raises TraceError for a list that cannot be read.
+    """
+    listing = path.parent / _LISTING_FILE
+    if path.is_dir() or path.name == _LISTING_FILE or not listing.is_file():
+        return None
+    columns = read_columns(load(listing, accepted=ACCEPTED), LISTING)
+    for name, kind, zone in zip(*(columns.cells[c] for c in LISTING), strict=True):
+        if name == path.name:
+            return listing, f"{kind}/{zone}"
+    return None
+
+
 def expand(files: Iterable[str | os.PathLike[str] | Source]) -> tuple[list[Listed], list[str]]:
     """All files of a history in order, and the names of listed files that are not there.
 
