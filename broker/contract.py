@@ -143,6 +143,17 @@ class Acknowledge(_Command):
     by: str
 
 
+class Gone(_Command):
+    """The instance of a lease is not there any more: the cloud took it back (``evicted``), or could not run
+    it (``failed``). ``why``: in the cloud's words."""
+
+    kind: Literal["gone"] = "gone"
+    lease: Id
+    how: Literal["evicted", "failed"]
+    by: str
+    why: Annotated[str, StringConstraints(max_length=500)]
+
+
 class Migrate(_Command):
     """What other clouds would promise instead of a lease that is not renewed, best first."""
 
@@ -152,12 +163,13 @@ class Migrate(_Command):
 
 
 class StartOnDemand(_Command, Needs):
-    """A request of the cloud's own users."""
+    """A request of the cloud's own users. ``origin``: of another member, to whom the cloud sells."""
 
     kind: Literal["start_on_demand"] = "start_on_demand"
     instance: Id
     cores: Cores
     lifetime_s: LivingSeconds | None
+    origin: CloudId | None = since(3)
 
 
 class StartAll(_Command):
@@ -165,20 +177,23 @@ class StartAll(_Command):
 
     kind: Literal["start_all"] = "start_all"
     requests: tuple[OnDemandRequest, ...]
+    origin: CloudId | None = since(3)
 
 
 class StopOnDemand(_Command):
-    """A user of the cloud stops an on-demand instance."""
+    """A user of the cloud stops an on-demand instance. ``origin``: it must be of this one; None: whosever."""
 
     kind: Literal["stop_on_demand"] = "stop_on_demand"
     instance: Id
+    origin: CloudId | None = since(3)
 
 
 class Show(_Command):
-    """How does an on-demand instance stand? No side effects."""
+    """How does an on-demand instance stand? No side effects. ``origin``: as when it is stopped."""
 
     kind: Literal["show"] = "show"
     instance: Id
+    origin: CloudId | None = since(3)
 
 
 class Drain(_Command):
@@ -222,7 +237,7 @@ class Finish(_Command):
     kind: Literal["finish"] = "finish"
 
 
-_OfLease = Ask | Reserve | Confirm | Release | Cancel | Extend | Acknowledge | Migrate
+_OfLease = Ask | Reserve | Confirm | Release | Cancel | Extend | Acknowledge | Gone | Migrate
 _OfCloud = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish
 Command = Annotated[_OfLease | _OfCloud, Field(discriminator="kind")]
 commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command])  # an inbox entry carries a list
@@ -239,17 +254,17 @@ class EventKind(StrEnum):
     """What a journal entry says. The public ones are published; the others are the owner's own
     book-keeping."""
 
-    ADMITTED = "admitted"
-    EVICTED = "evicted"
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
+    ADMITTED = "admitted"  # the lease was confirmed, and runs: its first event
+    EVICTED = "evicted"  # its cloud took the room back
+    COMPLETED = "completed"  # it reached its end
+    CANCELLED = "cancelled"  # its holder gave it back
+    FAILED = "failed"  # its cloud could not run it
     EXTENDED = "extended"  # the lease was promised a later end
     WARNED = "warned"  # the lease cannot be renewed: it ends at its end
     OFFERED = "offered"  # what other clouds would promise instead
     NOTICED = "noticed"  # the lease must leave at its evict_at_s
     OPENED = "opened"  # a new epoch: another owner process took over
-    RESERVED = "reserved"
+    RESERVED = "reserved"  # room is held for an attempt until the broker decides
     RELEASED = "released"  # the broker decided against it, or it lapsed: it ended before it was confirmed
     DECLINED = "declined"  # a reservation was refused; kept so that the same command gets the same answer
     TURNED_AWAY = "turned_away"  # an own on-demand request was refused

@@ -270,6 +270,14 @@ class Keys:
         """String with a time to live: token of the node agent that runs the cloud's work."""
         return f"{self.prefix}agent:{cloud}"
 
+    def instance_replies(self, cloud: str, process: str) -> str:
+        """Stream: answers of the cloud's owner to its instance agent, as ``replies``."""
+        return self.replies(f"instances.{cloud}.{process}")
+
+    def instances(self, cloud: str) -> str:
+        """Hash: id of a lease, or of a foreign instance in the owner's books, to its InstanceRecord."""
+        return f"{self.prefix}instances:{cloud}"
+
     def work_channel(self, cloud: str) -> str:
         """Channel: ids of work of the cloud that has changed, for its node agent."""
         return f"{self.prefix}works-changed:{cloud}"

@@ -33,7 +33,8 @@ class CloudInfo(Message):
 
     For batch jobs: ``speed``, seconds of its time in one of wall time; ``runs_commands``, whether a node
     agent runs commands on its instances; and what its cores cost, US dollars an hour of wall time, None in a
-    federation without prices.
+    federation without prices. ``sells_on_demand``: other members may start on-demand instances here too.
+    ``instances``: its leases are instances of a real cloud, by this driver; None: it is simulated.
     """
 
     id: CloudId
@@ -53,6 +54,8 @@ class CloudInfo(Message):
     runs_commands: bool = since(3, default=False)
     spot_usd_per_core_hour: float | None = since(3)
     on_demand_usd_per_core_hour: float | None = since(3)
+    sells_on_demand: bool = since(3, default=False)
+    instances: str | None = since(3)
 
     def most(self, resource: str) -> int:
         """The largest amount of a resource beside cores on one of its nodes."""

@@ -167,7 +167,8 @@ def _of_leases(clouds: Sequence[CloudFacts]) -> Iterator[Metric]:
     )
     evictions = CounterMetricFamily(
         "spotfed_evictions",
-        "Spot instances evicted, because of a drain, or as somebody who goes first needed the room",
+        "Spot instances evicted: because of a drain, taken back by a real cloud, or as somebody who goes "
+        "first needed the room",
         labels=["cloud", "promise", "cause"],
     )
     missing = CounterMetricFamily(
@@ -181,7 +182,7 @@ def _of_leases(clouds: Sequence[CloudFacts]) -> Iterator[Metric]:
             admissions.add_metric([cloud, word], tally.admitted[promised])
             for end in _ENDS:
                 ends.add_metric([cloud, word, end], tally.ended[promised, end])
-            for cause in ("demand", "drain"):
+            for cause in ("demand", "drain", "taken"):
                 evictions.add_metric([cloud, word, cause], tally.evicted[promised, cause])
         missing.add_metric([cloud], one.ledger.missing)
     yield from (admissions, ends, evictions, missing)

@@ -1,5 +1,5 @@
-"""Who may do what in a shared Redis: one user for each cloud's owner, one for its node agent, and one for
-each other party.
+"""Who may do what in a shared Redis: one user for each cloud's owner, one for its node agent, one for its
+instance agent where it is real, and one for each other party.
 
 `RIGHTS` is the one table of it: a row for everything that `broker.keys` names. From it come the lines of an
 ACL file for Redis 7 or newer, or Valkey. Keys of a cloud are its owner's alone; to what all share an owner
@@ -30,11 +30,13 @@ class Right:
     """What each party may do with one kind of key.
 
     ``r``, ``w`` or ``rw`` by all commands of the party; or, alone or after ``r``, the names of commands by
-    which it may write. The owner's and the agent's are for keys of their cloud where the key names one.
+    which it may write. Those of the owner and of both agents are for keys of their cloud where the key names
+    one.
     """
 
     owner: str = ""
     agent: str = ""
+    instances: str = ""
     broker: str = ""
     montecarlo: str = ""
     jobs: str = ""
@@ -46,7 +48,7 @@ _BROKERS = Right(broker="rw")
 
 #: By the name of the method or property of Keys.
 RIGHTS: Mapping[str, Right] = {
-    "inbox": Right(owner="rw", broker="r xadd", operator="r xadd"),
+    "inbox": Right(owner="rw", instances="xadd", broker="r xadd", operator="r xadd"),
     "seen": Right(owner="rw"),
     "dead": Right(owner="rw", operator="r xdel"),
     "cursor": Right(owner="rw"),
@@ -55,20 +57,20 @@ RIGHTS: Mapping[str, Right] = {
     "owner": Right(owner="rw"),
     "epoch": Right(owner="rw", broker="r", montecarlo="r"),
     "snapshot": Right(owner="rw"),
-    "advert": Right(owner="rw", agent="r", broker="r"),
+    "advert": Right(owner="rw", agent="r", instances="r", broker="r"),
     "advert_signature": Right(owner="rw", broker="r"),
     "table": Right(owner="rw", broker="r"),
     "table_signature": Right(owner="rw", broker="r"),
     "measures": Right(owner="rw", broker="r"),
-    "running": Right(owner="rw", broker="r"),
+    "running": Right(owner="rw", instances="r", broker="r"),
     "history": Right(owner="rw", montecarlo="r"),
-    "clouds": Right(owner="hset", agent="r", broker="r", reader="r"),
+    "clouds": Right(owner="hset", agent="r", instances="r", broker="r", reader="r"),
     "cloud_signatures": Right(owner="hset", broker="r"),
     "contract": Right(owner="r set", broker="rw", montecarlo="rw"),
     "spoken_by": Right(owner="rw", broker="r", montecarlo="r"),
     "speaks": Right(broker="rw", montecarlo="rw"),
     "all_events": Right(owner="xadd", broker="rw", reader="r"),
-    "lease": Right(owner="set", agent="r", broker="r", jobs="r"),
+    "lease": Right(owner="set", agent="r", instances="r", broker="r", jobs="r"),
     "lease_of_version_2": Right(broker="r"),
     "request": _BROKERS,
     "open_requests": _BROKERS,
@@ -98,14 +100,19 @@ RIGHTS: Mapping[str, Right] = {
     "work_signatures": Right(agent="r", jobs="rw"),
     "work_reports": Right(agent="r hset", jobs="rw"),
     "work_log": Right(agent="rw", broker="r", jobs="r"),
-    "agent": Right(agent="rw", jobs="r"),
+    "agent": Right(agent="rw", instances="rw", jobs="r"),
+    "instance_replies": Right(owner="xadd expire", instances="rw"),
+    "instances": Right(instances="rw", broker="r"),
 }
 #: What owners need besides while the federation speaks version 2 of the contract: there one name is for the
 #: leases of all clouds, and an owner may say what it likes of those that are shown there (``broker.shown``).
 UPGRADING: Mapping[str, Right] = {"lease_of_version_2": Right(owner="set", broker="r")}
 #: Names of Keys that are channels: who publishes there or listens. A cloud's own parties reach those of their
 #: cloud; which of both it is follows from their commands.
-CHANNELS = {"channel": ("owner", "agent", "reader", "operator"), "work_channel": ("agent", "jobs")}
+CHANNELS = {
+    "channel": ("owner", "agent", "instances", "reader", "operator"),
+    "work_channel": ("agent", "jobs"),
+}
 
 # Not client|setinfo, which Redis 7.0 does not know: a client that may not name its library goes on without.
 _CONNECTION = "ping client|setname select"
@@ -126,17 +133,19 @@ COMMANDS: Mapping[str, str] = {
     "owner": f"{_WORKER} publish",
     "agent": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hmget "
     "hgetall hset llen lpush sadd zrange",
+    "instances": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hgetall "
+    "hset hdel llen lpush sadd smembers xadd xread",
     "broker": f"{_WORKER} scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
     "montecarlo": f"{_WORKER} scan xinfo|consumers",
     "jobs": f"{_WORKER} publish",
     "reader": f"{_CONNECTION} {_LISTEN} xrange xrevrange xread xlen hkeys hgetall",
     "operator": f"{_CONNECTION} {_START} {_TRANSACTION} {_SCRIPT} {_LISTEN} config|get acl|load acl|log "
     "acl|whoami scan type exists ttl pttl get mget strlen hget hmget hgetall hkeys hlen hexists hset hsetnx "
-    "hdel lrange llen smembers scard zrange zcard zscore xadd xlen xrange xrevrange xinfo|consumers",
+    "hdel lrange llen smembers scard zrange zcard zcount zscore xadd xlen xrange xrevrange xinfo|consumers",
 }
 _CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "jobs", "operator")
 #: Of each cloud there is one, and its user's name tells which.
-_OF_CLOUDS = {"owner": "cloud", "agent": "agent"}
+_OF_CLOUDS = {"owner": "cloud", "agent": "agent", "instances": "instances"}
 
 
 @dataclass(frozen=True)
@@ -234,7 +243,7 @@ def pattern(keys: Keys, name: str, cloud: str | None) -> str:
 def _queue_rights(keys: Keys, user: User) -> list[tuple[str, Right]]:
     """The keys of Celery's transport. Messages go to a queue by its name: bindings are noted, never read."""
     cloud = user.cloud
-    bells = Right(owner="rw", broker="llen lpush", montecarlo="llen lpush")
+    bells = Right(owner="rw", instances="llen lpush", broker="llen lpush", montecarlo="llen lpush")
     batches = Right(owner="llen lpush", montecarlo="rw")
     queues = [
         (cloud_queue(cloud or "*"), bells),

@@ -208,6 +208,13 @@ class Settings(BaseSettings):
     job_users: Annotated[str, AfterValidator(_user_ids)] = "60706-61183"
     """The user ids that batch jobs run as where the node agent is root, first and last; nobody else's."""
 
+    cloud_user: str | None = None
+    """Who an instance agent is to its real cloud: an access key's id, a user, an application credential."""
+    cloud_secret: SecretStr | None = None
+    """The secret key or password of ``cloud_user``."""
+    cloud_secret_file: File | None = None
+    """A file that holds ``cloud_secret``, instead of a variable."""
+
     failpoint: Annotated[str, AfterValidator(failpoints.checked)] | None = None
     """Where this process kills itself, see `broker.failpoints`: for tests and for nothing else."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from broker.contract import Event, EventKind, Lease
 from cloudsim.requests import promises
 
-#: As ``cloudsim.cloud.DRAIN``, which is heavy to import; a test keeps them equal.
-DRAIN = "drain by "
+#: As in ``cloudsim.cloud_state``, which is heavy to import; a test keeps them equal.
+DRAIN, TAKEN = "drain by ", "taken back: "
 _ENDS = {
     EventKind.COMPLETED: "completed",
     EventKind.EVICTED: "evicted",
@@ -23,8 +23,9 @@ _ENDS = {
 class Tally:
     """Counts since the first event that is kept.
 
-    admitted: by whether anything was promised. ended: by that and how. evicted: by that and why, ``drain`` or
-    ``demand`` (somebody who goes first needed the room).
+    admitted: by whether anything was promised. ended: by that and how. evicted: by that and why: ``drain``,
+    ``taken`` (a real cloud took the instance back by itself) or ``demand`` (somebody who goes first needed
+    the room).
     """
 
     admitted: Counter[bool] = field(default_factory=Counter)
@@ -44,4 +45,7 @@ class Tally:
 
 def cause_of(event: Event) -> str:
     """The class of causes that an eviction belongs to."""
-    return "drain" if (event.cause or "").startswith(DRAIN) else "demand"
+    cause = event.cause or ""
+    if cause.startswith(DRAIN):
+        return "drain"
+    return "taken" if cause.startswith(TAKEN) else "demand"

@@ -76,6 +76,10 @@ def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federat
     order = names.index(told.cloud)
     member = federation.clouds[order]
     trace_time = told.time == "trace"
+    if member.instances is not None and not trace_time:
+        # Real instances live in real time. What was recorded of its users is all of it past when it begins.
+        past_s = member.own_load.last_stop_s if len(member.own_load) else 0.0
+        told = argparse.Namespace(**{**vars(told), "speed": 1.0, "history": past_s})
     until_s = federation.ends_s if trace_time else federation.until_s
     return RuntimeSpec(
         owner=OwnerSpec(
@@ -115,9 +119,11 @@ def _info(member: FederatedCloud, order: int, told: argparse.Namespace) -> Cloud
         slices_s=member.spec.slices_s,
         fair_share=member.spec.fair_share is not None,
         speed=1.0 if trace_time else told.speed,
+        instances=None if member.instances is None or trace_time else str(member.instances.get("driver")),
         runs_commands=member.driver == "process" and not trace_time,
         spot_usd_per_core_hour=None if prices is None else prices.spot_usd_per_core_hour,
         on_demand_usd_per_core_hour=None if prices is None else prices.on_demand_usd_per_core_hour,
+        sells_on_demand=member.sells_on_demand and not trace_time,
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, Staying
-from cloudsim.cloud import DRAIN
+from cloudsim.blocks import is_block
+from cloudsim.cloud_state import DRAIN
 from cloudsim.requests import Change, Ended, Instance, Kind, Noticed
 from workers.recorder import Recorder
 from workers.state import ORDERS_KEPT, State
@@ -62,7 +63,7 @@ class Draining:
             staying=tuple(
                 _staying(one)
                 for one in (*cloud.inventory, *cloud.inventory.booked())
-                if one.kind is Kind.ON_DEMAND and one.node in drained
+                if one.kind is Kind.ON_DEMAND and one.node in drained and not is_block(one.id)
             ),
         )
         if not command.dry_run:
@@ -88,7 +89,7 @@ def _leaving(told: list[Instance], changes: list[Change]) -> tuple[Leaving, ...]
         match change:
             case Noticed(one):
                 leaving.append((one, one.evict_at_s))
-            case Ended(one, at_s):
+            case Ended(one, at_s) if one.kind is Kind.SPOT:
                 leaving.append((one, at_s))
     leaving.sort(key=lambda pair: -pair[0].number)
     return tuple(_leaves(one, leaves_s) for one, leaves_s in leaving if leaves_s is not None)

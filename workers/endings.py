@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker.contract import Acknowledge, Answer, Done, EventKind, Lease, LeaseGranted, LeaseState
+from broker.contract import Acknowledge, Answer, Done, EventKind, Gone, Lease, LeaseGranted, LeaseState
+from cloudsim.cloud_state import TAKEN
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_STOP
 from cloudsim.requests import End, Ended, Kind
 from workers import views
@@ -18,18 +19,24 @@ class Endings:
     def __init__(self, state: State, recorder: Recorder, passage: Passage):
         self._state, self._recorder, self._passage = state, recorder, passage
 
-    def stop(self, lease_id: str, kind: Kind, at_s: float, cause: str) -> Answer:
-        """Ends a running or booked instance for whoever holds it; an ended one stays as it ended."""
+    def stop(self, lease_id: str, kind: Kind, at_s: float, cause: str, how: End = End.CANCELLED) -> Answer:
+        """Ends a running or booked instance, as whoever holds it wants; an ended one stays as it ended."""
         at_s = self._passage.step(at_s, PHASE_STOP)
         cloud, events = self._state.cloud, self._recorder.outcome.events
         instance = cloud.inventory.get(lease_id) or cloud.inventory.waiting(lease_id)
         if instance is not None and instance.kind is kind:
             before = len(events)
-            self._recorder.record(cloud.end(lease_id, at_s, End.CANCELLED, cause))
+            self._recorder.record(cloud.end(lease_id, at_s, how, cause))
             lease = events[before].lease  # those that it makes room for come after it
             assert lease is not None
             return LeaseGranted(lease=lease)
         return self._as_it_is(lease_id, kind)
+
+    def gone(self, command: Gone, at_s: float) -> Answer:
+        """Ends a lease whose instance is not there any more. What was not confirmed yet lapses."""
+        how = End(command.how)
+        cause = f"{TAKEN}{command.why}" if how is End.EVICTED else command.why
+        return self.stop(command.lease, Kind.SPOT, at_s, cause, how)
 
     def acknowledge(self, command: Acknowledge, at_s: float) -> Answer:
         """Lets an instance go that was told to leave. One that was not told stays, as it then is."""

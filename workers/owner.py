@@ -27,6 +27,7 @@ from broker.contract import (
     EventKind,
     Extend,
     Finish,
+    Gone,
     Lease,
     LeaseGranted,
     LeaseState,
@@ -140,6 +141,8 @@ class Owner:
                 answer = self._endings.stop(command.lease, Kind.SPOT, at_s, command.by)
             case Acknowledge():
                 answer = self._endings.acknowledge(command, at_s)
+            case Gone():
+                answer = self._endings.gone(command, at_s)
             case Extend():
                 self._passage.advance(at_s)
                 answer = self._extensions.extend(command)
@@ -163,7 +166,7 @@ class Owner:
                 return self._stop_on_demand(command, at_s)
             case Show():
                 self._passage.advance(at_s)
-                return self.state.known(command.instance, Kind.ON_DEMAND) or Done(found=False)
+                return self._known_of(command) or Done(found=False)
             case Drain():
                 # What leaves at once stops in the history, as if its user had stopped it.
                 return self._draining.drain(command, self._passage.step(at_s, PHASE_STOP))
@@ -320,15 +323,24 @@ class Owner:
             Kind.ON_DEMAND,
             command.cores,
             command.lifetime_s,
-            origin=self.spec.cloud.id,
+            origin=command.origin or self.spec.cloud.id,
             **command.needs,
         )
-        self._recorder.record(self.cloud.start_on_demand(request, at_s))
+        # What others want to buy here is not for the federation to take: it could have had it there.
+        self._recorder.record(self.cloud.start_on_demand(request, at_s), offers=command.origin is None)
         answer = self.state.known(command.instance, Kind.ON_DEMAND)
         assert answer is not None
         return answer
 
+    def _known_of(self, command: Show | StopOnDemand) -> Answer | None:
+        """What is known of an instance, unless it is of another origin than the command is about."""
+        known = self.state.known(command.instance, Kind.ON_DEMAND)
+        others = isinstance(known, LeaseGranted) and command.origin not in (None, known.lease.origin)
+        return None if others else known
+
     def _stop_on_demand(self, command: StopOnDemand, at_s: float) -> Answer:
+        if self.state.known(command.instance, Kind.ON_DEMAND) is not None and self._known_of(command) is None:
+            return Done(found=False)
         offer = self.state.offers.stopped(command.instance)
         if offer is not None:
             self._passage.advance(at_s)

@@ -31,7 +31,10 @@ class Passage:
         if (at_s, phase) < max(self._state.place, waited):
             at_s = math.nextafter(at_s, math.inf)
         self.advance(at_s, phase)
-        assert (at_s, phase) >= self._state.place
+        while (at_s, phase) < self._state.place:  # blocks of headroom moved own starts past their instant
+            latest_s, latest = self._state.place
+            at_s = latest_s if phase >= latest else math.nextafter(latest_s, math.inf)
+            self.advance(at_s, phase)
         return at_s
 
     def advance(self, at_s: float, phase: int = PHASE_SPOT) -> None:

@@ -8,6 +8,7 @@ that taking a snapshot is short (``take``, while nothing else happens), and writ
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass
 
@@ -166,3 +167,6 @@ def _restore_cloud(cloud: Cloud, held: Held) -> None:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
     cloud.contention.refused_at_s = held.waits
     cloud.now_s, cloud._own_load_next = held.now_s, held.own_load_next
+    at_s, phase = held.place
+    started_s = at_s if phase >= PHASE_ON_DEMAND else -math.inf
+    cloud.headroom.restore(cloud.inventory, held.now_s, max(started_s, held.waited_s))

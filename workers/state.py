@@ -11,8 +11,10 @@ import math
 from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
-from cloudsim.cloud import DRAIN, Cloud
+from cloudsim.blocks import HEADROOM
+from cloudsim.cloud import Cloud
 from cloudsim.cloud_spec import CloudSpec, recorded_resources
+from cloudsim.cloud_state import for_nobody
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history import stop_phase
 from cloudsim.requests import (
@@ -86,8 +88,12 @@ class State:
         self.waited_s = 0.0
 
     def own_load_holds(self, instance_id: str) -> bool:
-        """Whether the id is one of the own load's: they count the place in it, nobody else may use them."""
-        return self.spec.own_load is not None and instance_id.startswith(f"{self.spec.cloud.id}/own-")
+        """Whether the id is one of the own load's, which count the place in it, or of the headroom's, which
+        come again: nobody else may use them."""
+        cloud = self.spec.cloud.id
+        if instance_id.startswith(f"{cloud}/{HEADROOM}"):
+            return True
+        return self.spec.own_load is not None and instance_id.startswith(f"{cloud}/own-")
 
     def known(self, entry_id: str, kind: Kind) -> Answer | None:
         """The answer this id has already got; ``Done(found=False)`` for one that means something else."""
@@ -233,7 +239,7 @@ class State:
             self._note_place(lease.ended_at_s, stop_phase(lease.starts_at_s, lease.ended_at_s))
         elif lease.state is not LeaseState.EVICTED:
             self._note_place(lease.ended_at_s, PHASE_STOP)
-        elif lease.cause is not None and lease.cause.startswith(DRAIN):
+        elif for_nobody(lease.cause):
             self.place = max(self.place, (lease.ended_at_s, PHASE_STOP))
         # Else it is not in the history; its place is the start that caused it.
 

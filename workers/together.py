@@ -22,10 +22,9 @@ def start_together(
     if any(known):
         return _as_one(known)
     at_s = passage.step(at_s, PHASE_ON_DEMAND)
+    origin = command.origin or state.spec.cloud.id
     requests = [
-        Request(
-            one.id or "", Kind.ON_DEMAND, one.cores, one.lifetime_s, origin=state.spec.cloud.id, **one.needs
-        )
+        Request(one.id or "", Kind.ON_DEMAND, one.cores, one.lifetime_s, origin=origin, **one.needs)
         for one in command.requests
     ]
     recorder.record(start_all(state.cloud, requests, at_s), offers=False)

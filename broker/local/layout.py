@@ -42,11 +42,12 @@ def trace_time(*, until: str | None, samples: int, seed: int) -> tuple[str, ...]
 @dataclass(frozen=True)
 class Layout:
     """The queue, the API, some Monte-Carlo workers and one owner for each cloud of a federation file; where
-    clouds run commands, a node agent for each of these and the job managers.
+    clouds are real, an instance agent for each of these; where clouds run commands, a node agent for each and
+    the job managers.
 
     ``tls``: the API has the certificate that the settings name. ``cloud_options`` are further options of
     ``python -m workers.cloud``. Host and port reach the API in its environment. ``commanded``: the clouds
-    with the process driver.
+    with the process driver; ``instanced``: those that are real.
     """
 
     federation: Path
@@ -58,6 +59,7 @@ class Layout:
     tls: bool = False
     commanded: tuple[str, ...] = ()
     managers: int = 1
+    instanced: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -79,7 +81,16 @@ class Layout:
             for cloud in self.clouds
         )
         queue = Process(QUEUE, ("-m", "broker.local", "queue"))
-        return (queue, Process("api", ("-m", "broker.api"), BROKER), *samplers, *owners, *self._for_jobs())
+        real = tuple(
+            Process(
+                f"instances-{cloud}",
+                ("-m", "workers.instances", "--cloud", cloud, "--federation", str(self.federation)),
+                cloud_party(cloud),
+            )
+            for cloud in self.instanced
+        )
+        api = Process("api", ("-m", "broker.api"), BROKER)
+        return (queue, api, *samplers, *owners, *real, *self._for_jobs())
 
     def _for_jobs(self) -> tuple[Process, ...]:
         if not self.commanded:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,23 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from broker import cli
-from broker.contract import Event, EventKind, Lease, LeaseState
+from broker.contract import Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
+from broker.instances import InstanceRecord
 from broker.journal import Commit, Journal
 from broker.members import let_in_operator
 from broker.queue import JOBS, cloud_queue, make_app, ring, ring_for_job
 from broker.redis_server import connect
 from broker.settings import Settings, settings
+from broker.signing import UNSIGNED
 from broker.trust import create
 from broker.upgrading import Speaking
 from broker.versions import VERSION
 from cloudsim.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes, wait_for
+from workers.agent.tenure import AgentTenure
+from workers.instances.asking import OwnerLine
+from workers.instances.leases import Leases
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
 
@@ -88,7 +95,8 @@ def shared(
         shared = Shared(processes, tmp_path, made)
         said = capsys.readouterr()
         parties = ("broker", "montecarlo", "jobs", "reader", "operator")
-        for user in ("cloud-A", "cloud-B", "agent-A", "agent-B", *parties):
+        own = [f"{kind}-{cloud}" for kind in ("cloud", "agent", "instances") for cloud in "AB"]
+        for user in (*own, *parties):
             password = shared.url(user).rpartition("=")[2]
             assert len(password) > 40
             assert password not in said.out + said.err + made.read_text()
@@ -282,6 +290,48 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
         assert operator.xadd(keys.inbox("A"), {"c": "[]"})
     with pytest.raises(redis.AuthenticationError), connect(shared.url("reader").partition("&")[0]) as nobody:
         nobody.ping()
+
+
+def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:
+    keys, admin, processes = shared.keys, shared.processes.client, shared.processes
+    admin.acl_log_reset()
+    processes.owner("--history", "1h", SPOTFED_REDIS_URL=shared.url("cloud-A"))
+    processes.opened(1)
+    told = Settings(redis_url=shared.url("instances-A"), key_prefix=keys.prefix)
+    with shared.client("instances-A") as agent:
+        line = OwnerLine(agent, keys, "A", "p", UNSIGNED, partial(ring, make_app(told)))
+        command = StartOnDemand(
+            id="A/direct-i-1:start", reply_to=line.reply_to, instance="A/direct-i-1", cores=1, lifetime_s=None
+        )
+        assert isinstance(line.ask([command], 30)[command.id], LeaseGranted)
+        leases = Leases(agent, keys, "A")
+        assert leases.shown(["nobody.1"]) == {"nobody.1": None}
+        assert leases.wall_time(0.0) > 0
+        record = InstanceRecord(lease=None, since=1.0)
+        leases.keep("x", record)
+        assert Leases(agent, keys, "A").records() == {"x": record}
+        leases.drop("x")
+        tenure = AgentTenure(agent, keys, "A", 5.0, processes.directory / "a.lock")
+        assert tenure.begin(threading.Event())
+        tenure.end()
+        _subscribe(agent, keys.channel("A"))
+        refused = {one["object"] for one in shared.denied()}
+        assert refused <= {"client|setinfo", "config|get"}, refused  # as above
+        attempts: dict[str, Callable[[], object]] = {
+            "command another's owner": lambda: agent.xadd(keys.inbox("B"), {"c": "[]"}),
+            "read commands": lambda: agent.execute_command("XREAD", "STREAMS", keys.inbox("A"), "0"),
+            "read another's instances": lambda: agent.hgetall(keys.instances("B")),
+            "read another's leases": lambda: agent.get(keys.lease("B", "r.1")),
+            "show a lease of its own": lambda: agent.set(keys.lease("A", "r.1"), "{}"),
+            "read another agent's answers": lambda: agent.xread({keys.instance_replies("B", "p"): "0"}),
+            "read the broker's answers": lambda: agent.xread({keys.replies("p"): "0"}),
+            "write the journal": lambda: agent.xadd(keys.journal("A"), {"e": "{}"}),
+            "give work": lambda: agent.hset(keys.works("A"), "x.1.0", "{}"),
+            "read requests": lambda: agent.hgetall(keys.request("r")),
+            "read API keys": lambda: agent.hgetall(keys.api_keys),
+            "run a script": lambda: agent.eval("return 1", 0),
+        }
+        assert {name for name, attempt in attempts.items() if not _is_denied(attempt)} == set()
 
 
 def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:

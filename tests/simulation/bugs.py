@@ -262,7 +262,9 @@ OWNER_BUGS = (
     Bug(
         "recovery drops the last event", "workers.owner:Owner.recover", "in events:", "in list(events)[:-1]:"
     ),
-    Bug("cancelled counted as completed", "workers.endings:Endings.stop", "End.CANCELLED", "End.COMPLETED"),
+    Bug(
+        "cancelled counted as completed", "workers.endings:Endings.stop", "at_s, how,", "at_s, End.COMPLETED,"
+    ),
     Bug(
         "cancelled after a notice",
         "cloudsim.cloud:Cloud.end",
@@ -319,8 +321,8 @@ OWNER_BUGS = (
     Bug(
         "ends come late",
         "cloudsim.cloud:Cloud.advance",
-        "if min(end_key, arrival_key) >= (now_s, phase):",
-        "if min(end_key, arrival_key) >= (now_s - 2.0, phase):",
+        "if min(end_key, arrival_key, blocks_key) >= (self.headroom.not_before(now_s), phase):",
+        "if min(end_key, arrival_key, blocks_key) >= (now_s - 2.0, phase):",
         seed=1,
     ),
     Bug(

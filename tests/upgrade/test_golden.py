@@ -87,6 +87,10 @@ def _complete(name: str, line: str) -> Any:
 
 # -- the version before reads this one -----------------------------------------------------------------------
 
+#: Commands of an instance agent to the owner beside it, which has read the same federation file: none of the
+#: version before has a real cloud.
+NOT_SENT = frozenset({"gone"})
+
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_what_is_written_for_the_version_before_is_read_by_it(name: str) -> None:
@@ -99,6 +103,7 @@ def test_what_is_written_for_the_version_before_is_read_by_it(name: str) -> None
             message = parsed(name, drawn)
         except ValidationError:
             assume(False)
+        assume(getattr(message, "kind", None) not in NOT_SENT)
         JUDGES[name].validate(json.loads(written(message, OLDEST_VERSION)))
 
     check()

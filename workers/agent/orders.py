@@ -57,9 +57,10 @@ class OrderBook:
             name.decode(): self._believed(name.decode(), text, tokens.get(name)) for name, text in raw.items()
         }
         works = {name: one.last for name, one in self._known.items() if one.last is not None}
-        return Orders(works, self._leases({work.instance for work in works.values() if work.spot}))
+        return Orders(works, self.leases({work.instance for work in works.values() if work.spot}))
 
-    def _leases(self, wanted: Collection[str]) -> dict[str, Lease | None]:
+    def leases(self, wanted: Collection[str]) -> dict[str, Lease | None]:
+        """As their owner shows them, by id."""
         if not wanted:
             return {}
         names = sorted(wanted)

@@ -20,6 +20,12 @@ def test_clouds_that_run_commands_have_agents_and_the_federation_has_managers() 
     assert found[-3].arguments[2:4] == ("--cloud", "b")
 
 
+def test_real_clouds_have_instance_agents_that_sign_as_their_cloud() -> None:
+    found = Layout(Path("f.toml"), ("a", "b"), instanced=("b",)).processes()
+    (agent,) = [one for one in found if one.arguments[1] == "workers.instances"]
+    assert (agent.name, agent.arguments[2:4], agent.party) == ("instances-b", ("--cloud", "b"), "cloud.b")
+
+
 def test_a_manager_is_told_of_the_api_where_nobody_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

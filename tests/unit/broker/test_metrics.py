@@ -15,8 +15,8 @@ from broker.ledger import CloudLedger
 from broker.measures import Measures
 from broker.metrics import SLA_BOUNDS, CloudFacts, Facts, QueueFacts, confidential, public, sla_label
 from broker.submission.wishes import InFlightError, Settled
-from broker.tally import DRAIN
-from cloudsim import cloud as simulated
+from broker.tally import DRAIN, TAKEN
+from cloudsim import cloud_state as simulated
 from cloudsim.requests import Reason
 from tests.unit.broker.test_ledger import Told, event
 from tests.unit.broker.test_routing import member
@@ -50,22 +50,29 @@ def test_admissions_ends_and_evictions_are_counted_with_and_without_a_promise() 
     story.ledger.note(event(story.sequence, EventKind.EVICTED, "plain", sla=None).model_copy(
         update={"cause": f"{DRAIN}ops"}
     ))  # fmt: skip
+    story.tell(EventKind.ADMITTED, "plainer", sla=None)
+    story.sequence += 1
+    story.ledger.note(event(story.sequence, EventKind.EVICTED, "plainer", sla=None).model_copy(
+        update={"cause": f"{TAKEN}Server.SpotInstanceTermination"}
+    ))  # fmt: skip
     story.tell(EventKind.EVICTED, "one", sla=1.0)
     story.ledger.note(event(story.sequence, EventKind.EVICTED, "one", sla=1.0))  # read again
     found = told(confidential(facts(story.ledger)))
-    assert found["spotfed_spot_admissions_total"] == {("A", "yes"): 1, ("A", "no"): 2}
+    assert found["spotfed_spot_admissions_total"] == {("A", "yes"): 1, ("A", "no"): 3}
     assert found["spotfed_evictions_total"] == {
         ("demand", "A", "yes"): 0,
         ("drain", "A", "yes"): 0,
+        ("taken", "A", "yes"): 0,
         ("demand", "A", "no"): 1,
         ("drain", "A", "no"): 1,
+        ("taken", "A", "no"): 1,
     }
     ended = {labels: count for labels, count in found["spotfed_spot_ends_total"].items() if count}
-    assert ended == {("A", "completed", "yes"): 1, ("A", "evicted", "no"): 2}
+    assert ended == {("A", "completed", "yes"): 1, ("A", "evicted", "no"): 3}
 
 
-def test_a_drain_is_known_by_the_words_of_the_cloud() -> None:
-    assert simulated.DRAIN == DRAIN
+def test_a_drain_and_what_was_taken_are_known_by_the_words_of_the_cloud() -> None:
+    assert (simulated.DRAIN, simulated.TAKEN) == (DRAIN, TAKEN)
 
 
 def test_promises_are_summed_by_the_bound_of_their_sla() -> None:

@@ -47,7 +47,7 @@ def test_every_name_of_keys_has_a_row_and_every_row_a_name() -> None:
     assert set(RIGHTS).isdisjoint(CHANNELS)
 
 
-@pytest.mark.parametrize("party", ["broker", "reader", "owner", "agent", "jobs"])
+@pytest.mark.parametrize("party", ["broker", "reader", "owner", "agent", "instances", "jobs"])
 def test_what_a_table_can_be_made_of_is_kept_from_those_who_ask(party: str) -> None:
     """An owner reads what is its own; of another cloud it has no more than anybody."""
     (user,) = [one for one in users(KEYS, ["B"]) if one.party == party]
@@ -187,7 +187,7 @@ def test_passwords_are_in_files_of_their_user_alone_and_stay(generate: Run) -> N
     more.write_text(UP.read_text() + '\n[[cloud]]\nid = "new"\n')
     code, said = generate(str(more), "--out", "users.acl", *SERVER, "--json")
     assert code == 0
-    new = ("spotfed-cloud-new", "spotfed-agent-new")
+    new = ("spotfed-cloud-new", "spotfed-agent-new", "spotfed-instances-new")
     assert json.loads(said)["new"] == {user: f"redis-users/{user}.env" for user in new}
     again = hashes_in(Path("users.acl").read_text())
     assert again == hashes_in(text) | {user: again[user] for user in new}

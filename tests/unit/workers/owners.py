@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from broker.contract import (
     Event,
     EventKind,
     Extend,
+    Gone,
     Lease,
     LeaseGranted,
     LeaseState,
@@ -98,6 +99,10 @@ def release(attempt: str) -> Release:
 
 def cancel(lease: str) -> Cancel:
     return Cancel(**command_id(), lease=lease, by="holder")
+
+
+def gone(lease: str, how: Literal["evicted", "failed"] = "evicted", why: str = "terminated") -> Gone:
+    return Gone(**command_id(), lease=lease, how=how, by="instances", why=why)
 
 
 def extend(lease: str, until_s: float, name: str = "x", sla: float | None = None) -> Extend:

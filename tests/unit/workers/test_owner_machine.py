@@ -23,6 +23,7 @@ from tests.unit.workers.owners import (
     confirm,
     drain,
     extend,
+    gone,
     harmless_table,
     load,
     release,
@@ -70,6 +71,8 @@ CARE: st.SearchStrategy[Any] = st.one_of(
     st.builds(lambda nodes: reopen(*nodes), NODES),
     st.builds(show, INSTANCES),
 )
+#: Of a real cloud, whose instances may go by themselves.
+LOSSES = st.builds(gone, st.one_of(ATTEMPTS, INSTANCES), st.sampled_from(["evicted", "failed"]))
 
 
 def steps_of(*commands: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
@@ -91,7 +94,7 @@ OWN_LOADS = st.lists(
 
 @settings(max_examples=150)
 @given(
-    steps=steps_of(COMMANDS, COMMANDS),
+    steps=steps_of(COMMANDS, COMMANDS, LOSSES),
     own_load=st.one_of(st.none(), OWN_LOADS),
     trace_time=st.booleans(),
     promised=st.booleans(),
@@ -108,7 +111,7 @@ def test_whatever_comes_the_journal_is_the_owner(
 @settings(max_examples=150)
 @given(
     crowd=CROWDS,
-    steps=steps_of(COMMANDS, CARE, CARE),
+    steps=steps_of(COMMANDS, CARE, CARE, LOSSES),
     own_load=st.one_of(st.none(), OWN_LOADS),
     trace_time=st.booleans(),
     promised=st.booleans(),

@@ -1,0 +1,175 @@
+"""Leases as instances of a cloud that speaks EC2, whose own users call it directly: all processes real."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.api.outcomes import GrantedRequest, NotFoundError
+from broker.client import Client
+from broker.contract import SpotRequest
+from broker.instances import InstanceRecord
+from broker.local.federation import LocalFederation
+from broker.local.layout import Layout, wall_time
+from broker.redis_server import connect
+from tests.integration.test_local import await_that, free_port
+from tests.unit.instances.ec2_server import IMAGE, REGION, Ec2Scene, ec2_scene, error
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("federation"),
+    pytest.mark.timeout(300),
+]
+
+FEDERATION = """
+[[cloud]]
+id = "real"
+nodes = "2x4"
+
+[cloud.instances]
+driver = "ec2"
+endpoint = "{url}"
+region = "{region}"
+image = "{image}"
+sizes = {{ 1 = "t2.micro", 4 = "m5.xlarge" }}
+poll = "0.5s"
+"""
+
+
+@dataclass
+class World:
+    """A federation of one real cloud."""
+
+    local: LocalFederation
+    client: Client
+    ec2: Ec2Scene
+
+    def lease(self, name: str, cores: int = 4) -> str:
+        answer = self.client.submit(SpotRequest(id=name, origin="guest", cores=cores, lifetime_s=3600))
+        assert isinstance(answer, GrantedRequest), answer
+        return answer.lease.id
+
+    def listed(self, state: str = "running") -> dict[str, dict[str, Any]]:
+        """The cloud's instances in that state, by their ids."""
+        found = [
+            one for part in self.ec2.ec2.describe_instances()["Reservations"] for one in part["Instances"]
+        ]
+        return {one["InstanceId"]: one for one in found if one["State"]["Name"] == state}
+
+    def running(self, lease: str) -> InstanceRecord | None:
+        """What is shown of a lease's instance, once it runs."""
+        try:
+            record = self.client.instance(lease)
+        except NotFoundError:
+            return None
+        return record if record.state == "running" else None
+
+    def runs(self, lease: str) -> InstanceRecord:
+        found = await_that(lambda: self.running(lease), f"{lease} has an instance")
+        assert isinstance(found, InstanceRecord)
+        return found
+
+    def state(self, lease: str) -> str:
+        return str(self.client.lease(lease).state.value)
+
+
+@pytest.fixture
+def world(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    cloud = tmp_path / "cloud"
+    cloud.mkdir()
+    with ec2_scene(cloud, monkeypatch) as ec2:
+        file = tmp_path / "federation.toml"
+        file.write_text(FEDERATION.format(url=ec2.url, region=REGION, image=IMAGE))
+        options = wall_time(speed=60, history="48h", samples=10, seed=0)
+        layout = Layout(file, ("real",), options, 0, port=free_port(), instanced=("real",))
+        told = {"SPOTFED_CLOUD_USER": ec2.user, "SPOTFED_CLOUD_SECRET": ec2.secret}
+        local = LocalFederation(
+            layout, tmp_path / "state", redis_url, f"i{os.getpid()}:", forget=True, environment=told
+        )
+        with local, local.client() as client:
+            yield World(local, client, ec2)
+
+
+def test_a_lease_has_an_instance_and_a_foreign_one_evicts_it(world: World) -> None:
+    first, second = world.lease("first"), world.lease("second")
+    kept, record = world.runs(first), world.runs(second)
+    assert record.own_id is not None
+    instance = world.listed()[record.own_id]
+    assert instance["PrivateIpAddress"] in record.addresses
+    assert (instance["InstanceType"], record.cores) == ("m5.xlarge", 4)
+    foreign = world.ec2.foreign(4)
+    await_that(lambda: world.state(second) == "evicted", "the younger one is evicted")
+    await_that(lambda: record.own_id not in world.listed(), "its instance is terminated")
+    assert set(world.listed()) == {kept.own_id, foreign}
+    lease = world.client.lease(second)
+    assert (lease.cause, world.state(first)) == (f"real/direct-{foreign}", "running")
+    told = [(one.event.kind.value, one.event.lease) for one in world.client.events(follow=False)]
+    assert told[-1] == ("evicted", lease)
+    cloud = world.client.cloud("real")
+    assert (cloud.info.instances, cloud.info.speed) == ("ec2", 1.0)
+    assert cloud.advert is not None
+    assert cloud.advert.on_demand_cores == 4
+    # It leaves, and its room is sold again.
+    world.ec2.take_back(foreign)
+    third = await_that(lambda: _granted(world), "there is room again")
+    world.runs(third)
+    world.client.cancel(third)
+    await_that(lambda: set(world.listed()) == {kept.own_id}, "a cancelled lease's instance is terminated")
+
+
+def _granted(world: World) -> str | None:
+    answer = world.client.submit(SpotRequest(origin="guest", cores=4, lifetime_s=3600))
+    return answer.lease.id if isinstance(answer, GrantedRequest) else None
+
+
+def test_an_agent_that_is_killed_doubles_and_loses_nothing(world: World) -> None:
+    first = world.lease("first", 1)
+    record = world.runs(first)
+    foreign = world.ec2.foreign(1)
+    before = world.local.pids["instances-real"]
+    os.kill(before, signal.SIGKILL)
+    second, leaving = world.lease("second", 1), world.ec2.foreign(1)
+    world.ec2.take_back(leaving)
+    await_that(lambda: world.local.pids.get("instances-real", before) != before, "another agent")
+    after = world.runs(second)
+    assert set(world.listed()) == {record.own_id, after.own_id, foreign}
+    # What the cloud takes by itself is evicted, in its own words.
+    assert record.own_id is not None
+    world.ec2.take_back(record.own_id)
+    await_that(lambda: world.state(first) == "evicted", "the lease is evicted")
+    assert (world.client.lease(first).cause or "").startswith("taken back: ")
+    assert world.state(second) == "running"
+    assert set(world.listed()) == {after.own_id, foreign}
+
+
+def test_nothing_of_others_is_touched_and_an_api_that_is_away_ends_nothing(world: World) -> None:
+    lease = world.lease("mine", 1)
+    record = world.runs(lease)
+    marked = world.ec2.foreign(1, {"other:lease": lease, "Name": lease, "spotfed:cloud": "elsewhere"})
+    others = {world.ec2.foreign(1), marked}
+    with connect(str(world.local.redis_url)) as client:
+        key = world.local.keys.instances("real")
+        await_that(lambda: client.hlen(key) == 3, "they are counted")
+        world.ec2.front.given["DescribeInstances"] = error("InternalError", "try again", 500)
+        refused = len(world.ec2.front.seen)
+        await_that(lambda: len(world.ec2.front.seen) >= refused + 3, "the agent has asked some times")
+        assert world.state(lease) == "running"
+        world.ec2.front.given.clear()
+        world.client.cancel(lease)
+        await_that(lambda: record.own_id not in world.listed(), "its instance is terminated")
+        await_that(lambda: client.hlen(key) == 2, "and forgotten")
+    assert set(world.listed()) == others
+
+
+def test_what_the_cloud_refuses_fails_with_its_words(world: World) -> None:
+    refusing = world.lease("odd", 2)  # the file has no size of 2 cores
+    await_that(lambda: world.state(refusing) == "failed", "the lease fails")
+    assert "2" in (world.client.lease(refusing).cause or "")
+    assert world.listed() == {}
