@@ -173,7 +173,7 @@ class Archive:
         """Those after a place (exclusive), in order. Raises OSError, ArchiveError."""
         segments = self.segments()
         begins = [place_of(path.name.partition(".")[0]) for path in segments]
-        for path, next_begin in zip(segments, [*begins[1:], None], strict=True):
+        for path, next_begin in zip(segments, [*begins[1:], None][: len(segments)], strict=True):
             if next_begin is not None and next_begin <= after:
                 continue
             for entry in _read(path):

@@ -14,6 +14,7 @@ from typing import Any
 from broker.asked import needs_of
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import Event, EventKind, RefusalView, SpotRequest
+from cloudsim.blocks import is_block
 from cloudsim.federation import Federation
 from cloudsim.report import Tally
 from cloudsim.requests import End, Kind, Reason, Request
@@ -87,7 +88,7 @@ def _count(tally: Tally, event: Event) -> None:
     lease = event.lease
     if event.kind is EventKind.TURNED_AWAY:
         tally.on_demand(event.cloud, requests=1, admitted=0)
-    elif lease is None:
+    elif lease is None or (lease.kind is Kind.ON_DEMAND and is_block(lease.id)):
         return
     elif event.kind in _ENDS:
         tally.used(event.cloud, lease.cores, lease.starts_at_s, event.at_s)

@@ -123,6 +123,14 @@ def _entries(entries: Entries, archive: Archive, after: tuple[int, int]) -> Iter
     return chain(archived, entries.after("{}-{}".format(*after)))
 
 
+def entries_of(client: redis.Redis, keys: Keys, cloud: str, after: tuple[int, int]) -> Iterator[Entry]:
+    """Those of a cloud's journal after a place, from its archive where the journal has been cut."""
+    (name,) = _clouds(client, keys, cloud)
+    entries, archive = _of(client, keys, name)
+    with _readable(archive):
+        yield from _entries(entries, archive, after)
+
+
 @contextmanager
 def _readable(archive: Archive) -> Iterator[None]:
     from broker.archive import ArchiveError

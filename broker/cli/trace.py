@@ -22,6 +22,7 @@ from broker.cli.output import (
     show_error,
     warn,
 )
+from broker.cli.recording import record
 from broker.cli.single_cloud import NODES_HELP
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ CONVERT_SCHEMA, PLOT_SCHEMA = "spotfed.trace-convert/1", "spotfed.trace-plot/1"
 trace = typer.Typer(
     no_args_is_help=True,
     help="Say what is in a recorded file and how good it is, get it into the one table, draw it. Needs no "
-    "federation.",
+    "federation, but for `record`.",
 )
+
+trace.command()(record)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A recorded file, plain or gzip.")]
 NodesOption = Annotated[str | None, typer.Option(help=f"{NODES_HELP} Its cores are the capacity.")]
@@ -171,12 +174,14 @@ def _capacity(nodes: str | None) -> int | None:
 
 def _import(file: Path, out: Path, max_error_rate: float, hint: str | None, schema: str) -> dict[str, Any]:
     """Reads and writes. With a ``hint`` what to do about bad lines, a single one is an error."""
-    from cloudsim.traces.formats import WRITERS, read, swf, write
+    from cloudsim.errors import SpecError
+    from cloudsim.traces.formats import read, swf, write
     from cloudsim.traces.recognise import Kind, kind_of
 
     field = "--out" if schema == IMPORT_SCHEMA else "OUT"
-    ending = next((one for one in sorted(WRITERS, key=len, reverse=True) if _ends(out, one)), None)
-    _check_out(file, out, ending, field)
+    ending = ending_of(out, field)
+    if out.exists() and file.exists() and out.samefile(file):
+        raise SpecError(f"{out} is the file that is read", field=field)
     if kind_of(file) is not Kind.TRACE:
         raise CommandError(
             f"{file}: holds prices, not a trace: spotfed prices {file} reads them as they are",
@@ -192,11 +197,9 @@ def _import(file: Path, out: Path, max_error_rate: float, hint: str | None, sche
                 ExitCode.BAD_INPUT,
             )
         reached(1)
-        with _whole(out, ending or "") as part:
+        with whole(out, ending) as part:
             write(found, part)
-        rejected = _write_rejected(
-            file, out.with_name(f"{out.name[: -len(ending or '')]}.rejected.csv"), report
-        )
+        rejected = _write_rejected(file, out.with_name(f"{out.name[: -len(ending)]}.rejected.csv"), report)
         reached(2)
     return {
         "schema": schema,
@@ -217,19 +220,22 @@ def _import(file: Path, out: Path, max_error_rate: float, hint: str | None, sche
     }
 
 
-def _check_out(file: Path, out: Path, ending: str | None, field: str) -> None:
-    """Ask before anything is read: whether ``out`` can be written, and is not the file itself."""
+def ending_of(out: Path, field: str) -> str:
+    """The ending that says in which format a trace is written there; asked before anything is read.
+
+    Raises SpecError naming ``field``, and CommandError where the format needs what is not installed.
+    """
     from cloudsim.errors import SpecError
     from cloudsim.traces.formats import WRITERS, arrow
 
+    ending = next((one for one in sorted(WRITERS, key=len, reverse=True) if _ends(out, one)), None)
     if ending is None:
         raise SpecError(f"{out.name!r} does not end in one of {', '.join(WRITERS)}", field=field)
     if ending == ".parquet" and not arrow.installed():
         raise CommandError(arrow.INSTALL)
     if not out.absolute().parent.is_dir():
         raise SpecError(f"there is no directory {out.absolute().parent}", field=field)
-    if out.exists() and file.exists() and out.samefile(file):
-        raise SpecError(f"{out} is the file that is read", field=field)
+    return ending
 
 
 def _ends(path: Path, ending: str) -> bool:
@@ -237,8 +243,8 @@ def _ends(path: Path, ending: str) -> bool:
 
 
 @contextmanager
-def _whole(out: Path, ending: str) -> Iterator[Path]:
-    """A file beside ``out`` that takes its place when it is written: no half a file is left behind."""
+def whole(out: Path, ending: str) -> Iterator[Path]:
+    """Yields a file beside ``out`` that takes its place when it is written: no half a file is left behind."""
     part = out.with_name(f".{out.name}.part{ending}")
     try:
         yield part
