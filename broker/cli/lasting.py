@@ -87,9 +87,10 @@ def up(
         tls=told.tls_cert is not None,
         commanded=tuple(member.spec.id for member in members if member.driver == "process"),
         managers=managers,
+        instanced=tuple(member.spec.id for member in members if member.instances is not None),
     )
     out = console(stderr=as_json)
-    with _alone(told.state_dir), _until_told() as over:
+    with _alone(told.state_dir), until_told() as over:
         _check_port(layout)
         _check_leftovers(told, layout, fresh=fresh)
         local = LocalFederation(
@@ -206,7 +207,7 @@ def _key_file(told: Settings) -> Path:
 
 
 @contextmanager
-def _until_told() -> Iterator[threading.Event]:
+def until_told() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, and nothing else: a second one does not interrupt stopping."""
     over = threading.Event()
     before = {
