@@ -17,12 +17,12 @@ class LeaseState(StrEnum):
     ``evict_at_s`` is set was told to leave."""
 
     BOOKED = "booked"  # on-demand: it has its node, and starts when those have left who were told to
-    RESERVED = "reserved"
+    RESERVED = "reserved"  # room is held for it, until the broker confirms or releases it
     RUNNING = "running"
-    COMPLETED = "completed"
-    EVICTED = "evicted"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
+    COMPLETED = "completed"  # it reached its end
+    EVICTED = "evicted"  # its cloud took the room back
+    CANCELLED = "cancelled"  # its holder gave it back
+    FAILED = "failed"  # its cloud could not run it
 
 
 #: The ends of a lease.

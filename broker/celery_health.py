@@ -26,7 +26,7 @@ def celery_finding(told: Settings) -> Finding | None:
                 return failure(
                     "celery broker",
                     f"{address} does not answer: {str(error) or type(error).__name__}",
-                    "start it, or correct SPOTFED_CELERY_BROKER_URL (address, user, password and virtual host)",
+                    "start it, or correct SPOTFED_CELERY_BROKER_URL (address, user, password, virtual host)",
                 )
     finally:
         app.close()

@@ -10,11 +10,9 @@ Errors are one tree below ClientError, drawn in ``broker.api.outcomes``.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 import httpx
 from httpx_sse import SSEError, connect_sse
@@ -49,13 +47,17 @@ from broker.api.outcomes import (
     UnauthorizedError,
     UnavailableError,
     error_of,
+    named,
     parse,
     problem_of,
+    quoted,
     refused_of,
     why_silent,
 )
 from broker.client_identity import IdentityCalls
+from broker.client_instances import InstanceCalls
 from broker.client_jobs import JobCalls
+from broker.client_on_demand import OnDemandCalls
 from broker.client_volatile import VolatileCalls
 from broker.client_webhooks import WebhookCalls
 from broker.contract import (
@@ -65,7 +67,6 @@ from broker.contract import (
     ExtensionRequest,
     Lease,
     LeaseState,
-    OnDemandRequest,
     QuoteRequest,
     SpotRequest,
 )
@@ -87,12 +88,13 @@ __all__ = [
     "UnavailableError",
 ]
 
+MOST_LEASES = 1000  # that the API tells at once
 _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
+class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCalls, WebhookCalls):
     """Calls one broker. Safe to use from several threads.
 
     Calls are repeated with the same id while the broker is away (503, no connection, still in flight), for at
@@ -137,7 +139,7 @@ class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
 
     def submit(self, request: SpotRequest) -> GrantedRequest | RefusedRequest:
         """Asks the federation for one spot instance. Without an id it gets one, so that repeating is safe."""
-        response = self._send("POST", "/v1/requests", _named(request))
+        response = self._send("POST", "/v1/requests", named(request))
         if response.status_code == 409:
             return refused_of(parse(Problem, response))
         admission = parse(Admission, response)
@@ -150,14 +152,14 @@ class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
 
         Items that were still in flight are asked for again until the deadline.
         """
-        named = [_named(request) for request in requests]
+        wishes = [named(request) for request in requests]
         results: dict[int, GrantedRequest | RefusedRequest | ProblemAnswer] = {}
         deadline_s = time.monotonic() + self._deadline_s
         for pause_s in pauses():
-            missing = [index for index in range(len(named)) if index not in results]
+            missing = [index for index in range(len(wishes)) if index not in results]
             if not missing:
                 break
-            response = self._send("POST", "/v1/requests", [named[index] for index in missing])
+            response = self._send("POST", "/v1/requests", [wishes[index] for index in missing])
             unfinished = False
             for index, item in zip(missing, parse(ListedResults, response).results, strict=True):
                 if item.lease is not None:
@@ -173,7 +175,7 @@ class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
                     results[index] = error_of(item.problem)
             if unfinished:
                 time.sleep(pause_s)
-        return [results[index] for index in range(len(named))]
+        return [results[index] for index in range(len(wishes))]
 
     def quote(self, request: SpotRequest | QuoteRequest) -> Quotes:
         """What the clouds would promise now, in the order in which they would be asked. Changes nothing.
@@ -191,25 +193,48 @@ class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
         cloud: str | None = None,
         origin: str | None = None,
         limit: int = 100,
+        cursor: str | None = None,
     ) -> Leases:
-        """Spot leases, narrowed as told."""
-        parameters = {"state": state and state.value, "cloud": cloud, "origin": origin, "limit": limit}
+        """A page of spot leases, narrowed as told. ``cursor``: the ``next`` of the page before."""
+        told = {"state": state and state.value, "cloud": cloud, "origin": origin}
+        parameters = {**told, "limit": limit, "cursor": cursor}
         return parse(Leases, self._send("GET", "/v1/leases", parameters=parameters))
+
+    def all_leases(
+        self,
+        *,
+        state: LeaseState | None = None,
+        cloud: str | None = None,
+        origin: str | None = None,
+        page: int = MOST_LEASES,
+    ) -> Iterator[Lease]:
+        """All of them, so many at a time, each once: as it was when it was read."""
+        known: set[str] = set()
+        cursor: str | None = None
+        while True:
+            found = self.leases(state=state, cloud=cloud, origin=origin, limit=page, cursor=cursor)
+            for lease in found.leases:
+                if lease.id not in known:
+                    known.add(lease.id)
+                    yield lease
+            cursor = found.next
+            if cursor is None:
+                return
 
     def lease(self, lease: str) -> Lease:
         """One lease. Raises NotFoundError."""
-        return parse(Lease, self._send("GET", f"/v1/leases/{_quoted(lease)}"))
+        return parse(Lease, self._send("GET", f"/v1/leases/{quoted(lease)}"))
 
     def cancel(self, lease: str) -> Cancellation:
         """Ends a lease; kept while its cloud is silent (``done`` is False then). Raises NotFoundError."""
-        return parse(Cancellation, self._send("DELETE", f"/v1/leases/{_quoted(lease)}"))
+        return parse(Cancellation, self._send("DELETE", f"/v1/leases/{quoted(lease)}"))
 
     def extend(self, lease: str, request: ExtensionRequest) -> Lease | RefusedRequest:
         """Asks for a later end of a lease: the lease as it is then, or why not and what would be accepted.
 
         Without an id the request gets one, so that repeating is safe. Raises NotFoundError.
         """
-        response = self._send("POST", f"/v1/leases/{_quoted(lease)}/extend", _named(request))
+        response = self._send("POST", f"/v1/leases/{quoted(lease)}/extend", named(request))
         if response.status_code == 409:
             return refused_of(parse(Problem, response))
         return parse(Lease, response)
@@ -219,7 +244,7 @@ class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
 
         Raises NotFoundError, and ProblemAnswer (NOT_NOTICED) when it was not told.
         """
-        return parse(Lease, self._send("POST", f"/v1/leases/{_quoted(lease)}/acknowledge"))
+        return parse(Lease, self._send("POST", f"/v1/leases/{quoted(lease)}/acknowledge"))
 
     def ledger(
         self,
@@ -241,43 +266,27 @@ class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
 
     def cloud(self, cloud: str) -> CloudView:
         """One member. Raises NotFoundError."""
-        return parse(CloudView, self._send("GET", f"/v1/clouds/{_quoted(cloud)}"))
+        return parse(CloudView, self._send("GET", f"/v1/clouds/{quoted(cloud)}"))
 
     def table(self, cloud: str) -> Table:
         """A member's quantile table as far as it shows it. Raises NotFoundError."""
-        return parse(Table, self._send("GET", f"/v1/clouds/{_quoted(cloud)}/table"))
-
-    def start_on_demand(self, cloud: str, request: OnDemandRequest) -> GrantedRequest | RefusedRequest:
-        """A request of the cloud's own users. Without an id it gets one. Raises NotFoundError."""
-        response = self._send("POST", f"/v1/clouds/{_quoted(cloud)}/on-demand", _named(request))
-        if response.status_code == 409:
-            return refused_of(parse(Problem, response))
-        return GrantedRequest(parse(Admission, response).lease)
-
-    def on_demand(self, cloud: str, instance: str) -> Lease | RefusedRequest:
-        """An on-demand instance as it is now: booked until it starts. Raises NotFoundError."""
-        response = self._send("GET", f"/v1/clouds/{_quoted(cloud)}/on-demand/{_quoted(instance)}")
-        return refused_of(parse(Problem, response)) if response.status_code == 409 else parse(Lease, response)
-
-    def stop_on_demand(self, cloud: str, instance: str) -> None:
-        """Stops an on-demand instance. Raises NotFoundError."""
-        self._send("DELETE", f"/v1/clouds/{_quoted(cloud)}/on-demand/{_quoted(instance)}")
+        return parse(Table, self._send("GET", f"/v1/clouds/{quoted(cloud)}/table"))
 
     def drain(self, cloud: str, nodes: Sequence[int] | None = None, *, dry_run: bool = False) -> DrainReport:
         """Closes nodes (None: all) and makes their spot instances leave; ``dry_run`` only tells who would."""
         wish = DrainRequest(nodes=None if nodes is None else tuple(nodes), dry_run=dry_run)
-        return parse(DrainReport, self._send("POST", f"/v1/clouds/{_quoted(cloud)}/drain", wish))
+        return parse(DrainReport, self._send("POST", f"/v1/clouds/{quoted(cloud)}/drain", wish))
 
     def reopen(self, cloud: str, nodes: Sequence[int] | None = None) -> Done:
         """Lets nodes (None: all) take new instances again."""
         wish = DrainRequest(nodes=None if nodes is None else tuple(nodes))
         parameters = {"node": wish.nodes and list(wish.nodes)}
-        path = f"/v1/clouds/{_quoted(cloud)}/drain"
+        path = f"/v1/clouds/{quoted(cloud)}/drain"
         return parse(Done, self._send("DELETE", path, parameters=parameters))
 
     def finish(self, cloud: str) -> Done:
         """Trace time only: lets everything happen that is still to come on that cloud."""
-        return parse(Done, self._send("POST", f"/v1/clouds/{_quoted(cloud)}/advance", Advance(finish=True)))
+        return parse(Done, self._send("POST", f"/v1/clouds/{quoted(cloud)}/advance", Advance(finish=True)))
 
     # -- events -------------------------------------------------------------------------------------------
 
@@ -375,12 +384,6 @@ class Client(IdentityCalls, JobCalls, VolatileCalls, WebhookCalls):
         raise error_of(problem)
 
 
-def _named(request: _Model) -> _Model:
-    """With an id: the key under which it can be repeated."""
-    named = getattr(request, "id", None) is not None
-    return request if named else request.model_copy(update={"id": uuid.uuid4().hex})
-
-
 def _encoded(body: BaseModel | Sequence[BaseModel] | None) -> tuple[bytes | None, dict[str, str]]:
     if body is None:
         return None, {}
@@ -393,7 +396,3 @@ def _encoded(body: BaseModel | Sequence[BaseModel] | None) -> tuple[bytes | None
 
 def _present(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="/:@")

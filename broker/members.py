@@ -40,6 +40,7 @@ Cap = Annotated[int, Field(strict=True, ge=0, le=100_000_000)]
 
 _KEY = re.compile(r"sf_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 _TRIES = 5
+_AUDIT_LENGTH = 100_000  # as in administer.lua
 
 
 class ChangedError(Exception):
@@ -92,7 +93,9 @@ class KeyRecord(BaseModel):
 
 
 class AuditEntry(BaseModel):
-    """Who changed what; ``id`` is that of the stream, ``at_s`` seconds since 1970. Never a secret."""
+    """Who changed what, or bought what on-demand of another's cloud.
+
+    ``id`` is that of the stream, ``at_s`` seconds since 1970. Never a secret."""
 
     id: str = ""
     at_s: float
@@ -280,6 +283,13 @@ class Register:
         entries: Any = await self._client.xrevrange(self._keys.audit, count=limit)
         found = [(entry.decode(), _parsed(AuditEntry, fields.get(b"a"))) for entry, fields in entries]
         return [one.model_copy(update={"id": entry}) for entry, one in found if one is not None]
+
+    async def note(self, by: Principal, what: str, named: str, more: dict[str, Any]) -> None:
+        """Writes down something that changes neither members nor keys."""
+        entry = AuditEntry(at_s=time.time(), by=by.name, key=by.key_id, what=what, object=named, more=more)
+        text = entry.model_dump_json(exclude={"id"})
+        await self._client.xadd(self._keys.audit, {"a": text}, maxlen=_AUDIT_LENGTH, approximate=True)
+        _log(entry)
 
     # -- how ----------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from broker.jobs.names import LONGEST_CHOSEN, mark
 
 LONGEST_BODY = 4 * 2**20
 MOST_ITEMS = 5000
+_LONGEST_ID = 128
 _NOBODYS = "user"  # the origin of what an operator asks for nobody in particular
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -147,10 +148,31 @@ def parse_together(body: bytes, principal: str, key: str | None) -> list[OnDeman
     return named
 
 
-def is_of(lease: Lease, wish: OnDemandRequest) -> bool:
-    """Whether an instance is what was wished for."""
+def is_of(lease: Lease, wish: OnDemandRequest, origin: str | None) -> bool:
+    """Whether an instance is what was wished for, by whom it was; ``origin`` None: by whomever."""
     needs = (wish.resources, wish.labels, wish.group, wish.spread)
-    return lease.cores == wish.cores and (lease.amounts, lease.labels, lease.group, lease.spread) == needs
+    same = lease.cores == wish.cores and (lease.amounts, lease.labels, lease.group, lease.spread) == needs
+    return same and origin in (None, lease.origin)
+
+
+def of_guest(wish: OnDemandRequest, who: Principal) -> OnDemandRequest:
+    """As a guest asks another's cloud for it: its id goes after the name of its member, as in ``of_holder``.
+
+    Raises ProblemError (422) for an id that is too long for that.
+    """
+    name = f"{_guest(who)}{wish.id}"
+    if not is_id(name):
+        raise invalid_field("id", "is too long", f"at most {_LONGEST_ID - len(_guest(who))} characters")
+    return wish.model_copy(update={"id": name})
+
+
+def is_of_guest(instance: str, who: Principal) -> bool:
+    """Whether a member gave this id to an instance that it started on another's cloud."""
+    return instance.startswith(_guest(who))
+
+
+def _guest(who: Principal) -> str:
+    return f"{who.member}:"
 
 
 def idempotency_key(request: Request) -> str | None:

@@ -5,17 +5,17 @@ Whatever is asked of one owner raises SetAsideError where that breaks over it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import uuid4
 
 import redis.asyncio
-from pydantic import ValidationError
 
 from broker.adverts import Adverts
-from broker.api.models import Cancellation, DrainRequest, Quotes, Table
+from broker.api.instead import on_demand_offers
+from broker.api.lease_list import LeaseFilter, LeaseList
+from broker.api.models import Cancellation, DrainRequest, OnDemandOffer, Quotes, Table
 from broker.attempts import split_attempt_id
 from broker.contract import (
     Acknowledge,
@@ -25,13 +25,11 @@ from broker.contract import (
     Command,
     Done,
     Drain,
-    Event,
     Extend,
     ExtensionRequest,
     Finish,
     Lease,
     LeaseGranted,
-    LeaseState,
     OnDemandRequest,
     QuoteRequest,
     QuoteView,
@@ -61,9 +59,6 @@ from broker.versions import read
 from broker.views import quote_of, refusal_view
 from cloudsim.ranking import tightest_fit
 from cloudsim.requests import Reason
-
-_PAGE = 500
-_ENDS_LOOKED_THROUGH = 20_000
 
 #: Whoever is passed over for another reason is asked what would be accepted instead.
 _NOT_ASKED = frozenset({Reason.UNREACHABLE, Reason.NOT_A_TARGET})
@@ -115,6 +110,14 @@ def _question(
     return _Question(request, [*found.candidates, *worth_asking], passed_over)
 
 
+def _instead(
+    wish: QuoteRequest, quotes: Sequence[QuoteView], members: Sequence[Member]
+) -> list[OnDemandOffer]:
+    promised = {quote.cores for quote in quotes}
+    refused = [request for request in wish.requests() if request.cores not in promised]
+    return [offer for request in refused for offer in on_demand_offers(request, members)]
+
+
 class Desk:
     """Answers for one process."""
 
@@ -126,9 +129,10 @@ class Desk:
         adverts: Adverts,
         exchange: Exchange,
     ):
-        self._settings, self._client, self._keys = settings, client, keys
+        self._settings = settings
         self._adverts, self._exchange = adverts, exchange
         self._shown = ShownLeases(client, keys, exchange.records.speaks)
+        self._listed = LeaseList(client, keys, adverts, self._shown)
 
     # -- quotes -------------------------------------------------------------------------------------------
 
@@ -176,7 +180,12 @@ class Desk:
                 for cloud, one in sorted(answered.items(), key=lambda item: order.get(item[0], -1))
                 if isinstance(one, RefusalView)
             ]
-        return Quotes(quotes=quotes, refusals=refusals)
+        return Quotes(quotes=quotes, refusals=refusals, on_demand=_instead(wish, quotes, members))
+
+    async def on_demand(self, requests: Sequence[SpotRequest]) -> list[list[OnDemandOffer]]:
+        """Of each request that was refused: where it could be had on-demand."""
+        members = await self._adverts.members() if requests else ()
+        return [on_demand_offers(request, members) for request in requests]
 
     # -- leases -------------------------------------------------------------------------------------------
 
@@ -185,57 +194,10 @@ class Desk:
         return await self._shown.get(lease_id)
 
     async def leases(
-        self, state: LeaseState | None, cloud: str | None, origins: Collection[str] | None, limit: int
-    ) -> tuple[list[Lease], bool]:
-        """Leases that have not ended, by cloud and id, then the ended, latest first; and if there are more.
-
-        origins: of these only; None: of all. Of ended ones the last 20,000 ends of the federation are looked
-        through.
-        """
-        found: list[Lease] = []
-        for source, suits in (
-            (self._open_leases(cloud), state is None or state in NOT_ENDED),
-            (self._ended_leases(), state is None or state not in NOT_ENDED),
-        ):
-            if not suits:
-                continue
-            async for lease in source:
-                if state not in (None, lease.state) or cloud not in (None, lease.cloud):
-                    continue
-                if origins is not None and lease.origin not in origins:
-                    continue
-                if len(found) == limit:
-                    return found, True
-                found.append(lease)
-        return found, False
-
-    async def _open_leases(self, cloud: str | None) -> AsyncIterator[Lease]:
-        for member in await self._adverts.members():
-            if cloud not in (None, member.info.id):
-                continue
-            running: Any = self._client.smembers(self._keys.running(member.info.id))
-            ids = sorted(lease.decode() for lease in await running)
-            for start in range(0, len(ids), _PAGE):
-                page = [(member.info.id, lease) for lease in ids[start : start + _PAGE]]
-                for _, lease in await self._shown.of(page):
-                    if lease is not None and lease.state in NOT_ENDED:
-                        yield lease
-
-    async def _ended_leases(self) -> AsyncIterator[Lease]:
-        newest, looked_through = "+", 0
-        while looked_through < _ENDS_LOOKED_THROUGH:
-            page: Any = await self._client.xrevrange(self._keys.all_events, newest, "-", _PAGE)
-            for entry, fields in page:
-                newest = f"({entry.decode()}"
-                try:
-                    lease = read(Event, fields[b"e"]).lease
-                except ValidationError:  # of another version
-                    continue
-                if lease is not None and lease.state not in NOT_ENDED:
-                    yield lease
-            looked_through += _PAGE
-            if len(page) < _PAGE:
-                return
+        self, wanted: LeaseFilter, limit: int, cursor: str | None = None
+    ) -> tuple[list[Lease], str | None]:
+        """A page of leases, and where the next one begins; see ``LeaseList.page``."""
+        return await self._listed.page(wanted, limit, cursor)
 
     async def cancel(self, lease_id: str, principal: str) -> None:
         """Ends a lease, if there is such a one. Nobody waits for what comes of it."""
@@ -304,8 +266,11 @@ class Desk:
         found = await self._adverts.table(cloud)
         return None if found is None else read(Table, found)
 
-    async def start_on_demand(self, cloud: str, request: OnDemandRequest) -> Answer | None:
-        """A request of the cloud's own users; the owner's answer, None: silence, the command is kept."""
+    async def start_on_demand(
+        self, cloud: str, request: OnDemandRequest, origin: str | None = None
+    ) -> Answer | None:
+        """A request of the cloud's own users, or of the member ``origin``; the owner's answer, None: silence,
+        the command is kept."""
         assert request.id is not None
         command = StartOnDemand(
             id=f"{request.id}:start",
@@ -313,26 +278,36 @@ class Desk:
             instance=request.id,
             cores=request.cores,
             lifetime_s=request.lifetime_s,
+            origin=origin,
             **request.told_needs(),
         )
         return await self._answer(cloud, command)
 
-    async def start_all(self, cloud: str, requests: Sequence[OnDemandRequest]) -> Answer | None:
+    async def start_all(
+        self, cloud: str, requests: Sequence[OnDemandRequest], origin: str | None = None
+    ) -> Answer | None:
         """Several of them, all or none; the owner's answer, None: silence, the command is kept."""
         command = StartAll(
-            id=f"{requests[0].id}:start_all", reply_to=self._exchange.reply_to, requests=tuple(requests)
+            id=f"{requests[0].id}:start_all",
+            reply_to=self._exchange.reply_to,
+            requests=tuple(requests),
+            origin=origin,
         )
         return await self._answer(cloud, command)
 
-    async def stop_on_demand(self, cloud: str, instance: str) -> Answer | None:
-        """A user of the cloud stops an instance; the owner's answer, None: silence, the command is kept."""
-        command = StopOnDemand(id=f"{instance}:stop", reply_to=self._exchange.reply_to, instance=instance)
+    async def stop_on_demand(self, cloud: str, instance: str, origin: str | None = None) -> Answer | None:
+        """Who started an instance stops it (``origin`` None: an operator); the owner's answer, None: silence,
+        the command is kept."""
+        command = StopOnDemand(
+            id=f"{instance}:stop", reply_to=self._exchange.reply_to, instance=instance, origin=origin
+        )
         return await self._answer(cloud, command)
 
-    async def show(self, cloud: str, instance: str) -> Answer | None:
-        """An on-demand instance as it is; the owner's answer, None: silence."""
+    async def show(self, cloud: str, instance: str, origin: str | None = None) -> Answer | None:
+        """An on-demand instance as it is, if it is of this origin; the owner's answer, None: silence."""
         name = f"show-{uuid4().hex}"
-        return await self._answer(cloud, Show(id=name, reply_to=self._exchange.reply_to, instance=instance))
+        command = Show(id=name, reply_to=self._exchange.reply_to, instance=instance, origin=origin)
+        return await self._answer(cloud, command)
 
     async def drain(self, cloud: str, wish: DrainRequest, principal: str) -> Answer | None:
         """Closes nodes; the owner's answer, None: silence, the command is kept."""

@@ -66,17 +66,49 @@ class Door:
 
 
 class May(Door):
-    """Whether the caller may do this at all; ``own_cloud``: for the own users of the cloud in the path."""
+    """Whether the caller may do this at all."""
 
-    def __init__(self, action: Action, *, own_cloud: bool = False):
-        super().__init__(action)
-        self.own_cloud = own_cloud
-
-    async def __call__(self, request: Request, who: Caller) -> Principal:
-        """Who calls. Raises ProblemError (401, 403, 404, 429)."""
-        thing = Thing(cloud=request.path_params["cloud"]) if self.own_cloud else None
-        require(who, self.action, thing, "cloud")
+    async def __call__(self, who: Caller) -> Principal:
+        """Who calls. Raises ProblemError (401, 403, 429)."""
+        require(who, self.action)
         return who
+
+
+class Visitor(NamedTuple):
+    """Who wants something with on-demand instances of a cloud. ``origin``: of which theirs are; None: of any.
+    ``guest``: they are no users of the cloud."""
+
+    who: Principal
+    origin: str | None
+    guest: bool = False
+
+
+class MayOnDemand(Door):
+    """Whether the caller may do this with on-demand instances of the cloud in the path: with those of its own
+    users for these, with those that it started there itself for everybody else. ``buys``: to start some,
+    where the cloud sells them.
+    """
+
+    def __init__(self, action: Action, *, buys: bool = False):
+        super().__init__(action)
+        self.buys = buys
+
+    async def __call__(self, request: Request, who: Caller) -> Visitor:
+        """Who calls. Raises ProblemError (401, 403, 404, 429)."""
+        cloud = request.path_params["cloud"]
+        if who.origins is None:
+            return Visitor(who, None)
+        if cloud not in who.clouds and await self._lets_in(request, who, cloud):
+            require(who, self.action)
+            return Visitor(who, who.member, guest=True)
+        require(who, self.action, Thing(cloud=cloud), "cloud")
+        return Visitor(who, cloud)
+
+    async def _lets_in(self, request: Request, who: Principal, cloud: str) -> bool:
+        if not self.buys:
+            return bodies.is_of_guest(request.path_params["instance"], who)
+        member = await broker_of(request).adverts.member(cloud)
+        return member is not None and member.info.sells_on_demand
 
 
 class MayWithLease(Door):
@@ -107,8 +139,9 @@ Changer = Annotated[Principal, Depends(May(Action.CHANGE))]
 Runner = Annotated[Principal, Depends(May(Action.RUN))]
 Operator = Annotated[Principal, Depends(May(Action.OPERATE))]
 Administrator = Annotated[Principal, Depends(May(Action.ADMINISTER))]
-CloudReader = Annotated[Principal, Depends(May(Action.READ, own_cloud=True))]
-CloudUser = Annotated[Principal, Depends(May(Action.SERVE, own_cloud=True))]
+OnDemandReader = Annotated[Visitor, Depends(MayOnDemand(Action.READ))]
+OnDemandUser = Annotated[Visitor, Depends(MayOnDemand(Action.SERVE))]
+OnDemandBuyer = Annotated[Visitor, Depends(MayOnDemand(Action.SERVE, buys=True))]
 ReadLease = Annotated[Held, Depends(MayWithLease(Action.READ))]
 OwnLease = Annotated[Held, Depends(MayWithLease(Action.CHANGE))]
 

@@ -195,7 +195,7 @@ async def revoke_key(request: Request, key_id: str, who: Administrator) -> Respo
 
 @router.get(
     "/audit",
-    summary="Who changed members and keys",
+    summary="Who changed members and keys, and who bought what on another's cloud",
     response_model=Audit,
     responses=problem_responses(422),
 )

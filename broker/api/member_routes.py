@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Awaitable, Sequence
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from broker.api import bodies, problems
 from broker.api.door import (
-    CloudUser,
     Looker,
+    OnDemandBuyer,
+    OnDemandUser,
     Operator,
     OwnLease,
     Reader,
     ReadLease,
+    Visitor,
     answer,
     begin_call,
     broker_of,
     origins_of,
 )
+from broker.api.lease_list import LeaseFilter
 from broker.api.models import (
     Admission,
     Admissions,
@@ -42,7 +46,10 @@ from broker.contract import (
     OnDemandRequest,
     RefusalView,
 )
+from broker.instances import InstanceRecord
 from broker.routing import Member
+from broker.versions import read
+from cloudsim.blocks import RESERVED
 
 router = APIRouter()
 
@@ -58,10 +65,34 @@ async def leases(
     cloud: Annotated[str | None, Query(max_length=64)] = None,
     origin: Annotated[str | None, Query(max_length=64)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=500, description="next of the page before")] = None,
 ) -> Response:
-    """Your own. Those that have not ended, by cloud and id; then those that ended, the latest first."""
-    found, more = await broker_of(request).desk.leases(state, cloud, origins_of(who, origin), limit)
-    return answer(Leases(leases=found, more=more))
+    """Your own. Those that have not ended, by cloud and id; then those that ended, the latest first.
+
+    All of them are reached by asking again with ``next`` as the cursor until that is null. What comes and
+    goes meanwhile moves nothing; a lease that ends in between may be told again, as one that ended.
+    """
+    wanted = LeaseFilter(state, cloud, origins_of(who, origin))
+    found, following = await broker_of(request).desk.leases(wanted, limit, cursor)
+    return answer(Leases(leases=found, more=following is not None, next=following))
+
+
+@router.get(
+    "/leases/{lease_id:path}/instance",
+    summary="The instance of a spot lease on a real cloud",
+    response_model=InstanceRecord,
+    responses=problem_responses(404),
+)
+async def instance(request: Request, lease_id: str, held: ReadLease) -> Response:
+    """Its name and addresses there, and how it stands; 404 before it is asked for, some time after its end,
+    and on simulated clouds."""
+    del lease_id  # found already
+    broker = broker_of(request)
+    key = broker.keys.instances(held.lease.cloud)
+    text = await cast("Awaitable[bytes | None]", broker.redis.hget(key, held.lease.id))
+    if text is None:
+        raise problems.not_found("instance")
+    return answer(read(InstanceRecord, text))
 
 
 @router.get(
@@ -184,7 +215,7 @@ async def table(request: Request, cloud: str, _: Looker) -> Response:
 
 @router.post(
     "/clouds/{cloud}/on-demand",
-    summary="A request of the cloud's own users",
+    summary="A request of the cloud's own users, or of others to whom it sells on-demand",
     status_code=201,
     response_model=Admission | Admissions,
     responses=problem_responses(400, 404, 409, 413, 415, 422),
@@ -192,22 +223,22 @@ async def table(request: Request, cloud: str, _: Looker) -> Response:
         "OnDemandRequest", or_model="OnDemandRequests", example={"cores": 4, "lifetime_s": 3600}
     ),
 )
-async def start_on_demand(request: Request, cloud: str, who: CloudUser) -> Response:
+async def start_on_demand(request: Request, cloud: str, visitor: OnDemandBuyer) -> Response:
     """Placed if it fits, if need be after evictions: 201. Else 409, and with overflow on offered as spot.
 
-    Several with ``all_or_nothing``: all of them are placed, or none is and nobody is evicted.
+    Several with ``all_or_nothing``: all of them are placed, or none is and nobody is evicted. Who is no user
+    of the cloud may start some where it sells on-demand (``sells_on_demand``), at its on-demand price; their
+    ids go after the name of the member, and nobody but it and operators may stop them.
     """
     body = await bodies.read_json(request)
     if bodies.is_together(body):
-        return await _start_all(request, cloud, who.name, body)
+        return await _start_all(request, cloud, visitor, body)
     wish = bodies.parse(OnDemandRequest, body)
-    wish = bodies.named_instance(wish, who.name, bodies.idempotency_key(request))
-    assert wish.id is not None
-    await member_of(request, cloud)
-    if wish.id.startswith(f"{cloud}/own-"):
-        raise problems.invalid_field("id", "ids of this form belong to the load that the cloud plays")
-    match await broker_of(request).desk.start_on_demand(cloud, wish):
-        case LeaseGranted(lease=started) if bodies.is_of(started, wish):
+    wish = bodies.named_instance(wish, visitor.who.name, bodies.idempotency_key(request))
+    (wish,), origin = await _bought(request, cloud, visitor, [wish])
+    match await broker_of(request).desk.start_on_demand(cloud, wish, origin):
+        case LeaseGranted(lease=started) if bodies.is_of(started, wish, visitor.origin):
+            await _note_bought(request, cloud, visitor, [started])
             return answer(Admission(lease=started), 201)
         case RefusalView() as refusal:
             raise problems.refused([refusal])
@@ -217,13 +248,41 @@ async def start_on_demand(request: Request, cloud: str, who: CloudUser) -> Respo
             raise problems.key_reused()
 
 
-async def _start_all(request: Request, cloud: str, principal: str, body: bytes) -> Response:
-    wishes = bodies.parse_together(body, principal, bodies.idempotency_key(request))
-    await member_of(request, cloud)
-    if any((wish.id or "").startswith(f"{cloud}/own-") for wish in wishes):
+async def _bought(
+    request: Request, cloud: str, visitor: Visitor, wishes: Sequence[OnDemandRequest]
+) -> tuple[list[OnDemandRequest], str | None]:
+    """The requests as the owner is to hear of them, and whose they are where they are not its own users'.
+
+    Raises ProblemError (404, 422).
+    """
+    if (await member_of(request, cloud)).info.instances is not None:
+        message = "is a real cloud: its users call it themselves, and what they start there is counted here"
+        raise problems.invalid_field("cloud", message)
+    if any((wish.id or "").startswith(tuple(f"{cloud}/{one}" for one in RESERVED)) for wish in wishes):
         raise problems.invalid_field("id", "ids of this form belong to the load that the cloud plays")
-    match await broker_of(request).desk.start_all(cloud, wishes):
-        case LeasesGranted(leases=started) if all(map(bodies.is_of, started, wishes)):
+    if not visitor.guest:
+        return list(wishes), None
+    return [bodies.of_guest(wish, visitor.who) for wish in wishes], visitor.origin
+
+
+async def _note_bought(request: Request, cloud: str, visitor: Visitor, started: Sequence[Lease]) -> None:
+    """In the audit log: what members started on another's cloud, and at what price."""
+    if visitor.guest:
+        price = (await member_of(request, cloud)).info.on_demand_usd_per_core_hour
+        register = broker_of(request).register
+        for one in started:
+            more = {"cloud": cloud, "cores": one.cores, "usd_per_core_hour": price}
+            await register.note(visitor.who, "on-demand started", one.id, more)
+
+
+async def _start_all(request: Request, cloud: str, visitor: Visitor, body: bytes) -> Response:
+    wishes = bodies.parse_together(body, visitor.who.name, bodies.idempotency_key(request))
+    wishes, origin = await _bought(request, cloud, visitor, wishes)
+    match await broker_of(request).desk.start_all(cloud, wishes, origin):
+        case LeasesGranted(leases=started) if all(
+            bodies.is_of(one, wish, visitor.origin) for one, wish in zip(started, wishes, strict=True)
+        ):
+            await _note_bought(request, cloud, visitor, started)
             return answer(Admissions(leases=list(started)), 201)
         case RefusalView() as refusal:
             raise problems.refused([refusal])
@@ -242,13 +301,20 @@ async def _start_all(request: Request, cloud: str, principal: str, body: bytes) 
         **problem_responses(404, 409),
     },
 )
-async def stop_on_demand(request: Request, cloud: str, instance: str, _: CloudUser) -> Response:
-    """One that has ended stays as it ended. What was offered to the federation ends there too."""
+async def stop_on_demand(request: Request, cloud: str, instance: str, visitor: OnDemandUser) -> Response:
+    """One that has ended stays as it ended. What was offered to the federation ends there too.
+
+    404 for one that another member started.
+    """
     await member_of(request, cloud)
     if not bodies.is_id(instance):
         raise problems.not_found("instance")
-    match await broker_of(request).desk.stop_on_demand(cloud, instance):
+    match await broker_of(request).desk.stop_on_demand(cloud, instance, visitor.origin):
         case LeaseGranted(lease=stopped):
+            if visitor.guest:
+                await broker_of(request).register.note(
+                    visitor.who, "on-demand stopped", stopped.id, {"cloud": cloud}
+                )
             return answer(Stopped(done=True, lease=stopped))
         case Done(found=True):
             return answer(Stopped(done=True))

@@ -21,6 +21,19 @@ from broker.contract import (
 )
 
 
+class OnDemandOffer(BaseModel):
+    """On-demand on a cloud that sells it, in the place of spot that was refused: never taken back.
+
+    ``usd``: for the whole lifetime of the request; null where it has none. POST it to
+    ``/v1/clouds/{cloud}/on-demand``. Whether there is room is known only then.
+    """
+
+    cloud: str
+    cores: int
+    usd_per_core_hour: float
+    usd: float | None = None
+
+
 class FieldError(BaseModel):
     """One field of the input that cannot be used."""
 
@@ -40,6 +53,9 @@ class Problem(BaseModel):
     refusals: list[RefusalView] | None = Field(default=None, description="refused: one a cloud")
     counter_offers: CounterOffers | None = Field(
         default=None, description="refused: the best of what the clouds would accept instead"
+    )
+    on_demand: list[OnDemandOffer] | None = Field(
+        default=None, description="refused: where it could be had on-demand, and at what cost; cheapest first"
     )
     snapshot: tuple[str, ...] | None = Field(
         default=None, description="events gone: what to read for what is true now"
@@ -77,17 +93,20 @@ class ListedResults(BaseModel):
 
 
 class Quotes(BaseModel):
-    """What the clouds would promise now: ``quotes`` in the order in which they would be asked."""
+    """What the clouds would promise now: ``quotes`` in the order in which they would be asked. ``on_demand``:
+    of sizes of which nobody promises anything."""
 
     quotes: list[QuoteView]
     refusals: list[RefusalView]
+    on_demand: list[OnDemandOffer] = []
 
 
 class Leases(BaseModel):
-    """Leases by cloud and admission. ``more``: ``limit`` left some out."""
+    """A page of leases. ``more``: there may be others, from ``next`` on (null: this is the last page)."""
 
     leases: list[Lease]
     more: bool = False
+    next: str | None = None
 
 
 class Cancellation(BaseModel):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from broker.api import bodies, problems
-from broker.api.door import CloudReader, Operator, OwnLease, answer, broker_of
+from broker.api.door import OnDemandReader, Operator, OwnLease, answer, broker_of
 from broker.api.member_routes import member_of
 from broker.api.models import DrainRequest
 from broker.api.openapi import body_of, problem_responses
@@ -49,7 +49,7 @@ async def acknowledge(request: Request, lease_id: str, held: OwnLease) -> Respon
     response_model=Lease,
     responses=problem_responses(404, 409),
 )
-async def on_demand(request: Request, cloud: str, instance: str, _: CloudReader) -> Response:
+async def on_demand(request: Request, cloud: str, instance: str, visitor: OnDemandReader) -> Response:
     """As it is now. While it waits for room it is booked, and starts at the latest at starts_by_s.
 
     409 (problem:refused) when it was turned away.
@@ -57,7 +57,7 @@ async def on_demand(request: Request, cloud: str, instance: str, _: CloudReader)
     await member_of(request, cloud)
     if not bodies.is_id(instance):
         raise problems.not_found("instance")
-    match await broker_of(request).desk.show(cloud, instance):
+    match await broker_of(request).desk.show(cloud, instance, visitor.origin):
         case LeaseGranted(lease=lease):
             return answer(lease)
         case RefusalView() as refusal:

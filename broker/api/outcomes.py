@@ -13,15 +13,17 @@ ClientError                     base; the message says what to do
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from broker.api.models import Problem
+from broker.api.models import OnDemandOffer, Problem
 from broker.contract import CounterOffers, Lease, RefusalView
 from broker.tls import refusal
 from broker.versions import read
@@ -44,10 +46,12 @@ class GrantedRequest:
 
 @dataclass(frozen=True)
 class RefusedRequest:
-    """Not admitted: why, by cloud, and the best of what would be accepted instead."""
+    """Not admitted: why, by cloud, and the best of what would be accepted instead; and where it could be had
+    on-demand, cheapest first."""
 
     refusals: tuple[RefusalView, ...]
     counter_offers: CounterOffers = _NO_OFFERS
+    on_demand: tuple[OnDemandOffer, ...] = ()
 
 
 class ClientError(Exception):
@@ -124,6 +128,17 @@ class Calls(ABC):
         """Sends until there is an answer that repeating would not change."""
 
 
+def named(request: _Model) -> _Model:
+    """With an id: the key under which it can be repeated."""
+    known = getattr(request, "id", None) is not None
+    return request if known else request.model_copy(update={"id": uuid.uuid4().hex})
+
+
+def quoted(name: str) -> str:
+    """As it stands in a path."""
+    return quote(name, safe="/:@")
+
+
 def parse(model: type[_Model], response: httpx.Response) -> _Model:
     """The body of an answer. Raises ProtocolError where it is something else."""
     try:
@@ -151,7 +166,9 @@ def error_of(problem: Problem) -> ProblemAnswer:
 
 def refused_of(problem: Problem) -> RefusedRequest:
     """The value that a refusal is."""
-    return RefusedRequest(tuple(problem.refusals or ()), problem.counter_offers or _NO_OFFERS)
+    return RefusedRequest(
+        tuple(problem.refusals or ()), problem.counter_offers or _NO_OFFERS, tuple(problem.on_demand or ())
+    )
 
 
 def why_silent(error: Exception, url: httpx.URL) -> str:

@@ -7,7 +7,7 @@ to do next. A value that was sent is never repeated: it may be long, or a secret
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from broker import tracing
-from broker.api.models import FieldError, Problem
+from broker.api.models import FieldError, OnDemandOffer, Problem
 from broker.contract import CounterOffers, RefusalView
 from broker.identity import Role
 from broker.routing import UnfittableError, UnknownTargetError
@@ -58,6 +58,7 @@ ACCEPTED = {
     "at_s": "seconds as a number from 0 to 3200000000; only where the federation runs in trace time",
     "state": "one of booked, reserved, running, completed, evicted, cancelled, failed",
     "limit": "an integer from 1 to 1000",
+    "cursor": "nothing, or what next was in the answer before",
     "by": "nothing, or some of cloud, origin, sla and table, with commas between them",
     "finish": "true",
     "nodes": "null for all, or a list of numbers of nodes, counted from 0",
@@ -163,8 +164,8 @@ def too_long(limit: int) -> ProblemError:
     return ProblemError(_problem("body-too-large", 413, "The body is too large", detail))
 
 
-def refused(refusals: list[RefusalView]) -> ProblemError:
-    """409: no cloud admits the request."""
+def refused(refusals: list[RefusalView], on_demand: Sequence[OnDemandOffer] = ()) -> ProblemError:
+    """409: no cloud admits the request. ``on_demand``: where it could be had so."""
     offers = [refusal.counter_offers for refusal in refusals]
     best = CounterOffers(
         lifetime_s=max((offer.lifetime_s for offer in offers if offer.lifetime_s), default=None),
@@ -175,7 +176,10 @@ def refused(refusals: list[RefusalView]) -> ProblemError:
     detail = "no cloud could be asked" if not asked else f"refused by all of {asked}; see refusals for why"
     if best != CounterOffers():
         detail += "; counter_offers holds what would be accepted instead, under a new id"
-    return ProblemError(_problem("refused", 409, "Refused", detail, refusals=refusals, counter_offers=best))
+    if on_demand:
+        detail += "; on_demand tells where it can be had on-demand: POST it to /v1/clouds/{cloud}/on-demand"
+    told = {"refusals": refusals, "counter_offers": best, "on_demand": list(on_demand) or None}
+    return ProblemError(_problem("refused", 409, "Refused", detail, **told))
 
 
 def in_flight() -> ProblemError:
@@ -253,6 +257,7 @@ def _queue_away(error: Exception) -> ProblemError:
 
 
 def _unfittable(error: Exception) -> ProblemError:
+    """422: larger than every node of every member."""
     assert isinstance(error, UnfittableError)
     accepted = f"an integer from 1 to {error.largest_node}, the cores of the largest node of any member"
     found = [FieldError(field="cores", message="fits on no member's node", accepted=accepted)]

@@ -27,6 +27,7 @@ from broker.api.models import (
     Admission,
     ListedResult,
     ListedResults,
+    OnDemandOffer,
     Quotes,
 )
 from broker.api.openapi import body_of, problem_responses
@@ -72,7 +73,8 @@ async def submit(
     who: Submitter,
     idempotency_key: Annotated[str | None, Header(description="names the call; items go by their id")] = None,
 ) -> Response:
-    """One request: 201 with the lease, or 409 with a refusal a cloud. Same id and body: same answer.
+    """One request: 201 with the lease, or 409 with a refusal a cloud, what would be accepted instead, and
+    where it could be had on-demand now. Same id and body: same answer.
 
     A list of up to 5,000: 200 with one result each.
     """
@@ -98,7 +100,8 @@ async def submit(
     if not isinstance(result, Settled):
         raise result
     if result.lease is None:
-        raise problems.refused(result.refusals)
+        (on_demand,) = await broker.desk.on_demand([named])
+        raise problems.refused(result.refusals, on_demand)
     note(lease=result.lease.id, cloud=result.lease.cloud)
     headers = {"Location": f"/v1/leases/{quote(result.lease.id)}"}
     return Response(result.model_dump_json(), 201, headers, JSON)
@@ -113,8 +116,11 @@ async def _submit_list(
     log.info("asked")
     settled = await broker.service.submit(list(wishes.values()), who.name)
     by_index = dict(zip(wishes, settled, strict=True))
+    refused = [index for index, one in by_index.items() if isinstance(one, Settled) and one.lease is None]
+    offers = await broker.desk.on_demand([wishes[index] for index in refused])
+    on_demand = dict(zip(refused, offers, strict=True))
     results = [
-        _listed(item if isinstance(item, ProblemError) else by_index[index])
+        _listed(item if isinstance(item, ProblemError) else by_index[index], on_demand.get(index, ()))
         for index, item in enumerate(items)
     ]
     return Response(ListedResults(results=results).model_dump_json(), 200, media_type=JSON)
@@ -131,12 +137,12 @@ def _of_holder(
         return problem
 
 
-def _listed(result: Result | ProblemError) -> ListedResult:
+def _listed(result: Result | ProblemError, on_demand: Sequence[OnDemandOffer]) -> ListedResult:
     if not isinstance(result, Settled):
         return ListedResult(problem=problems.translate(result).problem)
     if result.lease is not None:
         return ListedResult(lease=result.lease, refusals=result.refusals)
-    problem = problems.refused(result.refusals).problem
+    problem = problems.refused(result.refusals, on_demand).problem
     return ListedResult(problem=problem.model_copy(update={"refusals": None}), refusals=result.refusals)
 
 

@@ -22,7 +22,9 @@ from broker.cli import (
     draining,
     experiment,
     federate,
+    fleet,
     identity,
+    instance,
     job,
     journal,
     lasting,
@@ -60,12 +62,14 @@ app.command(rich_help_panel=_USE)(targeting.target)
 app.command(rich_help_panel=_USE)(requests.quote)
 app.command(rich_help_panel=_USE)(requests.submit)
 app.command(rich_help_panel=_USE)(looking.leases)
+app.command(rich_help_panel=_USE)(instance.instance)
 app.command(rich_help_panel=_USE)(looking.extend)
 app.command(rich_help_panel=_USE)(looking.release)
 app.command(rich_help_panel=_USE)(draining.acknowledge)
 app.command(rich_help_panel=_USE)(looking.events)
 app.command(rich_help_panel=_USE)(ledger.ledger)
 app.add_typer(job.job, name="job", rich_help_panel=_USE)
+app.add_typer(fleet.fleet, name="fleet", rich_help_panel=_USE)
 app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
 app.add_typer(identity.member, name="member", rich_help_panel=_USE)
 app.add_typer(identity.key, name="key", rich_help_panel=_USE)

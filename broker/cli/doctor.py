@@ -193,6 +193,8 @@ def _federation_findings(client: redis.Redis, told: Settings) -> list[Finding]:
     from datetime import UTC, datetime
 
     from broker.doctor import federation_findings
+    from broker.instance_health import instance_findings
+    from broker.instances import recorded
     from broker.jobs.health import OVERDUE_S, jobs_findings
     from broker.keys import Keys
     from broker.upgrading import holding_back, spoken
@@ -207,7 +209,9 @@ def _federation_findings(client: redis.Redis, told: Settings) -> list[Finding]:
     known = [one.info for one in clouds if one.info is not None]
     agents = {one.id for one in known if client.exists(keys.agent(one.id))}
     overdue = client.zcount(keys.open_jobs, "-inf", now.timestamp() - OVERDUE_S)
-    return found + jobs_findings(known, agents, client.zcard(keys.open_jobs), overdue)
+    found += jobs_findings(known, agents, client.zcard(keys.open_jobs), overdue)
+    records = {one.id: recorded(client, keys, one.id) for one in known if one.instances is not None}
+    return found + instance_findings(known, agents, records)
 
 
 def _cloud(client: redis.Redis, keys: Keys, cloud: str, info: bytes) -> CloudFacts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,29 +51,35 @@ def leases(
     state: Annotated[State | None, typer.Option(help="In this state only.")] = None,
     cloud: CloudOption = None,
     origin: OriginOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Show at most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 100,
+    everything: Annotated[bool, typer.Option("--all", help="Show all, however many there are.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show spot leases.
+    """Show spot leases: those that have not ended, then the others, the latest first.
 
     Example: spotfed leases --state running
     """
     with connected() as client:
+        from broker.client import MOST_LEASES
         from broker.contract import LeaseState
 
         wanted = None if state is None else LeaseState(state.value)
-        found = client.leases(state=wanted, cloud=cloud, origin=origin, limit=limit)
+        page = MOST_LEASES if everything else min(limit + 1, MOST_LEASES)
+        told = client.all_leases(state=wanted, cloud=cloud, origin=origin, page=page)
+        listed = list(told if everything else islice(told, limit + 1))
+        more = not everything and len(listed) > limit
+        found = listed[:limit] if more else listed
         now_s = {} if as_json else {view.info.id: view.advert.at_s for view in client.clouds() if view.advert}
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json({"leases": [one.model_dump(mode="json") for one in found], "more": more})
         return
-    _show_leases(found.leases, now_s)
-    if found.more:
-        console().print(f"there are more than {limit}: see --limit")
-    running = next((one.id for one in found.leases if one.state == LeaseState.RUNNING), None)
+    _show_leases(found, now_s)
+    if more:
+        console().print(f"there are more than {limit}: see --limit and --all")
+    running = next((one.id for one in found if one.state == LeaseState.RUNNING), None)
     if running is not None:
         next_step(f"spotfed extend {running} --by 2h, or spotfed release {running}")
-    elif not found.leases:
+    elif not found:
         next_step("spotfed submit --cores 1 --lifetime 2h --sla 0.05")
 
 

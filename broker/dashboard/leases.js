@@ -8,7 +8,7 @@ import { STATES, cores, number, relative, risk, several, sla } from "./words.js"
 export const title = "Leases";
 
 const HEADS = ["Lease", "State", ["Node", "num"], ["Cores", "num"], "Began", "End", "Promise", "Cause"];
-const MOST = 1000; // the API tells no more at once
+const AT_ONCE = 1000; // the API tells no more
 const PAGE = 50;
 const KEPT = 20000;
 const DRAWN_MS = 400;
@@ -19,28 +19,22 @@ class Book {
     this.cloud = cloud;
     this.leases = new Map();
     this.told = new Set(); // ids of those that events told
-    this.short = []; // states of which there are more than are told
+    this.short = false; // there are more than are kept
     this.ending = new AbortController();
   }
 
-  /** Throws ApiError, AbortError. */
-  async read() {
-    const path = `v1/leases?cloud=${encodeURIComponent(this.cloud)}&limit=${MOST}`;
-    const first = await this.part(path);
-    if (!first.more) return;
-    // Those that have not ended come first: where one that ended was told, all of these were.
-    const told = first.leases.some((lease) => STATES[lease.state]?.[1]);
-    for (const [state, [, over]] of Object.entries(STATES)) {
-      if (!over && told) continue;
-      const found = await this.part(`${path}&state=${state}`);
-      if (found.more) this.short.push(state);
+  /** All that there is, or the first KEPT: those that have not ended, then the latest. told() after each page.
+      Throws ApiError, AbortError. */
+  async read(told) {
+    const path = `v1/leases?cloud=${encodeURIComponent(this.cloud)}&limit=${AT_ONCE}`;
+    for (let next = null; ; ) {
+      const found = await call(next === null ? path : `${path}&cursor=${next}`, { signal: this.ending.signal });
+      for (const lease of found.leases) this.put(lease);
+      next = found.next ?? null;
+      this.short = next !== null && this.leases.size + AT_ONCE > KEPT;
+      if (next === null || this.short) return;
+      told();
     }
-  }
-
-  async part(path) {
-    const found = await call(path, { signal: this.ending.signal });
-    for (const lease of found.leases) this.put(lease);
-    return found;
   }
 
   /** What an event told meanwhile is newer than what is read. */
@@ -268,12 +262,10 @@ export function mount(root, federation, about) {
     say(
       said,
       reading
-        ? `Reading the leases of ${cloud} …`
+        ? `Reading the leases of ${cloud} …${leases.length ? ` ${number(leases.length)} so far.` : ""}`
         : `${several(leases.length, "lease")} known` +
             (counts.length ? `: ${counts.map(([one, count]) => `${number(count)} ${one}`).join(", ")}.` : ".") +
-            (book.short.length
-              ? ` There are more that are ${book.short.join(" or ")}: the API tells the ${number(MOST)} latest of a state.`
-              : "") +
+            (book.short ? ` There are more: this page keeps the ${number(KEPT)} that ended last.` : "") +
             (view.reachable ? "" : ` ${cloud} is unreachable: this is what it said last.`),
     );
     list();
@@ -288,7 +280,7 @@ export function mount(root, federation, about) {
     timeline.choose(null);
     draw();
     try {
-      await mine.read();
+      await mine.read(() => mine === book && calm());
     } catch (error) {
       if (mine !== book || mine.ending.signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;

@@ -2,7 +2,7 @@
 
 import { ApiError, call } from "./api.js";
 import { badge, empty, field, h, say, table } from "./dom.js";
-import { REASONS, cores, duration, number, risk, roundedUp, seconds, sla, typed } from "./words.js";
+import { REASONS, cores, dollars, duration, number, risk, roundedUp, seconds, sla, typed } from "./words.js";
 
 /** Errors are told at the form; counter-offers fill it and ask again. Gives a function that ends it. */
 export function mountQuotes(root, federation) {
@@ -118,7 +118,28 @@ export function mountQuotes(root, federation) {
     one.eviction_would_help && h("span", { class: "sub" }, "there would be room without spot instances"),
   ];
 
-  function show({ quotes, refusals }, told) {
+  /** Where it could be had on-demand: cloud, price, and what the whole costs. */
+  function sold(offers) {
+    const { box, body } = table("On-demand instead, which is never taken back", [
+      "Cloud",
+      ["A core-hour", "num"],
+      ["In all", "num"],
+    ]);
+    for (const one of offers)
+      body.append(
+        h(
+          "tr",
+          { dataset: { onDemand: one.cloud } },
+          h("th", { scope: "row" }, one.cloud),
+          h("td", { class: "num" }, dollars(one.usd_per_core_hour)),
+          h("td", { class: "num" }, (one.usd ?? null) === null ? "until it is stopped" : dollars(one.usd)),
+        ),
+      );
+    const how = h("p", { class: "quiet" }, "spotfed submit --or-on-demand takes the cheapest that has room.");
+    return [box, how];
+  }
+
+  function show({ quotes, refusals, on_demand = [] }, told) {
     const wanted = `${cores(told.cores)} for ${duration(told.lifetime_s)}, ${sla(told.sla) === "none" ? "no promise" : `SLA ${told.sla}`}`;
     say(
       outcome,
@@ -190,6 +211,7 @@ export function mountQuotes(root, federation) {
       }
       parts.push(box);
     }
+    if (on_demand.length) parts.push(...sold(on_demand));
     answer.replaceChildren(...(parts.length ? parts : [empty("No cloud has joined the federation yet.")]));
   }
 

@@ -57,6 +57,9 @@ export const EVENT_KINDS = {
   failed: "bad",
 };
 
+/** An amount of money: to the cent, or two digits of what is less. */
+export const dollars = (usd) => `${usd >= 0.1 ? usd.toFixed(2) : Number(usd.toPrecision(2))} $`;
+
 /** 90 is "1 min 30 s": the two largest units. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";

@@ -21,6 +21,7 @@ from broker.holds import Hold
 from broker.members import MemberRecord
 from broker.records import attempt_id
 from broker.routing import Member, targets_of
+from cloudsim.blocks import RESERVED
 from cloudsim.requests import Reason
 
 LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole is an Id
@@ -142,8 +143,8 @@ def check_id(request_id: str, members: Sequence[Member]) -> None:
         raise NoMembersError
     if len(request_id) > LONGEST_REQUEST_ID:
         raise UnsuitableError("id", f"longer than {LONGEST_REQUEST_ID} characters")
-    cloud, own, _ = request_id.partition("/own-")
-    if own and any(cloud == member.info.id for member in members):
+    cloud, slash, rest = request_id.partition("/")
+    if slash and rest.startswith(RESERVED) and any(cloud == member.info.id for member in members):
         raise UnsuitableError("id", "ids of the form <cloud>/own-... belong to the load of that cloud")
 
 

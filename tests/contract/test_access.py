@@ -99,6 +99,9 @@ TABLE: dict[str, Call] = {
     "GET /v1/events": Call(Action.READ, READERS, path=lambda *_: "/v1/events?follow=false"),
     "GET /v1/leases": Call(Action.READ, READERS),
     "GET /v1/leases/{lease_id:path}": Call(Action.READ, READERS, "lease", path=at("lease", "", A_LEASE)),
+    "GET /v1/leases/{lease_id:path}/instance": Call(
+        Action.READ, READERS, "lease", path=at("lease", "/instance", A_LEASE)
+    ),
     "POST /v1/leases/{lease_id:path}/extend": Call(
         Action.CHANGE, WRITERS, "lease", {"lifetime_s": 70}, at("lease", "/extend", A_LEASE)
     ),

@@ -101,6 +101,7 @@ def test_the_calls_are_those_of_the_design(document: dict[str, Any]) -> None:
         "GET /v1/leases",
         "GET /v1/leases/{lease_id}",
         "DELETE /v1/leases/{lease_id}",
+        "GET /v1/leases/{lease_id}/instance",
         "POST /v1/leases/{lease_id}/extend",
         "POST /v1/leases/{lease_id}/acknowledge",
         "GET /v1/clouds",

@@ -170,12 +170,12 @@ class ScriptedCloud:
         self._events += len(events)
 
 
-#: Of the large cloud: 4,000 leases on 100 nodes.
+#: Of the large cloud: 10,000 leases on 100 nodes.
 LARGE = {
-    LeaseState.RUNNING: 1000,
-    LeaseState.COMPLETED: 1500,
-    LeaseState.EVICTED: 1000,
-    LeaseState.CANCELLED: 500,
+    LeaseState.RUNNING: 1200,
+    LeaseState.COMPLETED: 5000,
+    LeaseState.EVICTED: 2500,
+    LeaseState.CANCELLED: 1300,
 }
 #: Of each of the others: 124 or so.
 SMALL = {
@@ -188,7 +188,7 @@ NAMES = ("harbour", "meadow", "forge", "quarry", "orchard", "lantern", "mill", "
 
 
 def busy(federation: Federation, clouds: int, down: int | None = None) -> list[ScriptedCloud]:
-    """So many clouds and, with 50 of them, 10,000 leases: one large cloud, others of several sizes.
+    """So many clouds and, with 50 of them, 16,000 leases: one large cloud, others of several sizes.
 
     ``down``: the number of one that has been silent for a while.
     """

@@ -145,6 +145,29 @@ def test_what_would_i_get_is_what_the_api_says(federation: Federation, visiting:
     assert page.get_by_label("Lifetime").input_value() != "2h"
 
 
+def test_who_gets_no_promise_is_told_where_on_demand_is_sold(
+    federation: Federation, visiting: Visiting
+) -> None:
+    federation.join("north", NODES)
+    prices = {"spot_usd_per_core_hour": 0.01, "on_demand_usd_per_core_hour": 0.05}
+    federation.join("public", NODES).tell(sells_on_demand=True, **prices)
+    visit = visiting(federation)
+    visit.allowed.append("/table")  # answers 404: it is not published
+    page = visit.open("table")
+    page.get_by_label("Cores").fill("2")
+    page.get_by_label("Lifetime").fill("2h")
+    page.keyboard.press("Enter")
+    page.locator(".outcome", has_text="no cloud would take it").wait_for()
+    sold = page.locator("tr[data-on-demand]")
+    assert sold.get_attribute("data-on-demand") == "public"
+    assert sold.inner_text().split() == ["public", "0.05", "$", "0.20", "$"]
+    assert "never taken back" in page.locator(".answer").inner_text()
+    page.get_by_label("SLA", exact=True).fill("none")
+    page.keyboard.press("Enter")
+    page.locator(".outcome", has_text="2 of 2 clouds would take it").wait_for()
+    assert sold.count() == 0
+
+
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [("Cores", "0", "Cores:"), ("Lifetime", "soon", "Lifetime:"), ("SLA", "2", "SLA:")],

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from broker.asked import OnDemandRequest, QuoteRequest, SpotRequest, needs_of
-from broker.cli.requests import REMOVED
+from broker.cli.request_view import REMOVED
 from broker.contract import Ask, Reserve, StartOnDemand, commands
 from broker.submission.wishes import ask_command
 from cloudsim.requests import Kind, Request, Spread

@@ -155,7 +155,7 @@ def test_the_next_step_is_for_terminals(
 
 def commands() -> list[tuple[str, Any, typer.Context]]:
     root = typer.main.get_command(cli.app)
-    found = manual._commands(root, typer.Context(root, info_name="spotfed"))
+    found = manual.commands_of(root, typer.Context(root, info_name="spotfed"))
     return [(place.command_path, command, place) for command, place in found]
 
 
