@@ -13,7 +13,7 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra t
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format man bench bench-nova kills chaos upgrade simulate acceptance jobs lock clean
+.PHONY: help setup demo up test lint format man docs bench bench-nova kills chaos upgrade simulate acceptance jobs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -77,8 +77,15 @@ format: setup  ## lay the code out and repair what ruff can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-man: setup  ## write the manual page deploy/man/spotfed.1 anew, from what the commands say
+man: setup  ## write the manual page, docs/reference and docs/figures anew, from what the code says and does
 	@$(BIN)/python -m broker.cli.manual > deploy/man/spotfed.1
+	@$(BIN)/python -m workers.instances.reference > docs/reference/instances.md
+	@$(BIN)/python -m broker.cli.reference docs/reference
+	@$(BIN)/python -m tests.docs.figures docs/figures
+
+docs: setup  ## the site of docs/, for a browser: build/docs/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file docs/site/mkdocs.yml
+	@echo "docs: build/docs/index.html"
 
 bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_prediction

@@ -11,13 +11,6 @@ import typer
 _MARKUP = re.compile(r"\[/?[a-z]+\]")
 _TYPE = re.compile(r" <[a-z \[\]]+>")
 
-_EXIT = (
-    ("0", "done"),
-    ("1", "failed; the message says what to do"),
-    ("2", "wrong usage or bad input; the message names the option, the field, or file and line"),
-    ("3", "refused: a request was not admitted, or no cloud would promise it"),
-    ("4", "not reachable: nothing answers at that address, or the queue behind it is away"),
-)
 _FILES = (
     ("~/.local/state/spotfed", "the state directory, unless SPOTFED_STATE_DIR names another one"),
     ("api-key", "in it: the first API key, which commands on this machine find by themselves"),
@@ -48,9 +41,9 @@ def page() -> str:
         *_options(root, context),
         ".SH COMMANDS",
     ]
-    for command, place in _commands(root, context):
+    for command, place in commands_of(root, context):
         lines += _command(command, place)
-    lines += [".SH EXIT STATUS", *_terms(_EXIT), ".SH ENVIRONMENT", *_terms(_settings())]
+    lines += [".SH EXIT STATUS", *_terms(_exits()), ".SH ENVIRONMENT", *_terms(_settings())]
     lines += [
         ".SH FILES",
         *_terms(_FILES),
@@ -60,12 +53,12 @@ def page() -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def _commands(group: Any, context: typer.Context) -> Iterator[tuple[Any, typer.Context]]:
+def commands_of(group: Any, context: typer.Context) -> Iterator[tuple[Any, typer.Context]]:
     """All that do something, with their places, groups one after the other."""
     for name, command in group.commands.items():
         place = typer.Context(command, info_name=name, parent=context)
         if hasattr(command, "commands"):
-            yield from _commands(command, place)
+            yield from commands_of(command, place)
         elif not command.hidden:
             yield command, place
 
@@ -83,13 +76,22 @@ def _command(command: Any, place: typer.Context) -> list[str]:
 
 
 def _options(command: Any, place: typer.Context) -> list[str]:
-    told = [one for one in command.get_params(place) if one.name not in {"help", "as_json"}]
-    records = [(one.param_type_name, one.get_help_record(place)) for one in told]
-    return _terms(
-        (_TYPE.sub(" VALUE" if kind == "option" else "", record[0]), record[1])
-        for kind, record in records
-        if record
-    )
+    return _terms(records_of(command, place))
+
+
+def records_of(command: Any, place: typer.Context) -> Iterator[tuple[str, str]]:
+    """Its arguments and options as they are typed, and what they mean; without those that all have."""
+    for one in command.get_params(place):
+        record = one.get_help_record(place)
+        if record and one.name not in {"help", "as_json"}:
+            yield _TYPE.sub(" VALUE" if one.param_type_name == "option" else "", record[0]), record[1]
+
+
+def _exits() -> Iterator[tuple[str, str]]:
+    from broker.cli.output import MEANINGS
+
+    for code, meaning in MEANINGS.items():
+        yield str(int(code)), meaning
 
 
 def _settings() -> Iterator[tuple[str, str]]:

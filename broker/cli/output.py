@@ -27,7 +27,18 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     REFUSED = 3
     UNREACHABLE = 4
+    ON_DEMAND = 5
 
+
+#: For people: the manual page and the reference.
+MEANINGS = {
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "failed; the message says what to do",
+    ExitCode.BAD_INPUT: "wrong usage or bad input; the message names the option, the field, or file and line",
+    ExitCode.REFUSED: "refused: a request was not admitted, or no cloud would promise it",
+    ExitCode.UNREACHABLE: "not reachable: nothing answers at that address, or the queue behind it is away",
+    ExitCode.ON_DEMAND: "refused as spot, and started on-demand instead (submit --or-on-demand)",
+}
 
 #: Errors by name, so that nothing is imported for them. The most special class of an error decides.
 CODES = {
@@ -37,6 +48,7 @@ CODES = {
     "broker.redis_server.RedisServerError": ExitCode.FAILED,
     "broker.journal.JournalError": ExitCode.FAILED,
     "broker.local.federation.LocalError": ExitCode.FAILED,
+    "broker.fleet.kept.FleetError": ExitCode.FAILED,
     "broker.api.outcomes.UnavailableError": ExitCode.UNREACHABLE,
     "broker.api.outcomes.InputRefusedError": ExitCode.BAD_INPUT,
     "broker.api.outcomes.UnauthorizedError": ExitCode.BAD_INPUT,
