@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cloud_of_beta import CloudOfBeta
 from tests.integration.two_hosts import Host, two_hosts
 from tests.integration.worker_processes import ROOT, wait_for
 
@@ -32,7 +33,7 @@ def blocks() -> list[tuple[str, str, str]]:
 
 def test_every_step_is_carried_out_on_some_host() -> None:
     steps = [heading.partition(".")[0] for heading, _, _ in blocks()]
-    assert sorted(set(steps)) == [str(number) for number in range(1, 9)]
+    assert sorted(set(steps)) == [str(number) for number in range(1, 10)]
     assert steps == sorted(steps)
 
 
@@ -41,14 +42,19 @@ def test_two_hosts_from_nothing_to_an_eviction(tmp_path: Path) -> None:
     with two_hosts(tmp_path, (ALPHA, BETA)) as hosts:
         alpha, beta = hosts[ALPHA], hosts[BETA]
         said: dict[str, str] = {}
+        cloud: CloudOfBeta | None = None
         try:
             for heading, name, commands in blocks():
                 if heading.startswith("7"):
                     _await_federation(alpha, beta)
+                if heading.startswith("9") and cloud is None:
+                    cloud = CloudOfBeta(alpha, beta)
                 done = hosts[name].run(commands)
                 assert done.returncode == 0, f"{heading} on {name}:\n{done.stdout}\n{done.stderr}"
                 said[heading[0]] = said.get(heading[0], "") + done.stdout
             _check(alpha, beta, said)
+            assert cloud is not None
+            _check_real_cloud(alpha, cloud)
         except BaseException:
             for path in sorted(tmp_path.glob("*/logs/*.log")):
                 print(f"--- {path}\n{path.read_text(errors='replace')[-3000:]}", file=sys.stderr)  # noqa: T201
@@ -76,6 +82,18 @@ def _check(alpha: Host, beta: Host, said: dict[str, str]) -> None:
     assert json.loads(answer.stdout)["lease"]["origin"] == "meadow"
     dead = alpha.run(_OPERATOR + "spotfed dlq list --json")
     assert json.loads(dead.stdout)["dead_letters"] == [], dead.stdout
+
+
+def _check_real_cloud(alpha: Host, cloud: CloudOfBeta) -> None:
+    """The lease has an instance. It is evicted when the cloud's own users need the room, whose instances are
+    never touched."""
+    (spot,) = wait_for(cloud.states, "an instance of the lease")
+    wait_for(lambda: spot in alpha.run(_OPERATOR + "spotfed instance real.1").stdout, "the lease's instance")
+    direct = cloud.start(7)
+    wait_for(lambda: cloud.states()[spot] in {"shutting-down", "terminated"}, "its eviction")
+    told = alpha.run(_OPERATOR + "spotfed events --cloud glade").stdout
+    assert "evicted real.1" in told.partition("admitted real.1")[2]
+    assert cloud.states() == {spot: cloud.states()[spot], **dict.fromkeys(direct, "running")}
 
 
 def _await_federation(alpha: Host, beta: Host) -> None:

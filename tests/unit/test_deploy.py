@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shlex
@@ -31,8 +32,15 @@ WORKLOADS = [one for one in MANIFESTS if one["kind"] in {"Deployment", "Stateful
 OURS = [one for one in WORKLOADS if one["metadata"]["name"] != "redis"]
 COMPOSE = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())
 CLOUDS = {one["id"] for one in tomllib.loads((DEPLOY / "federations/two-hosts.toml").read_text())["cloud"]}
+#: What commands of jobs and of fleets are told.
+_TOLD = re.compile(rf"{PREFIX}(JOB_\w+|FLEET|LEASE|CLOUD|NODE|CORES|ENDS_AT|END)")
 #: Exit statuses after which a person must put something right first (workers.cloud, broker.api).
-HOPELESS = {"broker.api": {"78"}, "workers.montecarlo": {"78"}, "workers.cloud": {"2", "78"}}
+HOPELESS = {
+    "broker.api": {"78"},
+    "workers.montecarlo": {"78"},
+    "workers.cloud": {"2", "78"},
+    "workers.instances": {"2", "78"},
+}
 
 
 def name_of(manifest: dict[str, Any]) -> str:
@@ -54,7 +62,7 @@ def test_every_variable_is_a_setting() -> None:
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     for path in files():
         named = set(re.findall(rf"\b{PREFIX}[A-Z_]+\b", path.read_text()))
-        named -= {one for one in named if one.startswith(f"{PREFIX}JOB_")}  # what a job's command is told
+        named -= {one for one in named if _TOLD.fullmatch(one)}
         assert named <= known, f"{path.relative_to(PROJECT_ROOT)}: {sorted(named - known)}"
 
 
@@ -145,10 +153,11 @@ def test_a_unit_is_confined_and_started_again_unless_that_is_hopeless(path: Path
 
 
 def _parses(module: str, options: list[str]) -> None:
-    """The owner's command line is the one with options that must be there."""
-    if module == "workers.cloud":
-        from workers.cloud import parser
-
+    """Those of a cloud have options that must be there."""
+    if module in {"workers.cloud", "workers.instances"}:
+        parser = importlib.import_module(
+            f"{module}.__main__" if module == "workers.instances" else module
+        ).parser
         assert parser().parse_args(options).cloud
 
 
