@@ -48,7 +48,8 @@ class Verdict(StrEnum):
     TOO_SMALL = "too_small"  # 403: not for this role
 
 
-_RANK = {Role.VIEWER: 0, Role.MEMBER: 1, Role.RUNNER: 2, Role.OPERATOR: 3}
+#: Whoever is higher may what those below may.
+RANK = {Role.VIEWER: 0, Role.MEMBER: 1, Role.RUNNER: 2, Role.OPERATOR: 3}
 #: The least role for each action.
 LEAST = {
     Action.LOOK: Role.VIEWER,
@@ -113,4 +114,4 @@ def authorize(who: Principal, action: Action, thing: Thing | None = None) -> Ver
         and (thing.cloud is None or thing.cloud in who.clouds)
     ):
         return Verdict.HIDDEN
-    return Verdict.TOO_SMALL if _RANK[who.role] < _RANK[LEAST[action]] else Verdict.ALLOWED
+    return Verdict.TOO_SMALL if RANK[who.role] < RANK[LEAST[action]] else Verdict.ALLOWED
