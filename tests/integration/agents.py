@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,7 +21,7 @@ from broker.known import Advert, CloudInfo
 from broker.redis_server import connect
 from broker.signing import UNSIGNED, Signing
 from cloudsim.requests import Kind
-from tests.integration.worker_processes import ROOT, wait_for
+from tests.integration.worker_processes import Started, wait_for
 from workers.drivers.groups import Group
 from workers.drivers.tasks import begun, shim_lives
 
@@ -59,7 +57,7 @@ class Agents:
         self.client = connect(redis_url)
         self.file = self.directory / "federation.toml"
         self.file.write_text(FEDERATION)
-        self.running: list[subprocess.Popen[bytes]] = []
+        self._started = Started(self.directory)
         self.environ: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -68,35 +66,23 @@ class Agents:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self.running:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
+        self._started.kill()
         for state in self.directory.glob("agents/*/*/state"):
             end_shim(state)
         self.client.close()
         if error is not None:
-            for log in sorted(self.directory.glob("*.log")):
-                print(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}")  # noqa: T201
+            self._started.show_logs()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def agent(self, cloud: str = "A", *options: str, **environ: str) -> subprocess.Popen[bytes]:
         """Starts one."""
-        log = self.directory / f"{len(self.running)}.log"
-        environment = {
-            **os.environ,
+        told = {
             "SPOTFED_REDIS_URL": self.url,
             "SPOTFED_STATE_DIR": str(self.directory),
             "SPOTFED_KEY_PREFIX": self.keys.prefix,
-            **self.environ,
-            **environ,
         }
-        command = [sys.executable, "-m", "workers.agent", "--cloud", cloud, "--federation", str(self.file)]
-        command += options
-        with log.open("wb") as output:
-            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
-        self.running.append(process)
-        return process
+        command = ["workers.agent", "--cloud", cloud, "--federation", str(self.file), *options]
+        return self._started.start(command, {**told, **self.environ, **environ})
 
     # -- what it is told ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -54,6 +54,34 @@ def wait_for(look: Callable[[], Result | None], what: str, limit_s: float = LIMI
     raise AssertionError(f"{what}: not within {limit_s} s")
 
 
+class Started:
+    """Modules that run as processes, with their output in numbered logs of a directory."""
+
+    def __init__(self, directory: Path):
+        self._directory = directory
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, arguments: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        log = self._directory / f"{len(self.running)}.log"
+        command = [sys.executable, "-m", *arguments]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, **environ}, stdout=output, stderr=output
+            )
+        self.running.append(process)
+        return process
+
+    def kill(self) -> None:
+        for process in self.running:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+    def show_logs(self) -> None:
+        for log in sorted(self._directory.glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}")  # noqa: T201
+
+
 class Processes:
     """Owners and Monte-Carlo workers of one small federation. All of them are killed at the end."""
 
@@ -68,7 +96,8 @@ class Processes:
         self.keys = Keys(self.settings.key_prefix)
         self.journal = Journal(self.client, self.keys, "A")
         self.app = make_app(self.settings)
-        self.running: list[subprocess.Popen[bytes]] = []
+        self._started = Started(directory)
+        self.running = self._started.running
         self._read = "0-0"
         self._answers: dict[str, Any] = {}
 
@@ -78,31 +107,19 @@ class Processes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self.running:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
+        self._started.kill()
         self.app.close()
         self.client.close()
         if error is not None:
-            for log in sorted(self.directory.glob("*.log")):
-                print(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}")  # noqa: T201
+            self._started.show_logs()
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[bytes]:
-        log = self.directory / f"{len(self.running)}.log"
-        environment = {
-            **os.environ,
+        told = {
             "SPOTFED_REDIS_URL": str(self.settings.redis_url),
             "SPOTFED_STATE_DIR": str(self.directory),
             "SPOTFED_KEY_PREFIX": self.settings.key_prefix,
-            **environ,
         }
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *arguments], cwd=ROOT, env=environment, stdout=output, stderr=output
-            )
-        self.running.append(process)
-        return process
+        return self._started.start(arguments, {**told, **environ})
 
     def owner(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
         command = ("workers.cloud", "--cloud", "A", "--federation", str(self.file), "--samples", "500")

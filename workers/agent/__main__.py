@@ -33,11 +33,11 @@ from broker.trust import signing_of
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
 from workers import app as workers_app
-from workers.agent.listening import listen
+from workers.agent.listening import about_instances, listen
 from workers.agent.loop import Agent
 from workers.agent.orders import OrderBook
 from workers.agent.reports import Reports, tell_ended
-from workers.agent.tenure import AgentTenure, locked, open_lock
+from workers.agent.tenure import AgentTenure, lock_file, locked, open_lock
 from workers.agent.tidying import tidy
 from workers.drivers.cores import Cores
 from workers.drivers.driver import DriverError
@@ -86,7 +86,7 @@ def kept_states(config: Settings) -> KeptStates:
 
 def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
     """Ends what runs and forgets it; returns the exit status."""
-    if not locked(open_lock(lock_file(config, cloud))):
+    if not locked(open_lock(lock_file(config.state_dir, cloud))):
         print(f"workers.agent: {cloud} has an agent: stop it first", file=sys.stderr)  # noqa: T201
         return os.EX_TEMPFAIL
     driver = process_driver(config, cloud, nodes)
@@ -99,11 +99,6 @@ def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
     except redis.RedisError as error:
         print(f"workers.agent: its end is not told, as redis is away: {error}", file=sys.stderr)  # noqa: T201
     return 0
-
-
-def lock_file(config: Settings, cloud: str) -> Path:
-    """Which only one agent of the cloud locks."""
-    return config.state_dir / "agents" / f"{cloud}.lock"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"workers.agent: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | DriverError) else 2
     client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
-    lock = lock_file(config, told.cloud)
+    lock = lock_file(config.state_dir, told.cloud)
     tenure = AgentTenure(client, keys, told.cloud, config.owner_lease_ttl_s, lock)
     if not tenure.begin(stopping):
         return 0
@@ -138,7 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reports = Reports(client, keys, told.cloud, driver, partial(ring_for_job, app))
     agent = Agent(driver, OrderBook(client, keys, told.cloud, signing), reports)
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
-    threading.Thread(target=listen, args=(waiting, keys, told.cloud, agent, stopping), daemon=True).start()
+    events = keys.channel(told.cloud)
+    concerns = about_instances(events, lambda: agent.instances)
+    heard = (waiting, (keys.work_channel(told.cloud), events), agent.wake, stopping, concerns)
+    threading.Thread(target=listen, args=heard, daemon=True).start()
     tidied = (client, keys, kept_states(config), config.jobs_kept_s, stopping)
     threading.Thread(target=tidy, args=tidied, daemon=True).start()
     agent.run(stopping)

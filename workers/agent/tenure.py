@@ -23,6 +23,11 @@ class Fenced(Exception):  # noqa: N818  (says what happened)
     """Another agent of the cloud has taken over."""
 
 
+def lock_file(state_dir: Path, cloud: str) -> Path:
+    """Which only one agent of the cloud locks."""
+    return state_dir / "agents" / f"{cloud}.lock"
+
+
 def open_lock(path: Path) -> int:
     """The file that agents of a cloud lock, open."""
     path.parent.mkdir(parents=True, exist_ok=True)

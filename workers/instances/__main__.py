@@ -16,13 +16,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-import redis
 import structlog
 
 from broker.keys import Keys
@@ -35,7 +34,8 @@ from broker.trust import signing_of
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
 from workers import app as workers_app
-from workers.agent.tenure import AgentTenure
+from workers.agent.listening import listen
+from workers.agent.tenure import AgentTenure, lock_file
 from workers.instances.agent import InstanceAgent
 from workers.instances.asking import OwnerLine
 from workers.instances.leases import Leases
@@ -43,7 +43,6 @@ from workers.instances.making import driver_of
 from workers.instances.options import InstanceOptions, options_of
 from workers.instances.pending import Calls
 
-_AGAIN_S, _LOOK_S = 0.5, 1.0
 _STARTS, _ENDS = 8, 8
 
 log = structlog.get_logger(__name__)
@@ -89,23 +88,6 @@ def executors() -> dict[str, Executor]:
     }  # fmt: skip
 
 
-def listen(
-    connecting: Callable[[], redis.Redis], channel: str, agent: InstanceAgent, stopping: threading.Event
-) -> None:
-    """Wakes the agent when something happens to a lease, until told to stop; outlives outages of Redis."""
-    while not stopping.is_set():
-        try:
-            with connecting() as client, client.pubsub(ignore_subscribe_messages=True) as messages:
-                messages.subscribe(channel)
-                agent.wake()
-                while not stopping.is_set():
-                    if messages.get_message(timeout=_LOOK_S) is not None:
-                        agent.wake()
-        except redis.RedisError as error:
-            log.info("not listening", why=str(error))
-            stopping.wait(_AGAIN_S)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the agent until it is told to stop; returns the exit status."""
     told = parser().parse_args(arguments)
@@ -123,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"workers.instances: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2
     client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
-    lock = config.state_dir / "agents" / f"{told.cloud}.lock"
+    lock = lock_file(config.state_dir, told.cloud)
     tenure = AgentTenure(client, keys, told.cloud, config.owner_lease_ttl_s, lock)
     if not tenure.begin(stopping):
         return 0
@@ -133,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     calls = partial(Calls, executors())
     agent = InstanceAgent(told.cloud, driver, leases, line, calls, options.cores, options.poll_s)
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
-    heard = (waiting, keys.channel(told.cloud), agent, stopping)
+    heard = (waiting, (keys.channel(told.cloud),), agent.wake, stopping)
     threading.Thread(target=listen, args=heard, daemon=True).start()
     agent.run(stopping)
     tenure.end()
