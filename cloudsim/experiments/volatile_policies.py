@@ -31,6 +31,7 @@ from cloudsim.volatile.managers import Policy, Renewal
 from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
 
 #: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of 27 pools, of which 18 were handed out.
+EXPECTED_POOLS = 27
 EXPECTED: Mapping[str, tuple[float, float, float, float]] = {
     "random": (0.40, 0.35, 0.53, 0.73),
     "fifo": (0.41, 0.37, 0.53, 0.69),
@@ -94,9 +95,11 @@ def _tables(rows: Sequence[Row]) -> list[str]:
         ]
         found.append(
             f"{POLICY_NAMES[policy]}: {_cell(mean[policy])} of the Oracle's linear value, mean of {pools} "
-            f"pools under MTTR / 10pctile / 90pctile / full (expected of 27, of which these are handed out: "
+            f"pools under MTTR / 10pctile / 90pctile / full (expected of {EXPECTED_POOLS}, these among them: "
             f"{printed}{'; off by more than .05: ' + ', '.join(off) if off else ''})."
         )
+        if off and pools < EXPECTED_POOLS:
+            found.append(_of_the_others(policy, own, mean[policy]))
     found.append(_by_zone(own))
     for policy, shares in over_pools(own, POLYNOMIAL.name).items():
         found.append(f"{POLICY_NAMES[policy]}: {_cell(shares)} of the Oracle's polynomial value.")
@@ -107,6 +110,28 @@ def _tables(rows: Sequence[Row]) -> list[str]:
             f"judged on the second."
         )
     return found
+
+
+def _of_the_others(policy: str, rows: Sequence[Row], mean: Mapping[str, float]) -> str:
+    """What can explain a mean that is off: the pools that are not here, if they can be like that."""
+    here = of(rows, row=VALUE, policy=policy, value_function=LINEAR.name)
+    others = EXPECTED_POOLS - len(here)
+    needed = {
+        model: (EXPECTED_POOLS * share - len(here) * mean[model]) / others
+        for model, share in zip(MODELS, EXPECTED[policy], strict=True)
+    }
+
+    def of_pool(row: Row) -> dict[str, float]:
+        return {model: row[f"of_oracle_{model}"] for model in MODELS}
+
+    def apart(row: Row) -> float:
+        return max(abs(share - needed[model]) for model, share in of_pool(row).items())
+
+    like = min(here, key=apart)
+    return (
+        f"{POLICY_NAMES[policy]} is as expected if the {others} pools that were not handed out have "
+        f"{_cell(needed)}; nearest to that is {like['pool']} ({like['window']}) with {_cell(of_pool(like))}."
+    )
 
 
 def _by_zone(rows: Sequence[Row]) -> str:

@@ -101,6 +101,10 @@ class Observer:
             self.note(cloud, self.api.get(f"/v1/clouds/{cloud}"))
             self.note(cloud, self.api.get(f"/v1/clouds/{cloud}/table"))
             self.note(cloud, self.api.get("/v1/ledger", params={"cloud": cloud, "by": "cloud,sla,table"}))
+            self.note(cloud, self.api.get("/v1/leases", params={"cloud": cloud}))
+            series = [one for one in self.api.get("/metrics").text.splitlines() if f'cloud="{cloud}"' in one]
+            assert series
+            self.heard[cloud].append(blind([one for one in series if "advert_age" not in one], cloud))
 
     def events(self, client: Client) -> None:
         for cloud in CLOUDS:
