@@ -16,10 +16,12 @@ from broker.contract import VERSION, Event, EventKind, RefusalView, Reply, comma
 from broker.versions import OLDEST_VERSION, list_written, since, version_of, written
 from cloudsim.requests import Reason
 from tests.upgrade.drawing import values
-from tests.upgrade.make_golden import MESSAGES, owner_spec, summary
+from tests.upgrade.make_golden import MESSAGES, owner_spec, schemas, summary
 from workers.owner import Owner
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "contract" / str(OLDEST_VERSION)
+CONTRACTS = Path(__file__).parents[1] / "golden" / "contract"
+LANDED = sorted(int(path.name) for path in CONTRACTS.iterdir() if path.is_dir())
+GOLDEN = CONTRACTS / str(OLDEST_VERSION)
 SCHEMAS: dict[str, Any] = json.loads((GOLDEN / "schemas.json").read_text(encoding="utf-8"))
 JUDGES = {name: jsonschema_rs.validator_for(schema) for name, schema in SCHEMAS.items()}
 LISTS: dict[str, tuple[str, TypeAdapter[Any]]] = {
@@ -29,10 +31,14 @@ LISTS: dict[str, tuple[str, TypeAdapter[Any]]] = {
 SINGLE = sorted(path.stem for path in GOLDEN.glob("*.jsonl") if path.stem not in {*LISTS, "journal"})
 
 
-def lines(name: str) -> list[str]:
-    found = (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+def lines(name: str, version: int = OLDEST_VERSION) -> list[str]:
+    found = (CONTRACTS / str(version) / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     assert found
     return found
+
+
+def stored(name: str, version: int) -> Any:
+    return json.loads((CONTRACTS / str(version) / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def parsed(name: str, value: Any) -> Any:
@@ -42,17 +48,24 @@ def parsed(name: str, value: Any) -> Any:
 # -- this version reads the one before -----------------------------------------------------------------------
 
 
-def test_a_journal_of_the_version_before_gives_the_same_owner() -> None:
-    told = lines("journal")
-    events = [Event.model_validate_json(line) for line in told]
-    assert {event.version for event in events} == {OLDEST_VERSION}
-    kinds = set(SCHEMAS["event"]["$defs"]["EventKind"]["enum"])
+@pytest.mark.parametrize("version", LANDED)
+def test_a_journal_of_a_version_that_landed_gives_the_same_owner(version: int) -> None:
+    events = [Event.model_validate_json(line) for line in lines("journal", version)]
+    assert {event.version for event in events} == {version}
+    kinds = set(stored("schemas", version)["event"]["$defs"]["EventKind"]["enum"])
     assert {event.kind for event in events} == {EventKind(kind) for kind in kinds}, (
         "the file tells everything"
     )
     owner = Owner.recover(owner_spec(), 2, events)
     owner.validate()
-    assert summary(owner) == json.loads((GOLDEN / "summary.json").read_text(encoding="utf-8"))
+    assert summary(owner) == stored("summary", version)
+
+
+def test_a_contract_that_landed_changes_no_more() -> None:
+    """Who changes a message raises ``broker.versions.VERSION``, and declares what is new with ``since``."""
+    assert VERSION in (LANDED[-1], LANDED[-1] + 1)
+    if LANDED[-1] == VERSION:
+        assert schemas() == stored("schemas", VERSION)
 
 
 @pytest.mark.parametrize("name", sorted(LISTS))
