@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,14 +22,22 @@ PLAYED = load((1, 50, 2), (3, 30, 1), (10, 10, 1), (20, 90, 2), (21, 80, 4))
 
 
 @pytest.fixture
-def journal(federation: Federation, monkeypatch: pytest.MonkeyPatch, spotfed: Run, tmp_path: Path) -> Journal:
-    """Of cloud A after 60 s, with headroom; its stream holds the last three entries only."""
-    monkeypatch.setenv("SPOTFED_REDIS_URL", federation.redis_url)
-    monkeypatch.setenv("SPOTFED_KEY_PREFIX", federation.prefix)
-    settings.cache_clear()
+def live() -> Live:
+    """Cloud A after 60 s, with headroom."""
     told = spec((4, 4), own_load=PLAYED)
     live = Live(replace(told, cloud=replace(told.cloud, headroom=(2,))))
     live.advance(60)
+    return live
+
+
+@pytest.fixture
+def journal(
+    federation: Federation, live: Live, monkeypatch: pytest.MonkeyPatch, spotfed: Run, tmp_path: Path
+) -> Journal:
+    """Of that cloud; its stream holds the last three entries only."""
+    monkeypatch.setenv("SPOTFED_REDIS_URL", federation.redis_url)
+    monkeypatch.setenv("SPOTFED_KEY_PREFIX", federation.prefix)
+    settings.cache_clear()
     made = Journal(federation.redis, federation.keys, "A")
     made.publish_info(CloudInfo(id="A", order=0, nodes="2x4", cores=8, largest_node=4, time="wall"))
     assert made.acquire("me", 60) == 1
@@ -71,3 +80,24 @@ def test_an_output_of_no_known_format_is_refused(spotfed: Run, journal: Journal,
     code, _, errors = spotfed("trace", "record", "--cloud", "A", "--output", tmp_path / "A.txt")
     assert (code, "--output" in errors) == (2, True)
     assert journal.cloud == "A"
+
+
+def test_a_trace_is_kept_current_until_it_is_stopped(
+    spotfed: Run, journal: Journal, live: Live, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, before = tmp_path / "A.csv", len(live.events)
+    stops_s: list[list[float]] = []
+
+    def sleep(_: float) -> None:
+        """Time passes in the cloud, then nothing happens, then Ctrl-C."""
+        stops_s.append(read(file)[0].stop_s.tolist())
+        if len(stops_s) == 1:
+            live.advance(95)
+            journal.commit(Commit(1, "me", 60, before + 1, live.events[before:]))
+        if len(stops_s) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("broker.cli.recording.time", SimpleNamespace(sleep=sleep))
+    code, out, _ = spotfed("trace", "record", "--cloud", "A", "--output", file, "--follow")
+    assert (code, out.count("instances of A are in")) == (0, 2), "it is not written anew for nothing"
+    assert stops_s[0] != stops_s[1] == stops_s[2] == PLAYED.stop_s[:4].tolist()
