@@ -119,6 +119,7 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 def _table(found: list[Shown], *, origin: bool) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table()
@@ -128,6 +129,6 @@ def _table(found: list[Shown], *, origin: bool) -> None:
         table.add_column("from", overflow="fold")
     table.add_column("what")
     for one in found:
-        told = (one.value, one.origin) if origin else (one.value,)
+        told = map(escape, (one.value, one.origin) if origin else (one.value,))
         table.add_row(one.variable, *told, one.what, style=None if one.origin != "default" else "dim")
     console().print(table)

@@ -31,8 +31,10 @@ _COLOURS = {
     Kind.REFUSED: "yellow",
     Kind.AWAY: "red",
 }
-#: Rows of leases, and of what happened, on a terminal.
+#: Rows of leases, and of what happened, on a terminal that has room for them.
 _MOST_LEASES, _MOST_LINES = 20, 8
+#: Lines of the table beside its rows, and of the two sentences below it.
+_FRAME_LINES = 7
 
 
 class Screen:
@@ -56,15 +58,16 @@ class Screen:
     def show(self, keeper: Keeper) -> None:
         """How it stands now."""
         if self._live is not None:
-            self._live.update(self._standing(keeper))
+            self._live.update(self._standing(keeper), refresh=True)
 
     def _standing(self, keeper: Keeper) -> RenderableType:
         from rich.console import Group
 
         leases = [member.lease for member in keeper.members.values()]
         title = f"Fleet {self._wish.name}: {len(leases)} of {self._wish.instances} instances"
-        table = leases_table(title, leases[:_MOST_LEASES], keeper.market)
-        more = len(leases) - _MOST_LEASES
+        most = max(1, min(_MOST_LEASES, self._out.height - _FRAME_LINES - len(self._last)))
+        table = leases_table(title, leases[:most], keeper.market)
+        more = len(leases) - most
         missing = [_instead(keeper.offers)] if keeper.offers and len(leases) < self._wish.instances else []
         return Group(table, *([f"and {more} more"] if more > 0 else []), *missing, *self._last)
 
@@ -106,11 +109,13 @@ def leases_table(title: str, leases: Sequence[Lease], market: Market) -> Table:
 
 
 def happening_line(what: Happening) -> str:
-    """On one line."""
+    """On one line, with the colours of its kind as markup."""
+    from rich.markup import escape
+
     colour = _COLOURS.get(what.kind)
     kind = f"[{colour}]{what.kind}[/{colour}]" if colour else what.kind.value
     about = [kind, *([what.lease] if what.lease else []), *([f"on {what.cloud}"] if what.cloud else [])]
-    detail = f": {what.detail}" if what.detail else ""
+    detail = f": {escape(what.detail)}" if what.detail else ""
     return f"{what.at[11:19]}  {what.held}/{what.wanted}  {' '.join(about)}{detail}"
 
 

@@ -224,13 +224,14 @@ def log(
     if as_json:
         print_json({"entries": [one.model_dump(mode="json") for one in entries]})
         return
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table()
     for name in ("when", "what", "which", "by", "with key", "more"):
         table.add_column(name)
     for one in entries:
-        more = ", ".join(f"{name} {value}" for name, value in one.more.items())
+        more = escape(", ".join(f"{name} {value}" for name, value in one.more.items()))
         table.add_row(_ago(one.at_s), one.what, one.object, one.by, one.key, more)
     console().print(table)
 

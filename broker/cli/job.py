@@ -140,8 +140,10 @@ def submit(
     elif wait:
         _show(made)
     else:
+        from rich.markup import escape
+
         out = console()
-        out.print(f"job [bold]{made.id}[/bold] is {made.state}: {made.said}", soft_wrap=True)
+        out.print(f"job [bold]{made.id}[/bold] is {made.state}: {escape(made.said)}", soft_wrap=True)
         out.print(f"  spotfed job status {made.id}         where it runs, why it moved, what it costs")
         out.print(f"  spotfed job logs {made.id} --follow  what it writes")
     if wait:
@@ -259,7 +261,7 @@ def cancel(job_id: IdArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        console().print(f"job {found.id}: {found.said}", soft_wrap=True)
+        console().print(f"job {found.id}: {found.said}", soft_wrap=True, markup=False)
 
 
 # -- how -----------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def events(
             if as_json:
                 print_json(sent.model_dump(mode="json"), lines=True)
             else:
-                out.print(_in_words(sent.event))
+                out.print(in_words(sent.event))
 
 
 _COLOURS = {
@@ -162,8 +162,11 @@ _COLOURS = {
 }
 
 
-def _in_words(event: Event) -> str:
-    lease = event.lease
+def in_words(event: Event) -> str:
+    """On one line, with colours as markup."""
+    from rich.markup import escape
+
+    lease, cause = event.lease, escape(event.cause or "")
     assert lease is not None, "public events are about leases"
     colour = _COLOURS.get(event.kind.value)
     kind = f"[{colour}]{event.kind}[/{colour}]" if colour else event.kind.value
@@ -174,10 +177,10 @@ def _in_words(event: Event) -> str:
         detail = f"for {words.duration(more_s)} from now, risk {words.risk(lease.eviction_probability)}"
     elif event.kind == "warned":
         left_s = (lease.ends_at_s or event.at_s) - event.at_s
-        detail = f"is not renewed ({words.REASONS[event.cause or '']}): ends in {words.duration(left_s)}"
+        detail = f"is not renewed ({words.REASONS[cause]}): ends in {words.duration(left_s)}"
     elif event.kind == "noticed":
         left_s = (lease.evict_at_s or event.at_s) - event.at_s
-        detail = f"must leave in {words.duration(left_s)}, because of {event.cause}"
+        detail = f"must leave in {words.duration(left_s)}, because of {cause}"
     elif event.kind == "offered":
         clouds = [f"{one.cloud} (risk {words.risk(one.eviction_probability)})" for one in event.offers]
         detail = f"would be taken by {', '.join(clouds) or 'nobody else'}"
@@ -185,7 +188,7 @@ def _in_words(event: Event) -> str:
         planned = None if lease.ends_at_s is None else lease.ends_at_s - lease.starts_at_s
         detail = f"for {words.duration(planned)}, risk {words.risk(lease.eviction_probability)}"
     else:
-        detail = f"after {words.duration(ran_s)}" + (f", because of {event.cause}" if event.cause else "")
+        detail = f"after {words.duration(ran_s)}" + (f", because of {cause}" if cause else "")
     return f"{event.at[11:19]}  {event.cloud:<10} {kind} {what} {detail}"
 
 

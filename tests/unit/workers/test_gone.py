@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
+from rich.text import Text
 
 from broker.answers import LeaseState
+from broker.cli import looking
 from broker.contract import EventKind
 from tests.unit.workers.owners import (
     Live,
@@ -45,6 +47,13 @@ def test_it_ends_once_with_the_words_of_the_cloud(live: Live, how: Literal["evic
     assert len(live.events) == 3
     live.crash()
     assert live.tell(gone("r.1", "evicted"), 8.0) == answer
+
+
+def test_the_words_of_the_cloud_are_shown_as_they_are(live: Live) -> None:
+    live.tell(confirm("r.1"))
+    live.tell(gone("r.1", why="it said [/etc/x] [red]no"), 5.0)
+    told = Text.from_markup(looking.in_words(live.events[-1])).plain
+    assert told.endswith("r.1 (2 cores, from B) after 5 s, because of taken back: it said [/etc/x] [red]no")
 
 
 def test_what_ended_before_stays_as_it_ended(live: Live) -> None:
