@@ -202,6 +202,7 @@ def _keep(
                     keeper.close()
                 else:
                     left = keeper.give_back()
+                shown.show(keeper)
         if as_json:
             print_json({"name": wish.name, "left": left, **keeper.tally.as_dict()}, lines=True)
         else:

@@ -112,6 +112,7 @@ class Keeper:
         long."""
         gives_up_s = time.monotonic() + limit_s
         left: list[str] = []
+        self.offers = None  # nobody asks any more
         while True:
             self._count()
             try:
