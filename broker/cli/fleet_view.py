@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from broker.cli import words
-from broker.cli.output import console, print_json
+from broker.cli.output import coloured, console, print_json
 from broker.fleet.happenings import Happening, Kind, Tally
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def happening_line(what: Happening) -> str:
     """On one line, with the colours of its kind as markup."""
     from rich.markup import escape
 
-    colour = _COLOURS.get(what.kind)
-    kind = f"[{colour}]{what.kind}[/{colour}]" if colour else what.kind.value
+    kind = coloured(what.kind.value, _COLOURS.get(what.kind))
     about = [kind, *([what.lease] if what.lease else []), *([f"on {what.cloud}"] if what.cloud else [])]
     detail = f": {escape(what.detail)}" if what.detail else ""
     return f"{what.at[11:19]}  {what.held}/{what.wanted}  {' '.join(about)}{detail}"

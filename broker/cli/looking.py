@@ -10,7 +10,7 @@ import typer
 
 from broker.cli import words
 from broker.cli.connection import connected
-from broker.cli.output import JsonOption, console, next_step, print_json
+from broker.cli.output import JsonOption, coloured, console, next_step, print_json
 
 if TYPE_CHECKING:
     from broker.api.models import CloudView
@@ -168,8 +168,7 @@ def in_words(event: Event) -> str:
 
     lease, cause = event.lease, escape(event.cause or "")
     assert lease is not None, "public events are about leases"
-    colour = _COLOURS.get(event.kind.value)
-    kind = f"[{colour}]{event.kind}[/{colour}]" if colour else event.kind.value
+    kind = coloured(event.kind.value, _COLOURS.get(event.kind.value))
     what = f"{lease.id} ({words.cores(lease.cores)}, from {lease.origin})"
     ran_s = event.at_s - lease.starts_at_s
     if event.kind == "extended":
@@ -177,7 +176,7 @@ def in_words(event: Event) -> str:
         detail = f"for {words.duration(more_s)} from now, risk {words.risk(lease.eviction_probability)}"
     elif event.kind == "warned":
         left_s = (lease.ends_at_s or event.at_s) - event.at_s
-        detail = f"is not renewed ({words.REASONS[cause]}): ends in {words.duration(left_s)}"
+        detail = f"is not renewed ({words.REASONS[event.cause or '']}): ends in {words.duration(left_s)}"
     elif event.kind == "noticed":
         left_s = (lease.evict_at_s or event.at_s) - event.at_s
         detail = f"must leave in {words.duration(left_s)}, because of {cause}"

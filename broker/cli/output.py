@@ -85,6 +85,11 @@ def print_json(value: Any, *, lines: bool = False) -> None:
         sys.stdout.flush()
 
 
+def coloured(word: str, colour: str | None) -> str:
+    """The word as markup for ``console``. What others said goes beside it through ``rich.markup.escape``."""
+    return f"[{colour}]{word}[/{colour}]" if colour else word
+
+
 def warn(message: str) -> None:
     """A line on standard error that does not stop the command."""
     typer.echo(f"spotfed: {message}", err=True)

@@ -112,7 +112,6 @@ class Keeper:
         long."""
         gives_up_s = time.monotonic() + limit_s
         left: list[str] = []
-        self.offers = None  # nobody asks any more
         while True:
             self._count()
             try:
@@ -130,6 +129,7 @@ class Keeper:
             if not left or time.monotonic() > gives_up_s:
                 break
             time.sleep(min(1.0, self.wish.poll_s))
+        self.offers = None  # nobody asks any more
         self.close()
         if not left:
             self._file.forget()

@@ -30,7 +30,7 @@ from cloudsim.experiments.volatile_runs import (
 from cloudsim.volatile.managers import Policy, Renewal
 from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
 
-#: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of 27 pools, of which 18 were handed out.
+#: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of so many pools; 18 were handed out.
 EXPECTED_POOLS = 27
 EXPECTED: Mapping[str, tuple[float, float, float, float]] = {
     "random": (0.40, 0.35, 0.53, 0.73),

@@ -21,14 +21,6 @@ from workers.owner import Owner
 
 CONTRACTS = Path(__file__).parents[1] / "golden" / "contract"
 LANDED = sorted(int(path.name) for path in CONTRACTS.iterdir() if path.is_dir())
-GOLDEN = CONTRACTS / str(OLDEST_VERSION)
-SCHEMAS: dict[str, Any] = json.loads((GOLDEN / "schemas.json").read_text(encoding="utf-8"))
-JUDGES = {name: jsonschema_rs.validator_for(schema) for name, schema in SCHEMAS.items()}
-LISTS: dict[str, tuple[str, TypeAdapter[Any]]] = {
-    "inbox": ("command", commands),
-    "replies": ("reply", replies),
-}
-SINGLE = sorted(path.stem for path in GOLDEN.glob("*.jsonl") if path.stem not in {*LISTS, "journal"})
 
 
 def lines(name: str, version: int = OLDEST_VERSION) -> list[str]:
@@ -37,8 +29,21 @@ def lines(name: str, version: int = OLDEST_VERSION) -> list[str]:
     return found
 
 
-def stored(name: str, version: int) -> Any:
+def stored(name: str, version: int = OLDEST_VERSION) -> Any:
     return json.loads((CONTRACTS / str(version) / f"{name}.json").read_text(encoding="utf-8"))
+
+
+SCHEMAS: dict[str, Any] = stored("schemas")
+JUDGES = {name: jsonschema_rs.validator_for(schema) for name, schema in SCHEMAS.items()}
+LISTS: dict[str, tuple[str, TypeAdapter[Any]]] = {
+    "inbox": ("command", commands),
+    "replies": ("reply", replies),
+}
+SINGLE = sorted(
+    path.stem
+    for path in (CONTRACTS / str(OLDEST_VERSION)).glob("*.jsonl")
+    if path.stem not in {*LISTS, "journal"}
+)
 
 
 def parsed(name: str, value: Any) -> Any:

@@ -13,7 +13,7 @@ from broker.journal import Commit, Journal
 from broker.keys import Keys
 from broker.versions import OLDEST_VERSION
 from tests.upgrade.make_golden import NOW, owner_spec, summary
-from tests.upgrade.test_golden import GOLDEN, lines
+from tests.upgrade.test_golden import lines, stored
 from workers.recovery import Recovery
 
 pytestmark = pytest.mark.redis
@@ -39,7 +39,7 @@ def journal(redis_client: redis.Redis) -> Journal:
 def test_it_goes_on_where_the_other_one_stopped(journal: Journal, tmp_path: Path) -> None:
     epoch = journal.acquire("me", 60)
     assert epoch == 2
-    expected = json.loads((GOLDEN / "summary.json").read_text(encoding="utf-8"))
+    expected = stored("summary")
     for _ in range(2):  # the second time from the archive that the first one made
         recovered = Recovery(journal, Archive(tmp_path)).run(owner_spec(), "me", epoch)
         recovered.owner.validate()
