@@ -30,9 +30,9 @@ from broker.keys import Keys
 from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
-from broker.signing import cloud_party
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner
 from broker.telemetry import Spans
-from broker.trust import signing_of
 from broker.upgrading import ContractError, Speaking
 from broker.versions import written
 from broker.views import node_kinds
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         federation = load(told.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
         spec = runtime_spec(told, config, federation)
         workers_app.require_safe_queue(config)
-        signing = signing_of(config, cloud_party(told.cloud))
+        signing = MessageSigner.from_settings(config, cloud_party(told.cloud))
         spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": told.cloud})
         client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
         speaking = Speaking(client, keys)

@@ -55,7 +55,7 @@ def _findings() -> list[Finding]:
     from broker import doctor as judge
     from broker.finding import failure
     from broker.settings import SettingsError, load, unknown_variables
-    from broker.trust import signing_finding
+    from broker.signing.key_files import signing_finding
 
     spotfed, requires, installed = _packages()
     found = [

@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from broker.celery_health import celery_finding
 from broker.contract import Finish
 from broker.finding import State
-from broker.members import let_in_operator
+from broker.identity.store import let_in_operator
 from broker.queue import (
     MONTECARLO,
     batch_queue,

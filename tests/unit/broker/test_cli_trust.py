@@ -14,7 +14,7 @@ from broker import cli
 from broker.local.__main__ import _signing
 from broker.local.layout import Layout
 from broker.settings import settings
-from broker.trust import files_in, read_private, signing_finding
+from broker.signing.key_files import local_key_files, read_private_key, signing_finding
 
 Spotfed = Callable[..., SimpleNamespace]
 
@@ -69,7 +69,7 @@ def test_keys_are_exchanged_between_machines_and_removed(spotfed: Spotfed, tmp_p
     assert spotfed("trust", "remove", old, "--trust", here).code == 0
     left = json.loads(spotfed("trust", "show", "--trust", here, "--json").out)["keys"]
     assert old not in [key["kid"] for key in left]
-    assert read_private(tmp_path / "a.key").kid in [key["kid"] for key in left]
+    assert read_private_key(tmp_path / "a.key").kid in [key["kid"] for key in left]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_named(spotfed: Spotfed, arguments: list[str], named: s
 
 def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Path) -> None:
     assert spotfed("trust", "create", "cloud.x").code == 0
-    files = files_in(settings().state_dir)
+    files = local_key_files(settings().state_dir)
     processes = Layout(tmp_path / "f.toml", ("a", "b")).processes()
     assert [process.party for process in processes if process.party] == ["broker", "cloud.a", "cloud.b"]
     processes = Layout(tmp_path / "f.toml", ("a", "b"), commanded=("b",)).processes()
@@ -105,9 +105,9 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
     assert _signing(["-m", "broker.api"]) == files.environment("broker")
     assert _signing(["-m", "workers.cloud", "--cloud", "a", "--time", "wall"]) == files.environment("cloud.a")
     assert _signing(["-m", "workers.montecarlo"]) == {}
-    kids = [read_private(files.key(party)).kid for party in ("broker", "cloud.a")]
+    kids = [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")]
     _signing(["-m", "broker.api"])
-    assert [read_private(files.key(party)).kid for party in ("broker", "cloud.a")] == kids
+    assert [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")] == kids
 
 
 def test_the_doctor_says_whether_messages_are_signed(spotfed: Spotfed, tmp_path: Path) -> None:
@@ -122,5 +122,5 @@ def test_the_doctor_says_whether_messages_are_signed(spotfed: Spotfed, tmp_path:
         signing_finding(told.model_copy(update=both | {"signing_key": tmp_path / "stray"})).state == "failure"
     )
     assert signing_finding(told.model_copy(update=both | {"trust": tmp_path / "none"})).state == "failure"
-    files_in(told.state_dir).ensure(["broker"])
+    local_key_files(told.state_dir).ensure(["broker"])
     assert signing_finding(told).state == "ok"

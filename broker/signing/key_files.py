@@ -1,18 +1,18 @@
-"""Key files of those who sign: the private key of one party, and the public keys of all (RFC 7517).
+"""Reads and writes the key files of signing parties: one party's private key, and the public keys of all.
 
-Both are JSON. Every key names the party whose it is (``issuer``): ``broker``, ``jobs`` (the job managers) or
-``cloud.<id>`` (its owner and its node agent). A party may have several keys in the set; each is believed
-until it is removed. Processes look at both files whenever they sign or verify and read what has changed, so
-keys are exchanged without a restart.
+Both are JSON (RFC 7517). Every key names its party (``issuer``): ``broker``, ``jobs`` (the job managers) or
+``cloud.<id>`` (its owner and its agents). A party may have several keys in the set; each is believed until it
+is removed. Processes look at both files whenever they sign or verify and read what has changed, so keys are
+exchanged without a restart.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
 import os
-import re
 import stat
 import threading
 from abc import ABC, abstractmethod
@@ -27,21 +27,21 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from broker.finding import Finding, failure, ok, warning
 from broker.settings import Settings, SettingsError
-from broker.signing import BROKER, JOBS, Signing, decoded, encoded
+from broker.signing.base64url import decode_base64url, encode_base64url
+from broker.signing.parties import BROKER, JOBS, is_party
 
 log = logging.getLogger(__name__)
 
-_PARTY = re.compile(r"broker|jobs|cloud\.[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _HALF = Annotated[str, StringConstraints(min_length=43, max_length=43)]
 _MAX_BYTES = 1_000_000
 
 
 class TrustError(SettingsError):
-    """A key file is missing or wrong; the message names it and says what to do. It holds no key."""
+    """A key file is missing or wrong. The message names it and says what to do; it contains no key."""
 
 
 class PublicKey(BaseModel):
-    """One key of the set: an Ed25519 JWK (RFC 8037). ``kid`` is its thumbprint (RFC 7638)."""
+    """One key of a trust file: an Ed25519 JWK (RFC 8037). ``kid`` is its thumbprint (RFC 7638)."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
@@ -53,13 +53,9 @@ class PublicKey(BaseModel):
     use: Literal["sig"] = "sig"
     issuer: str
 
-    def header(self) -> bytes:
-        """The header of its tokens, encoded; there is one spelling."""
-        return encoded(json.dumps({"alg": "EdDSA", "kid": self.kid}, separators=(",", ":")).encode())
-
 
 class PrivateKey(PublicKey):
-    """The same with its secret half, ``d``; ``repr`` leaves it out, as nobody may print it."""
+    """A public key with its secret half, ``d``, which ``repr`` leaves out because it must not be printed."""
 
     d: _HALF
 
@@ -69,27 +65,38 @@ class PrivateKey(PublicKey):
     __str__ = __repr__
 
     def public(self) -> PublicKey:
-        """What others may know of it."""
+        """Return the half that others may know."""
         return PublicKey(x=self.x, kid=self.kid, issuer=self.issuer)
 
 
 class KeySet(BaseModel):
-    """The trust file."""
+    """The content of a trust file."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     keys: list[PublicKey]
 
 
-Trusted = Mapping[bytes, tuple[str, Ed25519PublicKey]]  # by encoded header
+_Key = TypeVar("_Key", Ed25519PrivateKey, Ed25519PublicKey)
+
+
+@dataclass(frozen=True, slots=True)
+class PartyKey(Generic[_Key]):
+    """A key of a party, ready to sign or to verify. ``header`` is that of its tokens, encoded."""
+
+    issuer: str
+    header: bytes
+    key: _Key
+
+
 _Content = TypeVar("_Content")
 
 
-class _Watched(ABC, Generic[_Content]):
-    """What a file holds, read again when it changes. A file that becomes unreadable changes nothing."""
+class _WatchedFile(ABC, Generic[_Content]):
+    """A file that is read again when it changes. If it becomes unreadable, its last content counts."""
 
     def __init__(self, path: Path):
-        """Raises TrustError."""
+        """Read the file. Raises TrustError."""
         self.path = path
         self._lock = threading.Lock()
         self._mark: tuple[int, ...] | None = _mark(path)
@@ -98,7 +105,7 @@ class _Watched(ABC, Generic[_Content]):
 
     @abstractmethod
     def _read(self) -> _Content:
-        """What it holds now. Raises TrustError."""
+        """Return what the file contains now. Raises TrustError."""
 
     def _fresh(self) -> _Content:
         try:
@@ -119,62 +126,40 @@ class _Watched(ABC, Generic[_Content]):
         return self._content
 
 
-class SigningKey(_Watched[tuple[str, bytes, Ed25519PrivateKey]]):
-    """The private key of this process's party."""
+class SigningKey(_WatchedFile[PartyKey[Ed25519PrivateKey]]):
+    """The file with the private key of this process's party."""
 
-    def current(self) -> tuple[str, bytes, Ed25519PrivateKey]:
-        """Its party, the encoded header of its tokens, and the key."""
+    def current(self) -> PartyKey[Ed25519PrivateKey]:
+        """Return the key that the file contains now."""
         return self._fresh()
 
-    def _read(self) -> tuple[str, bytes, Ed25519PrivateKey]:
-        key = read_private(self.path)
-        return key.issuer, key.header(), Ed25519PrivateKey.from_private_bytes(decoded(key.d.encode()))
+    def _read(self) -> PartyKey[Ed25519PrivateKey]:
+        key = read_private_key(self.path)
+        return PartyKey(key.issuer, _token_header(key), _private_half(key))
 
 
-class TrustFile(_Watched[Trusted]):
-    """The public keys that are believed."""
+class TrustFile(_WatchedFile[Mapping[bytes, PartyKey[Ed25519PublicKey]]]):
+    """The file with the public keys that are believed."""
 
-    def by_header(self) -> Trusted:
-        """By the header of their tokens."""
+    def by_header(self) -> Mapping[bytes, PartyKey[Ed25519PublicKey]]:
+        """Return the keys, by the encoded header of their tokens."""
         return self._fresh()
 
     def generation(self) -> int:
-        """How often the file was read."""
+        """Return how often the file was read."""
         self._fresh()
         return self._reads
 
-    def _read(self) -> Trusted:
-        return {key.header(): (key.issuer, _usable(key, self.path)) for key in read_set(self.path).keys}
-
-
-def signing_of(settings: Settings, party: str) -> Signing:
-    """What the settings say a process of ``party`` signs with and believes.
-
-    A key without a trust file signs and verifies nothing: the first step when a federation that runs goes
-    over to signatures. Raises TrustError.
-    """
-    if settings.signing_key is None:
-        if settings.trust is not None:
-            raise TrustError(
-                "SPOTFED_TRUST is set and SPOTFED_SIGNING_KEY is not: nobody would believe this process. "
-                f"Make a key with `spotfed trust create {party}` and set SPOTFED_SIGNING_KEY to its file"
-            )
-        return Signing()
-    key = SigningKey(settings.signing_key)
-    issuer, header, _ = key.current()
-    if issuer != party:
-        raise TrustError(
-            f"SPOTFED_SIGNING_KEY: {settings.signing_key} is the key of {issuer}; this process is {party}"
-        )
-    trust = None if settings.trust is None else TrustFile(settings.trust)
-    if trust is not None and header not in trust.by_header():
-        log.warning("%s does not hold the key of this process: others refuse what it signs", settings.trust)
-    return Signing(key, trust)
+    def _read(self) -> Mapping[bytes, PartyKey[Ed25519PublicKey]]:
+        return {
+            _token_header(key): PartyKey(key.issuer, _token_header(key), _check_key(key, self.path))
+            for key in read_trust_file(self.path).keys
+        }
 
 
 def signing_finding(told: Settings) -> Finding:
     """Whether messages between the broker and the clouds are signed, for ``spotfed doctor``."""
-    name, local = "signatures", files_in(told.state_dir)
+    name, local = "signatures", local_key_files(told.state_dir)
     if told.trust is None and told.signing_key is None and local.trust.exists():
         told = told.model_copy(update={"trust": local.trust})
     if told.trust is None:
@@ -185,8 +170,8 @@ def signing_finding(told: Settings) -> Finding:
             "make keys (`spotfed trust create`), set SPOTFED_SIGNING_KEY everywhere, then SPOTFED_TRUST",
         )
     try:
-        believed = read_set(told.trust).keys
-        ours = None if told.signing_key is None else read_private(told.signing_key)
+        believed = read_trust_file(told.trust).keys
+        ours = None if told.signing_key is None else read_private_key(told.signing_key)
     except TrustError as error:
         return failure(name, str(error), "correct it: processes that need the file do not start without it")
     if ours is not None and ours.public() not in believed:
@@ -203,102 +188,107 @@ def signing_finding(told: Settings) -> Finding:
 
 
 @dataclass(frozen=True)
-class Files:
-    """Where a federation on this machine has its keys."""
+class KeyFiles:
+    """The places of the key files of a federation on this machine."""
 
     directory: Path
 
     @property
     def trust(self) -> Path:
-        """The public keys of all."""
+        """The file with the public keys of all parties."""
         return self.directory / "trust.json"
 
     def key(self, party: str) -> Path:
-        """The private key of one."""
+        """Return the file of a party's private key."""
         return self.directory / f"{party}.key"
 
     def environment(self, party: str) -> dict[str, str]:
-        """What a process of that party is told."""
+        """Return the settings of a party's process that name its key files."""
         return {"SPOTFED_TRUST": str(self.trust), "SPOTFED_SIGNING_KEY": str(self.key(party))}
 
     def ensure(self, parties: Iterable[str]) -> None:
-        """Makes the keys that are missing, and has all of them believed. Raises TrustError."""
+        """Make the keys that are missing and add all of them to the trust file. Raises TrustError."""
         for party in parties:
             if not self.key(party).exists():
-                create(party, self.key(party), self.trust)
+                create_key(party, self.key(party), self.trust)
             else:
-                believe(self.trust, [read_private(self.key(party)).public()])
+                trust_keys(self.trust, [read_private_key(self.key(party)).public()])
 
 
-def files_in(state_dir: Path) -> Files:
-    """The keys of the federation whose state is there."""
-    return Files(state_dir / "keys")
+def local_key_files(state_dir: Path) -> KeyFiles:
+    """Return the key files of the federation whose state is in ``state_dir``."""
+    return KeyFiles(state_dir / "keys")
 
 
-def checked_party(party: str) -> str:
-    """The same. Raises TrustError for what is no party's name."""
-    if not _PARTY.fullmatch(party):
+def check_party(party: str) -> str:
+    """Return the name of a party unchanged. Raises TrustError if no party can have it."""
+    if not is_party(party):
         raise TrustError(
             f"{party!r} signs nothing: name '{BROKER}', '{JOBS}', or a cloud as in 'cloud.harbour'"
         )
     return party
 
 
-def create(party: str, path: Path, trust: Path) -> PublicKey:
-    """A new key: its public half into the trust file, then the whole into ``path``, for this user alone.
+def create_key(party: str, path: Path, trust: Path) -> PublicKey:
+    """Make a key: write its public half into the trust file, then the whole into ``path``.
 
-    A file that is there is replaced; its public key stays believed. Raises TrustError.
+    Only this user may read ``path``. If it exists it is replaced; its old public key stays believed.
+    Raises TrustError.
     """
     private = Ed25519PrivateKey.generate()
-    x = encoded(private.public_key().public_bytes_raw()).decode()
-    key = PrivateKey(
-        x=x, d=encoded(private.private_bytes_raw()).decode(), kid=_thumbprint(x), issuer=checked_party(party)
-    )
-    believe(trust, [key.public()])  # before anything is signed with it
+    x = encode_base64url(private.public_key().public_bytes_raw()).decode()
+    d = encode_base64url(private.private_bytes_raw()).decode()
+    key = PrivateKey(x=x, d=d, kid=_thumbprint(x), issuer=check_party(party))
+    trust_keys(trust, [key.public()])  # before anything is signed with it
     _write(path, key.model_dump_json(indent=2), 0o600)
     return key.public()
 
 
-def believe(trust: Path, keys: Iterable[PublicKey]) -> list[PublicKey]:
-    """Adds keys to a trust file, which need not exist yet; returns those that are new. Raises TrustError."""
-    with _changing(trust):
-        known = read_set(trust).keys if trust.exists() else []
-        new = [key for key in keys if key.kid not in {one.kid for one in known}]
+def trust_keys(trust: Path, keys: Iterable[PublicKey]) -> list[PublicKey]:
+    """Add keys to a trust file, which need not exist, and return those that are new. Raises TrustError."""
+    with _locked(trust):
+        known = read_trust_file(trust).keys if trust.exists() else []
+        known_ids = {key.kid for key in known}
+        new = [key for key in keys if key.kid not in known_ids]
         for key in new:
-            _usable(key, trust)
+            _check_key(key, trust)
         if new:
             _write(trust, KeySet(keys=[*known, *new]).model_dump_json(indent=2), 0o644)
         return new
 
 
-def disbelieve(trust: Path, kid: str) -> PublicKey:
-    """Removes a key, named by its id or an unambiguous beginning of it, and returns it. Raises TrustError."""
-    with _changing(trust):
-        known = read_set(trust).keys
-        found = [key for key in known if key.kid.startswith(kid)]
-        if len(found) != 1:
-            raise TrustError(f"{trust} has {len(found) or 'no'} keys whose id begins with {kid!r}; name one")
-        left = [key for key in known if key is not found[0]]
-        _write(trust, KeySet(keys=left).model_dump_json(indent=2), 0o644)
-        return found[0]
+def distrust_key(trust: Path, kid: str) -> PublicKey:
+    """Remove a key from a trust file and return it.
+
+    ``kid``: the id of the key, or a beginning of it that fits no other key. Raises TrustError.
+    """
+    with _locked(trust):
+        known = read_trust_file(trust).keys
+        matches = [key for key in known if key.kid.startswith(kid)]
+        if len(matches) != 1:
+            raise TrustError(
+                f"{trust} has {len(matches) or 'no'} keys whose id begins with {kid!r}; name one"
+            )
+        remaining = [key for key in known if key is not matches[0]]
+        _write(trust, KeySet(keys=remaining).model_dump_json(indent=2), 0o644)
+        return matches[0]
 
 
-def read_set(path: Path) -> KeySet:
-    """A trust file. Raises TrustError."""
-    return _parsed(KeySet, path)
+def read_trust_file(path: Path) -> KeySet:
+    """Read the public keys of a trust file. Raises TrustError."""
+    return _parse_file(KeySet, path)
 
 
-def read_private(path: Path) -> PrivateKey:
-    """A private key's file; one that everybody on this machine may read is refused. Raises TrustError."""
-    key = _parsed(PrivateKey, path)
+def read_private_key(path: Path) -> PrivateKey:
+    """Read a private key; a file that every user of this machine may read is refused. Raises TrustError."""
+    key = _parse_file(PrivateKey, path)
     if path.stat().st_mode & stat.S_IRWXO:
         raise TrustError(f"{path} is a private key and open to everybody: chmod 600 {path}")
-    checked_party(key.issuer)
     try:
-        private = Ed25519PrivateKey.from_private_bytes(decoded(key.d.encode()))
+        x = encode_base64url(_private_half(key).public_key().public_bytes_raw()).decode()
     except ValueError:
         raise TrustError(f"{path} holds no Ed25519 key: make one with `spotfed trust create`") from None
-    if encoded(private.public_key().public_bytes_raw()).decode() != key.x or key.kid != _thumbprint(key.x):
+    if x != key.x or key.kid != _thumbprint(x):
         raise TrustError(f"{path}: its public half or its id is another key's")
     return key
 
@@ -306,7 +296,7 @@ def read_private(path: Path) -> PrivateKey:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _parsed(model: type[_Model], path: Path) -> _Model:
+def _parse_file(model: type[_Model], path: Path) -> _Model:
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_BYTES)
@@ -331,10 +321,14 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _usable(key: PublicKey, path: Path) -> Ed25519PublicKey:
-    checked_party(key.issuer)
+def _private_half(key: PrivateKey) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(decode_base64url(key.d.encode()))
+
+
+def _check_key(key: PublicKey, path: Path) -> Ed25519PublicKey:
+    check_party(key.issuer)
     try:
-        public = Ed25519PublicKey.from_public_bytes(decoded(key.x.encode()))
+        public = Ed25519PublicKey.from_public_bytes(decode_base64url(key.x.encode()))
     except ValueError:
         raise TrustError(f"{path}: the key {key.kid} of {key.issuer} is no Ed25519 key") from None
     if key.kid != _thumbprint(key.x):
@@ -342,26 +336,29 @@ def _usable(key: PublicKey, path: Path) -> Ed25519PublicKey:
     return public
 
 
+def _token_header(key: PublicKey) -> bytes:
+    """Return the encoded header of a key's tokens; it has one spelling."""
+    return encode_base64url(json.dumps({"alg": "EdDSA", "kid": key.kid}, separators=(",", ":")).encode())
+
+
 def _thumbprint(x: str) -> str:
     canonical = json.dumps({"crv": "Ed25519", "kty": "OKP", "x": x}, separators=(",", ":"))
-    return encoded(hashlib.sha256(canonical.encode()).digest()).decode()
+    return encode_base64url(hashlib.sha256(canonical.encode()).digest()).decode()
 
 
 def _mark(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise TrustError(
             f"{path} cannot be read ({error.strerror}); `spotfed trust create` makes keys"
         ) from None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[None]:
-    """Alone with a file that is read, changed and written."""
-    import fcntl
-
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from changing a file while it is read, changed and written."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.with_name(f".{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -369,7 +366,7 @@ def _changing(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Whole or not at all."""
+    """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
