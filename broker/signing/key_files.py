@@ -9,7 +9,6 @@ exchanged without a restart.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -20,14 +19,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from joserfc.jwk import OKPKey
+from joserfc.util import json_b64encode
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from broker.finding import Finding, failure, ok, warning
 from broker.settings import Settings, SettingsError
-from broker.signing.base64url import decode_base64url, encode_base64url
 from broker.signing.parties import BROKER, JOBS, is_party
 
 log = logging.getLogger(__name__)
@@ -77,16 +76,17 @@ class KeySet(BaseModel):
     keys: list[PublicKey]
 
 
-_Key = TypeVar("_Key", Ed25519PrivateKey, Ed25519PublicKey)
-
-
 @dataclass(frozen=True, slots=True)
-class PartyKey(Generic[_Key]):
-    """A key of a party, ready to sign or to verify. ``header`` is that of its tokens, encoded."""
+class PartyKey:
+    """A key of a party, ready to sign or to verify. ``header`` is that of its tokens."""
 
     issuer: str
-    header: bytes
-    key: _Key
+    header: dict[str, Any]
+    key: OKPKey
+
+    def encoded_header(self) -> bytes:
+        """Return the header as it stands in a token; it has one spelling."""
+        return json_b64encode(self.header)
 
 
 _Content = TypeVar("_Content")
@@ -126,22 +126,21 @@ class _WatchedFile(ABC, Generic[_Content]):
         return self._content
 
 
-class SigningKey(_WatchedFile[PartyKey[Ed25519PrivateKey]]):
+class SigningKey(_WatchedFile[PartyKey]):
     """The file with the private key of this process's party."""
 
-    def current(self) -> PartyKey[Ed25519PrivateKey]:
+    def current(self) -> PartyKey:
         """Return the key that the file contains now."""
         return self._fresh()
 
-    def _read(self) -> PartyKey[Ed25519PrivateKey]:
-        key = read_private_key(self.path)
-        return PartyKey(key.issuer, _token_header(key), _private_half(key))
+    def _read(self) -> PartyKey:
+        return _party_key(read_private_key(self.path), self.path)
 
 
-class TrustFile(_WatchedFile[Mapping[bytes, PartyKey[Ed25519PublicKey]]]):
+class TrustFile(_WatchedFile[Mapping[bytes, PartyKey]]):
     """The file with the public keys that are believed."""
 
-    def by_header(self) -> Mapping[bytes, PartyKey[Ed25519PublicKey]]:
+    def by_header(self) -> Mapping[bytes, PartyKey]:
         """Return the keys, by the encoded header of their tokens."""
         return self._fresh()
 
@@ -150,11 +149,9 @@ class TrustFile(_WatchedFile[Mapping[bytes, PartyKey[Ed25519PublicKey]]]):
         self._fresh()
         return self._reads
 
-    def _read(self) -> Mapping[bytes, PartyKey[Ed25519PublicKey]]:
-        return {
-            _token_header(key): PartyKey(key.issuer, _token_header(key), _check_key(key, self.path))
-            for key in read_trust_file(self.path).keys
-        }
+    def _read(self) -> Mapping[bytes, PartyKey]:
+        keys = [_party_key(key, self.path) for key in read_trust_file(self.path).keys]
+        return {key.encoded_header(): key for key in keys}
 
 
 def signing_finding(told: Settings) -> Finding:
@@ -235,10 +232,9 @@ def create_key(party: str, path: Path, trust: Path) -> PublicKey:
     Only this user may read ``path``. If it exists it is replaced; its old public key stays believed.
     Raises TrustError.
     """
-    private = Ed25519PrivateKey.generate()
-    x = encode_base64url(private.public_key().public_bytes_raw()).decode()
-    d = encode_base64url(private.private_bytes_raw()).decode()
-    key = PrivateKey(x=x, d=d, kid=_thumbprint(x), issuer=check_party(party))
+    made = OKPKey.generate_key("Ed25519")
+    halves = made.as_dict(private=True)
+    key = PrivateKey(x=str(halves["x"]), d=str(halves["d"]), kid=made.thumbprint(), issuer=check_party(party))
     trust_keys(trust, [key.public()])  # before anything is signed with it
     _write(path, key.model_dump_json(indent=2), 0o600)
     return key.public()
@@ -251,7 +247,7 @@ def trust_keys(trust: Path, keys: Iterable[PublicKey]) -> list[PublicKey]:
         known_ids = {key.kid for key in known}
         new = [key for key in keys if key.kid not in known_ids]
         for key in new:
-            _check_key(key, trust)
+            _party_key(key, trust)
         if new:
             _write(trust, KeySet(keys=[*known, *new]).model_dump_json(indent=2), 0o644)
         return new
@@ -284,12 +280,7 @@ def read_private_key(path: Path) -> PrivateKey:
     key = _parse_file(PrivateKey, path)
     if path.stat().st_mode & stat.S_IRWXO:
         raise TrustError(f"{path} is a private key and open to everybody: chmod 600 {path}")
-    try:
-        x = encode_base64url(_private_half(key).public_key().public_bytes_raw()).decode()
-    except ValueError:
-        raise TrustError(f"{path} holds no Ed25519 key: make one with `spotfed trust create`") from None
-    if x != key.x or key.kid != _thumbprint(x):
-        raise TrustError(f"{path}: its public half or its id is another key's")
+    _party_key(key, path)
     return key
 
 
@@ -321,29 +312,20 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _private_half(key: PrivateKey) -> Ed25519PrivateKey:
-    return Ed25519PrivateKey.from_private_bytes(decode_base64url(key.d.encode()))
-
-
-def _check_key(key: PublicKey, path: Path) -> Ed25519PublicKey:
+def _party_key(key: PublicKey, path: Path) -> PartyKey:
+    """Make a key of the file at ``path`` usable. Raises TrustError if its parts do not belong together."""
     check_party(key.issuer)
     try:
-        public = Ed25519PublicKey.from_public_bytes(decode_base64url(key.x.encode()))
+        usable = OKPKey.import_key(key.model_dump(include={"kty", "crv", "x", "d"}))
     except ValueError:
-        raise TrustError(f"{path}: the key {key.kid} of {key.issuer} is no Ed25519 key") from None
-    if key.kid != _thumbprint(key.x):
-        raise TrustError(f"{path}: the id {key.kid} is not that of the key beside it")
-    return public
-
-
-def _token_header(key: PublicKey) -> bytes:
-    """Return the encoded header of a key's tokens; it has one spelling."""
-    return encode_base64url(json.dumps({"alg": "EdDSA", "kid": key.kid}, separators=(",", ":")).encode())
-
-
-def _thumbprint(x: str) -> str:
-    canonical = json.dumps({"crv": "Ed25519", "kty": "OKP", "x": x}, separators=(",", ":"))
-    return encode_base64url(hashlib.sha256(canonical.encode()).digest()).decode()
+        raise TrustError(
+            f"{path}: the key {key.kid} of {key.issuer} is no Ed25519 key; `spotfed trust create` makes keys"
+        ) from None
+    if usable.as_dict(private=False)["x"] != key.x or usable.thumbprint() != key.kid:
+        raise TrustError(
+            f"{path}: the public half or the id {key.kid} of the key of {key.issuer} is another key's"
+        )
+    return PartyKey(key.issuer, {"alg": key.alg, "kid": key.kid}, usable)
 
 
 def _mark(path: Path) -> tuple[int, ...]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from joserfc.util import urlsafe_b64encode
 
 from broker.settings import Settings
-from broker.signing.base64url import decode_base64url, encode_base64url
 from broker.signing.key_files import (
     PrivateKey,
     SigningKey,
@@ -118,7 +118,7 @@ def test_a_token_is_a_jws_over_a_key_of_the_trust_file(parties: Parties) -> None
     keys = {key["kid"]: key for key in json.loads(parties.files.trust.read_text())["keys"]}
     assert json.loads(header)["alg"] == "EdDSA"
     key = Ed25519PublicKey.from_public_bytes(_bytes(keys[json.loads(header)["kid"]]["x"].encode()))
-    key.verify(signature, encode_base64url(header) + b"." + encode_base64url(payload))
+    key.verify(signature, urlsafe_b64encode(header) + b"." + urlsafe_b64encode(payload))
     claims = json.loads(payload)
     assert (claims["iss"], claims["aud"]) == (BROKER, INBOX)
 
@@ -166,13 +166,6 @@ def test_without_keys_nothing_is_signed_and_everything_believed() -> None:
     assert unsigned.fields("c", BODY, INBOX) == {"c": BODY}
     assert unsigned.verify(None, BODY, INBOX, ISSUERS, 0) is None
     assert not unsigned.verifies
-
-
-def test_base64_has_one_spelling() -> None:
-    assert decode_base64url(encode_base64url(b"\x00\xff")) == b"\x00\xff"
-    for text in (b"AP8=", b"AP9", b"AP/8", b"A", b"AP8\n", b"\xff\xff"):
-        with pytest.raises(ValueError, match="base64url"):
-            decode_base64url(text)
 
 
 # -- numbers that came --
