@@ -49,31 +49,28 @@ def check_api(installation: Installation) -> Iterator[CheckResult]:
 
 
 @check("api ready")
-def check_api_ready(installation: Installation) -> Iterator[CheckResult]:
+def check_api_ready(installation: Installation) -> CheckResult:
     """Can the API work: does Redis answer it, and can a cloud be asked?"""
     response = _get(installation.api_client, "/readyz")
     if response.is_success:
-        yield ok("the queue answers it, and a cloud can be asked")
-    else:
-        why = _json(response).get("detail") or f"status {response.status_code}"
-        yield failure(f"it is not ready: {why}", "see the checks of redis and owners")
+        return ok("the queue answers it, and a cloud can be asked")
+    why = _json(response).get("detail") or f"status {response.status_code}"
+    return failure(f"it is not ready: {why}", "see the checks of redis and owners")
 
 
 @check("api key")
-def check_api_key(installation: Installation) -> Iterator[CheckResult]:
+def check_api_key(installation: Installation) -> CheckResult:
     """Does the API take the key that commands send?"""
     client, key = installation.api_client, installation.api_key
     where = f"{variable('api_key')}, or what `spotfed up` writes"
     if key is None:
-        yield warning("there is none, so commands will be refused", f"set {where}")
-        return
+        return warning("there is none, so commands will be refused", f"set {where}")
     status = _get(client, "/v1/clouds", {"Authorization": f"Bearer {key}"}).status_code
     if status in {401, 403}:
-        yield failure(f"the API refuses it (status {status})", f"correct {where}")
-    elif status >= 500:
-        yield warning(f"the API could not say (status {status})", "see its log")
-    else:
-        yield ok("the API takes it")
+        return failure(f"the API refuses it (status {status})", f"correct {where}")
+    if status >= 500:
+        return warning(f"the API could not say (status {status})", "see its log")
+    return ok("the API takes it")
 
 
 def _connect(installation: Installation, base_url: str) -> httpx.Client:

@@ -7,7 +7,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
-from broker.doctor.check import CheckResult, State
+from broker.doctor.check import CheckResult, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S
 from broker.settings import Settings, SettingsError
 from broker.tls import api_context, redis_context, refusal
@@ -28,27 +28,26 @@ def certificate_result(name: str, url: str, settings: Settings) -> CheckResult |
     if parts.scheme == "unix" or (parts.scheme not in _PORTS and host in _HERE):
         return None
     if parts.scheme not in _PORTS:
-        return CheckResult(
-            name,
-            State.WARNING,
+        return warning(
             f"{host} is asked without TLS: whoever is on the way reads keys and leases",
             f"use {parts.scheme}s:// (SECURITY.md, Transport)",
+            name=name,
         )
     port = parts.port or _PORTS[parts.scheme]
     try:
         context = api_context(settings) if parts.scheme == "https" else redis_context(settings)
         ends_at, version = _read_certificate(host, port, context)
     except SettingsError as error:
-        return CheckResult(name, State.FAILURE, str(error), "correct it; until then there is no connection")
+        return failure(str(error), "correct it; until then there is no connection", name=name)
     except OSError as error:
         setting = "ca" if parts.scheme == "https" else "redis_ca"
         found = refusal(error, f"{host}:{port}", setting) or f"{host}:{port}: no TLS connection: {error}"
-        return CheckResult(name, State.FAILURE, found, "see SECURITY.md, Transport")
+        return failure(found, "see SECURITY.md, Transport", name=name)
     left = ends_at - datetime.now(UTC)
     found = f"{host}:{port} speaks {version}; its certificate ends on {ends_at:%Y-%m-%d}, in {left.days} days"
     if left < EXPIRES_SOON:
-        return CheckResult(name, State.WARNING, found, "renew it; after that day nothing connects any more")
-    return CheckResult(name, State.OK, found)
+        return warning(found, "renew it; after that day nothing connects any more", name=name)
+    return ok(found, name=name)
 
 
 def _read_certificate(host: str, port: int, context: ssl.SSLContext) -> tuple[datetime, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, cast
 
 from broker.contract import VERSION
@@ -13,7 +12,7 @@ from broker.upgrading import holding_back, spoken
 
 
 @check("contract")
-def check_contract(installation: Installation) -> Iterator[CheckResult]:
+def check_contract(installation: Installation) -> CheckResult:
     """Do all owners write what this version reads, and does anyone still speak the version before?"""
     unread = [
         cloud
@@ -21,28 +20,26 @@ def check_contract(installation: Installation) -> Iterator[CheckResult]:
         if info is None or (_last_version(installation, cloud) or 0) > VERSION
     ]
     if unread:
-        yield failure(
+        return failure(
             f"this version (contract {VERSION}) cannot read what is written by: {', '.join(unread)}",
             "install the same spotfed here as on their owners' machines",
         )
-        return
     client, keys = installation.redis_client, installation.keys
     current = spoken(client, keys)
     if current > VERSION:
-        yield failure(
+        return failure(
             f"the federation speaks version {current} of the contract, and this spotfed up to {VERSION}",
             "install the version that the others have",
         )
-    elif held_back_by := holding_back(client, keys):
-        yield warning(
+    if held_back_by := holding_back(client, keys):
+        return warning(
             f"the federation speaks version {current} of the contract instead of {VERSION}, because of: "
             f"{', '.join(held_back_by)}",
             "upgrade them (README, Upgrading); a member that will not come back is to be taken out",
         )
-    elif current < VERSION:
-        yield ok(f"everybody speaks version {VERSION} of the contract; in a moment it is written")
-    else:
-        yield ok(f"the federation speaks version {VERSION} of the contract")
+    if current < VERSION:
+        return ok(f"everybody speaks version {VERSION} of the contract; in a moment it is written")
+    return ok(f"the federation speaks version {VERSION} of the contract")
 
 
 def _last_version(installation: Installation, cloud: str) -> int | None:

@@ -18,7 +18,7 @@ def check_api_key_file(installation: Installation) -> Iterator[CheckResult]:
 
 
 @check("signatures")
-def check_signatures(installation: Installation) -> Iterator[CheckResult]:
+def check_signatures(installation: Installation) -> CheckResult:
     """Are messages between the broker and the clouds signed, and are the signatures verified?"""
     settings = installation.settings
     trust, signing_key = settings.trust, settings.signing_key
@@ -27,23 +27,20 @@ def check_signatures(installation: Installation) -> Iterator[CheckResult]:
         trust = local_trust
     if trust is None:
         how = "believed without a signature" if signing_key is None else "signed, and not verified"
-        yield warning(
+        return warning(
             f"messages between the broker and the clouds are {how}: anyone who can write to Redis can "
             "give orders",
             "make keys (`spotfed trust create`), set SPOTFED_SIGNING_KEY everywhere, then SPOTFED_TRUST",
         )
-        return
     try:
         believed = read_set(trust).keys
         ours = None if signing_key is None else read_private(signing_key)
     except TrustError as error:
-        yield failure(str(error), "correct it: processes that need the file do not start without it")
-        return
+        return failure(str(error), "correct it: processes that need the file do not start without it")
     if ours is not None and ours.public() not in believed:
-        yield failure(
+        return failure(
             f"{trust} does not hold the key in {signing_key}: what it signs is refused",
             "add its public half with `spotfed trust add`",
         )
-    else:
-        parties = len({key.issuer for key in believed})
-        yield ok(f"{trust} holds {len(believed)} public keys of {parties} parties")
+    parties = len({key.issuer for key in believed})
+    return ok(f"{trust} holds {len(believed)} public keys of {parties} parties")

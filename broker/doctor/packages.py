@@ -21,13 +21,12 @@ EXTRAS = {
 
 
 @check("packages")
-def check_packages(_: Installation) -> Iterator[CheckResult]:
+def check_packages(_: Installation) -> CheckResult:
     """Are the packages that spotfed needs installed, in versions that it works with?"""
     try:
         spotfed = metadata.distribution("spotfed")
     except metadata.PackageNotFoundError:
-        yield warning("spotfed is not installed, only importable", "make setup, or pip install spotfed")
-        return
+        return warning("spotfed is not installed, only importable", "make setup, or pip install spotfed")
     wrong = []
     for text in spotfed.requires or ():
         try:
@@ -41,9 +40,8 @@ def check_packages(_: Installation) -> Iterator[CheckResult]:
             wrong.append(f"{requirement.name}{requirement.specifier} ({version or 'missing'})")
     found = f"spotfed {spotfed.version}, contract version {VERSION}"
     if wrong:
-        yield failure(f"{found}; not as it needs them: {', '.join(wrong)}", "make setup, or reinstall it")
-    else:
-        yield ok(f"{found}, and all packages that it needs")
+        return failure(f"{found}; not as it needs them: {', '.join(wrong)}", "make setup, or reinstall it")
+    return ok(f"{found}, and all packages that it needs")
 
 
 @check("extra")
