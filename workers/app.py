@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from broker import failpoints
+from broker.doctor.redis import require_safe
 from broker.keys import Keys
-from broker.queue_health import require_safe
 from broker.redis_server import connect
 from broker.settings import Settings
 

@@ -39,8 +39,8 @@ class Extensions:
         lease, now_s = book.get(command.lease), cloud.now_s
         if not isinstance(lease, Lease) or lease.kind is not Kind.SPOT or lease.state is LeaseState.RESERVED:
             return Done(found=False)
-        if lease.ends_at_s is not None and command.until_s <= lease.ends_at_s:
-            return LeaseGranted(lease=lease)  # it has that already, or had it to its end
+        if _lasts_until(lease, command.until_s):
+            return LeaseGranted(lease=lease)
         changes = cloud.extend(command.lease, command.until_s, now_s, command.sla, "holder")
         if isinstance(changes, Refusal):
             refusal = refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
@@ -80,3 +80,8 @@ class Extensions:
         longer = views.extended(lease, change, table.version if table else None)
         self._recorder.emit(EventKind.EXTENDED, change.at_s, lease=longer, attempt=wish, cause=change.cause)
         return longer
+
+
+def _lasts_until(lease: Lease, until_s: float) -> bool:
+    """Tell whether a lease is, or was, granted until that time anyway."""
+    return lease.ends_at_s is not None and until_s <= lease.ends_at_s

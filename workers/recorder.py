@@ -114,11 +114,8 @@ class Recorder:
                     self.emit(EventKind.CORDONED, at_s, cause=by, **told)
 
     def _ended(self, change: Ended) -> None:
-        """Of a reservation that nobody has confirmed it is not known whether it was to run: it lapses, and
-        nobody hears of it (RELIABILITY.md I2)."""
         lease = self._lease(change.instance)
-        lapses = lease.state is LeaseState.RESERVED
-        kind = EventKind.RELEASED if lapses else _KIND_OF_END[change.how]
+        kind = _kind_of_end(lease, change.how)
         self.emit(kind, change.at_s, lease=views.ended(lease, change), cause=change.cause)
 
     def told_late(self, lease: Lease) -> None:
@@ -169,11 +166,8 @@ class Recorder:
             self.outcome.overflow.append(item)
 
     def emit(self, kind: EventKind, at_s: float, **fields: Any) -> None:
-        """Notes an event; a public one gets the next sequence number. What befalls a reservation is not
-        public before it is confirmed."""
-        lease: Lease | None = fields.get("lease")
-        spot = lease is not None and lease.kind is Kind.SPOT and lease.state is not LeaseState.RESERVED
-        public = kind in PUBLIC_KINDS and spot
+        """Notes an event; a public one gets the next sequence number."""
+        public = _is_public(kind, fields.get("lease"))
         event = Event(
             cloud=self._spec.cloud.id,
             kind=kind,
@@ -184,3 +178,19 @@ class Recorder:
         )
         self._state.note(event)
         self.outcome.events.append(event)
+
+
+def _is_public(kind: EventKind, lease: Lease | None) -> bool:
+    """Tell whether an event is published: one of a spot lease that is not a mere reservation."""
+    if lease is None or lease.kind is not Kind.SPOT or lease.state is LeaseState.RESERVED:
+        return False
+    return kind in PUBLIC_KINDS
+
+
+def _kind_of_end(lease: Lease, how: End) -> EventKind:
+    """Name the event of an end. ``lease``: as it was before.
+
+    A reservation lapses: before it is confirmed, nobody knows whether it was to run, and nobody else hears of
+    its end (RELIABILITY.md I2).
+    """
+    return EventKind.RELEASED if lease.state is LeaseState.RESERVED else _KIND_OF_END[how]

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -221,18 +221,11 @@ class Runtime:
         outcome, cursor, held_s, handled, poisoned = Outcome(), None, None, 0, False
         for entry, commands in entries:
             poisoned = any(self._is_poison(command) for command in commands)
-            begun, answered = self._done_of_entry, len(outcome.replies)
-            for command in commands[begun:]:
-                held_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
-                if held_s is not None:
-                    break
-                outcome.extend(self._handle(command, entry))
-                self._done_of_entry += 1
-                handled += 1
-            self._answering.note(commands[begun : self._done_of_entry], outcome.replies[answered:])
+            count, held_s = self._handle_entry(entry, commands, outcome)
+            handled += count
             if held_s is not None:
                 break
-            cursor, self._done_of_entry = entry, 0
+            cursor = entry
             if handled >= GROUP or poisoned:  # what breaks this owner must not break the next one too
                 break
         if cursor is not None or outcome:
@@ -243,6 +236,27 @@ class Runtime:
             self._write(self._owner.advance(held_s, _now()))
             self._begin_refresh(held_s)
         return handled >= GROUP or len(entries) == GROUP or poisoned
+
+    def _handle_entry(
+        self, entry: str, commands: Sequence[Command | Malformed], outcome: Outcome
+    ) -> tuple[int, float | None]:
+        """Handle the commands of an entry that are not done yet, and add what follows to the outcome.
+
+        Returns how many were handled, and the time whose table the next one waits for, or None.
+        """
+        begun, answered = self._done_of_entry, len(outcome.replies)
+        held_s = None
+        for command in commands[begun:]:
+            held_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
+            if held_s is not None:
+                break
+            outcome.extend(self._handle(command, entry))
+            self._done_of_entry += 1
+        count = self._done_of_entry - begun
+        self._answering.note(commands[begun : self._done_of_entry], outcome.replies[answered:])
+        if held_s is None:
+            self._done_of_entry = 0
+        return count, held_s
 
     def _is_poison(self, command: Command | Malformed) -> bool:
         return not isinstance(command, Malformed) and command.id in self._poison

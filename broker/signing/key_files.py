@@ -25,8 +25,7 @@ from joserfc.jwk import OKPKey
 from joserfc.util import json_b64encode
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from broker.finding import Finding, failure, ok, warning
-from broker.settings import Settings, SettingsError
+from broker.settings import SettingsError
 from broker.signing.parties import BROKER, JOBS, is_party
 
 log = logging.getLogger(__name__)
@@ -152,33 +151,6 @@ class TrustFile(_WatchedFile[Mapping[bytes, PartyKey]]):
     def _read(self) -> Mapping[bytes, PartyKey]:
         keys = [_party_key(key, self.path) for key in read_trust_file(self.path).keys]
         return {key.encoded_header(): key for key in keys}
-
-
-def signing_finding(told: Settings) -> Finding:
-    """Whether messages between the broker and the clouds are signed, for ``spotfed doctor``."""
-    name, local = "signatures", local_key_files(told.state_dir)
-    if told.trust is None and told.signing_key is None and local.trust.exists():
-        told = told.model_copy(update={"trust": local.trust})
-    if told.trust is None:
-        said = "believed without a signature" if told.signing_key is None else "signed, and not verified"
-        return warning(
-            name,
-            f"messages between the broker and the clouds are {said}: who can write to Redis can give orders",
-            "make keys (`spotfed trust create`), set SPOTFED_SIGNING_KEY everywhere, then SPOTFED_TRUST",
-        )
-    try:
-        believed = read_trust_file(told.trust).keys
-        ours = None if told.signing_key is None else read_private_key(told.signing_key)
-    except TrustError as error:
-        return failure(name, str(error), "correct it: processes that need the file do not start without it")
-    if ours is not None and ours.public() not in believed:
-        return failure(
-            name,
-            f"{told.trust} does not hold the key in {told.signing_key}: what it signs is refused",
-            "add its public half with `spotfed trust add`",
-        )
-    parties = len({key.issuer for key in believed})
-    return ok(name, f"{told.trust} holds {len(believed)} public keys of {parties} parties")
 
 
 # -- the files -----------------------------------------------------------------------------------------------
