@@ -129,7 +129,7 @@ def shown(name: str, value: object) -> str:
         return "***"
     if isinstance(value, tuple):
         return ",".join(map(str, value)) or "none"
-    return public_address(str(value)) if name in {"redis_url", "celery_broker_url", "url"} else str(value)
+    return public_address(str(value)) if name in {"redis_url", "url"} else str(value)
 
 
 def package_finding(spotfed: str | None, requires: Sequence[str], installed: Mapping[str, str]) -> Finding:

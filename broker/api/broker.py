@@ -68,8 +68,7 @@ class Broker:
         self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
         self._speaking = Speaking(self._contract, self.keys)
         signing = signing_of(settings, BROKER)
-        # Through RabbitMQ a bell cannot go with what Redis writes: it is rung afterwards.
-        bell = Bells(celery, self.keys.prefix) if settings.celery_broker_url is None else None
+        bell = Bells(celery, self.keys.prefix)
         self.records = Records(self.redis, self.keys, signing, speaks=self._speaking, bell=bell)
         self.register = Register(self.redis, self.keys)
         self.roster, self.holds = Roster(self.register), Holds(self.redis, self.keys)

@@ -79,7 +79,6 @@ def _findings() -> list[Finding]:
         ),
         signing_finding(told),
         *_queue_findings(told),
-        *_celery_findings(told),
         *_api_findings(told, spotfed),
     ]
 
@@ -171,13 +170,6 @@ def _queue_findings(told: Settings) -> list[Finding]:
                 *found,
                 failure("clouds", f"what the clouds keep in Redis cannot be read: {error}", advice),
             ]
-
-
-def _celery_findings(told: Settings) -> list[Finding]:
-    from broker.celery_health import celery_finding
-
-    found = celery_finding(told)
-    return [] if found is None else [found]
 
 
 def _server() -> str | None:

@@ -26,7 +26,7 @@ from broker.fleet.kept import FleetFile
 from broker.local.federation import LocalFederation
 from broker.local.layout import Layout, wall_time
 from tests.contract.harness import KEY, Federation, serving
-from tests.integration.rabbitmq_server import free_port
+from tests.integration.test_local import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SPOTFED = (sys.executable, "-c", "from broker.cli import main; main()")
