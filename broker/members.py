@@ -122,11 +122,7 @@ def let_in_operator(client: redis.Redis, keys: Keys, key: str, name: str = "firs
 
 
 def parsed_key(text: bytes | None) -> KeyRecord | None:
-    """A record; None for one that a later version wrote. Version 1 wrote the holder's name only, and let its
-    holder do everything: that is an operator, until the key is revoked."""
-    if text and not text.startswith(b"{"):
-        name = text.decode("utf-8", "replace")
-        return KeyRecord(id=name, principal=name, role=Role.OPERATOR, created_at_s=0.0)
+    """Parse the record of an API key; return None for one that a later version wrote."""
     record: KeyRecord | None = _parsed(KeyRecord, text)
     return record
 

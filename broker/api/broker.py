@@ -116,9 +116,7 @@ class Broker:
             self._jobs, self.keys, lambda job: self._job_bells.ring([job]), settings.open_jobs
         )
         self._counted = connect_async(url)
-        self.quotas = QuotaKeeper(
-            self.redis, self._counted, self.keys, self.holds, self.roster, self._speaking
-        )
+        self.quotas = QuotaKeeper(self.redis, self._counted, self.keys, self.holds, self.roster)
         self.surveyor = Surveyor(self.redis, self.keys, self.adverts, self.books, self._speaking)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = threading.Event()
