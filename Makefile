@@ -12,7 +12,7 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra t
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format man docs bench bench-nova kills chaos simulate acceptance jobs lock clean
+.PHONY: help setup demo up test lint format figures docs bench bench-nova kills chaos simulate acceptance jobs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -76,13 +76,10 @@ format: setup  ## lay the code out and repair what ruff can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-man: setup  ## write the manual page, docs/reference and docs/figures anew, from what the code says and does
-	@$(BIN)/python -m broker.cli.manual > deploy/man/spotfed.1
-	@$(BIN)/python -m workers.instances.reference > docs/reference/instances.md
-	@$(BIN)/python -m broker.cli.reference docs/reference
+figures: setup  ## draw docs/figures anew
 	@$(BIN)/python -m tests.docs.figures docs/figures
 
-docs: setup  ## the site of docs/, for a browser: build/docs/index.html
+docs: setup  ## the site of docs/, with references of commands, HTTP API and library: build/docs/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file docs/site/mkdocs.yml
 	@echo "docs: build/docs/index.html"
 
