@@ -34,7 +34,6 @@ MemberName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-
 PrincipalName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)?$", max_length=80)
 ]
-KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 Clouds = Annotated[tuple[CloudId, ...], Field(max_length=64)]
 Cap = Annotated[int, Field(strict=True, ge=0, le=100_000_000)]
 
