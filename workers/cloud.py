@@ -180,14 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workers_app.serve_drains(app, told.cloud, runtime.drain)
     runtime.open()
 
-    through_redis = config.celery_broker_url is None
-    if not through_redis:
-        runtime.start()  # a RabbitMQ that is away keeps nobody from being served
-
     def ready() -> None:
         garbage.settle()
-        if through_redis:
-            runtime.start()
+        runtime.start()
 
     try:
         return workers_app.run(

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 
-import structlog
-
 from broker.archive import SYNC_S, Archive
 from broker.settings import Settings
 from workers import snapshots
 from workers.snapshots import Snapshot
 from workers.tenure import Tenure
-
-log = structlog.get_logger(__name__)
 
 
 class Keeper:
