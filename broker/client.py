@@ -54,6 +54,7 @@ from broker.api.outcomes import (
     refused_of,
     why_silent,
 )
+from broker.backoff import API_BACKOFF, DEADLINE_S, retry_after_s
 from broker.client_identity import IdentityCalls
 from broker.client_instances import InstanceCalls
 from broker.client_jobs import JobCalls
@@ -70,7 +71,6 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
-from broker.patience import DEADLINE_S, pauses, retry_after_s
 from broker.settings import settings
 from broker.tls import api_context
 
@@ -155,7 +155,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
         wishes = [named(request) for request in requests]
         results: dict[int, GrantedRequest | RefusedRequest | ProblemAnswer] = {}
         deadline_s = time.monotonic() + self._deadline_s
-        for pause_s in pauses():
+        for pause_s in API_BACKOFF.pauses():
             missing = [index for index in range(len(wishes)) if index not in results]
             if not missing:
                 break
@@ -306,7 +306,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
         Raises EventsGoneError, and UnavailableError when the broker stays away.
         """
         gives_up_s = time.monotonic() + self._deadline_s
-        waits = pauses()
+        waits = API_BACKOFF.pauses()
         while True:
             parameters = _present({"cloud": cloud, "origin": origin, "follow": follow})
             headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
@@ -325,7 +325,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
                     else:
                         for sent in source.iter_sse():
                             gives_up_s = time.monotonic() + self._deadline_s
-                            waits = pauses()
+                            waits = API_BACKOFF.pauses()
                             if sent.id:
                                 last_event_id = sent.id
                             if sent.data:
@@ -351,7 +351,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
         """Sends until there is an answer that repeating would not change."""
         content, headers = _encoded(body)
         gives_up_s = time.monotonic() + self._deadline_s
-        for pause_s in pauses():
+        for pause_s in API_BACKOFF.pauses():
             told_s = 0.0
             try:
                 response = self._http.request(

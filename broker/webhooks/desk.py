@@ -23,7 +23,7 @@ from broker.webhooks.models import (
 from broker.webhooks.sender import Sender
 from broker.webhooks.storage import Storage, Stored, timestamp
 from broker.webhooks.vault import Vault, new_secret
-from broker.webhooks.worker import Backoff, Members, Worker, delivery_of, scope_of
+from broker.webhooks.worker import Members, RetryPolicy, Worker, delivery_of, scope_of
 
 _BY_HAND = 8  # tests and redeliveries at a time
 _PAUSED_BY_HAND = "paused by its holder"
@@ -59,14 +59,14 @@ class WebhookDesk:
             connect_timeout_s=told.webhook_connect_timeout_s,
             timeout_s=told.webhook_timeout_s,
         )
-        backoff = Backoff(told.webhook_retry_first_s, told.webhook_retry_longest_s, told.webhook_attempts)
+        retries = RetryPolicy(told.webhook_retry_first_s, told.webhook_retry_longest_s, told.webhook_attempts)
         self._worker = Worker(
             self._storage,
             following,
             name,
             sender=self._sender,
             vault=self._vault,
-            backoff=backoff,
+            retries=retries,
             members=members,
         )
         self._by_hand = asyncio.Semaphore(_BY_HAND)

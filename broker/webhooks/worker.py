@@ -19,6 +19,7 @@ import redis
 import redis.asyncio
 
 from broker import events
+from broker.backoff import Backoff
 from broker.ending import end
 from broker.failpoints import Failpoint, failpoint
 from broker.keys import Keys
@@ -42,7 +43,6 @@ _SLOW_S = 1.0  # a delivery that takes longer
 _TURN_S = 10.0  # then the others may, who waited for a slot
 _SHORT_TURN_S = 1.0  # the same while somebody waits
 _MARGIN_S = 20.0  # a claim outlasts a delivery by this
-_JITTER = 0.25
 _END_AGAIN_S = 0.5
 _FAULT_S = 60.0  # this process leaves a webhook alone with which it has a fault
 
@@ -53,19 +53,23 @@ _Page = deque[tuple[str, dict[bytes, bytes]]]
 
 
 @dataclass(frozen=True)
-class Backoff:
-    """How long to wait after each failed attempt, and how many there are."""
+class RetryPolicy:
+    """Decides when a failed delivery is attempted again, and how often it is attempted at most.
+
+    ``first_s``, ``longest_s``: the shortest and the longest pause between attempts, in seconds.
+    """
 
     first_s: float = 5.0
     longest_s: float = 21_600.0
     attempts: int = 10
 
     def wait_s(self, failed: int, asked_s: float | None = None) -> float:
-        """After ``failed`` attempts: four times as long each time, a quarter more or less by chance, not
-        sooner than the receiver asked for, nor later than the longest wait."""
-        wait_s = min(self.first_s * 4.0 ** min(failed - 1, 30), self.longest_s)
-        wait_s *= random.uniform(1 - _JITTER, 1 + _JITTER)
-        return min(max(wait_s, asked_s or 0.0), self.longest_s)
+        """Return the pause after ``failed`` attempts: four times as long each time, up to the longest.
+
+        ``asked_s``: the pause that the receiver asked for, which is kept up to the same limit.
+        """
+        backoff = Backoff(self.first_s, self.longest_s, factor=4.0, jitter=(0.75, 1.25))
+        return min(max(backoff.pause_s(failed), asked_s or 0.0), self.longest_s)
 
 
 class MemberGoneError(Exception):
@@ -108,13 +112,13 @@ class Worker:
         *,
         sender: Sender,
         vault: Vault,
-        backoff: Backoff,
+        retries: RetryPolicy,
         members: Members,
     ):
         """``following`` blocks while it reads: it is used by nobody else."""
         self._members = members
         self._storage, self._following, self._name = storage, following, name
-        self._sender, self._vault, self._backoff = sender, vault, backoff
+        self._sender, self._vault, self._retries = sender, vault, retries
         self._ttl_ms = round(1000 * (sender.timeout_s + _MARGIN_S))
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._slow: set[str] = set()  # webhooks whose delivery takes long, or whose last one did
@@ -297,11 +301,11 @@ class Worker:
         wait_s: float | None = None
         if outcome.status == GONE:
             fields |= _given_up(stored, WebhookState.DISABLED, "its receiver answered 410 Gone")
-        elif delivery.attempt >= self._backoff.attempts:
+        elif delivery.attempt >= self._retries.attempts:
             tries = f"{delivery.attempt} attempts to deliver {delivery.message} failed"
             fields |= _given_up(stored, WebhookState.PAUSED, f"{tries}, the last: {outcome.error}")
         else:
-            wait_s = self._backoff.wait_s(delivery.attempt, outcome.retry_after_s)
+            wait_s = self._retries.wait_s(delivery.attempt, outcome.retry_after_s)
             next_at = datetime.now(UTC) + timedelta(seconds=wait_s)
             delivery = delivery.model_copy(update={"next_attempt_at": next_at.isoformat()})
         delay_ms = None if wait_s is None else max(1, round(1000 * wait_s))
