@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-import redis
 import redis.asyncio
 from pydantic import ValidationError
 
@@ -15,6 +14,7 @@ from broker.answers import BrokenPromise
 from broker.contract import Event
 from broker.keys import Keys
 from broker.ledger import CloudLedger
+from broker.storage.outages import retry_through_outages
 from broker.versions import read
 
 log = logging.getLogger(__name__)
@@ -38,16 +38,9 @@ class Bookkeeper:
         return {} if ledger is None else ledger.broken(now_s)
 
     async def run(self) -> None:
-        """Reads for ever; outlives outages of Redis."""
-        away = False
+        """Refresh the ledgers until the task is cancelled, through outages of Redis."""
         while True:
-            try:
-                await self.refresh()
-                away = False
-            except (redis.RedisError, OSError) as error:
-                if not away:  # once an outage
-                    log.warning("ledger: %s; trying again", error)
-                away = True
+            await retry_through_outages(self.refresh, "ledger")
             await asyncio.sleep(_EVERY_S)
 
     async def refresh(self) -> None:

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import redis.asyncio
 
-from broker import events
 from broker.keys import Keys
 from broker.settings import Settings
+from broker.storage.streams import newest_id
 from broker.webhooks.addresses import SystemResolver, check
 from broker.webhooks.envelope import Sending, of_event, of_test
 from broker.webhooks.models import (
@@ -87,7 +87,7 @@ class WebhookDesk:
         """
         await check(wish.url, self._sender.resolve, self._sender.allowed)
         secret = new_secret()
-        position = await events.last_id(self._client, self._keys)
+        position = await newest_id(self._client, self._keys.all_events)
         stored = await self._storage.create(holder, wish, self._vault.seal(secret), position)
         return NewWebhook(webhook=stored.view(), secret=secret)
 

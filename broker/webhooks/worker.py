@@ -18,13 +18,20 @@ from datetime import UTC, datetime, timedelta
 import redis
 import redis.asyncio
 
-from broker import events
 from broker.backoff import Backoff
 from broker.ending import end
 from broker.failpoints import Failpoint, failpoint
 from broker.keys import Keys
 from broker.members import MemberRecord
-from broker.records import read_stream
+from broker.storage.outages import retry_through_outages
+from broker.storage.streams import (
+    BEGINNING,
+    EventsLostError,
+    before_oldest,
+    is_before,
+    read_after,
+    read_all_after,
+)
 from broker.webhooks.envelope import Sending, of_event, of_gap
 from broker.webhooks.models import Delivery, WebhookState
 from broker.webhooks.sender import GONE, Outcome, Sender
@@ -129,18 +136,10 @@ class Worker:
         return self._storage.keys
 
     async def run(self) -> None:
-        """Delivers for ever; outlives outages of Redis."""
-        away = False
+        """Deliver until the task is cancelled, through outages of Redis."""
         try:
             while True:
-                try:
-                    await self._round()
-                    away = False
-                except (redis.RedisError, OSError) as error:
-                    if not away:  # once an outage
-                        log.warning("webhooks: %s; trying again", error)
-                    away = True
-                    await asyncio.sleep(1.0)
+                await retry_through_outages(self._round, "webhooks")
         finally:
             await end(list(self._serving.values()), _END_AGAIN_S)
 
@@ -158,8 +157,8 @@ class Worker:
         waits = [place.next_at_ms - survey.now_ms for place in survey.places if place.active]
         soonest = min((wait for wait in waits if wait > 0), default=_POLL_MS)
         block_ms = _BUSY_MS if due or self._serving else _POLL_MS
-        after = survey.last or events.BEGINNING
-        await read_stream(self._following, self._keys.all_events, after, 1, min(block_ms, soonest))
+        after = survey.last or BEGINNING
+        await read_after(self._following, self._keys.all_events, after, 1, min(block_ms, soonest))
         await asyncio.sleep(0.01)  # events come in bursts
 
     def _choose(self, due: list[str]) -> list[str]:
@@ -181,7 +180,7 @@ class Worker:
             and place.id not in self._serving
             and place.next_at_ms <= survey.now_ms
             and survey.last is not None
-            and events.is_before(place.position, survey.last)
+            and is_before(place.position, survey.last)
         )
 
     async def _serve(self, webhook: str) -> None:
@@ -247,9 +246,9 @@ class Worker:
         client = self._storage.client
         if not page:
             try:
-                page.extend(await events.read_fields(client, self._keys, stored.position, _PAGE))
-            except events.EventsLost:
-                goes_on = await events.before_oldest(client, self._keys)
+                page.extend(await read_all_after(client, self._keys.all_events, stored.position, _PAGE))
+            except EventsLostError:
+                goes_on = await before_oldest(client, self._keys.all_events)
                 return goes_on, of_gap(stored.position, goes_on)
         position = stored.position
         while page:

@@ -6,10 +6,10 @@ from typing import Any, get_args
 import pytest
 import redis
 
-from broker import events
 from broker.contract import PUBLIC_KINDS
 from broker.keys import Keys
 from broker.redis_server import connect_async
+from broker.storage.streams import BEGINNING, EventsLostError, before_oldest, read_all_after
 from broker.webhooks.models import Delivery, Kind, WebhookState, WebhookWish
 from broker.webhooks.storage import DELIVERIES_KEPT, Storage
 from broker.webhooks.worker import RetryPolicy
@@ -138,16 +138,17 @@ def test_after_a_gap_further_trimming_is_noticed(
         for entry in ("5-0", "7-0", "7-1", "9-0"):
             await client.xadd(keys.all_events, {"e": "x"}, id=entry)
         await client.xtrim(keys.all_events, maxlen=3, approximate=False)
-        with pytest.raises(events.EventsLost):
-            await events.read_fields(client, keys, "5-0")
-        floor = await events.before_oldest(client, keys)
-        assert [entry for entry, _ in await events.read_fields(client, keys, floor)] == ["7-0", "7-1", "9-0"]
+        with pytest.raises(EventsLostError):
+            await read_all_after(client, keys.all_events, "5-0")
+        floor = await before_oldest(client, keys.all_events)
+        entries = await read_all_after(client, keys.all_events, floor)
+        assert [entry for entry, _ in entries] == ["7-0", "7-1", "9-0"]
         await client.xtrim(keys.all_events, maxlen=2, approximate=False)
-        with pytest.raises(events.EventsLost):
-            await events.read_fields(client, keys, floor)
+        with pytest.raises(EventsLostError):
+            await read_all_after(client, keys.all_events, floor)
         # The one before was read: nothing is lost, though it is not there any more.
-        assert len(await events.read_fields(client, keys, "7-0")) == 2
+        assert len(await read_all_after(client, keys.all_events, "7-0")) == 2
         await client.delete(keys.all_events)
-        assert await events.before_oldest(client, keys) == events.BEGINNING
+        assert await before_oldest(client, keys.all_events) == BEGINNING
 
     run(redis_url, keys, work)
