@@ -180,7 +180,7 @@ def test_a_reader_behind_the_oldest_event_is_told(run, cloud, redis_client):
 
 def test_a_consumer_outlives_its_connections(run, cloud, redis_client):
     async def story(client):
-        heard = []
+        heard: list[int] = []
         complete = asyncio.Event()
 
         async def hear(page):
