@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import httpx
 
-DEADLINE_S = 60.0
 _LARGEST_EXPONENT = 64  # beyond it every pause is the longest one; larger powers overflow
 
 
@@ -53,9 +54,13 @@ class Backoff:
 API_BACKOFF = Backoff(first_s=0.1, longest_s=2.0)  # of a client that calls the HTTP API
 
 
-def retry_after_s(response: httpx.Response) -> float:
-    """Return how long a response asks its caller to wait, in seconds: 0 to `DEADLINE_S`."""
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Return how many seconds a response asks its caller to wait; None if it asks for none (RFC 9110)."""
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdecimal():
+        return float(text[:9])
     try:
-        return min(max(float(response.headers.get("Retry-After", "0")), 0.0), DEADLINE_S)
+        at = parsedate_to_datetime(text)
     except ValueError:
-        return 0.0
+        return None
+    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

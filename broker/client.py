@@ -54,7 +54,7 @@ from broker.api.outcomes import (
     refused_of,
     why_silent,
 )
-from broker.backoff import API_BACKOFF, DEADLINE_S, retry_after_s
+from broker.backoff import API_BACKOFF, retry_after_s
 from broker.client_identity import IdentityCalls
 from broker.client_instances import InstanceCalls
 from broker.client_jobs import JobCalls
@@ -89,6 +89,7 @@ __all__ = [
 ]
 
 MOST_LEASES = 1000  # that the API tells at once
+DEADLINE_S = 60.0  # how long a call is repeated, and the longest pause that a server may ask for
 _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -363,7 +364,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
                 if response.is_success or not self._raise_unless_temporary(response):
                     return response
                 reason = problem_of(response).detail
-                told_s = retry_after_s(response)
+                told_s = min(retry_after_s(response) or 0.0, DEADLINE_S)
             wait_s = max(told_s, pause_s)
             if time.monotonic() + wait_s > gives_up_s:
                 raise UnavailableError(f"{reason} (gave up after {self._deadline_s:g} s)")

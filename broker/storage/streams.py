@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 import redis
@@ -69,11 +69,6 @@ def parse_id(stream_id: str) -> tuple[int, int]:
     if numbers is None or max(numbers) > _LARGEST_PART:
         raise ValueError(f"not a stream id: {stream_id!r}")
     return numbers
-
-
-def is_before(first: str, second: str) -> bool:
-    """Tell whether the first stream id is smaller than the second. Raises ValueError if either is none."""
-    return parse_id(first) < parse_id(second)
 
 
 def event_of(fields: Mapping[bytes, bytes]) -> Event:
@@ -146,60 +141,50 @@ async def read_all_after(
 # -- where entries come from ----------------------------------------------------------------------------
 
 
+@dataclass
 class Cursor:
-    """Reads one stream for one reader, which keeps its own position. It may skip what was trimmed."""
+    """Reads one stream for one reader, which keeps its own position. It may skip what was trimmed.
 
-    def __init__(
-        self,
-        client: redis.asyncio.Redis,
-        stream: str,
-        position: str | None = None,
-        *,
-        count: int = _PAGE,
-        block_ms: int = _BLOCK_MS,
-        rewinds: bool = False,
-    ):
-        """Open nothing yet.
+    Attributes:
+        client: connection to Redis, used by this cursor alone: it blocks while it reads.
+        stream: key of the stream.
+        position: id of the last entry that was finished; None reads what is appended after `locate` or the
+            first read.
+        count: most entries a page.
+        block_ms: how long a read waits for an entry.
+        rewinds: go back to `BEGINNING` after a failure, for a stream whose ids may be lower once Redis is
+            back without its data. Entries that were handled come again.
+    """
 
-        Args:
-            client: connection to Redis, used by this cursor alone: it blocks while it reads.
-            stream: key of the stream.
-            position: id of the last entry already read; None reads what is appended after `locate` or the
-                first read.
-            count: most entries a page.
-            block_ms: how long a read waits for an entry.
-            rewinds: go back to `BEGINNING` after a failure, for a stream whose ids may be lower once Redis is
-                back without its data. Entries that were handled come again.
-        """
-        self._client, self._stream, self._position = client, stream, position
-        self._count, self._block_ms, self._rewinds = count, block_ms, rewinds
-
-    @property
-    def position(self) -> str:
-        """The id of the last entry that was finished."""
-        return BEGINNING if self._position is None else self._position
+    client: redis.asyncio.Redis
+    stream: str
+    position: str | None = None
+    _: KW_ONLY
+    count: int = _PAGE
+    block_ms: int = _BLOCK_MS
+    rewinds: bool = False
 
     async def locate(self) -> str:
         """Return the position, which is now if none was given and nothing was read yet."""
-        if self._position is None:
-            self._position = await newest_id(self._client, self._stream)
-        return self._position
+        if self.position is None:
+            self.position = await newest_id(self.client, self.stream)
+        return self.position
 
     async def read(self) -> list[Page]:
         """Return the next page, or none if nothing comes while it waits. The position stays."""
-        after = await self.locate()
-        entries = await read_after(self._client, self._stream, after, self._count, self._block_ms)
-        return [Page(self._stream, entries)] if entries else []
+        position = await self.locate()
+        entries = await read_after(self.client, self.stream, position, self.count, self.block_ms)
+        return [Page(self.stream, entries)] if entries else []
 
     async def finish(self, page: Page, unfinished: Collection[str] = ()) -> None:
         """Move the position behind the page."""
         assert not unfinished, "a cursor does not come back to single entries"
-        self._position = page.entries[-1][0]
+        self.position = page.entries[-1][0]
 
     def recover(self) -> None:
         """Prepare to read again after a failure."""
-        if self._rewinds:
-            self._position = BEGINNING
+        if self.rewinds:
+            self.position = BEGINNING
 
 
 @dataclass(frozen=True)
@@ -214,42 +199,35 @@ class GroupStream:
     deletes: bool = False
 
 
+@dataclass
 class ConsumerGroup:
     """Reads streams that all API processes share: each entry goes to one of them.
 
-    An entry that its process did not finish within `CLAIM_AFTER_MS` goes to another. A group that is missing,
-    at first or because Redis lost its data, is created.
+    An entry that its process does not finish goes to another. A group that is missing, at first or because
+    Redis lost its data, is created.
+
+    Attributes:
+        client: connection to Redis, used by this group alone: it blocks while it reads.
+        group: name of the group.
+        consumer: name of this process in the group.
+        streams: how each stream is read, by key.
+        count: most entries a page.
+        block_ms: how long a read waits for an entry.
+        claim_after_ms: age from which unfinished entries of any consumer are taken over.
+        pause_s: wait after a read that returned entries. Reading as one of a group is a write, which other
+            clients wait for; a pause collects more entries for the next one.
     """
 
-    def __init__(
-        self,
-        client: redis.asyncio.Redis,
-        group: str,
-        consumer: str,
-        streams: Mapping[str, GroupStream],
-        *,
-        count: int = _PAGE,
-        block_ms: int = _BLOCK_MS,
-        claim_after_ms: int = CLAIM_AFTER_MS,
-        pause_s: float = 0.0,
-    ):
-        """Open nothing yet.
-
-        Args:
-            client: connection to Redis, used by this group alone: it blocks while it reads.
-            group: name of the group.
-            consumer: name of this process in the group.
-            streams: how each stream is read, by key.
-            count: most entries a page.
-            block_ms: how long a read waits for an entry.
-            claim_after_ms: age from which unfinished entries of any consumer are taken over.
-            pause_s: wait after a read that returned entries. Reading as one of a group is a write, which
-                other clients wait for; a pause collects more entries for the next one.
-        """
-        self._client, self._group, self._consumer, self._streams = client, group, consumer, streams
-        self._count, self._block_ms = count, block_ms
-        self._claim_after_ms, self._pause_s = claim_after_ms, pause_s
-        self._is_busy = False
+    client: redis.asyncio.Redis
+    group: str
+    consumer: str
+    streams: Mapping[str, GroupStream]
+    _: KW_ONLY
+    count: int = _PAGE
+    block_ms: int = _BLOCK_MS
+    claim_after_ms: int = CLAIM_AFTER_MS
+    pause_s: float = 0.0
+    _is_busy: bool = field(default=False, init=False)
 
     async def read(self) -> list[Page]:
         """Return entries that other consumers left behind, each a page of its own, or else new ones.
@@ -257,9 +235,9 @@ class ConsumerGroup:
         One that cannot be handled then keeps no others from being finished.
         """
         if self._is_busy:
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(self.pause_s)
         try:
-            abandoned = [page for stream in self._streams for page in await self._claim(stream)]
+            abandoned = [page for stream in self.streams for page in await self._claim(stream)]
             pages = abandoned or await self._read_new()
         except redis.ResponseError as error:
             if not str(error).startswith("NOGROUP"):
@@ -273,33 +251,33 @@ class ConsumerGroup:
         """Acknowledge the entries of the page, except the unfinished ones."""
         finished = [entry for entry, _ in page.entries if entry not in unfinished]
         if finished:
-            await self._client.xack(page.stream, self._group, *finished)
-            if self._streams[page.stream].deletes:
-                await self._client.xdel(page.stream, *finished)
+            await self.client.xack(page.stream, self.group, *finished)
+            if self.streams[page.stream].deletes:
+                await self.client.xdel(page.stream, *finished)
 
     def recover(self) -> None:
         """Do nothing: Redis knows which entries are finished."""
 
     async def _claim(self, stream: str) -> list[Page]:
-        claimed: Any = await self._client.xautoclaim(
-            stream, self._group, self._consumer, min_idle_time=self._claim_after_ms, count=self._count
+        claimed: Any = await self.client.xautoclaim(
+            stream, self.group, self.consumer, min_idle_time=self.claim_after_ms, count=self.count
         )
         return [Page(stream, [(_text(entry), fields)]) for entry, fields in claimed[1] if fields]
 
     async def _read_new(self) -> list[Page]:
-        pages: Any = await self._client.xreadgroup(
-            self._group,
-            self._consumer,
-            dict.fromkeys(self._streams, ">"),
-            count=self._count,
-            block=self._block_ms,
+        pages: Any = await self.client.xreadgroup(
+            self.group,
+            self.consumer,
+            dict.fromkeys(self.streams, ">"),
+            count=self.count,
+            block=self.block_ms,
         )
         return _pages(pages)
 
     async def _create(self) -> None:
-        for stream, options in self._streams.items():
+        for stream, options in self.streams.items():
             try:
-                await self._client.xgroup_create(stream, self._group, id=options.start, mkstream=True)
+                await self.client.xgroup_create(stream, self.group, id=options.start, mkstream=True)
             except redis.ResponseError as error:
                 if not str(error).startswith("BUSYGROUP"):  # another process was faster
                     raise
@@ -312,43 +290,37 @@ async def _always() -> bool:
     return True
 
 
+@dataclass(frozen=True)
 class EventConsumer:
     """Hands entries of streams to a handler, page by page and in order, each at least once.
 
     A page is finished when its handler returns. If Redis goes away before, the page comes again after the
     outage. Any other exception of the handler ends `run`, with the page unfinished.
+
+    Attributes:
+        name: name of the consumer, for the log.
+        source: where the entries come from.
+        handle: handles a page.
+        prepare: called before each read. If it returns False, nothing is read for a second.
     """
 
-    def __init__(
-        self,
-        name: str,
-        source: Cursor | ConsumerGroup,
-        handle: PageHandler,
-        *,
-        prepare: Callable[[], Awaitable[bool]] = _always,
-    ):
-        """Open nothing yet.
-
-        Args:
-            name: of the consumer, for the log.
-            source: where the entries come from.
-            handle: handles a page.
-            prepare: called before each read. If it returns False, nothing is read for a second.
-        """
-        self._name, self._source, self._handle, self._prepare = name, source, handle, prepare
+    name: str
+    source: Cursor | ConsumerGroup
+    handle: PageHandler
+    prepare: Callable[[], Awaitable[bool]] = _always
 
     async def run(self) -> NoReturn:
         """Read until the task is cancelled, through any number of outages."""
         while True:
-            await retry_through_outages(self.step, self._name, recover=self._source.recover)
+            await retry_through_outages(self.step, self.name, recover=self.source.recover)
 
     async def step(self) -> None:
         """Read once and handle what came. Raises redis.RedisError when Redis is away."""
-        if not await self._prepare():
+        if not await self.prepare():
             await asyncio.sleep(_IDLE_S)
             return
-        for page in await self._source.read():
-            await self._source.finish(page, await self._handle(page) or ())
+        for page in await self.source.read():
+            await self.source.finish(page, await self.handle(page) or ())
 
 
 def _pages(answer: Any) -> list[Page]:

@@ -84,7 +84,7 @@ class Replies:
         now_s = time.monotonic()
         if now_s >= self._housekeeping_due_s:
             pipe = self._client.pipeline(transaction=False)
-            pipe.xtrim(self._stream, minid=self._cursor.position)
+            pipe.xtrim(self._stream, minid=await self._cursor.locate())
             pipe.expire(self._stream, KEPT_S)
             await pipe.execute()
             self._housekeeping_due_s = now_s + _HOUSEKEEPING_S

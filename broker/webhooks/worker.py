@@ -28,7 +28,7 @@ from broker.storage.streams import (
     BEGINNING,
     EventsLostError,
     before_oldest,
-    is_before,
+    parse_id,
     read_after,
     read_all_after,
 )
@@ -180,7 +180,7 @@ class Worker:
             and place.id not in self._serving
             and place.next_at_ms <= survey.now_ms
             and survey.last is not None
-            and is_before(place.position, survey.last)
+            and parse_id(place.position) < parse_id(survey.last)
         )
 
     async def _serve(self, webhook: str) -> None:

@@ -180,7 +180,7 @@ def test_a_reader_behind_the_oldest_event_is_told(run, cloud, redis_client):
 
 def test_a_consumer_outlives_its_connections(run, cloud, redis_client):
     async def story(client):
-        heard: list[int] = []
+        heard: list[int | None] = []
         complete = asyncio.Event()
 
         async def hear(page):
