@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import redis.asyncio
-from pydantic import ValidationError
 
 from broker.answers import BrokenPromise
-from broker.contract import Event
 from broker.keys import Keys
 from broker.ledger import CloudLedger
 from broker.storage.outages import retry_through_outages
-from broker.versions import read
+from broker.storage.streams import event_or_none
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +92,7 @@ class Bookkeeper:
 def _fold(ledger: CloudLedger, sequence: int, text: bytes) -> None:
     if sequence <= ledger.sequence:
         return
-    try:
-        event = read(Event, text)
-    except ValidationError:  # of another version
-        event = None
+    event = event_or_none(text)
     if event is None or event.lease is None or event.sequence != sequence:
         ledger.pass_over(sequence)
     else:

@@ -10,17 +10,15 @@ import asyncio
 import logging
 
 import redis.asyncio
-from pydantic import ValidationError
 
 from broker.adverts import Adverts
 from broker.api.desk import Desk
 from broker.asked import QuoteRequest
-from broker.contract import Event, EventKind, Migrate, QuoteView
+from broker.contract import EventKind, Migrate, QuoteView
 from broker.keys import Keys
-from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page
+from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, event_or_none
 from broker.submission.exchange import Exchange
 from broker.submission.wishes import SubmitError
-from broker.versions import read
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +54,8 @@ class MigrationDesk:
         await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
 
     async def _warned(self, text: bytes) -> None:
-        try:
-            event = read(Event, text)
-        except ValidationError:  # of another version
-            return
-        if event.kind is not EventKind.WARNED or event.lease is None:
+        event = event_or_none(text)
+        if event is None or event.kind is not EventKind.WARNED or event.lease is None:
             return
         lease, members = event.lease, await self._adverts.members()
         others = [member.info.id for member in members if member.info.id not in (lease.cloud, lease.origin)]

@@ -23,11 +23,18 @@ from pydantic import ValidationError
 
 from broker.adverts import Adverts
 from broker.api.desk import Desk
-from broker.contract import CloudId, Event, EventKind, Id, Needs, Overflow, SpotRequest
+from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest
 from broker.keys import Keys
 from broker.records import Accept, Outcome, Records
 from broker.signing import UNSIGNED, Refused, Signing, cloud_party, written_ms
-from broker.storage.streams import CLAIM_AFTER_MS, ConsumerGroup, EventConsumer, GroupStream, Page
+from broker.storage.streams import (
+    CLAIM_AFTER_MS,
+    ConsumerGroup,
+    EventConsumer,
+    GroupStream,
+    Page,
+    event_or_none,
+)
 from broker.submission.exchange import Exchange
 from broker.submission.service import Service
 from broker.submission.wishes import LONGEST_REQUEST_ID, InFlightError, Settled
@@ -198,9 +205,8 @@ class OverflowDesk:
         for text in texts:
             if b'"request":"' + _PREFIX.encode() not in text:
                 continue  # nearly all of them: not worth reading
-            try:
-                event = read(Event, text)
-            except ValidationError:
+            event = event_or_none(text)
+            if event is None:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease
             if outcome is None or lease is None or not lease.request.startswith(f"{_PREFIX}{lease.origin}/"):

@@ -15,15 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis.asyncio
-from pydantic import ValidationError
 
 from broker.api.auth import Roster
-from broker.contract import Event, Lease
+from broker.contract import Lease
 from broker.holds import Holds
 from broker.keys import Keys
 from broker.records import State, attempt_id
 from broker.shown import NOT_ENDED, ShownLeases
-from broker.storage.streams import Cursor, EventConsumer, Page
+from broker.storage.streams import Cursor, EventConsumer, Page, event_or_none
 from broker.versions import ours
 
 log = logging.getLogger(__name__)
@@ -139,9 +138,7 @@ def _leases_of(
 
 
 def _ended(text: bytes) -> Lease | None:
-    """The lease that an event says has ended."""
-    try:
-        lease = Event.model_validate_json(text).lease
-    except ValidationError:  # of another version
-        return None
+    """Return the lease that an event says has ended."""
+    event = event_or_none(text)
+    lease = None if event is None else event.lease
     return None if lease is None or lease.state in NOT_ENDED else lease

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import redis
 import redis.asyncio
+from pydantic import ValidationError
 
 from broker import versions
 from broker.contract import Event
@@ -77,6 +78,14 @@ def event_of(fields: Mapping[bytes, bytes]) -> Event:
     Raises pydantic.ValidationError if it is of a version that this one cannot read.
     """
     return versions.read(Event, fields[b"e"])
+
+
+def event_or_none(text: bytes) -> Event | None:
+    """Return the event of this JSON, or None if it is of a version that this one cannot read."""
+    try:
+        return versions.read(Event, text)
+    except ValidationError:
+        return None
 
 
 async def newest_id(client: redis.asyncio.Redis, stream: str) -> str:
