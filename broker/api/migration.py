@@ -28,7 +28,7 @@ _PAUSE_S = 0.1
 
 
 class MigrationDesk:
-    """Handles warnings for one process."""
+    """Makes offers to the holders of warned leases, on behalf of one API process."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class MigrationDesk:
         adverts: Adverts,
         exchange: Exchange,
     ):
-        """``client`` blocks while it reads: it is used by nobody else."""
+        """Open nothing yet. ``client`` is used here alone, because it blocks while it reads."""
         self._group = ConsumerGroup(
             client, GROUP, name, {keys.all_events: GroupStream(start="$")}, pause_s=_PAUSE_S
         )

@@ -75,7 +75,7 @@ class Offer(Needs):
 
 
 class OverflowDesk:
-    """Handles offers and ends for one process."""
+    """Submits offers and reports the ends of their leases, on behalf of one API process."""
 
     def __init__(
         self,
@@ -90,7 +90,10 @@ class OverflowDesk:
         exchange: Exchange,
         signing: Signing = UNSIGNED,
     ):
-        """``client`` blocks while it reads: it is used by nobody else. ``signing``: who is believed."""
+        """Open nothing yet.
+
+        ``client`` is used here alone, because it blocks while it reads. ``signing`` verifies offers.
+        """
         # Offers from the first on; ends from now on, as before there were none of ours.
         streams = {keys.overflow: GroupStream("0", deletes=True), keys.all_events: GroupStream("$")}
         self._group, self._keys = ConsumerGroup(client, GROUP, name, streams), keys
@@ -98,8 +101,10 @@ class OverflowDesk:
         self._adverts, self._exchange, self._signing = adverts, exchange, signing
 
     async def run(self) -> None:
-        """Handle both streams until the task is cancelled, through outages of Redis. Idle while no member has
-        overflow on."""
+        """Handle both streams until the task is cancelled, through outages of Redis.
+
+        It is idle while no member has overflow on.
+        """
         await EventConsumer("overflow", self._group, self._handle, prepare=self._has_overflow).run()
 
     async def _has_overflow(self) -> bool:
@@ -107,7 +112,7 @@ class OverflowDesk:
         return any(member.info.overflow and member.info.time == "wall" for member in members)
 
     async def _handle(self, page: Page) -> list[str]:
-        """Return the ids of the offers that are to be taken up again."""
+        """Handle a page of either stream. Return the ids of offers that need another attempt."""
         if page.stream == self._keys.all_events:
             await self._ends([fields.get(b"e", b"") for _, fields in page.entries])
             return []

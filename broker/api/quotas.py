@@ -33,7 +33,7 @@ _MOST_ATTEMPTS = 16  # looked for where the record of a request is no longer kep
 
 
 class QuotaKeeper:
-    """Works for one process."""
+    """Gives back what ended leases held, on behalf of one API process."""
 
     def __init__(
         self,
@@ -44,7 +44,10 @@ class QuotaKeeper:
         roster: Roster,
         speaks: Callable[[], int] = ours,
     ):
-        """``reading`` blocks while it reads: it is used by nobody else. ``speaks``: as in `ShownLeases`."""
+        """Open nothing yet.
+
+        ``reading`` is used here alone, because it blocks. ``speaks``: see `ShownLeases`.
+        """
         self._client, self._keys = client, keys
         # Events may be trimmed before they are read: `reconcile` finds what they would have told.
         self._cursor = Cursor(reading, keys.all_events)

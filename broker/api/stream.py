@@ -28,8 +28,17 @@ async def event_stream(
     follow: bool,
     let_in: Callable[[], Awaitable[None]],
 ) -> EventSourceResponse:
-    """The response, with the events of leases of these origins (None: all). What is wrong with the id is told
-    before the first event. It ends when ``let_in`` raises ProblemError: the key was revoked meanwhile.
+    """Return a response that streams events, from after ``last_event_id`` or, if that is None, from now on.
+
+    Args:
+        client: connection to Redis that may block.
+        keys: where its events are.
+        last_event_id: id of the last event that the reader has; it is checked before the response begins.
+        cloud: only events of this cloud; None: of all.
+        origins: only events of leases of these origins; None: all events.
+        follow: go on with what happens later. Otherwise the stream begins with the oldest event that is kept,
+            unless there is an id, and ends with the newest.
+        let_in: called for each page; the stream ends if it raises ProblemError because the key was revoked.
 
     Raises ProblemError (410, 422), redis.RedisError.
     """
@@ -62,7 +71,7 @@ async def _events(
     follow: bool,
     let_in: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[ServerSentEvent]:
-    """Ends when there are no more (unless ``follow``), or when the reader has fallen behind what is kept."""
+    """Yield events until there are no more, or for ever; end early if the reader has fallen behind."""
 
     async def read_entries() -> list[Entry]:
         entries = await read_all_after(client, keys.all_events, after, _PAGE, _BLOCK_MS if follow else None)

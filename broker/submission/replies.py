@@ -91,6 +91,7 @@ class Replies:
         return True
 
     async def _deliver_page(self, page: Page) -> None:
+        """Deliver each entry to those who wait for its answers."""
         for entry_id, fields in page.entries:
             self._deliver(entry_id, fields)
 
