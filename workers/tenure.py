@@ -16,6 +16,7 @@ import redis
 import structlog
 
 from broker.archive import Archive, ArchiveError
+from broker.backoff import Backoff
 from broker.chain import BEGINNING, Entry
 from broker.contract import Advert, Reply
 from broker.entries import NotWritten
@@ -25,23 +26,28 @@ from broker.settings import Settings
 from workers.epochs import EpochFile
 from workers.recorder import Outcome
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+# No jitter: one owner asks at a time, and a simulated one must be reproducible.
+_AWAY_BACKOFF = Backoff(first_s=0.05, longest_s=1.0, jitter=(1.0, 1.0))
 
 Result = TypeVar("Result")
 log = structlog.get_logger(__name__)
 
 
 def until_answered(ask: Callable[[], Result]) -> Result:
-    """Asks Redis again and again for as long as it is away. Only for what may be asked twice."""
-    pause_s = _FIRST_PAUSE_S
-    while True:
+    """Return the result of ``ask``, calling it again for as long as Redis is away.
+
+    ``ask`` must be safe to repeat: Redis may have done its work although no answer came.
+    """
+    is_logged = False
+    for pause_s in _AWAY_BACKOFF.pauses():
         try:
             return ask()
         except redis.RedisError as error:
-            if pause_s == _FIRST_PAUSE_S:
+            if not is_logged:
                 log.warning("redis is away", why=str(error))
+                is_logged = True
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    raise AssertionError("pauses never end")
 
 
 class Tenure:
