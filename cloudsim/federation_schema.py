@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    JsonValue,
     PlainValidator,
     Tag,
     ValidationError,
@@ -41,7 +42,9 @@ _MOST_OVERCOMMIT = 1000
 _MOST_SLICES = 16
 #: Paper 002 §3.1 ends all intervals after two days; a year is generous.
 _LONGEST_SLICE_H = 8784
-_LINEUP_NAMES = list(dict.fromkeys(policy.name for policy in (*LINEUPS, *EVICTIONS.values())))
+_LINEUP_NAMES: list[JsonValue] = list(
+    dict.fromkeys(policy.name for policy in (*LINEUPS, *EVICTIONS.values()))
+)
 
 
 def _field_error(field: str, message: str) -> PydanticCustomError:
@@ -64,8 +67,8 @@ def _check_with(check: Callable[..., T]) -> Callable[[Any], T]:
 def spec_error(error: ValidationError, file: str) -> SpecError:
     """Return the first mistake of a federation file as a SpecError that names file, table and field."""
     first = error.errors(include_url=False)[0]
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
-                    if part not in _TAGS)  # fmt: skip
+    path = [part for part in first["loc"] if part not in _TAGS]
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     field += first.get("ctx", {}).get("field", "")
     return SpecError(_message(first), file=file, field=field.removeprefix(".") or None)
 

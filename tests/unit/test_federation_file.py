@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 from cloudsim.errors import InputError, SpecError
 from cloudsim.federation import Prices
 from cloudsim.federation_file import load
+from cloudsim.federation_schema import FederationFile
 from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.requests import Mode
 from cloudsim.volatile.information import Disclosure
@@ -207,9 +210,7 @@ def test_a_cloud_says_to_whom_its_sla_is_a_promise(tmp_path: Path) -> None:
     assert first.spec.admission.mode is Mode.POPULATION
     assert first.spec.prediction == CAREFUL_RULE
     assert second.spec.admission.mode is Mode.STRICT
-    with pytest.raises(
-        InputError, match=r"cloud\[0\].admission: should be 'strict' or 'population'"
-    ):
+    with pytest.raises(InputError, match=r"cloud\[0\].admission: should be 'strict' or 'population'"):
         load(write(tmp_path, GOOD.replace("overflow = true", 'admission = "mean"')), None)
 
 
@@ -260,3 +261,30 @@ def test_a_file_needs_a_cloud(tmp_path: Path) -> None:
     for text in ("", "cloud = []"):
         with pytest.raises(SpecError, match=r"toml: cloud: a federation needs at least one \[\[cloud\]\]"):
             load(write(tmp_path, text), None)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = sorted([*(ROOT / "deploy").rglob("*.toml"), *(ROOT / "broker/cli/federations").glob("*.toml")])
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_json_schema_accepts_every_file_that_is_shipped(path: Path) -> None:
+    jsonschema_rs.validate(FederationFile.model_json_schema(), tomllib.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "accepted"),
+    [
+        ('nodes = "8x4"', "nodes = [{ count = 2, cores = 8, gpus = 1, labels = { zone = 'a' } }]", True),
+        ('trace = "b.txt"', "trace = { prices = 'prices', bid_usd_per_hour = 0.1 }", True),
+        ('delay = "1h"', "delay = 3600", True),
+        ('delay = "1h"', "delay = true", False),
+        ('until = "2d"', 'untill = "2d"', False),
+        ('nodes = "8x4"', "nodes = [{ count = 2 }]", False),
+        ('id = "B"', "id = 7", False),
+    ],
+)
+def test_the_json_schema_agrees_with_the_reader(old: str, new: str, accepted: bool) -> None:
+    assert old in GOOD
+    document = tomllib.loads(GOOD.replace(old, new, 1))
+    assert jsonschema_rs.is_valid(FederationFile.model_json_schema(), document) is accepted

@@ -18,13 +18,21 @@ from pydantic import (
 )
 from pydantic import field_validator as checked
 
-from cloudsim.federation_schema import Duration
+from cloudsim.durations import parse_duration_s
+from cloudsim.errors import SpecError
 
 #: A cloud's word for something: an image, a size, a network.
 Word = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=255)]
 #: Bytes: the least that a cloud takes as user data.
 MOST_USER_DATA = 16_384
 LOOPBACK = ("localhost", "127.0.0.1")
+
+
+def _duration_s(value: Any) -> float:
+    try:
+        return parse_duration_s(value, field="")
+    except SpecError as error:
+        raise ValueError(error.message) from error
 
 
 def _cores(key: Any) -> Any:
@@ -41,6 +49,7 @@ def _beside(path: Path, info: ValidationInfo) -> Path:
 
 #: A file that is there; its path is written from where the federation file is.
 BesideFile = Annotated[Path, Field(strict=False), AfterValidator(_beside)]
+Duration = Annotated[float, BeforeValidator(_duration_s)]
 Cores = Annotated[int, BeforeValidator(_cores), Field(ge=1, le=1_000_000)]
 
 

@@ -17,6 +17,12 @@ def page() -> str:
         "Who is evicted for whom is told on [its own page](../concepts/eviction.md), and what the table "
         "`instances` of a real cloud holds [on another one](instances.md)."
     )
+    schema = (
+        "`spotfed config schema > federation.schema.json` writes a JSON Schema of these files. Editors that "
+        "know Taplo (Even Better TOML in VS Code) complete and check a file whose first line is "
+        "`#:schema ./federation.schema.json`. Commands that read the file check more: rules between fields, "
+        "nodes and traces."
+    )
     return laid_out(
         "Federation files",
         "Clouds, their own load and the workloads that they offer to each other, in TOML.",
@@ -27,6 +33,8 @@ def page() -> str:
         prose(rest),
         "",
         more,
+        "",
+        schema,
         "",
         f"- `lineup`: {_listed(one.name for one in LINEUPS)}",
         f"- `eviction`: {_listed(EVICTIONS)}",
