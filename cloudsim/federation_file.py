@@ -1,4 +1,4 @@
-"""Federation files: clouds, their own load and the workloads they offer to each other, in TOML.
+"""Reads federation files: TOML that names clouds, their own load and the workloads they offer to each other.
 
     until = "10d"                               # optional
 

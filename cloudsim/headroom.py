@@ -49,8 +49,10 @@ from cloudsim.scheduling.pipeline import allowed_nodes, plan
 def headroom_of(
     shape: str | None, node_cores: tuple[int, ...], details: NodeDetails, field: str
 ) -> tuple[int, ...]:
-    """Cores of each block, from a shape such as ``"2x12"``; none from None. Raises SpecError naming the
-    field."""
+    """Return the cores of each block, from a shape such as ``"2x12"``; none from None.
+
+    Raises SpecError naming ``field`` where the nodes have no room for the blocks and for others.
+    """
     if shape is None:
         return ()
     blocks = parse_nodes(shape, field=field)
