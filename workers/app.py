@@ -1,7 +1,7 @@
 """The Celery side of the worker processes: the tasks, and how a worker is run.
 
-``python -m workers.cloud``, ``python -m workers.montecarlo`` and ``python -m workers.jobs`` are the ways to
-start one.
+``python -m workers.cloud``, ``python -m workers.montecarlo`` and ``python -m workers.job_manager`` are the
+ways to start one.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import structlog
 
 from broker import failpoints
 from broker.doctor.redis import require_safe
-from broker.keys import Keys
-from broker.redis_server import connect
 from broker.settings import Settings
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from workers.montecarlo import MonteCarlo
+    from workers.montecarlo.worker import MonteCarlo
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ def create(settings: Settings, cloud: str | None = None, *, queue: str | None = 
     takes this from the environment when its worker is imported.
     """
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (said, not read)
-    from broker.queue import cloud_queue, make_app
+    from broker.queue.celery_config import cloud_queue, make_app
     from workers import logs
 
     logs.configure(settings)
@@ -58,7 +58,8 @@ def require_safe_queue(settings: Settings) -> None:
 
 def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
     """The doorbell of a cloud's owner."""
-    from broker.queue import DRAIN, bell_queue
+    from broker.queue.celery_config import DRAIN
+    from broker.queue.send import bell_queue
 
     app.conf.task_queues = [bell_queue(cloud)]
 
@@ -70,7 +71,8 @@ def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
 def serve_batches(app: Celery, settings: Settings, name: str) -> None:
     """Monte-Carlo batches."""
     from broker.contract import Batch
-    from broker.queue import BATCH, BATCH_LIMIT_S, MONTECARLO, batch_queue, montecarlo_queue
+    from broker.queue.celery_config import BATCH, BATCH_LIMIT_S, MONTECARLO, montecarlo_queue
+    from broker.queue.send import batch_queue
 
     app.conf.task_queues = [batch_queue(one) for one in (MONTECARLO, montecarlo_queue(name))]
     child: list[MonteCarlo] = []  # made in the pool's child, whose connections it holds
@@ -84,7 +86,8 @@ def serve_batches(app: Celery, settings: Settings, name: str) -> None:
 
 def serve_jobs(app: Celery, look_after: Callable[[str], object]) -> None:
     """The doorbell of a job manager."""
-    from broker.queue import ADVANCE, job_queue
+    from broker.queue.celery_config import ADVANCE
+    from broker.queue.send import job_queue
 
     app.conf.task_queues = [job_queue()]
 
@@ -94,11 +97,11 @@ def serve_jobs(app: Celery, look_after: Callable[[str], object]) -> None:
 
 
 def _montecarlo(app: Celery, settings: Settings, name: str) -> MonteCarlo:
-    from broker.queue import ring
-    from workers.montecarlo import MonteCarlo
+    from broker.queue.send import ring
+    from workers.montecarlo.worker import MonteCarlo
 
     client = connect(str(settings.redis_url))
-    return MonteCarlo(name, client, Keys(settings.key_prefix), partial(ring, app))
+    return MonteCarlo(name, client, RedisKeys(settings.key_prefix), partial(ring, app))
 
 
 def run(

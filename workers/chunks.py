@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from cloudsim.eventlog import EventLog
+from cloudsim.history.event_log import EventLog
 
 _UNTIL = struct.Struct("<d")
 

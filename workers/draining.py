@@ -9,9 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, Staying
-from cloudsim.blocks import is_block
-from cloudsim.cloud_state import DRAIN
-from cloudsim.requests import Change, Ended, Instance, Kind, Noticed
+from cloudsim.cloud.cloud_state import DRAIN
+from cloudsim.cloud.headroom import is_block
+from cloudsim.model.changes import Change, Ended, Noticed
+from cloudsim.model.instances import Instance
+from cloudsim.model.requests import Kind
 from workers.recorder import Recorder
 from workers.state import ORDERS_KEPT, State
 

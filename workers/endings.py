@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from broker.contract import Acknowledge, Answer, Done, EventKind, Gone, Lease, LeaseGranted, LeaseState
-from cloudsim.cloud_state import TAKEN
-from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_STOP
-from cloudsim.requests import End, Ended, Kind
+from cloudsim.cloud.cloud_state import TAKEN
+from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
+from cloudsim.model.changes import End, Ended
+from cloudsim.model.requests import Kind
 from workers import views
 from workers.book import Released
 from workers.passage import Passage

@@ -13,8 +13,10 @@ from broker.contract import (
     Migrate,
     RefusalView,
 )
-from broker.views import refusal_view
-from cloudsim.requests import Change, Extended, Kind, Refusal
+from broker.contract.convert import refusal_view
+from cloudsim.model.changes import Change, Extended
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Kind
 from workers import views
 from workers.recorder import Recorder
 from workers.renewals import may_wait, renew

@@ -65,7 +65,7 @@ class OverflowBook:
 
 
 def first_offer(instance: str, cores: int, lifetime_s: float, **needs: Any) -> OverflowState:
-    """An offer for the whole lifetime. ``needs``: see ``broker.asked.needs_of``."""
+    """An offer for the whole lifetime. ``needs``: see ``broker.contract.requests.needs_of``."""
     return OverflowState(
         instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s, **needs
     )

@@ -45,18 +45,15 @@ from broker.contract import (
     StopOnDemand,
     Tick,
 )
-from broker.views import quote_view, refusal_view
-from cloudsim.cloud import Cloud
-from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
-from cloudsim.offers import SizeOffer, largest_admitted
-from cloudsim.offers import other_sizes as offers_of
-from cloudsim.requests import (
-    Kind,
-    Quote,
-    Refusal,
-    Request,
-    Started,
-)
+from broker.contract.convert import quote_view, refusal_view
+from cloudsim.admission.counter_offers import AdmissibleSize, largest_admitted
+from cloudsim.admission.counter_offers import other_sizes as offers_of
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
+from cloudsim.model.changes import Started
+from cloudsim.model.instances import Quote
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Kind, Request
 from workers import views
 from workers.adverts import advertise, advertised_sizes
 from workers.book import Lapsed
@@ -242,7 +239,9 @@ class Owner:
             return request
         return replace(request, lifetime_s=first_lifetime_s(self.cloud, request))
 
-    def _refusal(self, request: Request, answer: Refusal, offers: Sequence[SizeOffer] = ()) -> RefusalView:
+    def _refusal(
+        self, request: Request, answer: Refusal, offers: Sequence[AdmissibleSize] = ()
+    ) -> RefusalView:
         """With the largest size that would be admitted instead."""
         return refusal_view(
             views.explained(answer, request, self.cloud),

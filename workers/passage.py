@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from broker.contract import Command
-from cloudsim.cloud import AFTER_EVERYTHING
-from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT
+from cloudsim.cloud.cloud import AFTER_EVERYTHING
+from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT
 from workers.extensions import Extensions
 from workers.recorder import Recorder
 from workers.state import State

@@ -7,8 +7,10 @@ ends it is renewed by conditional survival; when that fails its holder is warned
 from __future__ import annotations
 
 from broker.contract import Lease, LeaseState
-from cloudsim.cloud import Cloud
-from cloudsim.requests import Change, Reason, Refusal, Request
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.model.changes import Change
+from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.requests import Request
 
 #: Share of what was promised last, a period at most, that is left when the lease is renewed.
 RENEWED_AT = 0.25
@@ -74,7 +76,7 @@ def renew(cloud: Cloud, lease: Lease, now_s: float) -> list[Change] | Refusal:
 
 def may_wait(refusal: Refusal) -> bool:
     """Whether trying again before the end can help: an owner that has just started has no table yet."""
-    return refusal.reason is Reason.NO_TABLE
+    return refusal.reason is RefusalReason.NO_TABLE
 
 
 def _ends_at_s(lease: Lease) -> float:

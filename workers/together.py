@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.contract import Answer, Done, LeaseGranted, LeasesGranted, RefusalView, StartAll
-from cloudsim.all_or_nothing import start_all
-from cloudsim.eventlog import PHASE_ON_DEMAND
-from cloudsim.requests import Kind, Request
+from cloudsim.cloud.gang_start import start_all
+from cloudsim.history.event_log import PHASE_ON_DEMAND
+from cloudsim.model.requests import Kind, Request
 from workers.passage import Passage
 from workers.recorder import Recorder
 from workers.state import State

@@ -18,9 +18,10 @@ from broker.contract import (
     StartAll,
     StartOnDemand,
 )
-from broker.inbox import Malformed
-from broker.journal import Journal
-from cloudsim.requests import End, Ended, Kind
+from broker.journal.inbox import Malformed
+from broker.journal.journal import Journal
+from cloudsim.model.changes import End, Ended
+from cloudsim.model.requests import Kind
 from tests.simulation.bugs.bug import Bug, mutation
 from workers.book import Book
 from workers.endings import Endings

@@ -8,12 +8,12 @@ import fakeredis
 import pytest
 import redis
 
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.measures import Measures
+from broker.journal.journal import Journal
+from broker.observability.owner_stats import OwnerStats
+from broker.storage.keys import RedisKeys
 from workers.measuring import EVERY_S, Measuring
 
-KEYS = Keys("t:")
+KEYS = RedisKeys("t:")
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def measuring(client: redis.Redis, now_s: list[float]) -> Measuring:
     return Measuring(Journal(client, KEYS, "A"), lambda: now_s[0])
 
 
-def told(client: redis.Redis) -> Measures | None:
-    return Measures.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.measures("A"))))
+def told(client: redis.Redis) -> OwnerStats | None:
+    return OwnerStats.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.measures("A"))))
 
 
 def test_tables_and_lengths_are_told(client: redis.Redis, measuring: Measuring, now_s: list[float]) -> None:
@@ -43,7 +43,7 @@ def test_tables_and_lengths_are_told(client: redis.Redis, measuring: Measuring, 
         now_s[0] += took_s
         measuring.table_made()
     measuring.look(4)
-    assert told(client) == Measures(2, 5.0, 3.0, 1, 1, 4)
+    assert told(client) == OwnerStats(2, 5.0, 3.0, 1, 1, 4)
 
 
 def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
@@ -51,14 +51,14 @@ def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
 ) -> None:
     measuring.look(1)
     measuring.look(2)
-    assert told(client) == Measures(batches=1)
+    assert told(client) == OwnerStats(batches=1)
     now_s[0] += EVERY_S
     measuring.look(3)
-    assert told(client) == Measures(batches=3)
+    assert told(client) == OwnerStats(batches=3)
     measuring.table_begun()
     measuring.table_made()
     measuring.look(0)
-    assert told(client) == Measures(tables=1)
+    assert told(client) == OwnerStats(tables=1)
 
 
 def test_that_redis_is_away_holds_up_nobody(
@@ -72,4 +72,4 @@ def test_that_redis_is_away_holds_up_nobody(
         measuring.look(1)
     assert told(client) is None
     measuring.look(2)  # the next look tells it, however soon
-    assert told(client) == Measures(batches=2)
+    assert told(client) == OwnerStats(batches=2)
