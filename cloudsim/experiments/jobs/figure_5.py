@@ -112,10 +112,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
     zones = _zones(rows)
     with panels(
         "Replicas that share one bid", 1, len(zones), size=(1 + 4.2 * len(zones), 4), sharey=True
-    ) as (
-        figure,
-        axes,
-    ):
+    ) as (figure, axes):
         for axis, zone in zip(axes.flat, zones, strict=True):
             for degree, (colour, marker) in zip(DEGREES, LINES, strict=False):
                 axis.plot(

@@ -113,9 +113,7 @@ CLAIMS = (
     Claim("Figure 8a", "with the length replication grows less than checkpointing", _replicas_grow_less),
     Claim("Figure 8b", "checkpointing bears a growing rate of revocations best", _robust),
     Claim(
-        "Figure 8b",
-        "at 24 a day a backup takes longer than replicas and costs less",
-        _backup_makes_progress,
+        "Figure 8b", "at 24 a day a backup takes longer than replicas and costs less", _backup_makes_progress
     ),
     Claim("Figure 8c", "as spot prices rise only a backup takes longer", _only_the_backup_slows),
 )

@@ -255,10 +255,7 @@ def _gain(rows: Sequence[Row], bed: str) -> str:
             (row, other)
             for row in of(rows, bed=bed, level=less)
             for other in of(
-                rows,
-                bed=bed,
-                level=more,
-                **{name: row[name] for name in ("seed", "value_function", "asks")},
+                rows, bed=bed, level=more, **{name: row[name] for name in ("seed", "value_function", "asks")}
             )
         ]
         better = sum(b["value_per_core_hour"] > a["value_per_core_hour"] for a, b in pairs)

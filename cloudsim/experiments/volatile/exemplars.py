@@ -118,8 +118,7 @@ def _unstable_full(rows: Sequence[Row]) -> Verdict:
     p90 = [_value(rows, "unstable", policy)["of_oracle_p90"] for policy in POLICIES]
     near = all(abs(share - 0.67) <= 0.1 for share in full) and all(abs(share - 0.45) <= 0.1 for share in p90)
     return Verdict(
-        near,
-        f"full {min(full):.2f} to {max(full):.2f}, 90pctile {min(p90):.2f} to {max(p90):.2f}",
+        near, f"full {min(full):.2f} to {max(full):.2f}, 90pctile {min(p90):.2f} to {max(p90):.2f}"
     )
 
 

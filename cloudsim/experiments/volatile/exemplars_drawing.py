@@ -187,8 +187,6 @@ PICTURES = (
         _shares("success", "How often the target is reached", "share of intervals", "linear"),
     ),
     Picture(
-        "volatile-exemplars-hours",
-        "Value by hour of a unit under the random policy (Figure 17).",
-        _by_hour,
+        "volatile-exemplars-hours", "Value by hour of a unit under the random policy (Figure 17).", _by_hour
     ),
 )
