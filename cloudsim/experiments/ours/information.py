@@ -1,4 +1,4 @@
-"""The worth of better information: requested ends of running spot instances, and ages of on-demand instances."""
+"""The worth of better information: requested ends of spot instances and ages of on-demand instances."""
 
 from __future__ import annotations
 

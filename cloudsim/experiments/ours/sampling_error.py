@@ -32,7 +32,7 @@ PROTOTYPE = {"1000": 0.0230, "2500": 0.0187, "10000": 0.0114, "40000": 0.0079}
 def measure(
     _data: Path | None, *, bed: str, seed: int, births: Sequence[int], hours: float | None = None
 ) -> list[Row]:
-    """Run one draw of a bed at SLA .01, strict, with each number of births a size, and with all (one size)."""
+    """Run one draw of a bed at SLA .01, strict, with each number of births a size; one size also with all."""
     drawn = draw(bed, seed, hours)
     sampled = PredictionRule(sampled=True)
     rows = [

@@ -54,9 +54,11 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         f"The SLA of .01 is kept on {len(promised) - len(broken)} of {len(promised)} platforms"
         + (f"; not on {', '.join(broken)}." if broken else ".")
     ]
-    for pair in PAIRS:
-        if own := where(promised, pair=pair):
-            texts.append(f"{pair} at SLA .01: " + "; ".join(_platform(row) for row in own) + ".")
+    texts += [
+        f"{pair} at SLA .01: {'; '.join(_platform(row) for row in own)}."
+        for pair in PAIRS
+        if (own := where(promised, pair=pair))
+    ]
     whole = [row for row in rows if row["on_demand_requests"] == REQUESTS[row["pair"][0]]]
     return texts + _unaware(where(whole, sla=None))
 

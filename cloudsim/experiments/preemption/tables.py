@@ -167,8 +167,8 @@ def _victims(rows: Sequence[Row]) -> dict[str, Any]:
 class Printed(NamedTuple):
     """Results of the paper's algorithms as printed.
 
-    host: ranked best by Algorithm 4 of those that the request fits without spot. victims: of Algorithm 5 on the
-    right host, with an infinite first cost; the printed first cost is that of no victims, 0.
+    host: ranked best by Algorithm 4 of those that the request fits without spot. victims: of Algorithm 5 on
+    the right host, with an infinite first cost; the printed first cost is that of no victims, 0.
     """
 
     host: str
@@ -182,8 +182,8 @@ def _marked_host(rows: Sequence[Row]) -> str:
 def as_printed(rows: Sequence[Row], table: str) -> Printed:
     """Run the paper's algorithms on a table, word by word.
 
-    Algorithm 4 sums over all spot instances of a host, and Algorithm 5 asks for more than the request (``>``),
-    whatever is free.
+    Algorithm 4 sums over all spot instances of a host, and Algorithm 5 asks for more than the request
+    (``>``), whatever is free.
     """
     own = _of(rows, table)
     cores, memory_mb = SIZES[TESTS[table].size]
