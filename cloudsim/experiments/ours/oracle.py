@@ -73,12 +73,12 @@ def zero_eviction_bound(on_demand: Trace, spot: Trace, node_cores: Sequence[int]
 
     In the linear relaxation the cloud is one pool of cores, and a part of a request may be admitted. The
     bound is loose, because instances neither span nodes nor can be cut; it is exact for one size, where an
-    optimum     without cut requests exists (the matrix of intervals is totally unimodular). On-demand instances are those
-    of the cloud without spot; ``spot`` is in the cloud's time, and requests larger than a node are left out.
-    Needs scipy (``pip install 'spotfed[solvers]'``).
+    optimum without cut requests exists (the matrix of intervals is totally unimodular). On-demand instances
+    are those of the cloud without spot; ``spot`` is in the cloud's time, and requests larger than a node are
+    left out. Needs scipy (``pip install 'spotfed[solvers]'``).
 
-    A network flow: cores in use flow from one start of an instance to the next, as many as are free there;
-    spot requests are arcs into that flow at their start and out of it at their stop.
+    It is a network flow: cores in use flow from one start of an instance to the next, as many as are free
+    there; spot requests are arcs into that flow at their start and out of it at their stop.
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_matrix
