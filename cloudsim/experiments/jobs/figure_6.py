@@ -44,10 +44,11 @@ def _four_gb(rows: Sequence[Row]) -> Verdict:
 
 def _sentences(rows: Sequence[Row]) -> list[str]:
     last = rows[-1]
-    return [
+    text = (
         f"Saving {last['memory_gb']:g} GB takes {last['save_s']:.0f} s, restoring as long; an hour that is "
         f"half I/O takes {last['hour_on_remote']:.2f} h on remote storage."
-    ]
+    )
+    return [text]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:

@@ -124,7 +124,7 @@ def relative(outcomes: Sequence[SimulatedJob], base: Sequence[SimulatedJob]) -> 
 
 
 def mean(name: str, values: Sequence[float]) -> Row:
-    """Return column ``name``, the mean of two values or more, and ``name``_plus_minus, half its 95 % interval."""
+    """Return columns ``name``, the mean of two values or more, and ``name``_plus_minus (95 %)."""
     half = 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return {name: float(np.mean(values)), f"{name}_plus_minus": half}
 

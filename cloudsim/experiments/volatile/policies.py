@@ -1,17 +1,18 @@
-"""What users get out of the handed-out pools of 2015 under each policy and by what they are told: the paper's
-Figure 14, the ordinal table of its §5.6, both readings of LIFO, and what it matters that the paper judges on
-the trace it informs from.
+"""Paper 002, Figures 8 and 14 and the table of §5.6: value of the pools of 2015, by policy and model.
+
+Beside them stand both readings of LIFO, and the effect of judging on the same trace that informs, as the
+paper does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.volatile.drawing import of_oracle, ordinal_shares, places
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, where
+from cloudsim.experiments.volatile.drawing import draw_ordinal, draw_pools, draw_shares
 from cloudsim.experiments.volatile.ordinal import ordinal, sentences
 from cloudsim.experiments.volatile.runs import (
     INTERVALS,
@@ -22,7 +23,6 @@ from cloudsim.experiments.volatile.runs import (
     POLICY_NAMES,
     VALUE,
     names,
-    of,
     over_pools,
     pool_rows,
     pools_2015,
@@ -30,7 +30,7 @@ from cloudsim.experiments.volatile.runs import (
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
 from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
 
-#: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of so many pools; 18 were handed out.
+#: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of 27 pools; 18 are among our data.
 EXPECTED_POOLS = 27
 EXPECTED: Mapping[str, tuple[float, float, float, float]] = {
     "random": (0.40, 0.35, 0.53, 0.73),
@@ -40,15 +40,14 @@ EXPECTED: Mapping[str, tuple[float, float, float, float]] = {
 }
 TOLERANCE = 0.05
 
-#: Users are told of the first half and judged on the second.
+#: The first half of a trace informs users, the second judges them.
 SPLIT = 0.5
 
 BOTH = (LINEAR.name, POLYNOMIAL.name)
 
 
-def measure(data: Path | None, *, split: float | None, renewal: str, most: int | None) -> list[Row]:
-    """A case: all rows of all pools, or of the first ``most``; see ``volatile_runs.pool_rows``."""
-    assert data is not None, "the case needs files"
+def measure(data: Path, *, split: float | None, renewal: str, most: int | None) -> list[Row]:
+    """Study all pools, or the first ``most``: all rows of ``volatile.runs.pool_rows``."""
     pools, _ = pools_2015(data)
     return [row for pool in pools[:most] for row in pool_rows(pool, split=split, renewal=Renewal(renewal))]
 
@@ -66,16 +65,13 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def paper_way(rows: Sequence[Row]) -> list[Row]:
-    """Judged on the trace that informs; a renewed unit keeps its place."""
-    return of(rows, split=None, renewal=Renewal.SLOT.value)
+    """Return the rows judged on the trace that informs, where a renewed unit keeps its place."""
+    return where(rows, split=None, renewal=Renewal.SLOT.value)
 
 
 def _mean_value_over_oracle(rows: Sequence[Row]) -> dict[str, Any]:
     own = paper_way(rows)
     return {"mean_value_over_oracle": over_pools(own), "ordinal": ordinal(own)}
-
-
-# -- what is said --------------------------------------------------------------------------------------------
 
 
 def _cell(shares: Mapping[str, float]) -> str:
@@ -85,7 +81,7 @@ def _cell(shares: Mapping[str, float]) -> str:
 def _tables(rows: Sequence[Row]) -> list[str]:
     own = paper_way(rows)
     mean, pools = over_pools(own), len(names(own))
-    found = []
+    texts = []
     for policy in POLICIES:
         printed = " / ".join(f"{share:.2f}" for share in EXPECTED[policy])
         off = [
@@ -93,28 +89,27 @@ def _tables(rows: Sequence[Row]) -> list[str]:
             for model, share in zip(MODELS, EXPECTED[policy], strict=True)
             if abs(mean[policy][model] - share) > TOLERANCE
         ]
-        found.append(
+        texts.append(
             f"{POLICY_NAMES[policy]}: {_cell(mean[policy])} of the Oracle's linear value, mean of {pools} "
             f"pools under MTTR / 10pctile / 90pctile / full (expected of {EXPECTED_POOLS}, these among them: "
             f"{printed}{'; off by more than .05: ' + ', '.join(off) if off else ''})."
         )
         if off and pools < EXPECTED_POOLS:
-            found.append(_of_the_others(policy, own, mean[policy]))
-    found.append(_by_zone(own))
+            texts.append(_of_the_others(policy, own, mean[policy]))
+    texts.append(_by_zone(own))
     for policy, shares in over_pools(own, POLYNOMIAL.name).items():
-        found.append(f"{POLICY_NAMES[policy]}: {_cell(shares)} of the Oracle's polynomial value.")
-    told = over_pools(of(rows, split=SPLIT))
-    for policy, shares in told.items():
-        found.append(
+        texts.append(f"{POLICY_NAMES[policy]}: {_cell(shares)} of the Oracle's polynomial value.")
+    for policy, shares in over_pools(where(rows, split=SPLIT)).items():
+        texts.append(
             f"{POLICY_NAMES[policy]}: {_cell(shares)} when users are told of the first half of the trace and "
             f"judged on the second."
         )
-    return found
+    return texts
 
 
 def _of_the_others(policy: str, rows: Sequence[Row], mean: Mapping[str, float]) -> str:
-    """What can explain a mean that is off: the pools that are not here, if they can be like that."""
-    here = of(rows, row=VALUE, policy=policy, value_function=LINEAR.name)
+    """Return what the missing pools must be like to explain a mean that is off, and the nearest pool here."""
+    here = where(rows, row=VALUE, policy=policy, value_function=LINEAR.name)
     others = EXPECTED_POOLS - len(here)
     needed = {
         model: (EXPECTED_POOLS * share - len(here) * mean[model]) / others
@@ -135,7 +130,7 @@ def _of_the_others(policy: str, rows: Sequence[Row], mean: Mapping[str, float]) 
 
 
 def _by_zone(rows: Sequence[Row]) -> str:
-    """How much the means hang on which pools there are: it is LIFO-pools where zones differ most."""
+    """Return the means zone by zone: under LIFO-pools they differ most."""
     parts = []
     for zone in sorted({row["pool"].split()[1] for row in rows}):
         own = [row for row in rows if row["pool"].split()[1] == zone]
@@ -148,24 +143,24 @@ def _by_zone(rows: Sequence[Row]) -> str:
 
 
 def _readings(rows: Sequence[Row]) -> list[str]:
-    """How often LIFO-pools with full information is best, by where a renewed unit stands."""
-    found = []
+    """Return how often LIFO-pools with full information is best, by the place of a renewed unit."""
+    texts = []
     for renewal in Renewal:
-        own = of(rows, split=None, renewal=renewal.value)
+        own = where(rows, split=None, renewal=renewal.value)
         best = ordinal(own)[0]
         place = "keeps its place" if renewal is Renewal.SLOT else "becomes the newest"
-        found.append(
+        texts.append(
             f"LIFO when a renewed unit {place}: LIFO-pools with full information is the best of all in "
             f"{best['count']} of {best['pools']} pools."
         )
-    return found
+    return texts
 
 
 def _lifo_pools_never_below(rows: Sequence[Row]) -> Verdict:
     lifo, pools = (
         {
             (row["pool"], row["window"]): row["of_oracle_full"]
-            for row in of(rows, row=VALUE, policy=policy.value, value_function=LINEAR.name)
+            for row in where(rows, row=VALUE, policy=policy.value, value_function=LINEAR.name)
         }
         for policy in (RevocationPolicy.LIFO, RevocationPolicy.LIFO_POOLS)
     )
@@ -174,7 +169,7 @@ def _lifo_pools_never_below(rows: Sequence[Row]) -> Verdict:
 
 
 def _p90_beats_mttr(rows: Sequence[Row]) -> Verdict:
-    own = of(rows, row=VALUE, value_function=LINEAR.name)
+    own = where(rows, row=VALUE, value_function=LINEAR.name)
     better = sum(row["of_oracle_p90"] > row["of_oracle_mttr"] for row in own)
     return Verdict(better >= 0.9 * len(own), f"in {better} of {len(own)} pools and policies")
 
@@ -187,17 +182,15 @@ def _p10_and_mttr_poor(rows: Sequence[Row]) -> Verdict:
 
 
 def _p10_beats_mttr(rows: Sequence[Row]) -> Verdict:
-    own = of(rows, row=VALUE, value_function=LINEAR.name)
+    own = where(rows, row=VALUE, value_function=LINEAR.name)
     better = sum(row["of_oracle_p10"] > row["of_oracle_mttr"] for row in own)
     return Verdict(better > len(own) / 2, f"in {better} of {len(own)} pools and policies")
 
 
 def _success_of_mttr(rows: Sequence[Row]) -> Verdict:
-    """Gaussian lengths with a deviation of a tenth of the mean: 0.9 x mean is one deviation below it."""
-    from statistics import NormalDist
-
+    # Gaussian lengths with a deviation of a tenth of the mean: 0.9 x mean is one deviation below it.
     gaussian = 1 - NormalDist().cdf(-1.0)
-    own = of(rows, row=VALUE, value_function=LINEAR.name)
+    own = where(rows, row=VALUE, value_function=LINEAR.name)
     here = sum(row["success_mttr"] for row in own) / len(own)
     return Verdict(
         False, f"it would be {gaussian:.0%} by its own assumption; in these pools it is {here:.0%}"
@@ -213,7 +206,7 @@ def _lifo_pools_within_reach_of_full(rows: Sequence[Row]) -> Verdict:
 
 def _interval_counts(rows: Sequence[Row]) -> Verdict:
     counts = {
-        policy: sum(row["intervals"] for row in of(rows, row=INTERVALS, policy=policy))
+        policy: sum(row["intervals"] for row in where(rows, row=INTERVALS, policy=policy))
         for policy in ("fifo", "random", "lifo")
     }
     text = ", ".join(f"{POLICY_NAMES[policy]} {count:,}" for policy, count in counts.items())
@@ -231,9 +224,8 @@ CLAIMS = (
 )
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    own = paper_way(rows)
-    return [*_tables(rows), *_readings(rows), *sentences(ordinal(own)), *judged(CLAIMS, own)]
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [*_tables(rows), *_readings(rows), *sentences(ordinal(paper_way(rows)))]
 
 
 EXPERIMENT = Experiment(
@@ -246,24 +238,26 @@ EXPERIMENT = Experiment(
             "volatile-policies",
             "Share of the Oracle's value under each policy and information model: mean over the pools of "
             "2015 and standard deviation.",
-            lambda rows: of_oracle(paper_way(rows), "What users get, by what they are told", BOTH),
+            lambda rows: draw_shares(paper_way(rows), "What users get, by what they are told", BOTH),
         ),
         Picture(
             "volatile-policies-split",
             "The same when users are told of the first half of the trace and judged on the second.",
-            lambda rows: of_oracle(of(rows, split=SPLIT), "Told of the past, judged on what came", BOTH),
+            lambda rows: draw_shares(where(rows, split=SPLIT), "Told of the past, judged on what came", BOTH),
         ),
         Picture(
             "volatile-policies-ordinal",
             "How often a policy with an information model does so well: here and in the paper (§5.6).",
-            lambda rows: ordinal_shares(ordinal(paper_way(rows)), "Who does best, pool by pool"),
+            lambda rows: draw_ordinal(ordinal(paper_way(rows)), "Who does best, pool by pool"),
         ),
         Picture(
             "volatile-policies-pools",
             "The pools of 2015 by volatility and by how daily they are (the paper's Figure 8).",
-            lambda rows: places(paper_way(rows), "Pools of 2015"),
+            lambda rows: draw_pools(paper_way(rows), "Pools of 2015"),
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
+    claims=CLAIMS,
+    judged=paper_way,
     own_keys=_mean_value_over_oracle,
 )
