@@ -1,7 +1,7 @@
 """The pools of paper 002 and the rows of each, shared by the experiments on volatile resources.
 
 Column ``row`` names the kind of a row: ``intervals``, one for each policy and each of its pools, has the
-lengths of intervals; ``value``, one for each policy and value function, has the value to users under each model.
+lengths of intervals; ``value``, one for each policy and value function, the value to users under each model.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ _MOST: tuple[Value, ...] = (LINEAR, POLYNOMIAL, SLICES)
 def measure(_data: Path | None, *, days: int) -> list[Row]:
     """Measure the profile of one day and the intervals that each policy makes of it.
 
-    A row "profile" for each step: hours, units. A row "lengths" for each policy and each of its pools: policy,
-    band (of LIFO-pools, else None), ``length_columns``, and at_minutes: length → number of intervals.
+    A row "profile" for each step: hours, units. A row "lengths" for each policy and each of its pools:
+    policy, band (of LIFO-pools, else None), ``length_columns``, and at_minutes: length → number of intervals.
     """
     profile = daily_ramp(days)
     day = profile.units[: DAY_S // STEP_S].tolist()

@@ -12,9 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Row
 from cloudsim.experiments.ours import evidence
-from cloudsim.experiments.promise import published_numbers
+from cloudsim.experiments.promise import pairs, published_numbers
 from cloudsim.experiments.runs import single_cloud_row
-from cloudsim.traces import formats
 from cloudsim.traces.trace import Trace
 
 DAY_S, HOUR_S = 86_400.0, 3600.0
@@ -50,7 +49,7 @@ SPOT = trace(
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A-B is the two traces above."""
-    monkeypatch.setattr(formats, "read", lambda path: (ON_DEMAND if "DS2" in path.name else SPOT, None))
+    monkeypatch.setattr(pairs, "read", lambda path: (ON_DEMAND if "DS2" in path.name else SPOT, None))
 
 
 def test_the_baseline_is_that_of_single_cloud_row() -> None:
@@ -83,7 +82,7 @@ def test_work_is_told_apart_by_lifetime_and_history() -> None:
 def test_alone_the_short_ones_find_the_room_of_the_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     long, short = (0.0, 3.0, 4), (1.0, 1.0, 4)
     monkeypatch.setattr(
-        formats, "read",
+        pairs, "read",
         lambda path: (trace((0, 9, 4)) if "DS2" in path.name else trace(long, short), None),
     )  # fmt: skip
     whole, within, *_ = evidence.work(Path("data"), pair="A-B", nodes=NODES, most=None)
@@ -96,7 +95,7 @@ def test_each_rule_of_evidence_reaches_the_cloud(monkeypatch: pytest.MonkeyPatch
     """Nothing is ever evicted; lifetimes are .2, .4 and .8 of the history, asked in the same condition."""
     spot = trace((9, 2, 1), (19, 8, 1), (39, 32, 1))
     monkeypatch.setattr(
-        formats, "read", lambda path: (trace((0, 100, 1)) if "DS2" in path.name else spot, None)
+        pairs, "read", lambda path: (trace((0, 100, 1)) if "DS2" in path.name else spot, None)
     )
     admitted = {}
     for lifetimes in evidence.HISTORY_LIFETIMES:
