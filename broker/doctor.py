@@ -257,7 +257,7 @@ def federation_findings(
             warning(
                 "clouds",
                 f"no cloud has joined the federation under {told.key_prefix!r}",
-                f"start an owner (python -m workers.cloud), or correct {variable('key_prefix')}",
+                f"start an owner (python -m workers.owner), or correct {variable('key_prefix')}",
             )
         ]
     found = [contract_finding(clouds, spoken, held_back_by)]
@@ -287,7 +287,7 @@ def owner_finding(facts: CloudFacts, now: datetime, max_age_s: float) -> Finding
         return failure(
             name,
             f"nobody owns {facts.cloud}; its last epoch is {facts.epoch or 'unknown'}",
-            f"start its owner: python -m workers.cloud --cloud {facts.cloud} --federation FILE",
+            f"start its owner: python -m workers.owner --cloud {facts.cloud} --federation FILE",
         )
     owned = f"owned in epoch {facts.epoch}, its lease runs for another {facts.lease_s:.1f} s"
     advert, age_s = facts.advert, _age_s(facts.advert, now)

@@ -60,7 +60,7 @@ def _signing(arguments: list[str]) -> dict[str, str]:
             party = BROKER
         case ["-m", "workers.jobs", *_]:
             party = JOBS
-        case ["-m", "workers.cloud" | "workers.agent", *options] if "--cloud" in options[:-1]:
+        case ["-m", "workers.owner" | "workers.agent", *options] if "--cloud" in options[:-1]:
             party = cloud_party(options[options.index("--cloud") + 1])
         case _:
             return {}

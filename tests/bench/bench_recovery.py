@@ -30,8 +30,8 @@ from broker.keys import Keys
 from broker.redis_server import EmbeddedRedis, connect
 from broker.settings import Settings
 from cloudsim.federation_file import load
-from workers.cloud import parser, runtime_spec
-from workers.runtime import Runtime, epochs_directory
+from workers.owner.__main__ import parser, runtime_spec
+from workers.owner.process import OwnerProcess, epochs_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "bench:"
@@ -62,7 +62,7 @@ def fill(client: redis.Redis, directory: Path, entries: int) -> None:
     spec = runtime_spec(parser().parse_args(ARGUMENTS), settings, load(directory / "federation.toml", None))
     archive = Archive(archive_directory(settings.state_dir, PREFIX, "A"))
     journal = Journal(client, KEYS, "A")
-    runtime = Runtime(spec, settings, journal, lambda *_: None, _fail, archive)
+    runtime = OwnerProcess(spec, settings, journal, lambda *_: None, _fail, archive)
     runtime.open()
     left = [*range(RUNNING + (entries - 2 * RUNNING) // 3)]
     while left:
@@ -97,7 +97,7 @@ class Bench:
     def _started(self) -> subprocess.Popen[bytes]:
         options = {"cwd": self._directory, "env": self._environment | {"PYTHONPATH": str(ROOT)}}
         return subprocess.Popen(
-            [sys.executable, "-m", "workers.cloud", *ARGUMENTS],
+            [sys.executable, "-m", "workers.owner", *ARGUMENTS],
             stdout=self._log,
             stderr=self._log,
             **options,  # type: ignore[call-overload]

@@ -28,7 +28,7 @@ from broker.redis_server import EmbeddedRedis
 from cloudsim.eventlog import EventLog
 from tests.bench import bench_prediction, bench_scale
 from tests.integration.worker_processes import Processes, wait_for
-from workers.refresh import Refresher, Sampling
+from workers.owner.table_refresh import Refresher, Sampling
 
 GOAL = 1.8
 NAMES = ("one", "two")

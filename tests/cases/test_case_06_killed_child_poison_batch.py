@@ -22,7 +22,7 @@ from cloudsim.prediction.tables import QuantileTable
 from tests.integration.test_workers_montecarlo import CHUNKS
 from workers import montecarlo
 from workers.montecarlo import MonteCarlo, warm_up
-from workers.refresh import LONGEST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
+from workers.owner.table_refresh import LONGEST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
 pytestmark = pytest.mark.redis
 

@@ -13,9 +13,9 @@ import redis
 from broker.contract import Batch
 from broker.keys import Keys
 from broker.redis_server import connect
+from cloudsim.eventlog import HistoryChunk
 from cloudsim.prediction.samples import Samples
 from tests.integration.test_workers_montecarlo import CHUNKS
-from workers.chunks import HistoryChunk
 from workers.montecarlo import MonteCarlo, warm_up
 
 pytestmark = pytest.mark.redis

@@ -36,9 +36,9 @@ from cloudsim.pools import POOLS
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import warm_up
 from cloudsim.volatile.information import Disclosure
-from workers.owner import Owner
-from workers.recorder import Outcome
-from workers.state import OwnerSpec
+from workers.owner.event_writer import Outcome
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 KEY = "a-test-key"
 

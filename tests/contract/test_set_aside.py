@@ -8,8 +8,8 @@ from broker.contract import Command, RefusalView, Reply
 from cloudsim.requests import Reason
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
 from tests.contract.test_requests import problem, until
-from workers.owner import Owner
-from workers.recorder import Outcome
+from workers.owner.event_writer import Outcome
+from workers.owner.owner import Owner
 
 pytestmark = pytest.mark.redis
 

@@ -43,8 +43,8 @@ from tests.integration.storm_users import (
     listen_with_subscriber,
     submit,
 )
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 CLOUDS = ("a", "b", "c")
 FEDERATION = "".join(

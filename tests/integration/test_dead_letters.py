@@ -32,7 +32,7 @@ from tests.unit.workers.owners import (
     start,
     stop,
 )
-from workers.owner import Owner
+from workers.owner.owner import Owner
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
 

@@ -84,7 +84,7 @@ def states(ended: Ended) -> dict[str, str]:
 def test_nothing_starts_on_a_server_that_drops_keys(processes: Processes, doctor: Doctor) -> None:
     processes.client.config_set("maxmemory-policy", "allkeys-lru")
     started = {
-        "workers.cloud": processes.owner(),
+        "workers.owner": processes.owner(),
         "workers.montecarlo": processes.montecarlo(),
         "broker.api": processes.start("broker.api", "--port", "0"),
     }

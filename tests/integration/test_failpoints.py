@@ -69,7 +69,7 @@ class Site:
         self.kill(role)
         arguments = {
             "owner": (
-                f"workers.cloud --cloud {CLOUD} --federation {self.file} --speed 60 --history 30h "
+                f"workers.owner --cloud {CLOUD} --federation {self.file} --speed 60 --history 30h "
                 "--samples 200 --seed 1"
             ),
             "api": f"broker.api --port {self.port}",

@@ -168,7 +168,7 @@ def test_nothing_starts_on_a_redis_that_does_not_prove_itself(secured: Secured) 
     elsewhere = secured.environment | {
         "SPOTFED_REDIS_URL": f"rediss://u:s3cret@127.0.0.1:{secured.redis_port}/0"
     }
-    owner = ("workers.cloud", "--cloud", "A", "--federation", str(secured.processes.file))
+    owner = ("workers.owner", "--cloud", "A", "--federation", str(secured.processes.file))
     authority = "set SPOTFED_REDIS_CA to the file of the authority"
     wrong: list[tuple[tuple[str, ...], dict[str, str], str]] = [
         (owner, untrusted, authority),

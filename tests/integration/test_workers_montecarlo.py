@@ -21,9 +21,9 @@ from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import PARTIAL_HOUR
 from tests.unit.prediction.clouds import lived
 from tests.unit.workers.owners import Live, load, spec
-from workers import refresh
 from workers.montecarlo import Checkpoints, MonteCarlo
-from workers.refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
+from workers.owner import table_refresh as refresh
+from workers.owner.table_refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
 pytestmark = pytest.mark.redis
 

@@ -17,8 +17,8 @@ from cloudsim.federation_file import load
 from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
 from tests.integration.worker_processes import Processes, wait_for
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
 

@@ -28,9 +28,9 @@ from broker.keys import Keys
 from broker.settings import Settings
 from tests.unit.workers.owners import ask, command_id, confirm, load, reserve, spec, start
 from workers.montecarlo import MonteCarlo
-from workers.owner import Owner
-from workers.runtime import EXIT_BROKEN, EXIT_FENCED, Runtime, RuntimeSpec
-from workers.state import OwnerSpec
+from workers.owner.owner import Owner
+from workers.owner.process import EXIT_BROKEN, EXIT_FENCED, OwnerProcess, OwnerProcessSpec
+from workers.owner.state import OwnerSpec
 
 pytestmark = pytest.mark.redis
 
@@ -63,14 +63,14 @@ class Bench:
             time="wall",
             overflow=False,
         )
-        self.spec = RuntimeSpec(owner, info, frozenset({1}), seed=1, births=50, **options)
+        self.spec = OwnerProcessSpec(owner, info, frozenset({1}), seed=1, births=50, **options)
         self.batches: list[Batch] = []
         self.read = "0-0"
-        self.made: list[Runtime] = []
+        self.made: list[OwnerProcess] = []
         self.runtime = self.make()
 
-    def make(self) -> Runtime:
-        made = Runtime(
+    def make(self) -> OwnerProcess:
+        made = OwnerProcess(
             self.spec, self.settings, self.journal, lambda _, batch: self.batches.append(batch), fail
         )
         self.made.append(made)

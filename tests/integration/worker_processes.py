@@ -122,7 +122,7 @@ class Processes:
         return self._started.start(arguments, {**told, **environ})
 
     def owner(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
-        command = ("workers.cloud", "--cloud", "A", "--federation", str(self.file), "--samples", "500")
+        command = ("workers.owner", "--cloud", "A", "--federation", str(self.file), "--samples", "500")
         return self.start(*command, *options, **environ)
 
     def montecarlo(self, name: str = "m") -> subprocess.Popen[bytes]:
@@ -150,7 +150,8 @@ class Processes:
                 return None
             return advert if advert.table_made_at_s > after_s else None
 
-        # A batch that is lost while its worker seems to live is sent again after 70 s (``workers.refresh``).
+        # A batch that is lost while its worker seems to live is sent again after 70 s, see
+        # ``workers.owner.table_refresh``.
         return wait_for(look, f"a table of epoch {epoch}", 2 * LIMIT_S)
 
     def send(self, *batch: Command, bell: bool = True) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from broker.contract import Event, Overflow
 from tests.unit.workers.owners import Live, command_id, harmless_table, reserve, snapshot, spec
 from tests.unit.workers.test_owner_machine import CARE, COMMANDS, CROWDS, INSTANCES, OWN_LOADS, play, steps_of
-from workers import snapshots
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from workers.owner import snapshots
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 NEWS = st.builds(
     lambda instance, outcome: Overflow(**command_id(), instance=instance, outcome=outcome, cloud="B"),

@@ -1,5 +1,5 @@
-"""The product's processes inside the simulation: owners (the real ``Runtime`` on fibers) and brokers (the
-real ``Service`` and ``Desk`` on the loop), and what stands for clocks, names and files around them."""
+"""The product's processes inside the simulation: owners (the real ``OwnerProcess`` on fibers) and brokers
+(the real ``Service`` and ``Desk`` on the loop), and what stands for clocks, names and files around them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ from tests.simulation.clients import AsyncClient, BlockingClient
 from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
 from tests.simulation.options import CloudOptions
 from tests.unit.workers.owners import harmless_table
-from workers.runtime import EXIT_FENCED, Runtime, RuntimeSpec
-from workers.state import OwnerSpec
+from workers.owner.process import EXIT_FENCED, OwnerProcessSpec
+from workers.owner.process import OwnerProcess as ProductOwnerProcess
+from workers.owner.state import OwnerSpec
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -88,7 +89,7 @@ class OwnerProcess(_Process):
         super().__init__(world, name, machine)
         self.cloud, self._order = cloud, order
         self._bell = Event()
-        self.runtime: Runtime | None = None
+        self.runtime: ProductOwnerProcess | None = None
         main = Fiber(world.clock, self._run, self)
         self.fibers = [main]
         main.start()
@@ -110,8 +111,8 @@ class OwnerProcess(_Process):
             time="wall",
             grace_s=cloud.grace_s,
         )
-        runtime = Runtime(
-            RuntimeSpec(spec, info, frozenset({1}), seed=0, births=1),
+        runtime = ProductOwnerProcess(
+            OwnerProcessSpec(spec, info, frozenset({1}), seed=0, births=1),
             SETTINGS,
             journal,
             _no_batches,
@@ -242,7 +243,7 @@ class BrokerProcess(_Process):
 
 
 class _EpochFile:
-    """Stands for ``workers.epochs.EpochFile``: the file is a number of the machine."""
+    """Stands for ``workers.owner.epoch_file.EpochFile``: the file is a number of the machine."""
 
     def __init__(self, directory: Path, cloud: str):
         self._floors, self._cloud = running().process.machine.floors, cloud
@@ -288,18 +289,26 @@ def patched(world: World) -> Iterator[None]:
     uuids = SimpleNamespace(uuid4=world.name)
     times = SimpleNamespace(monotonic=clock.time, sleep=lambda seconds: running().pause(seconds))
     stands = {
-        "workers.runtime.threading": threads,
-        "workers.runtime.time": times,
-        "workers.runtime.uuid": uuids,
-        "workers.runtime.datetime": SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat),
+        "workers.owner.process.threading": threads,
+        "workers.owner.process.time": times,
+        "workers.owner.process.uuid": uuids,
+        "workers.owner.process.datetime": SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat),
         **{
             f"workers.{name}.log": _Log(world)
-            for name in ("runtime", "tenure", "clock", "keeping", "recovery")
+            for name in (
+                "owner.process",
+                "owner.ownership",
+                "owner.clock",
+                "owner.archiving",
+                "owner.recovery",
+                "redis_retry",
+            )
         },
-        "workers.tenure.threading": threads,
-        "workers.tenure.time": times,
-        "workers.tenure.uuid": uuids,
-        "workers.tenure.EpochFile": _EpochFile,
+        "workers.redis_retry.time": times,
+        "workers.owner.ownership.threading": threads,
+        "workers.owner.ownership.time": times,
+        "workers.owner.ownership.uuid": uuids,
+        "workers.owner.ownership.EpochFile": _EpochFile,
         "broker.submission.replies.time": times,
         "broker.attempts.uuid4": world.name,
         "broker.api.desk.uuid4": world.name,

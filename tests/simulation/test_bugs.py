@@ -20,6 +20,6 @@ def test_a_planted_bug_is_found(bug: Bug) -> None:
 
 
 def test_a_bug_must_be_where_it_is_planted() -> None:
-    elsewhere = Bug("elsewhere", "workers.owner:Owner.recover", "no such text", "")
+    elsewhere = Bug("elsewhere", "workers.owner.owner:Owner.recover", "no such text", "")
     with pytest.raises(ValueError, match="bug elsewhere: 0 places"):
         caught(elsewhere, 1)

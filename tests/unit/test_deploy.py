@@ -34,11 +34,11 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())
 CLOUDS = {one["id"] for one in tomllib.loads((DEPLOY / "federations/two-hosts.toml").read_text())["cloud"]}
 #: What commands of jobs and of fleets are told.
 _TOLD = re.compile(rf"{PREFIX}(JOB_\w+|FLEET|LEASE|CLOUD|NODE|CORES|ENDS_AT|END)")
-#: Exit statuses after which a person must put something right first (workers.cloud, broker.api).
+#: Exit statuses after which a person must put something right first (workers.owner, broker.api).
 HOPELESS = {
     "broker.api": {"78"},
     "workers.montecarlo": {"78"},
-    "workers.cloud": {"2", "78"},
+    "workers.owner": {"2", "78"},
     "workers.instances": {"2", "78"},
 }
 
@@ -154,7 +154,7 @@ def test_a_unit_is_confined_and_started_again_unless_that_is_hopeless(path: Path
 
 def _parses(module: str, options: list[str]) -> None:
     """Those of a cloud have options that must be there."""
-    if module in {"workers.cloud", "workers.instances"}:
+    if module in {"workers.owner", "workers.instances"}:
         parser = importlib.import_module(
             f"{module}.__main__" if module == "workers.instances" else module
         ).parser

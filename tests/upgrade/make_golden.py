@@ -39,9 +39,9 @@ from broker.views import node_kinds
 from cloudsim.cloud_spec import CloudSpec
 from cloudsim.nodes import CORES_ONLY, NodeDetails
 from tests.unit.workers.owners import harmless_table
-from workers.owner import Owner
-from workers.recorder import Outcome
-from workers.state import OwnerSpec
+from workers.owner.event_writer import Outcome
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 NOW = "2026-01-01T00:00:00+00:00"
 NODES = (4, 4, 4)

@@ -103,7 +103,8 @@ class Upgrade:
         kind, _, which = name.partition("-")
         if kind == "owner":
             file = self.directory / ("new.toml" if tree == ROOT else "old.toml")
-            told = ["workers.cloud", "--cloud", which, "--federation", str(file), *OWNER_OPTIONS]
+            module = "workers.owner" if tree == ROOT else "workers.cloud"
+            told = [module, "--cloud", which, "--federation", str(file), *OWNER_OPTIONS]
         elif kind == "montecarlo":
             told = ["workers.montecarlo", "--name", name]
         else:

@@ -13,8 +13,8 @@ from cloudsim.volatile.information import SHARES, Disclosure
 from tests.contract.twins import LIVES, NODES, table_of
 from tests.unit.workers.owners import NOW, ask
 from tests.upgrade.test_golden import JUDGES
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 
 @pytest.mark.parametrize("level", [level for level in Disclosure if level is not Disclosure.FULL])

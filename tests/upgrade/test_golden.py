@@ -17,7 +17,7 @@ from broker.versions import OLDEST_VERSION, list_written, since, version_of, wri
 from cloudsim.requests import Reason
 from tests.upgrade.drawing import values
 from tests.upgrade.make_golden import MESSAGES, owner_spec, schemas, summary
-from workers.owner import Owner
+from workers.owner.owner import Owner
 
 CONTRACTS = Path(__file__).parents[1] / "golden" / "contract"
 LANDED = sorted(int(path.name) for path in CONTRACTS.iterdir() if path.is_dir())

@@ -14,7 +14,7 @@ from broker.keys import Keys
 from broker.versions import OLDEST_VERSION
 from tests.upgrade.make_golden import NOW, owner_spec, summary
 from tests.upgrade.test_golden import lines, stored
-from workers.recovery import Recovery
+from workers.owner.recovery import Recovery
 
 pytestmark = pytest.mark.redis
 

@@ -32,7 +32,7 @@ from broker.signing import cloud_party
 from broker.trust import signing_of
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
-from workers import app as workers_app
+from workers import celery_app
 from workers.agent.listening import about_instances, listen
 from workers.agent.loop import Agent
 from workers.agent.orders import OrderBook
@@ -109,12 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         config = settings()
-        app = workers_app.create(config)
+        app = celery_app.create(config)
         nodes = node_cores(told.federation, told.cloud, config.data)
         if told.end_work:
             return end_work(config, told.cloud, nodes)
         signing = signing_of(config, cloud_party(told.cloud))
-        workers_app.require_safe_queue(config)
+        celery_app.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError, DriverError) as error:
         print(f"workers.agent: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | DriverError) else 2

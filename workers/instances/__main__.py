@@ -33,7 +33,7 @@ from broker.signing import cloud_party
 from broker.trust import signing_of
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
-from workers import app as workers_app
+from workers import celery_app
 from workers.agent.listening import listen
 from workers.agent.tenure import AgentTenure, lock_file
 from workers.instances.agent import InstanceAgent
@@ -96,11 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         config = settings()
-        app = workers_app.create(config)
+        app = celery_app.create(config)
         options = cloud_options(told.federation, told.cloud, config.data)
         driver = driver_of(options, told.cloud, *credentials(config))
         signing = signing_of(config, cloud_party(told.cloud))
-        workers_app.require_safe_queue(config)
+        celery_app.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError) as error:
         print(f"workers.instances: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2

@@ -38,12 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from broker.settings import SettingsError, settings
     from broker.signing import JOBS as PARTY
     from broker.trust import signing_of
-    from workers import app as workers_app
+    from workers import celery_app
 
     try:
         config = settings()
-        app = workers_app.create(config, queue=JOBS)
-        workers_app.require_safe_queue(config)
+        app = celery_app.create(config, queue=JOBS)
+        celery_app.require_safe_queue(config)
         signing = signing_of(config, PARTY)
     except (SettingsError, UnsafeQueueError) as error:
         print(f"workers.jobs: {error}", file=sys.stderr)  # noqa: T201
@@ -65,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doing, looking = Doing(client, works, servers), Looking(client, works)
     observing = Observing(client, works, servers, doing, looking, time.time)
     manager = Manager(Advancing(store, works, doing, observing), store, servers, doing, events)
-    workers_app.serve_jobs(app, manager.ring)
+    celery_app.serve_jobs(app, manager.ring)
 
     def ready() -> None:
         garbage.settle()
         manager.start()
 
     try:
-        return workers_app.run(app, name=f"jobs.{name}", queues=[JOBS], pool="solo", when_ready=ready)
+        return celery_app.run(app, name=f"jobs.{name}", queues=[JOBS], pool="solo", when_ready=ready)
     finally:
         manager.stop()
         client.close()

@@ -18,7 +18,7 @@ from broker.settings import Settings
 from broker.versions import OLDEST_VERSION, list_written
 from cloudsim.requests import Reason
 from tests.unit.broker.test_ledger import event
-from workers.answering import Answering
+from workers.owner.request_log import RequestLog
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def refused() -> Reply:
 def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
-    answering = Answering("A")
+    answering = RequestLog("A")
     batch = [reserve("r-1"), *(reserve(None) for _ in range(199))]
     answering.note(batch, [("p", granted())] * 150 + [("p", refused())] * 50)
     assert stream.getvalue() == ""
@@ -172,7 +172,7 @@ def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
 def test_what_belongs_to_no_call_or_did_not_happen_is_not_told() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
-    answering = Answering("A")
+    answering = RequestLog("A")
     answering.note([reserve(None)], [("p", granted())])
     answering.note([], [])
     answering.note([Malformed("?")], [])

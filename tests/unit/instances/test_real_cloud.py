@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from broker.settings import Settings, SettingsError
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
-from workers.cloud import parser, runtime_spec
 from workers.instances.__main__ import cloud_options, credentials
+from workers.owner.__main__ import parser, runtime_spec
 
 FILE = """
 [[cloud]]

@@ -42,10 +42,10 @@ from cloudsim.requests import Instance, Kind, Placement, Request
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.traces.trace import Trace
-from workers.book import OPEN_STATES
-from workers.owner import Owner
-from workers.recorder import Outcome
-from workers.state import OwnerSpec
+from workers.owner.answer_log import OPEN_STATES
+from workers.owner.event_writer import Outcome
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 NOW = "2026-01-01T00:00:00+00:00"
 FOREVER_S = 1e9

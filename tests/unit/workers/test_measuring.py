@@ -11,7 +11,7 @@ import redis
 from broker.journal import Journal
 from broker.keys import Keys
 from broker.measures import Measures
-from workers.measuring import EVERY_S, Measuring
+from workers.owner.stats import EVERY_S, OwnerStatsPublisher
 
 KEYS = Keys("t:")
 
@@ -27,15 +27,17 @@ def now_s() -> list[float]:
 
 
 @pytest.fixture
-def measuring(client: redis.Redis, now_s: list[float]) -> Measuring:
-    return Measuring(Journal(client, KEYS, "A"), lambda: now_s[0])
+def measuring(client: redis.Redis, now_s: list[float]) -> OwnerStatsPublisher:
+    return OwnerStatsPublisher(Journal(client, KEYS, "A"), lambda: now_s[0])
 
 
 def told(client: redis.Redis) -> Measures | None:
     return Measures.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.measures("A"))))
 
 
-def test_tables_and_lengths_are_told(client: redis.Redis, measuring: Measuring, now_s: list[float]) -> None:
+def test_tables_and_lengths_are_told(
+    client: redis.Redis, measuring: OwnerStatsPublisher, now_s: list[float]
+) -> None:
     client.xadd(KEYS.journal("A"), {"e": "1"})
     client.xadd(KEYS.dead("A"), {"c": "1"})
     for took_s in (2.0, 3.0):
@@ -47,7 +49,7 @@ def test_tables_and_lengths_are_told(client: redis.Redis, measuring: Measuring, 
 
 
 def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
-    client: redis.Redis, measuring: Measuring, now_s: list[float]
+    client: redis.Redis, measuring: OwnerStatsPublisher, now_s: list[float]
 ) -> None:
     measuring.look(1)
     measuring.look(2)
@@ -62,7 +64,7 @@ def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
 
 
 def test_that_redis_is_away_holds_up_nobody(
-    client: redis.Redis, measuring: Measuring, monkeypatch: pytest.MonkeyPatch
+    client: redis.Redis, measuring: OwnerStatsPublisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any, **__: Any) -> Any:
         raise redis.ConnectionError

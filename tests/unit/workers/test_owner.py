@@ -33,7 +33,7 @@ from tests.unit.workers.owners import (
     start,
     stop,
 )
-from workers.book import Book
+from workers.owner.answer_log import AnswerLog
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_the_advert_counts(live: Live) -> None:
 
 
 def test_a_lease_that_has_ended_cannot_end_again() -> None:
-    book = Book()
+    book = AnswerLog()
     live = Live(spec((4,)))
     answer = live.tell(reserve("r.1"))
     assert isinstance(answer, LeaseGranted)
@@ -299,7 +299,7 @@ def test_a_lease_that_has_ended_cannot_end_again() -> None:
 
 
 def test_the_book_forgets_the_oldest_ends_first() -> None:
-    book = Book(kept_closed=2)
+    book = AnswerLog(kept_closed=2)
     for attempt in ("a", "b", "c"):
         book.release(attempt)
     assert [book.get(attempt) is not None for attempt in ("a", "b", "c")] == [False, True, True]

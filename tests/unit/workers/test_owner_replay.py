@@ -22,7 +22,7 @@ from cloudsim.report import Tally
 from cloudsim.requests import End, Kind, Mode
 from cloudsim.traces.synthesis import lognormal_trace
 from tests.unit.workers.owners import Live, command_id
-from workers.state import OwnerSpec
+from workers.owner.state import OwnerSpec
 
 SEED, BIRTHS = 7, 100
 

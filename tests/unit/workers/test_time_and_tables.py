@@ -11,12 +11,11 @@ import pytest
 from broker.queue import make_app
 from broker.settings import Settings, SettingsError
 from cloudsim.cloud_spec import CloudSpec
-from cloudsim.eventlog import EventLog
+from cloudsim.eventlog import EventLog, HistoryChunk
 from tests.unit.workers.owners import ask, cancel
-from workers.chunks import HistoryChunk
-from workers.clock import LONGEST_ABSENCE_S, CloudClock, resume_s
-from workers.epochs import EpochFile
-from workers.tabling import BROUGHT_FORWARD_S, MOST_SIZES, Tabling, wall_time_sizes
+from workers.owner.clock import LONGEST_ABSENCE_S, CloudClock, resume_s
+from workers.owner.epoch_file import EpochFile
+from workers.owner.refresh_schedule import BROUGHT_FORWARD_S, MOST_SIZES, RefreshSchedule, wall_time_sizes
 
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
 DAY_S = 86_400.0
@@ -74,7 +73,7 @@ def test_who_is_dead_is_known_on_its_own_machine_only(tmp_path: Path) -> None:
 
 
 def test_tables_come_in_time_and_sooner_for_a_missing_size() -> None:
-    tabling = Tabling(CloudSpec("A", (16,)), {1, 2})
+    tabling = RefreshSchedule(CloudSpec("A", (16,)), {1, 2})
     assert not tabling.due(DAY_S - 1, 0.0)
     assert tabling.due(DAY_S, 0.0)
     tabling.begun(DAY_S, 0.0)
@@ -91,7 +90,7 @@ def test_tables_come_in_time_and_sooner_for_a_missing_size() -> None:
 
 
 def test_sizes_are_bounded_whatever_is_asked() -> None:
-    tabling = Tabling(CloudSpec("A", (1000,)), {1})
+    tabling = RefreshSchedule(CloudSpec("A", (1000,)), {1})
     for cores in range(1, 1001):
         tabling.told(ask(cores=cores))
     assert len(tabling.sizes) == MOST_SIZES

@@ -8,13 +8,13 @@ from broker.contract import Answer, Done, LeaseGranted, LeasesGranted, RefusalVi
 from cloudsim.all_or_nothing import start_all
 from cloudsim.eventlog import PHASE_ON_DEMAND
 from cloudsim.requests import Kind, Request
-from workers.passage import Passage
-from workers.recorder import Recorder
-from workers.state import State
+from workers.owner.event_writer import EventWriter
+from workers.owner.passage import Passage
+from workers.owner.state import State
 
 
 def start_together(
-    state: State, recorder: Recorder, passage: Passage, command: StartAll, at_s: float
+    state: State, recorder: EventWriter, passage: Passage, command: StartAll, at_s: float
 ) -> Answer:
     """All leases, the refusal of all, or ``Done(found=False)`` where an id means something else already."""
     ids = [one.id or "" for one in command.requests]

@@ -15,7 +15,7 @@ from cloudsim.requests import Instance, Kind, Spread
 _RENEWAL = "renewal"
 
 
-class KeptHistory(History):
+class RecordedHistory(History):
     """Notes each call as a line of JSON. The same calls make the same history."""
 
     def __init__(self, resources: tuple[str, ...] | None = None) -> None:

@@ -15,7 +15,7 @@ from broker.measures import Measures
 EVERY_S = 10.0
 
 
-class Measuring:
+class OwnerStatsPublisher:
     """Of one owner, with the journal of its cloud; None: nobody is told. That Redis is away holds up nobody
     here: the next look tells it."""
 

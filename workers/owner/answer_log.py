@@ -40,7 +40,7 @@ Entry = Lease | RefusalView | Released | Lapsed
 _LEASE, _REFUSAL, _HELD, _TOMBSTONE, _LAPSED = b"L", b"R", b"H", b"T", b"U"
 
 
-class Book:
+class AnswerLog:
     """Entries by id. Spot attempts and own users' instances share one name space: that of instances."""
 
     def __init__(self, kept_closed: int = KEPT_CLOSED) -> None:

@@ -20,7 +20,7 @@ from broker.telemetry import Spans
 log = structlog.get_logger(__name__)
 
 
-class Answering:
+class RequestLog:
     """Of one owner: notes what became of commands, and tells it when it is so.
 
     A span lasts from the decision to the commit, and goes by the kind of its entry's first command.

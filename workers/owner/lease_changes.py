@@ -6,17 +6,17 @@ from broker.contract import Acknowledge, Answer, Done, EventKind, Gone, Lease, L
 from cloudsim.cloud_state import TAKEN
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_STOP
 from cloudsim.requests import End, Ended, Kind
-from workers import views
-from workers.book import Released
-from workers.passage import Passage
-from workers.recorder import Recorder
-from workers.state import State
+from workers.owner import convert
+from workers.owner.answer_log import Released
+from workers.owner.event_writer import EventWriter
+from workers.owner.passage import Passage
+from workers.owner.state import State
 
 
 class Endings:
     """The part of an owner that ends leases for others. What time brings is ``Passage``."""
 
-    def __init__(self, state: State, recorder: Recorder, passage: Passage):
+    def __init__(self, state: State, recorder: EventWriter, passage: Passage):
         self._state, self._recorder, self._passage = state, recorder, passage
 
     def stop(self, lease_id: str, kind: Kind, at_s: float, cause: str, how: End = End.CANCELLED) -> Answer:
@@ -74,7 +74,7 @@ class Endings:
             return False
         change, *starts = changes
         assert isinstance(change, Ended)
-        lease = views.ended(lease, change)
+        lease = convert.ended(lease, change)
         self._recorder.emit(EventKind.RELEASED, at_s, lease=lease, attempt=attempt, cause=cause)
         self._recorder.record(starts)
         return True

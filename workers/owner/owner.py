@@ -57,17 +57,17 @@ from cloudsim.requests import (
     Request,
     Started,
 )
-from workers import views
-from workers.adverts import advertise, advertised_sizes
-from workers.book import Lapsed
-from workers.draining import Draining
-from workers.endings import Endings
-from workers.extensions import Extensions
-from workers.passage import Passage
-from workers.recorder import Outcome, Recorder
-from workers.renewals import first_lifetime_s
-from workers.state import OwnerSpec, State
-from workers.together import start_together
+from workers.owner import convert
+from workers.owner.adverts import advertise, advertised_sizes
+from workers.owner.answer_log import Lapsed
+from workers.owner.drain import Draining
+from workers.owner.event_writer import EventWriter, Outcome
+from workers.owner.extensions import Extensions
+from workers.owner.lease_changes import Endings
+from workers.owner.on_demand import start_together
+from workers.owner.passage import Passage
+from workers.owner.renewals import first_lifetime_s
+from workers.owner.state import OwnerSpec, State
 
 if TYPE_CHECKING:
     from cloudsim.prediction.tables import QuantileTable
@@ -81,7 +81,7 @@ class Owner:
         self.state = State(spec) if state is None else state
         self._first_seen_s: dict[str, float] = {}  # reservations, on the monotonic clock of this process
         self._sizes = advertised_sizes(self.cloud.inventory.largest_node)
-        self._recorder = Recorder(self.state, epoch)
+        self._recorder = EventWriter(self.state, epoch)
         self._extensions = Extensions(self.state, self._recorder)
         self._draining = Draining(self.state, self._recorder)
         self._passage = Passage(self.state, self._recorder, self._extensions)
@@ -245,7 +245,7 @@ class Owner:
     def _refusal(self, request: Request, answer: Refusal, offers: Sequence[SizeOffer] = ()) -> RefusalView:
         """With the largest size that would be admitted instead."""
         return refusal_view(
-            views.explained(answer, request, self.cloud),
+            convert.explained(answer, request, self.cloud),
             cores=request.cores,
             cloud_time_s=self.cloud.now_s,
             smaller=largest_admitted(request, self._sizes_for(request), self.cloud.quote),

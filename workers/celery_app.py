@@ -1,6 +1,6 @@
 """The Celery side of the worker processes: the tasks, and how a worker is run.
 
-``python -m workers.cloud``, ``python -m workers.montecarlo`` and ``python -m workers.jobs`` are the ways to
+``python -m workers.owner``, ``python -m workers.montecarlo`` and ``python -m workers.jobs`` are the ways to
 start one.
 """
 
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from broker import failpoints
+from broker import failpoints, logs
 from broker.keys import Keys
 from broker.queue_health import require_safe
 from broker.redis_server import connect
 from broker.settings import Settings
+from workers.redis_retry import until_answered
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -36,12 +37,19 @@ def create(settings: Settings, cloud: str | None = None, *, queue: str | None = 
     takes this from the environment when its worker is imported.
     """
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (said, not read)
+    from celery import signals
+
     from broker.queue import cloud_queue, make_app
-    from workers import logs
 
     logs.configure(settings)
+    # Celery sets up no logging of its own where this signal has a receiver, even one that does nothing.
+    signals.setup_logging.connect(_keep_our_logging, weak=False)
     failpoints.arm(settings.failpoint)
     return make_app(settings, queue if cloud is None else cloud_queue(cloud))
+
+
+def _keep_our_logging(**_: object) -> None:
+    pass
 
 
 def require_safe_queue(settings: Settings) -> None:
@@ -49,8 +57,6 @@ def require_safe_queue(settings: Settings) -> None:
 
     Raises UnsafeQueueError when it may drop keys, or TLS refuses it.
     """
-    from workers.tenure import until_answered
-
     url = str(settings.redis_url)
     with connect(url) as client:
         until_answered(lambda: require_safe(client, url, log.warning))

@@ -20,7 +20,7 @@ from cloudsim.cloud import Cloud
 from cloudsim.eventlog import PHASE_ON_DEMAND
 from cloudsim.promises import Account
 from cloudsim.requests import Instance
-from workers.state import OwnerSpec, State
+from workers.owner.state import OwnerSpec, State
 
 #: Snapshots of another format are not read; recovery then takes the whole journal.
 FORMAT = 1
@@ -67,7 +67,8 @@ class Held(BaseModel):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``closed`` and ``calls``: lines of JSON, see ``Book.closed_lines`` and ``KeptHistory.calls``."""
+    """A state on its way into a snapshot. ``closed`` and ``calls`` are lines of JSON, see
+    ``AnswerLog.closed_lines`` and ``RecordedHistory.calls``."""
 
     held: Held
     closed: list[bytes]

@@ -1,4 +1,4 @@
-"""The owner of one cloud: ``python -m workers.cloud --cloud ID --federation FILE``.
+"""The owner of one cloud: ``python -m workers.owner --cloud ID --federation FILE``.
 
 A Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells come. It starts to listen
 once it owns the cloud and has recovered; a second process for the same cloud waits for the first one's lease.
@@ -41,17 +41,17 @@ from cloudsim.errors import InputError
 from cloudsim.federation import FederatedCloud, Federation
 from cloudsim.federation_file import load
 from cloudsim.prediction.samples import Flavour
-from workers import app as workers_app
-from workers.measuring import Measuring
-from workers.runtime import Runtime, RuntimeSpec
-from workers.state import OwnerSpec
-from workers.tabling import wall_time_sizes
-from workers.tenure import until_answered
+from workers import celery_app
+from workers.owner.process import OwnerProcess, OwnerProcessSpec
+from workers.owner.refresh_schedule import wall_time_sizes
+from workers.owner.state import OwnerSpec
+from workers.owner.stats import OwnerStatsPublisher
+from workers.redis_retry import until_answered
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m workers.cloud", description=__doc__)
+    made = argparse.ArgumentParser(prog="python -m workers.owner", description=__doc__)
     made.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
     made.add_argument("--federation", required=True, type=Path, help="federation file")
     made.add_argument(
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federation) -> RuntimeSpec:
+def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federation) -> OwnerProcessSpec:
     """What the arguments, the settings and the federation file say together. Raises InputError."""
     names = [member.spec.id for member in federation.clouds]
     if told.cloud not in names:
@@ -81,7 +81,7 @@ def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federat
         past_s = member.own_load.last_stop_s if len(member.own_load) else 0.0
         told = argparse.Namespace(**{**vars(told), "speed": 1.0, "history": past_s})
     until_s = federation.ends_s if trace_time else federation.until_s
-    return RuntimeSpec(
+    return OwnerProcessSpec(
         owner=OwnerSpec(
             member.spec,
             trace_time=trace_time,
@@ -153,18 +153,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = parser().parse_args(arguments)
     try:
         config = settings()
-        app = workers_app.create(config, told.cloud)
+        app = celery_app.create(config, told.cloud)
         until_s = math.inf if told.until is None else parse_duration_s(told.until, field="--until")
         federation = load(told.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
         spec = runtime_spec(told, config, federation)
-        workers_app.require_safe_queue(config)
+        celery_app.require_safe_queue(config)
         signing = signing_of(config, cloud_party(told.cloud))
         spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": told.cloud})
         client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
         speaking = Speaking(client, keys)
         until_answered(speaking.look)
     except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
-        print(f"workers.cloud: {error}", file=sys.stderr)  # noqa: T201
+        print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
     from broker.queue import cloud_queue, send_batch
 
@@ -175,9 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     follower = threading.Thread(target=_follow, args=(speaking, journal, spec.info), daemon=True)
     follower.start()
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, told.cloud))
-    measuring = Measuring(journal, time.monotonic)
-    runtime = Runtime(spec, config, journal, send, exit_now, archive, measuring, spans)
-    workers_app.serve_drains(app, told.cloud, runtime.drain)
+    measuring = OwnerStatsPublisher(journal, time.monotonic)
+    runtime = OwnerProcess(spec, config, journal, send, exit_now, archive, measuring, spans)
+    celery_app.serve_drains(app, told.cloud, runtime.drain)
     runtime.open()
 
     through_redis = config.celery_broker_url is None
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runtime.start()
 
     try:
-        return workers_app.run(
+        return celery_app.run(
             app,
             name=f"cloud.{told.cloud}@{os.getpid()}",
             queues=[cloud_queue(told.cloud)],

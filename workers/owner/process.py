@@ -36,19 +36,20 @@ from cloudsim.requests import Reason
 from cloudsim.scheduling.pipeline import warm_up
 from cloudsim.volatile.disclosed_tables import shown_table, told_by
 from cloudsim.volatile.information import Disclosure
-from workers import snapshots
-from workers.answering import Answering
-from workers.clock import CloudClock, JumpWatch, resume_s
-from workers.keeping import Keeper
-from workers.measuring import Measuring
-from workers.owner import Owner
-from workers.recorder import Outcome
-from workers.recovery import Recovery
-from workers.refresh import Refresher, Sampling
-from workers.snapshots import Snapshot
-from workers.state import OwnerSpec
-from workers.tabling import Tabling
-from workers.tenure import Tenure, until_answered
+from workers.owner import snapshots
+from workers.owner.archiving import Archiver
+from workers.owner.clock import CloudClock, JumpWatch, resume_s
+from workers.owner.event_writer import Outcome
+from workers.owner.owner import Owner
+from workers.owner.ownership import OwnerLease
+from workers.owner.recovery import Recovery
+from workers.owner.refresh_schedule import RefreshSchedule
+from workers.owner.request_log import RequestLog
+from workers.owner.snapshots import Snapshot
+from workers.owner.state import OwnerSpec
+from workers.owner.stats import OwnerStatsPublisher
+from workers.owner.table_refresh import Refresher, Sampling
+from workers.redis_retry import until_answered
 
 EXIT_FENCED = 75
 EXIT_BROKEN = 70
@@ -63,7 +64,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class RuntimeSpec:
+class OwnerProcessSpec:
     """What the process of an owner is told.
 
     sizes: those that tables are made for, flavours with further amounts among them; in wall time those asked
@@ -84,7 +85,7 @@ class _Poisoned(Exception):  # noqa: N818  (it is not an error of ours)
     """A command broke the owner, whose state is now in doubt."""
 
 
-class Runtime:
+class OwnerProcess:
     """Owns one cloud for as long as the process lives.
 
     ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process. ``archive``: of the
@@ -93,26 +94,26 @@ class Runtime:
 
     def __init__(
         self,
-        spec: RuntimeSpec,
+        spec: OwnerProcessSpec,
         settings: Settings,
         journal: Journal,
         send: Callable[[str, Batch], None],
         fail: Callable[[int], NoReturn],
         archive: Archive | None = None,
-        measuring: Measuring | None = None,
+        measuring: OwnerStatsPublisher | None = None,
         spans: Spans | None = None,
     ):
         self._spec, self._settings, self._journal = spec, settings, journal
         self._send, self._fail = send, fail
-        self._measuring = measuring or Measuring(None, time.monotonic)
-        self._answering = Answering(journal.cloud, spans)
+        self._measuring = measuring or OwnerStatsPublisher(None, time.monotonic)
+        self._answering = RequestLog(journal.cloud, spans)
         self._trace_time = spec.owner.trace_time
         epochs = epochs_directory(settings.state_dir, settings.key_prefix)
-        self._tenure = Tenure(journal, settings.owner_lease_ttl_s, epochs, archive)
-        self._keeper = Keeper(archive, self._tenure, settings)
+        self._tenure = OwnerLease(journal, settings.owner_lease_ttl_s, epochs, archive)
+        self._keeper = Archiver(archive, self._tenure, settings)
         self._recovery = Recovery(journal, archive, settings.journal_kept, settings.events_kept)
         self._since_snapshot = 0  # entries
-        self._tabling = Tabling(spec.owner.cloud, spec.sizes)
+        self._tabling = RefreshSchedule(spec.owner.cloud, spec.sizes)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._owner = Owner(spec.owner)

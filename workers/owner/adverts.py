@@ -15,7 +15,7 @@ from cloudsim.requests import Kind
 from cloudsim.volatile.disclosed_tables import CoarseTable
 from cloudsim.volatile.information import Disclosure
 from cloudsim.volatile.veil import empty_slots
-from workers.state import State
+from workers.owner.state import State
 
 #: Clouds with larger nodes advertise powers of two, their whole node, and the sizes in their table.
 _ALL_SIZES_UP_TO = 64

@@ -18,12 +18,11 @@ from broker.contract import Batch
 from broker.dead_letters import Kind
 from broker.journal import Journal
 from broker.queue import MONTECARLO, montecarlo_queue
-from cloudsim.eventlog import EventLog
+from cloudsim.eventlog import EventLog, HistoryChunk
 from cloudsim.nodes import CORES_ONLY, NodeDetails
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Flavour, Samples, flavour_of
 from cloudsim.prediction.tables import QuantileTable
-from workers.chunks import HistoryChunk
 
 FIRST_DEADLINE_S = 10.0
 LONGEST_DEADLINE_S = 160.0

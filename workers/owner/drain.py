@@ -12,14 +12,14 @@ from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, S
 from cloudsim.blocks import is_block
 from cloudsim.cloud_state import DRAIN
 from cloudsim.requests import Change, Ended, Instance, Kind, Noticed
-from workers.recorder import Recorder
-from workers.state import ORDERS_KEPT, State
+from workers.owner.event_writer import EventWriter
+from workers.owner.state import ORDERS_KEPT, State
 
 
 class Draining:
     """The part of an owner that drains nodes. Time has been let pass before it is called."""
 
-    def __init__(self, state: State, recorder: Recorder):
+    def __init__(self, state: State, recorder: EventWriter):
         self._state, self._recorder = state, recorder
         self._answered: OrderedDict[str, Answer] = OrderedDict()
 

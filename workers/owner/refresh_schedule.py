@@ -32,7 +32,7 @@ def wall_time_sizes(node_cores: Iterable[int], own_sizes: Iterable[int]) -> froz
     return frozenset([*powers, *own][:MOST_SIZES])
 
 
-class Tabling:
+class RefreshSchedule:
     """The wall-time plan of one owner."""
 
     def __init__(self, cloud: CloudSpec, sizes: Iterable[int | Flavour]):

@@ -13,7 +13,7 @@ from broker.contract import CloudId, Overflow, OverflowState
 _CLOSED = frozenset({"refused", "completed", "stopped"})
 
 
-class OverflowBook:
+class OverflowOffers:
     """Open offers by instance. It proposes the next state; ``apply`` makes it true, also in recovery."""
 
     def __init__(self) -> None:

@@ -7,15 +7,15 @@ import math
 from broker.contract import Command
 from cloudsim.cloud import AFTER_EVERYTHING
 from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT
-from workers.extensions import Extensions
-from workers.recorder import Recorder
-from workers.state import State
+from workers.owner.event_writer import EventWriter
+from workers.owner.extensions import Extensions
+from workers.owner.state import State
 
 
 class Passage:
     """The part of an owner that lets its cloud's time pass."""
 
-    def __init__(self, state: State, recorder: Recorder, extensions: Extensions):
+    def __init__(self, state: State, recorder: EventWriter, extensions: Extensions):
         self._state, self._recorder, self._extensions = state, recorder, extensions
 
     def time_of(self, command: Command, now_s: float) -> float:

@@ -20,7 +20,7 @@ GIVEN_UP_AT = 0.02
 RENEWAL = "renewal"
 
 
-class Renewals:
+class RenewalSchedule:
     """When running leases without a lifetime are to be renewed, by id."""
 
     def __init__(self) -> None:

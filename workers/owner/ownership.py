@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import redis
 import structlog
@@ -22,29 +21,14 @@ from broker.entries import NotWritten
 from broker.failpoints import Failpoint, failpoint
 from broker.journal import Commit, Fenced, Journal, JournalError
 from broker.settings import Settings
-from workers.epochs import EpochFile
-from workers.recorder import Outcome
+from workers.owner.epoch_file import EpochFile
+from workers.owner.event_writer import Outcome
+from workers.redis_retry import until_answered
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
-
-Result = TypeVar("Result")
 log = structlog.get_logger(__name__)
 
 
-def until_answered(ask: Callable[[], Result]) -> Result:
-    """Asks Redis again and again for as long as it is away. Only for what may be asked twice."""
-    pause_s = _FIRST_PAUSE_S
-    while True:
-        try:
-            return ask()
-        except redis.RedisError as error:
-            if pause_s == _FIRST_PAUSE_S:
-                log.warning("redis is away", why=str(error))
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-
-class Tenure:
+class OwnerLease:
     """One process's time as the owner of one cloud; the only writer of its epoch."""
 
     def __init__(self, journal: Journal, ttl_s: float, epochs: Path, archive: Archive | None = None):

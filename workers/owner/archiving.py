@@ -8,17 +8,17 @@ import structlog
 
 from broker.archive import SYNC_S, Archive
 from broker.settings import Settings
-from workers import snapshots
-from workers.snapshots import Snapshot
-from workers.tenure import Tenure
+from workers.owner import snapshots
+from workers.owner.ownership import OwnerLease
+from workers.owner.snapshots import Snapshot
 
 log = structlog.get_logger(__name__)
 
 
-class Keeper:
+class Archiver:
     """Of one owner; without an archive nothing is ever cut."""
 
-    def __init__(self, archive: Archive | None, tenure: Tenure, settings: Settings):
+    def __init__(self, archive: Archive | None, tenure: OwnerLease, settings: Settings):
         self._archive, self._tenure, self._settings = archive, tenure, settings
 
     def start(self, stopping: threading.Event) -> None:

@@ -31,8 +31,8 @@ from cloudsim.requests import (
     TurnedAway,
     Withdrawn,
 )
-from workers import overflow, views
-from workers.state import State
+from workers.owner import convert, overflow
+from workers.owner.state import State
 
 _KIND_OF_END = {
     End.COMPLETED: EventKind.COMPLETED,
@@ -72,7 +72,7 @@ class Outcome:
         self.overflow += other.overflow
 
 
-class Recorder:
+class EventWriter:
     """Notes events in the state and gathers the outcome of a step of the owner; ``begin`` starts the next."""
 
     def __init__(self, state: State, epoch: int):
@@ -93,7 +93,7 @@ class Recorder:
             match change:
                 case Started(instance):
                     assert instance.kind is Kind.ON_DEMAND
-                    lease = views.started(self._lease(instance), instance)
+                    lease = convert.started(self._lease(instance), instance)
                     self.emit(EventKind.ADMITTED, instance.start_s, lease=lease)
                 case Ended():
                     self._ended(change)
@@ -107,7 +107,7 @@ class Recorder:
                     lease = lease.model_copy(update={"starts_by_s": starts_by_s})
                     self.emit(EventKind.BOOKED, at_s, lease=lease)
                 case Withdrawn(instance, at_s):
-                    lease = views.withdrawn(self._lease(instance), at_s)
+                    lease = convert.withdrawn(self._lease(instance), at_s)
                     self.emit(EventKind.WITHDRAWN, at_s, lease=lease)
                 case Cordoned(nodes, closed, at_s):
                     told = {"nodes": nodes, "closed": closed, "attempt": order}
@@ -119,11 +119,11 @@ class Recorder:
         lease = self._lease(change.instance)
         lapses = lease.state is LeaseState.RESERVED
         kind = EventKind.RELEASED if lapses else _KIND_OF_END[change.how]
-        self.emit(kind, change.at_s, lease=views.ended(lease, change), cause=change.cause)
+        self.emit(kind, change.at_s, lease=convert.ended(lease, change), cause=change.cause)
 
     def told_late(self, lease: Lease) -> None:
         """A lease that lapsed was to run: its holder hears now that it did, and how it ended."""
-        how = views.end_of(lease).how
+        how = convert.end_of(lease).how
         begun = {"state": LeaseState.RUNNING, "ended_at_s": None, "cause": None}
         now_s = self._state.cloud.now_s
         self.emit(EventKind.ADMITTED, now_s, lease=lease.model_copy(update=begun))
@@ -137,7 +137,7 @@ class Recorder:
 
     def lease_of(self, instance: Instance, state: LeaseState, **promise: Any) -> Lease:
         """A lease that this epoch grants. ``promise``: the request and quote of a spot instance."""
-        return views.lease_of(instance, self._spec.cloud.id, self._epoch, state, **promise)
+        return convert.lease_of(instance, self._spec.cloud.id, self._epoch, state, **promise)
 
     def _turned_away(self, change: TurnedAway, *, offers: bool) -> None:
         request, detail = change.request, None

@@ -30,11 +30,11 @@ from cloudsim.requests import (
     Withdrawn,
 )
 from cloudsim.traces.trace import Trace
-from workers import views
-from workers.book import OPEN_STATES, Book, Lapsed, Released
-from workers.kept_history import KeptHistory
-from workers.overflow import OverflowBook
-from workers.renewals import Renewals
+from workers.owner import convert
+from workers.owner.answer_log import OPEN_STATES, AnswerLog, Lapsed, Released
+from workers.owner.overflow import OverflowOffers
+from workers.owner.recorded_history import RecordedHistory
+from workers.owner.renewals import RenewalSchedule
 
 _ENDS = frozenset({EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED})
 _NEWS = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED})
@@ -69,11 +69,11 @@ class State:
     def __init__(self, spec: OwnerSpec):
         self.spec = spec
         self.cloud = Cloud(spec.cloud, spec.own_load, spec.own_load_until_s)
-        self.history = KeptHistory(recorded_resources(spec.cloud))
+        self.history = RecordedHistory(recorded_resources(spec.cloud))
         self.cloud.history = self.history
-        self.book = Book()
-        self.offers = OverflowBook()
-        self.renewals = Renewals()
+        self.book = AnswerLog()
+        self.offers = OverflowOffers()
+        self.renewals = RenewalSchedule()
         self.sequence = 0  # of the latest public event
         self.admitted = 0  # spot leases
         self.evicted = 0
@@ -255,8 +255,8 @@ class State:
         booked = inventory.booked()
         there = (*inventory, *booked)
         held = {instance.id: instance for instance in there if not self.own_load_holds(instance.id)}
-        assert {lease.id: views.instance_of(lease) for lease in leases} == held, "leases are not what runs"
-        assert tuple(views.instance_of(lease) for lease in self.booked.values()) == booked
+        assert {lease.id: convert.instance_of(lease) for lease in leases} == held, "leases are not what runs"
+        assert tuple(convert.instance_of(lease) for lease in self.booked.values()) == booked
         assert all(lease.state is LeaseState.BOOKED for lease in self.booked.values())
         assert all(lease.state in OPEN_STATES for lease in leases)
         assert self.cloud.now_s >= self.place[0]
@@ -280,9 +280,9 @@ def _change(event: Event) -> Change | None:
 def _change_of(event: Event, lease: Lease) -> Change | None:
     """Of an entry about a lease."""
     if event.kind in _ENDS or event.kind is EventKind.RELEASED:
-        return views.end_of(lease)
+        return convert.end_of(lease)
     if event.kind is EventKind.EXTENDED:
-        return views.extension_of(lease, event.cause)
+        return convert.extension_of(lease, event.cause)
     if event.kind in (EventKind.WARNED, EventKind.OFFERED):
         return None
     return _start_of(event, lease)
@@ -290,7 +290,7 @@ def _change_of(event: Event, lease: Lease) -> Change | None:
 
 def _start_of(event: Event, lease: Lease) -> Change | None:
     """Of an entry that says how far an instance is on its way onto its node, or off it."""
-    instance = views.instance_of(lease)
+    instance = convert.instance_of(lease)
     match event.kind:
         case EventKind.NOTICED:
             return Noticed(instance, event.at_s, event.cause)

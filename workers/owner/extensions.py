@@ -15,16 +15,16 @@ from broker.contract import (
 )
 from broker.views import refusal_view
 from cloudsim.requests import Change, Extended, Kind, Refusal
-from workers import views
-from workers.recorder import Recorder
-from workers.renewals import may_wait, renew
-from workers.state import State
+from workers.owner import convert
+from workers.owner.event_writer import EventWriter
+from workers.owner.renewals import may_wait, renew
+from workers.owner.state import State
 
 
 class Extensions:
     """The part of an owner that extends leases. Time has been let pass before it is called."""
 
-    def __init__(self, state: State, recorder: Recorder):
+    def __init__(self, state: State, recorder: EventWriter):
         self._state, self._recorder = state, recorder
 
     def extend(self, command: Extend) -> Answer:
@@ -77,6 +77,6 @@ class Extensions:
         (change,) = changes
         assert isinstance(change, Extended)
         table = self._state.cloud.table
-        longer = views.extended(lease, change, table.version if table else None)
+        longer = convert.extended(lease, change, table.version if table else None)
         self._recorder.emit(EventKind.EXTENDED, change.at_s, lease=longer, attempt=wish, cause=change.cause)
         return longer

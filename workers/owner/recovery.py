@@ -22,10 +22,10 @@ from broker.contract import Event
 from broker.entries import EVENTS_KEPT, JOURNAL_KEPT, NotWritten, sequence_of
 from broker.journal import Fenced, Journal, JournalError
 from cloudsim.requests import Kind
-from workers import snapshots
-from workers.owner import Owner
-from workers.snapshots import Held, Snapshot, SnapshotError
-from workers.state import OwnerSpec, State
+from workers.owner import snapshots
+from workers.owner.owner import Owner
+from workers.owner.snapshots import Held, Snapshot, SnapshotError
+from workers.owner.state import OwnerSpec, State
 
 _BATCH = 500
 
