@@ -90,7 +90,10 @@ class Member:
 @dataclass(frozen=True)
 class _Offer:
     """An own request that ``home`` turned away and offers to the others, as a live owner
-    does (``workers.owner.overflow``). amounts: what it needs beside cores. avoid: the cloud that has just evicted it."""
+    does (``workers.owner.overflow``).
+
+    amounts: what it needs beside cores. avoid: the cloud that has just evicted it.
+    """
 
     home: str
     instance: str

@@ -155,9 +155,7 @@ def test_a_unit_is_confined_and_started_again_unless_that_is_hopeless(path: Path
 def _parses(module: str, options: list[str]) -> None:
     """Those of a cloud have options that must be there."""
     if module in {"workers.owner", "workers.instances"}:
-        parser = importlib.import_module(
-            f"{module}.__main__" if module == "workers.instances" else module
-        ).parser
+        parser = importlib.import_module(f"{module}.__main__").parser
         assert parser().parse_args(options).cloud
 
 
