@@ -36,7 +36,7 @@ from cloudsim.pools import POOLS
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import warm_up
 from cloudsim.volatile.information import Disclosure
-from workers.owner.event_writer import Outcome
+from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
 
@@ -138,7 +138,7 @@ class FakeOwner(threading.Thread):
                 continue
             self._redis.xread({self._inbox: cursor}, count=64, block=20)
             entries = self._journal.read_inbox(cursor)
-            outcome = Outcome()
+            outcome = Decisions()
             for entry, commands in entries:
                 cursor = entry
                 for command in commands:
@@ -149,7 +149,7 @@ class FakeOwner(threading.Thread):
                 advertised_s = time.monotonic()
                 self._commit(outcome, cursor if entries else None)
 
-    def _commit(self, outcome: Outcome, cursor: str | None) -> None:
+    def _commit(self, outcome: Decisions, cursor: str | None) -> None:
         replies: dict[str, list[Any]] = {}
         for stream, reply in outcome.replies:
             if not self.swallow.is_set():

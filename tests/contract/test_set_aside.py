@@ -8,7 +8,7 @@ from broker.contract import Command, RefusalView, Reply
 from cloudsim.requests import Reason
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
 from tests.contract.test_requests import problem, until
-from workers.owner.event_writer import Outcome
+from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 
 pytestmark = pytest.mark.redis
@@ -26,10 +26,10 @@ def east(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> FakeOwner:
     assert answer.status_code == 201
     until(lambda: len(east.handled) == 2)  # reserved and confirmed
 
-    def put_aside(self: Owner, command: Command, now_s: float, now: str) -> Outcome:
+    def put_aside(self: Owner, command: Command, now_s: float, now: str) -> Decisions:
         refusal = RefusalView(cloud="east", reason=Reason.UNREACHABLE, detail="set aside")
         reply = Reply(command=command.id, answer=refusal)
-        return Outcome(replies=[] if command.reply_to is None else [(command.reply_to, reply)])
+        return Decisions(replies=[] if command.reply_to is None else [(command.reply_to, reply)])
 
     monkeypatch.setattr(Owner, "handle", put_aside)
     return east

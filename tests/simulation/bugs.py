@@ -91,10 +91,8 @@ def _function(where: str) -> FunctionType:
 
 
 _FENCE = "if redis.call('GET', KEYS[2]) ~= ARGV[2] or (owner and owner ~= ARGV[1]) then return 'fenced' end"
-_RELEASED = "self._recorder.emit(EventKind.RELEASED, at_s, lease=lease, attempt=attempt, cause=cause)"
-_TOMBSTONE = (
-    "self._recorder.emit(EventKind.RELEASED, self._state.cloud.now_s, attempt=attempt)  # a tombstone"
-)
+_RELEASED = 'writer.emit(EventKind.RELEASED, at_s, lease=lease, attempt=attempt, cause="released")'
+_TOMBSTONE = "writer.emit(EventKind.RELEASED, state.cloud.now_s, attempt=attempt)  # a tombstone"
 _HAS_IT = "if lease.ends_at_s is not None and command.until_s <= lease.ends_at_s:"
 _SWEPT = "await self._records.decide(attempting)"
 
@@ -173,8 +171,8 @@ OWNER_BUGS = (
         "if entry.state is LeaseState.RESERVED:",
         "if True:",
     ),
-    Bug("tombstone forgotten", "workers.owner.lease_changes:Endings.release", _TOMBSTONE, "pass", seed=7),
-    Bug("release not written", "workers.owner.lease_changes:Endings.end_reservation", _RELEASED, "pass"),
+    Bug("tombstone forgotten", "workers.owner.lease_changes:release", _TOMBSTONE, "pass", seed=7),
+    Bug("release not written", "workers.owner.lease_changes:end_reservation", _RELEASED, "pass"),
     Bug(
         "confirmed leases expire",
         "workers.owner.answer_log:AnswerLog.reserved",
@@ -191,20 +189,20 @@ OWNER_BUGS = (
     ),
     Bug(
         "eviction not written",
-        "workers.owner.event_writer:EventWriter._ended",
+        "workers.owner.event_writer:EventWriter._record_end",
         "self.emit(kind, change.at_s, lease",
         "_ = kind is EventKind.EVICTED or self.emit(kind, change.at_s, lease",
     ),
     Bug(
         "ends of reservations are public",
-        "workers.owner.event_writer:EventWriter._ended",
+        "workers.owner.event_writer:EventWriter._record_end",
         "lapses = lease.state is LeaseState.RESERVED",
         "lapses = False",
     ),
     Bug(
         "who was promised what lapsed is not told",
         "workers.owner.owner:Owner._confirm",
-        "self._recorder.told_late(entry.lease)",
+        "self._writer.tell_lapsed(entry.lease)",
         "pass",
     ),
     Bug(
@@ -221,16 +219,18 @@ OWNER_BUGS = (
     ),
     Bug(
         "refusals not kept",
-        "workers.owner.owner:Owner._reserve",
-        "if known is not None:",
-        "if known is not None and not isinstance(known, RefusalView):",
+        "workers.owner.owner:Owner._recall_reservation",
+        "return self.state.known(command.attempt, Kind.SPOT)",
+        "known = self.state.known(command.attempt, Kind.SPOT)\n"
+        "    return None if isinstance(known, RefusalView) else known",
         seed=20,
     ),
     Bug(
         "refusals of own users not kept",
-        "workers.owner.owner:Owner._start_on_demand",
-        "if known is not None:",
-        "if known is not None and not isinstance(known, RefusalView):",
+        "workers.owner.on_demand:recall_start",
+        "return state.known(command.instance, Kind.ON_DEMAND)",
+        "known = state.known(command.instance, Kind.ON_DEMAND)\n"
+        "    return None if isinstance(known, RefusalView) else known",
         seed=1,
     ),
     Bug(
@@ -242,7 +242,7 @@ OWNER_BUGS = (
     ),
     Bug(
         "extended to an earlier end",
-        "workers.owner.extensions:Extensions.extend",
+        "workers.owner.lease_changes:extend",
         _HAS_IT,
         "if False:",
         seed=1,
@@ -278,7 +278,7 @@ OWNER_BUGS = (
     ),
     Bug(
         "cancelled counted as completed",
-        "workers.owner.lease_changes:Endings.stop",
+        "workers.owner.lease_changes:stop",
         "at_s, how,",
         "at_s, End.COMPLETED,",
     ),

@@ -39,7 +39,7 @@ from broker.views import node_kinds
 from cloudsim.cloud_spec import CloudSpec
 from cloudsim.nodes import CORES_ONLY, NodeDetails
 from tests.unit.workers.owners import harmless_table
-from workers.owner.event_writer import Outcome
+from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
 
@@ -71,7 +71,7 @@ def summary(owner: Owner) -> dict[str, Any]:
         "free_cores": inventory.free.tolist(),
         "closed_nodes": inventory.closed.tolist(),
         "counts": [state.sequence, state.admitted, state.evicted],
-        "reserved": sorted(state.book.reserved()),
+        "reserved": sorted(state.answer_log.reserved()),
         "offers": len(state.offers),
         "now_s": owner.cloud.now_s,
     }
@@ -89,7 +89,7 @@ class Life:
         self.offers: list[str] = []
         self.leases: dict[str, str] = {}
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: Decisions) -> None:
         self.journal += [event.model_dump_json() for event in outcome.events]
         self.leases |= {lease.id: lease.model_dump_json() for lease in outcome.leases}
         self.offers += [json.dumps(item) for item in outcome.overflow]
@@ -197,7 +197,7 @@ def _failed(life: Life) -> None:
         sequence=life.owner.state.sequence + 1,
     )  # fmt: skip
     life.owner.apply(event)
-    life.take(Outcome(events=[event]))
+    life.take(Decisions(events=[event]))
 
 
 def others(life: Life) -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from cloudsim.requests import Kind
 from cloudsim.volatile.disclosed_tables import CoarseTable
 from cloudsim.volatile.information import Disclosure
 from cloudsim.volatile.veil import empty_slots
-from workers.owner.state import State
+from workers.owner.state import OwnerState
 
 #: Clouds with larger nodes advertise powers of two, their whole node, and the sizes in their table.
 _ALL_SIZES_UP_TO = 64
@@ -29,7 +29,7 @@ def advertised_sizes(largest_node: int) -> NDArray[np.int64]:
     return np.union1d(powers, [largest_node]).astype(np.int64)
 
 
-def advertise(state: State, epoch: int, sizes: NDArray[np.int64], now: str) -> Advert:
+def advertise(state: OwnerState, epoch: int, sizes: NDArray[np.int64], now: str) -> Advert:
     """The advert of a cloud in this state. ``now``: RFC 3339."""
     inventory, table = state.cloud.inventory, state.cloud.table
     free = inventory.free[~inventory.closed]

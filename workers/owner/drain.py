@@ -1,111 +1,104 @@
-"""Nodes that are closed for new instances, and what leaves them."""
+"""Nodes that are closed for new instances, and the leases that leave them.
+
+Each function carries out one command at ``at_s`` (seconds of the cloud's time), and lets the time before it
+pass first. A command that an earlier process of the owner has carried out (``OwnerState.orders``) changes
+nothing.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable
 
 import numpy as np
 
 from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, Staying
 from cloudsim.blocks import is_block
 from cloudsim.cloud_state import DRAIN
+from cloudsim.eventlog import PHASE_STOP
 from cloudsim.requests import Change, Ended, Instance, Kind, Noticed
+from workers.owner import clock
 from workers.owner.event_writer import EventWriter
-from workers.owner.state import ORDERS_KEPT, State
+from workers.owner.state import OwnerState
 
 
-class Draining:
-    """The part of an owner that drains nodes. Time has been let pass before it is called."""
+def drain(state: OwnerState, writer: EventWriter, command: Drain, at_s: float) -> Answer:
+    """Close nodes and make their spot instances leave, or only report which would (``dry_run``).
 
-    def __init__(self, state: State, recorder: EventWriter):
-        self._state, self._recorder = state, recorder
-        self._answered: OrderedDict[str, Answer] = OrderedDict()
-
-    def drain(self, command: Drain, at_s: float) -> Answer:
-        """Closes nodes and makes their spot instances leave, or only tells who would; the same code path.
-
-        A command that comes again changes nothing, whatever was opened or closed meanwhile. Its answer is
-        the same; where an owner before carried it out, it is what has not been done of it yet.
-        """
-        return self._once(command.id, lambda: self._drain(command, at_s))
-
-    def reopen(self, command: Reopen, at_s: float) -> Answer:
-        """Lets nodes take new instances again. As often as it comes, once."""
-        return self._once(command.id, lambda: self._reopen(command, at_s))
-
-    def _once(self, command: str, act: Callable[[], Answer]) -> Answer:
-        if command not in self._answered:
-            self._answered[command] = act()
-            if len(self._answered) > ORDERS_KEPT:
-                self._answered.popitem(last=False)
-        return self._answered[command]
-
-    def _drain(self, command: Drain, at_s: float) -> Answer:
-        cloud, nodes = self._state.cloud, command.nodes
-        drained = frozenset(range(len(cloud.spec.node_cores)) if nodes is None else nodes)
-        if not self._exist(nodes):
-            return Done(found=False)
-        told = [one for one in cloud.inventory.youngest_spot() if one.evict_at_s is not None]
-        changes: list[Change] = []
-        if command.id not in self._state.orders:
-            changes = cloud.drain(nodes, at_s, f"{DRAIN}{command.by}", dry_run=command.dry_run)
-        closed = (drained if command.dry_run else frozenset()).union(
-            np.flatnonzero(cloud.inventory.closed).tolist()
-        )
-        report = DrainReport(
-            cloud=cloud.spec.id,
-            dry_run=command.dry_run,
-            at_s=at_s,
-            closed_nodes=tuple(sorted(closed)),
-            leaving=_leaving([one for one in told if one.node in drained], changes),
-            staying=tuple(
-                _staying(one)
-                for one in (*cloud.inventory, *cloud.inventory.booked())
-                if one.kind is Kind.ON_DEMAND and one.node in drained and not is_block(one.id)
-            ),
-        )
-        if not command.dry_run:
-            self._recorder.record(changes, command.by, order=command.id)
-        return report
-
-    def _reopen(self, command: Reopen, at_s: float) -> Answer:
-        if not self._exist(command.nodes):
-            return Done(found=False)
-        if command.id not in self._state.orders:
-            changes = self._state.cloud.reopen(command.nodes, at_s)
-            self._recorder.record(changes, command.by, order=command.id)
-        return Done()
-
-    def _exist(self, nodes: tuple[int, ...] | None) -> bool:
-        return nodes is None or all(0 <= node < len(self._state.spec.cloud.node_cores) for node in nodes)
+    Where an earlier process carried the command out, the report is of what has not been done of it yet.
+    """
+    # What leaves at once stops in the history, as if its user had stopped it.
+    at_s = clock.step(state, writer, at_s, PHASE_STOP)
+    cloud, nodes = state.cloud, command.nodes
+    if not _nodes_exist(state, nodes):
+        return Done(found=False)
+    drained = frozenset(range(len(cloud.spec.node_cores)) if nodes is None else nodes)
+    leaving_already = [
+        instance
+        for instance in cloud.inventory.youngest_spot()
+        if instance.evict_at_s is not None and instance.node in drained
+    ]
+    changes: list[Change] = []
+    if command.id not in state.orders:
+        changes = cloud.drain(nodes, at_s, f"{DRAIN}{command.by}", dry_run=command.dry_run)
+    closed = (drained if command.dry_run else frozenset()).union(
+        np.flatnonzero(cloud.inventory.closed).tolist()
+    )
+    report = DrainReport(
+        cloud=cloud.spec.id,
+        dry_run=command.dry_run,
+        at_s=at_s,
+        closed_nodes=tuple(sorted(closed)),
+        leaving=_leaving(leaving_already, changes),
+        staying=tuple(
+            _staying(instance)
+            for instance in (*cloud.inventory, *cloud.inventory.booked())
+            if instance.kind is Kind.ON_DEMAND and instance.node in drained and not is_block(instance.id)
+        ),
+    )
+    if not command.dry_run:
+        writer.record(changes, command.by, order=command.id)
+    return report
 
 
-def _leaving(told: list[Instance], changes: list[Change]) -> tuple[Leaving, ...]:
-    """Youngest first: those told before, and those who leave because of the changes."""
-    leaving = [(one, one.evict_at_s) for one in told]
+def reopen(state: OwnerState, writer: EventWriter, command: Reopen, at_s: float) -> Answer:
+    """Let closed nodes take new instances again."""
+    clock.advance(state, writer, at_s)
+    if not _nodes_exist(state, command.nodes):
+        return Done(found=False)
+    if command.id not in state.orders:
+        changes = state.cloud.reopen(command.nodes, state.cloud.now_s)
+        writer.record(changes, command.by, order=command.id)
+    return Done()
+
+
+def _nodes_exist(state: OwnerState, nodes: tuple[int, ...] | None) -> bool:
+    return nodes is None or all(0 <= node < len(state.spec.cloud.node_cores) for node in nodes)
+
+
+def _leaving(leaving_already: list[Instance], changes: list[Change]) -> tuple[Leaving, ...]:
+    """List those under notice before and those that leave because of ``changes``, youngest first."""
+    leaving = [(instance, instance.evict_at_s) for instance in leaving_already]
     for change in changes:
         match change:
-            case Noticed(one):
-                leaving.append((one, one.evict_at_s))
-            case Ended(one, at_s) if one.kind is Kind.SPOT:
-                leaving.append((one, at_s))
+            case Noticed(instance):
+                leaving.append((instance, instance.evict_at_s))
+            case Ended(instance, at_s) if instance.kind is Kind.SPOT:
+                leaving.append((instance, at_s))
     leaving.sort(key=lambda pair: -pair[0].number)
-    return tuple(_leaves(one, leaves_s) for one, leaves_s in leaving if leaves_s is not None)
-
-
-def _leaves(one: Instance, evict_at_s: float) -> Leaving:
-    return Leaving(
-        lease=one.id,
-        origin=one.origin,
-        cores=one.cores,
-        node=one.node,
-        ends_at_s=one.end_s,
-        evict_at_s=evict_at_s,
+    return tuple(
+        Leaving(
+            lease=instance.id,
+            origin=instance.origin,
+            cores=instance.cores,
+            node=instance.node,
+            ends_at_s=instance.end_s,
+            evict_at_s=evict_at_s,
+        )
+        for instance, evict_at_s in leaving
+        if evict_at_s is not None
     )
 
 
-def _staying(one: Instance) -> Staying:
-    ends_at_s = one.end_s if math.isfinite(one.end_s) else None
-    return Staying(instance=one.id, cores=one.cores, node=one.node, ends_at_s=ends_at_s)
+def _staying(instance: Instance) -> Staying:
+    ends_at_s = instance.end_s if math.isfinite(instance.end_s) else None
+    return Staying(instance=instance.id, cores=instance.cores, node=instance.node, ends_at_s=ends_at_s)

@@ -1,4 +1,4 @@
-"""What an owner decides, written down: changes of its cloud become journal entries, replies and offers."""
+"""Writes down what an owner decides: changes of its cloud become journal entries, replies and offers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from cloudsim.requests import (
     Cordoned,
     End,
     Ended,
+    Extended,
     Instance,
     Kind,
     Noticed,
@@ -32,7 +33,7 @@ from cloudsim.requests import (
     Withdrawn,
 )
 from workers.owner import convert, overflow
-from workers.owner.state import State
+from workers.owner.state import OwnerState
 
 _KIND_OF_END = {
     End.COMPLETED: EventKind.COMPLETED,
@@ -45,8 +46,8 @@ _OFFERED = "offered to the federation as a spot request"
 
 
 @dataclass
-class Outcome:
-    """What follows from commands, in order.
+class Decisions:
+    """What an owner decided about some commands, in order, to be committed together.
 
     events: entries for the journal. replies: (reply stream, reply). overflow: entries for the overflow
     stream.
@@ -59,36 +60,46 @@ class Outcome:
     @property
     def leases(self) -> list[Lease]:
         """Spot leases that changed, as they are now."""
-        changed = {e.lease.id: e.lease for e in self.events if e.lease and e.lease.kind is Kind.SPOT}
+        changed = {
+            event.lease.id: event.lease
+            for event in self.events
+            if event.lease and event.lease.kind is Kind.SPOT
+        }
         return list(changed.values())
 
     def __bool__(self) -> bool:
         return bool(self.events or self.replies or self.overflow)
 
-    def extend(self, other: Outcome) -> None:
-        """Adds what followed next."""
+    def extend(self, other: Decisions) -> None:
+        """Add the decisions that followed."""
         self.events += other.events
         self.replies += other.replies
         self.overflow += other.overflow
 
 
 class EventWriter:
-    """Notes events in the state and gathers the outcome of a step of the owner; ``begin`` starts the next."""
+    """Notes events in the state, and gathers the decisions of one step of the owner.
 
-    def __init__(self, state: State, epoch: int):
+    ``begin`` starts the next step.
+    """
+
+    def __init__(self, state: OwnerState, epoch: int):
         self._state, self._spec, self._epoch = state, state.spec, epoch
         self._now = ""
-        self.outcome = Outcome()
+        self.decisions = Decisions()
 
     def begin(self, now: str) -> None:
-        """A new step, at ``now`` (RFC 3339)."""
-        self._now, self.outcome = now, Outcome()
+        """Start a new step, at ``now`` (RFC 3339)."""
+        self._now, self.decisions = now, Decisions()
 
     def record(
         self, changes: list[Change], by: str | None = None, *, order: str | None = None, offers: bool = True
     ) -> None:
-        """Turns changes that the cloud has made into events. ``by``: who closes nodes, or opens them, by the
-        command ``order``. ``offers`` False: what was turned away is not offered to the federation."""
+        """Turn changes that the cloud has made into events.
+
+        by: who closes or opens nodes. order: id of the command that closes or opens them. offers: whether
+        requests that were turned away may be offered to the federation.
+        """
         for change in changes:
             match change:
                 case Started(instance):
@@ -96,9 +107,9 @@ class EventWriter:
                     lease = convert.started(self._lease(instance), instance)
                     self.emit(EventKind.ADMITTED, instance.start_s, lease=lease)
                 case Ended():
-                    self._ended(change)
+                    self._record_end(change)
                 case TurnedAway():
-                    self._turned_away(change, offers=offers)
+                    self._record_turned_away(change, offers=offers)
                 case Noticed(instance, at_s, cause):
                     lease = self._lease(instance).model_copy(update={"evict_at_s": instance.evict_at_s})
                     self.emit(EventKind.NOTICED, at_s, lease=lease, cause=cause)
@@ -110,19 +121,33 @@ class EventWriter:
                     lease = convert.withdrawn(self._lease(instance), at_s)
                     self.emit(EventKind.WITHDRAWN, at_s, lease=lease)
                 case Cordoned(nodes, closed, at_s):
-                    told = {"nodes": nodes, "closed": closed, "attempt": order}
-                    self.emit(EventKind.CORDONED, at_s, cause=by, **told)
+                    self.emit(EventKind.CORDONED, at_s, cause=by, nodes=nodes, closed=closed, attempt=order)
 
-    def _ended(self, change: Ended) -> None:
-        """Of a reservation that nobody has confirmed it is not known whether it was to run: it lapses, and
-        nobody hears of it (RELIABILITY.md I2)."""
+    def _record_end(self, change: Ended) -> None:
+        """Write the end of an instance.
+
+        A reservation that nobody has confirmed lapses, without a public event: whether it was to run is not
+        known yet (RELIABILITY.md I2).
+        """
         lease = self._lease(change.instance)
         lapses = lease.state is LeaseState.RESERVED
         kind = EventKind.RELEASED if lapses else _KIND_OF_END[change.how]
         self.emit(kind, change.at_s, lease=convert.ended(lease, change), cause=change.cause)
 
-    def told_late(self, lease: Lease) -> None:
-        """A lease that lapsed was to run: its holder hears now that it did, and how it ended."""
+    def record_extension(self, lease: Lease, changes: list[Change], attempt: str | None = None) -> Lease:
+        """Write that the cloud has extended a lease, and return the lease with its later end.
+
+        ``attempt`` is the id under which the answer is kept; None for a renewal, which nobody asked for.
+        """
+        (change,) = changes
+        assert isinstance(change, Extended)
+        table = self._state.cloud.table
+        longer = convert.extended(lease, change, table.version if table else None)
+        self.emit(EventKind.EXTENDED, change.at_s, lease=longer, attempt=attempt, cause=change.cause)
+        return longer
+
+    def tell_lapsed(self, lease: Lease) -> None:
+        """Write the public events of a lapsed lease that was to run: it was admitted, and how it ended."""
         how = convert.end_of(lease).how
         begun = {"state": LeaseState.RUNNING, "ended_at_s": None, "cause": None}
         now_s = self._state.cloud.now_s
@@ -130,18 +155,20 @@ class EventWriter:
         self.emit(_KIND_OF_END[how], now_s, lease=lease, cause=lease.cause)
 
     def _lease(self, instance: Instance) -> Lease:
-        """As it stands. Of the own load's instances nothing is kept once they run: all there is to say is in
-        the instance."""
-        entry = self._state.booked.get(instance.id) or self._state.book.get(instance.id)
+        """Return the lease of an instance as it stands.
+
+        Nothing is kept of the own load's instances once they run; their lease follows from the instance.
+        """
+        entry = self._state.booked.get(instance.id) or self._state.answer_log.get(instance.id)
         return entry if isinstance(entry, Lease) else self.lease_of(instance, LeaseState.RUNNING)
 
     def lease_of(self, instance: Instance, state: LeaseState, **promise: Any) -> Lease:
-        """A lease that this epoch grants. ``promise``: the request and quote of a spot instance."""
+        """Return a lease that this epoch grants. ``promise``: the request and quote of a spot instance."""
         return convert.lease_of(instance, self._spec.cloud.id, self._epoch, state, **promise)
 
-    def _turned_away(self, change: TurnedAway, *, offers: bool) -> None:
+    def _record_turned_away(self, change: TurnedAway, *, offers: bool) -> None:
         request, detail = change.request, None
-        # What is replayed before the cloud opens is past.
+        # Own load that is replayed before the cloud first opens is past.
         offers = offers and self._spec.overflow and self._state.opened is not None
         if offers and change.refusal.reason is Reason.NO_CAPACITY:
             detail = _OFFERED if request.lifetime_s else _NO_LIFETIME
@@ -158,19 +185,21 @@ class EventWriter:
             ),
         )
         if detail is _OFFERED and request.lifetime_s is not None:
-            wanted = (request.id, request.cores, request.lifetime_s)
-            self.emit_overflow(overflow.first_offer(*wanted, **needs_of(request)))
+            offer = overflow.first_offer(request.id, request.cores, request.lifetime_s, **needs_of(request))
+            self.emit_overflow(offer)
 
     def emit_overflow(self, state: OverflowState) -> None:
-        """The next state of an offer, and what the federation must hear of it."""
+        """Write the next state of an offer, and what the federation must hear of it."""
         self.emit(EventKind.OVERFLOW, self._state.cloud.now_s, overflow=state)
         item = overflow.item(self._spec.cloud.id, state, self._spec.overflow_sla)
         if item is not None:
-            self.outcome.overflow.append(item)
+            self.decisions.overflow.append(item)
 
     def emit(self, kind: EventKind, at_s: float, **fields: Any) -> None:
-        """Notes an event; a public one gets the next sequence number. What befalls a reservation is not
-        public before it is confirmed."""
+        """Note an event; a public one gets the next sequence number.
+
+        Events of a reservation are not public before it is confirmed.
+        """
         lease: Lease | None = fields.get("lease")
         spot = lease is not None and lease.kind is Kind.SPOT and lease.state is not LeaseState.RESERVED
         public = kind in PUBLIC_KINDS and spot
@@ -183,4 +212,4 @@ class EventWriter:
             **fields,
         )
         self._state.note(event)
-        self.outcome.events.append(event)
+        self.decisions.events.append(event)

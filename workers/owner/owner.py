@@ -1,15 +1,17 @@
-"""The owner's decisions: commands in; journal entries, replies and offers out. No Redis, no Celery, no clock.
+"""The decisions of a cloud's owner: commands in; journal entries, replies and offers out. Pure.
 
-Within one instant of the cloud's time things happen in the order of PREDICTION.md: stops, own starts, spot
-starts. A command that comes too late for its place in that order happens at the next representable instant,
-so that the recorded history replays to exactly what happened.
+``Owner`` finds the handler of a command in one table, by the command's type. Handlers of spot requests are
+here; the others are in ``lease_changes``, ``on_demand`` and ``drain``. How time passes before a command is in
+``clock``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -47,52 +49,53 @@ from broker.contract import (
 )
 from broker.views import quote_view, refusal_view
 from cloudsim.cloud import Cloud
-from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
-from cloudsim.offers import SizeOffer, largest_admitted
-from cloudsim.offers import other_sizes as offers_of
-from cloudsim.requests import (
-    Kind,
-    Quote,
-    Refusal,
-    Request,
-    Started,
-)
-from workers.owner import convert
+from cloudsim.eventlog import PHASE_SPOT
+from cloudsim.offers import SizeOffer, largest_admitted, other_sizes
+from cloudsim.requests import Kind, Quote, Refusal, Request, Started
+from workers.owner import clock, convert, drain, lease_changes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
-from workers.owner.drain import Draining
-from workers.owner.event_writer import EventWriter, Outcome
-from workers.owner.extensions import Extensions
-from workers.owner.lease_changes import Endings
-from workers.owner.on_demand import start_together
-from workers.owner.passage import Passage
+from workers.owner.event_writer import Decisions, EventWriter
 from workers.owner.renewals import first_lifetime_s
-from workers.owner.state import OwnerSpec, State
+from workers.owner.state import ORDERS_KEPT, OwnerSpec, OwnerState
 
 if TYPE_CHECKING:
     from cloudsim.prediction.tables import QuantileTable
 
 
-class Owner:
-    """State machine of one cloud. ``epoch`` is the fence that its leases carry."""
+class Handler(NamedTuple):
+    """How an owner carries out one type of command.
 
-    def __init__(self, spec: OwnerSpec, epoch: int = 0, state: State | None = None):
+    act: decides about a command at a time of the cloud, in seconds. recall: returns the answer that the same
+    command has got before, or None; a repeated command changes nothing, and no time passes for it.
+    in_memory: answers are kept by the command's id in this process, for the answer log does not hold them.
+    """
+
+    act: Callable[[Any, float], Answer]
+    recall: Callable[[Any], Answer | None] | None = None
+    in_memory: bool = False
+
+
+class Owner:
+    """The state machine of one cloud. ``epoch`` is the fence that its leases carry."""
+
+    def __init__(self, spec: OwnerSpec, epoch: int = 0, state: OwnerState | None = None):
         self.spec, self.epoch = spec, epoch
-        self.state = State(spec) if state is None else state
+        self.state = OwnerState(spec) if state is None else state
         self._first_seen_s: dict[str, float] = {}  # reservations, on the monotonic clock of this process
         self._sizes = advertised_sizes(self.cloud.inventory.largest_node)
-        self._recorder = EventWriter(self.state, epoch)
-        self._extensions = Extensions(self.state, self._recorder)
-        self._draining = Draining(self.state, self._recorder)
-        self._passage = Passage(self.state, self._recorder, self._extensions)
-        self._endings = Endings(self.state, self._recorder, self._passage)
+        self._writer = EventWriter(self.state, epoch)
+        self._order_answers: OrderedDict[str, Answer] = OrderedDict()
+        self.handlers = self._make_handlers()
 
     @classmethod
     def recover(
-        cls, spec: OwnerSpec, epoch: int, events: Iterable[Event], state: State | None = None
+        cls, spec: OwnerSpec, epoch: int, events: Iterable[Event], state: OwnerState | None = None
     ) -> Owner:
-        """The owner after all that its journal holds, in order. ``state``: that of a snapshot, which the
-        events follow."""
+        """Return the owner after all entries of its journal, in order.
+
+        ``state`` is that of a snapshot, if there is one; ``events`` are then those after it.
+        """
         owner = cls(spec, epoch, state)
         for event in events:
             owner.apply(event)
@@ -100,152 +103,210 @@ class Owner:
 
     @property
     def cloud(self) -> Cloud:
-        """The cloud itself."""
+        """The cloud that this owner decides about."""
         return self.state.cloud
 
     def apply(self, event: Event) -> None:
-        """Makes a journal entry true again."""
+        """Make a journal entry true again."""
         self.state.apply(event)
 
     def validate(self) -> None:
-        """Walks everything; for tests and after recovery."""
+        """Check all invariants of the state; for tests and after recovery."""
         self.state.validate()
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def handle(self, command: Command, now_s: float, now: str) -> Outcome:
-        """Carries out one command.
+    def _make_handlers(self) -> Mapping[type[Command], Handler]:
+        def act(function: Callable[..., Answer]) -> Callable[[Any, float], Answer]:
+            return partial(function, self.state, self._writer)
+
+        def recall(function: Callable[..., Answer | None]) -> Callable[[Any], Answer | None]:
+            return partial(function, self.state)
+
+        return {
+            # spot
+            Ask: Handler(self._quote),
+            Reserve: Handler(self._reserve, self._recall_reservation),
+            Confirm: Handler(self._confirm),
+            Release: Handler(act(lease_changes.release), recall(lease_changes.recall_release)),
+            Cancel: Handler(act(lease_changes.cancel)),
+            Gone: Handler(act(lease_changes.report_gone)),
+            Acknowledge: Handler(act(lease_changes.acknowledge)),
+            Extend: Handler(act(lease_changes.extend), recall(lease_changes.recall_extension)),
+            Migrate: Handler(
+                act(lease_changes.announce_migration_offers), recall(lease_changes.recall_migration_offers)
+            ),
+            # own users, and operators
+            StartOnDemand: Handler(act(on_demand.start), recall(on_demand.recall_start)),
+            StartAll: Handler(act(on_demand.start_together), recall(on_demand.recall_start_all)),
+            StopOnDemand: Handler(act(on_demand.stop)),
+            Show: Handler(act(on_demand.show)),
+            Overflow: Handler(act(on_demand.note_overflow)),
+            Drain: Handler(act(drain.drain), self._recall_order, in_memory=True),
+            Reopen: Handler(act(drain.reopen), self._recall_order, in_memory=True),
+            # time
+            Tick: Handler(self._tick),
+            Finish: Handler(self._finish),
+        }
+
+    def handle(self, command: Command, now_s: float, now: str) -> Decisions:
+        """Carry out one command.
 
         now_s: the cloud's time; in trace time the command's own time counts instead. now: the same, RFC 3339.
         """
-        self._recorder.begin(now)
-        answer = self._answer(command, self._passage.time_of(command, now_s))
+        self._writer.begin(now)
+        handler = self.handlers[type(command)]
+        answer = None if handler.recall is None else handler.recall(command)
+        if answer is None:
+            answer = handler.act(command, clock.command_time_s(self.state, command, now_s))
+            if handler.in_memory:
+                self._remember_order(command.id, answer)
+        decisions = self._writer.decisions
         if command.reply_to is not None:
-            reply = Reply(command=command.id, answer=answer)
-            self._recorder.outcome.replies.append((command.reply_to, reply))
-        return self._recorder.outcome
+            decisions.replies.append((command.reply_to, Reply(command=command.id, answer=answer)))
+        return decisions
 
-    def _answer(self, command: Command, at_s: float) -> Answer:
-        match command:
-            case Ask():
-                self._passage.advance(at_s)
-                answer: Answer = self._quote(self._request(command), other_sizes=command.other_sizes)
-            case Reserve():
-                answer = self._reserve(command, at_s)
-            case Confirm():
-                self._passage.advance(at_s)
-                answer = self._confirm(command)
-            case Release():
-                answer = self._endings.release(command.attempt, at_s)
-            case Cancel():
-                answer = self._endings.stop(command.lease, Kind.SPOT, at_s, command.by)
-            case Acknowledge():
-                answer = self._endings.acknowledge(command, at_s)
-            case Gone():
-                answer = self._endings.gone(command, at_s)
-            case Extend():
-                self._passage.advance(at_s)
-                answer = self._extensions.extend(command)
-            case Migrate():
-                self._passage.advance(at_s)
-                answer = self._extensions.offered(command)
-            case _:
-                answer = self._answer_own(command, at_s)
-        return answer
+    def _recall_order(self, command: Drain | Reopen) -> Answer | None:
+        return self._order_answers.get(command.id)
 
-    def _answer_own(
-        self,
-        command: StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish,
-        at_s: float,
-    ) -> Answer:
-        """To what a cloud's own users and who runs it want."""
-        match command:
-            case StartOnDemand() | StartAll():
-                return self._start_on_demand(command, at_s)
-            case StopOnDemand():
-                return self._stop_on_demand(command, at_s)
-            case Show():
-                self._passage.advance(at_s)
-                return self._known_of(command) or Done(found=False)
-            case Drain():
-                # What leaves at once stops in the history, as if its user had stopped it.
-                return self._draining.drain(command, self._passage.step(at_s, PHASE_STOP))
-            case Reopen():
-                self._passage.advance(at_s)
-                return self._draining.reopen(command, self.cloud.now_s)
-            case _:
-                return self._answer_clock(command, at_s)
+    def _remember_order(self, command_id: str, answer: Answer) -> None:
+        self._order_answers[command_id] = answer
+        if len(self._order_answers) > ORDERS_KEPT:
+            self._order_answers.popitem(last=False)
 
-    def _answer_clock(self, command: Overflow | Tick | Finish, at_s: float) -> Answer:
-        """To what happens by itself, here or elsewhere."""
-        match command:
-            case Overflow():
-                self._passage.advance(at_s)
-                return self._told_of_overflow(command)
-            case Tick():
-                self._passage.advance(at_s)
-                return Done()
-            case Finish():
-                self._passage.finish()
-                return Done()
-            case _:
-                assert_never(command)
+    # -- time ------------------------------------------------------------------------------------------------
 
-    def advance(self, now_s: float, now: str) -> Outcome:
-        """Lets everything happen that comes before the spot requests of ``now_s``."""
-        self._recorder.begin(now)
-        self._passage.advance(now_s)
-        return self._recorder.outcome
+    def _advance(self, at_s: float) -> None:
+        clock.advance(self.state, self._writer, at_s)
 
-    def expire(self, now_s: float, now: str, monotonic_s: float) -> Outcome:
-        """Wall time: gives up reservations that nobody confirmed for ``reservation_ttl_s``, monotonic time.
+    def _tick(self, _command: Tick, at_s: float) -> Answer:
+        self._advance(at_s)
+        return Done()
 
-        A reservation's time begins when this process first sees it here: a clock that jumps expires nothing,
-        and after a restart the time begins anew.
+    def _finish(self, _command: Finish, _at_s: float) -> Answer:
+        clock.finish(self.state, self._writer)
+        return Done()
+
+    def advance(self, now_s: float, now: str) -> Decisions:
+        """Let everything happen that comes before the spot requests of ``now_s``."""
+        self._writer.begin(now)
+        self._advance(now_s)
+        return self._writer.decisions
+
+    def expire(self, now_s: float, now: str, monotonic_s: float) -> Decisions:
+        """Give up reservations that nobody confirmed for ``reservation_ttl_s``; in wall time only.
+
+        The time of a reservation begins when this process first sees it here, on the monotonic clock: a wall
+        clock that jumps expires nothing, and after a restart the time begins anew.
         """
-        self._recorder.begin(now)
+        self._writer.begin(now)
         if self.spec.trace_time:
-            return self._recorder.outcome
+            return self._writer.decisions
         seen = self._first_seen_s
         self._first_seen_s = {
-            attempt: seen.get(attempt, monotonic_s) for attempt in self.state.book.reserved()
+            attempt: seen.get(attempt, monotonic_s) for attempt in self.state.answer_log.reserved()
         }
         for attempt, first_seen_s in self._first_seen_s.items():
             if monotonic_s - first_seen_s > self.spec.reservation_ttl_s:
-                self._endings.expire(attempt, max(now_s, self.cloud.now_s))
-        return self._recorder.outcome
+                lease_changes.expire(self.state, self._writer, attempt, max(now_s, self.cloud.now_s))
+        return self._writer.decisions
 
-    def open(self, now_s: float, now: str) -> Outcome:
-        """The first entry of an epoch: from here on the cloud's time goes on from ``now_s`` at ``now``."""
-        self._recorder.begin(now)
-        self._recorder.emit(EventKind.OPENED, now_s)
-        return self._recorder.outcome
+    def open(self, now_s: float, now: str) -> Decisions:
+        """Write the first entry of an epoch: from here the cloud's time goes on from ``now_s`` at ``now``."""
+        self._writer.begin(now)
+        self._writer.emit(EventKind.OPENED, now_s)
+        return self._writer.decisions
 
     # -- spot ------------------------------------------------------------------------------------------------
 
-    def _quote(self, request: Request, *, other_sizes: bool) -> QuoteView | RefusalView:
-        answer, cloud = self._considered(request, is_ask=True), self.cloud
-        offers = offers_of(request, self._sizes_for(request), cloud.quote) if other_sizes else ()
+    def _quote(self, command: Ask, at_s: float) -> QuoteView | RefusalView:
+        """Answer what a request would get, without reserving anything."""
+        self._advance(at_s)
+        request, cloud = self._request(command), self.cloud
+        answer = self._consider(request, is_ask=True)
+        offers = other_sizes(request, self._sizes_for(request), cloud.quote) if command.other_sizes else ()
         if isinstance(answer, Refusal):
             return self._refusal(request, answer, offers)
         return quote_view(answer, cloud.now_s, offers, cloud.spec.admission.mode)
 
-    def _wish(self, wish: Ask | Reserve) -> Request:
-        """Without a lifetime it is one for a renewal period."""
-        lifetime_s = self.spec.renewal_s if wish.lifetime_s is None else wish.lifetime_s
-        return Request(wish.request, Kind.SPOT, wish.cores, lifetime_s, wish.sla, wish.origin, **wish.needs)
+    def _recall_reservation(self, command: Reserve) -> Answer | None:
+        return self.state.known(command.attempt, Kind.SPOT)
 
-    def _request(self, wish: Ask | Reserve) -> Request:
-        """Without a lifetime: for as much of a renewal period as its SLA allows now."""
-        request = self._wish(wish)
-        if wish.lifetime_s is not None:
+    def _reserve(self, command: Reserve, at_s: float) -> Answer:
+        """Reserve an instance until the broker confirms or releases it, or decline."""
+        at_s = clock.step(self.state, self._writer, at_s, PHASE_SPOT)
+        request = self._request(command)
+        quote = self._consider(request, is_ask=False)
+        if isinstance(quote, Refusal):
+            refusal = self._refusal(request, quote)
+            waits = self.cloud.contention.since(at_s, request.origin)
+            self._writer.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal, waits=waits)
+            return refusal
+        # Its instance goes by the id of the attempt: one request may try several times.
+        changes = self.cloud.admit(replace(request, id=command.attempt), at_s, quote)
+        assert not isinstance(changes, Refusal), "it was told that it may"
+        place = next(index for index, change in enumerate(changes) if isinstance(change, Started))
+        displaced, started, waiting = changes[:place], changes[place], changes[place + 1 :]
+        assert isinstance(started, Started)
+        self._writer.record(displaced)
+        lease = self._writer.lease_of(started.instance, LeaseState.RESERVED, request=request, quote=quote)
+        if command.lifetime_s is None:
+            lease = lease.model_copy(update={"renewal_s": self.spec.renewal_s})
+        self._writer.emit(EventKind.RESERVED, at_s, lease=lease)
+        self._writer.record(waiting)  # those who waited there may find enough room left by the displaced
+        return LeaseGranted(lease=lease)
+
+    def _confirm(self, command: Confirm, at_s: float) -> Answer:
+        """Make a reservation a running lease; one that has ended meanwhile is told with its end."""
+        self._advance(at_s)
+        entry = self.state.answer_log.get(command.attempt)
+        if isinstance(entry, Lapsed):
+            self._writer.tell_lapsed(entry.lease)
+            return LeaseGranted(lease=entry.lease)
+        if not isinstance(entry, Lease) or entry.kind is not Kind.SPOT:
+            return Done(found=False)
+        if entry.state is LeaseState.RESERVED:
+            entry = entry.model_copy(update={"state": LeaseState.RUNNING})
+            self._writer.emit(EventKind.ADMITTED, self.cloud.now_s, lease=entry)
+            if entry.evict_at_s is not None:  # while it was reserved, its notice was not public
+                cause = self.cloud.noticed_for[entry.id]
+                self._writer.emit(EventKind.NOTICED, self.cloud.now_s, lease=entry, cause=cause)
+        return LeaseGranted(lease=entry)
+
+    def _consider(self, request: Request, *, is_ask: bool) -> Quote | Refusal:
+        """Let the cloud consider a request, counting it once.
+
+        In trace time every cloud is asked before one gets the reservation, and the question counts. In wall
+        time a question may be curiosity, and the reservation counts.
+        """
+        counts = is_ask == self.spec.trace_time
+        return self.cloud.consider(request) if counts else self.cloud.quote(request)
+
+    def _request_for_a_period(self, command: Ask | Reserve) -> Request:
+        """Convert a command to a request; one without a lifetime asks for a whole renewal period."""
+        lifetime_s = self.spec.renewal_s if command.lifetime_s is None else command.lifetime_s
+        return Request(
+            command.request,
+            Kind.SPOT,
+            command.cores,
+            lifetime_s,
+            command.sla,
+            command.origin,
+            **command.needs,
+        )
+
+    def _request(self, command: Ask | Reserve) -> Request:
+        """Convert a command to a request; one without a lifetime asks for as much of a renewal period as its
+        SLA allows now."""
+        request = self._request_for_a_period(command)
+        if command.lifetime_s is not None:
             return request
         return replace(request, lifetime_s=first_lifetime_s(self.cloud, request))
 
-    def _refusal(self, request: Request, answer: Refusal, offers: Sequence[SizeOffer] = ()) -> RefusalView:
-        """With the largest size that would be admitted instead."""
+    def _refusal(self, request: Request, refusal: Refusal, offers: Sequence[SizeOffer] = ()) -> RefusalView:
+        """Convert a refusal, adding the largest size that would be admitted instead."""
         return refusal_view(
-            convert.explained(answer, request, self.cloud),
+            convert.explained(refusal, request, self.cloud),
             cores=request.cores,
             cloud_time_s=self.cloud.now_s,
             smaller=largest_admitted(request, self._sizes_for(request), self.cloud.quote),
@@ -253,139 +314,50 @@ class Owner:
         )
 
     def _sizes_for(self, request: Request) -> Sequence[int]:
-        """Sizes that may be offered instead: those in the table where a promise is asked, else those that the
-        cloud advertises."""
+        """Return the sizes in cores that may be offered instead.
+
+        Where a promise is asked for they are those in the table, else those that the cloud advertises.
+        """
         table = self.cloud.table
         if not request.promised or self.cloud.spec.products.pools:
             return [size for size in self._sizes.tolist() if size <= self.cloud.inventory.largest_node]
         return table.sizes if table else ()
 
-    def _reserve(self, command: Reserve, at_s: float) -> Answer:
-        known = self.state.known(command.attempt, Kind.SPOT)
-        if known is not None:
-            return known
-        at_s = self._passage.step(at_s, PHASE_SPOT)
-        request = self._request(command)
-        quote = self._considered(request, is_ask=False)
-        if isinstance(quote, Refusal):
-            refusal = self._refusal(request, quote)
-            waits = self.cloud.contention.since(at_s, request.origin)
-            self._recorder.emit(
-                EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal, waits=waits
-            )
-            return refusal
-        # Its instance goes by the id of the attempt: one request may try several times.
-        changes = self.cloud.admit(replace(request, id=command.attempt), at_s, quote)
-        assert not isinstance(changes, Refusal), "it was told that it may"
-        place = next(at for at, one in enumerate(changes) if isinstance(one, Started))
-        displaced, started, waiting = changes[:place], changes[place], changes[place + 1 :]
-        assert isinstance(started, Started)
-        self._recorder.record(displaced)
-        lease = self._recorder.lease_of(started.instance, LeaseState.RESERVED, request=request, quote=quote)
-        if command.lifetime_s is None:
-            lease = lease.model_copy(update={"renewal_s": self.spec.renewal_s})
-        self._recorder.emit(EventKind.RESERVED, at_s, lease=lease)
-        self._recorder.record(waiting)  # those who waited there may find enough room left by the displaced
-        return LeaseGranted(lease=lease)
-
-    def _considered(self, request: Request, *, is_ask: bool) -> Quote | Refusal:
-        """Lets the cloud consider the request, once. In trace time every cloud is asked before one gets the
-        reservation; in wall time a question may be curiosity, and a reservation is meant."""
-        meant = is_ask == self.spec.trace_time
-        return self.cloud.consider(request) if meant else self.cloud.quote(request)
-
-    def _confirm(self, command: Confirm) -> Answer:
-        entry = self.state.book.get(command.attempt)
-        if isinstance(entry, Lapsed):
-            self._recorder.told_late(entry.lease)
-            return LeaseGranted(lease=entry.lease)
-        if not isinstance(entry, Lease) or entry.kind is not Kind.SPOT:
-            return Done(found=False)
-        if entry.state is LeaseState.RESERVED:
-            entry = entry.model_copy(update={"state": LeaseState.RUNNING})
-            self._recorder.emit(EventKind.ADMITTED, self.cloud.now_s, lease=entry)
-            if entry.evict_at_s is not None:  # its notice was not for everybody's ears yet
-                cause = self.cloud.noticed_for[entry.id]
-                self._recorder.emit(EventKind.NOTICED, self.cloud.now_s, lease=entry, cause=cause)
-        return LeaseGranted(lease=entry)
-
-    # -- own users -------------------------------------------------------------------------------------------
-
-    def _start_on_demand(self, command: StartOnDemand | StartAll, at_s: float) -> Answer:
-        if isinstance(command, StartAll):
-            return start_together(self.state, self._recorder, self._passage, command, at_s)
-        known = self.state.known(command.instance, Kind.ON_DEMAND)
-        if known is not None:
-            return known
-        at_s = self._passage.step(at_s, PHASE_ON_DEMAND)
-        request = Request(
-            command.instance,
-            Kind.ON_DEMAND,
-            command.cores,
-            command.lifetime_s,
-            origin=command.origin or self.spec.cloud.id,
-            **command.needs,
-        )
-        # What others want to buy here is not for the federation to take: it could have had it there.
-        self._recorder.record(self.cloud.start_on_demand(request, at_s), offers=command.origin is None)
-        answer = self.state.known(command.instance, Kind.ON_DEMAND)
-        assert answer is not None
-        return answer
-
-    def _known_of(self, command: Show | StopOnDemand) -> Answer | None:
-        """What is known of an instance, unless it is of another origin than the command is about."""
-        known = self.state.known(command.instance, Kind.ON_DEMAND)
-        others = isinstance(known, LeaseGranted) and command.origin not in (None, known.lease.origin)
-        return None if others else known
-
-    def _stop_on_demand(self, command: StopOnDemand, at_s: float) -> Answer:
-        if self.state.known(command.instance, Kind.ON_DEMAND) is not None and self._known_of(command) is None:
-            return Done(found=False)
-        offer = self.state.offers.stopped(command.instance)
-        if offer is not None:
-            self._passage.advance(at_s)
-            self._recorder.emit_overflow(offer)
-        if isinstance(self.state.book.get(command.instance), RefusalView):
-            return Done()  # it does not run, neither here nor, from now on, elsewhere
-        return self._endings.stop(command.instance, Kind.ON_DEMAND, at_s, "stopped")
-
-    def _told_of_overflow(self, command: Overflow) -> Answer:
-        offer = self.state.offers.told(command, self.cloud.now_s)
-        if offer is not None:
-            self._recorder.emit_overflow(offer)
-        return Done(found=offer is not None)
-
     # -- tables ----------------------------------------------------------------------------------------------
 
     def table_due(self, command: Command) -> float | None:
-        """Trace time: the refresh boundary whose table this command must meet and that is not there yet."""
-        if not self.spec.trace_time or not isinstance(command, Ask | Reserve | Extend):
-            return None
-        if isinstance(command, Extend):
-            instance = self.cloud.inventory.get(command.lease)
-            promised = instance is not None and instance.promised
-            return self.cloud.table_due_s(self._passage.time_of(command, 0.0)) if promised else None
-        if isinstance(command, Reserve) and self.state.known(command.attempt, Kind.SPOT) is not None:
-            return None
-        if not self.cloud.needs_table(self._wish(command)):
-            return None
-        return self.cloud.table_due_s(self._passage.time_of(command, 0.0))
+        """Return the refresh boundary whose table a command must meet and that is not there yet, or None.
 
-    def adopt(self, table: QuantileTable, now: str) -> Outcome:
-        """A new table is in use, as far as the cloud discloses it."""
-        self._recorder.begin(now)
+        In wall time it is always None. The boundary is in seconds of the cloud's time.
+        """
+        if not self.spec.trace_time:
+            return None
+        match command:
+            case Extend():
+                instance = self.cloud.inventory.get(command.lease)
+                needs_table = instance is not None and instance.promised
+            case Ask() | Reserve():
+                repeated = isinstance(command, Reserve) and self._recall_reservation(command) is not None
+                needs_table = not repeated and self.cloud.needs_table(self._request_for_a_period(command))
+            case _:
+                needs_table = False
+        return self.cloud.table_due_s(clock.command_time_s(self.state, command, 0.0)) if needs_table else None
+
+    def adopt(self, table: QuantileTable, now: str) -> Decisions:
+        """Take a new table into use, as far as the cloud discloses it."""
+        self._writer.begin(now)
         self.cloud.table = table
-        told = self.cloud.table
-        assert told is not None
-        self._sizes = np.union1d(self._sizes, np.array(told.sizes, dtype=np.int64))
-        self._recorder.emit(
+        disclosed = self.cloud.table
+        assert disclosed is not None
+        self._sizes = np.union1d(self._sizes, np.array(disclosed.sizes, dtype=np.int64))
+        self._writer.emit(
             EventKind.TABLE,
             self.cloud.now_s,
-            table_version=told.version,
-            table_made_at_s=told.made_at_s,
+            table_version=disclosed.version,
+            table_made_at_s=disclosed.made_at_s,
         )
-        return self._recorder.outcome
+        return self._writer.decisions
 
     def advert(self, now: str) -> Advert:
-        """What the cloud says of itself."""
+        """Return what the cloud says of itself to the federation. ``now``: RFC 3339."""
         return advertise(self.state, self.epoch, self._sizes, now)

@@ -22,7 +22,7 @@ from broker.failpoints import Failpoint, failpoint
 from broker.journal import Commit, Fenced, Journal, JournalError
 from broker.settings import Settings
 from workers.owner.epoch_file import EpochFile
-from workers.owner.event_writer import Outcome
+from workers.owner.event_writer import Decisions
 from workers.redis_retry import until_answered
 
 log = structlog.get_logger(__name__)
@@ -90,28 +90,28 @@ class OwnerLease:
         except redis.RedisError as error:
             log.info("lease left to run out", cloud=self._journal.cloud, why=str(error))
 
-    def write(self, outcome: Outcome, cursor: str | None, advert: Advert | None) -> None:
+    def write(self, decisions: Decisions, cursor: str | None, advert: Advert | None) -> None:
         """Commits what an owner decided; tries as long as Redis is away. Raises Fenced and JournalError."""
         replies: defaultdict[str, list[Reply]] = defaultdict(list)
-        for stream, reply in outcome.replies:
+        for stream, reply in decisions.replies:
             replies[stream].append(reply)
         commit = Commit(
             epoch=self.epoch,
             token=self.token,
             ttl_s=self._ttl_s,
             first=self._next,
-            events=outcome.events,
+            events=decisions.events,
             cursor=cursor,
             replies=dict(replies),
-            leases=outcome.leases,
+            leases=decisions.leases,
             advert=advert,
-            overflow=[json.dumps(item) for item in outcome.overflow],
+            overflow=[json.dumps(item) for item in decisions.overflow],
             after=self.last_hash,
         )
-        failpoint(Failpoint.OWNER_COMMITTING, (event.kind for event in outcome.events))
+        failpoint(Failpoint.OWNER_COMMITTING, (event.kind for event in decisions.events))
         until_answered(lambda: self._journal.commit(commit))
-        failpoint(Failpoint.OWNER_COMMITTED, (event.kind for event in outcome.events))
-        self._next += len(outcome.events)
+        failpoint(Failpoint.OWNER_COMMITTED, (event.kind for event in decisions.events))
+        self._next += len(decisions.events)
         if entries := self._journal.link(commit):
             self.goes_on(entries[-1].id, entries[-1].hash)
             self._add_to_archive(entries)

@@ -39,7 +39,7 @@ from cloudsim.volatile.information import Disclosure
 from workers.owner import snapshots
 from workers.owner.archiving import Archiver
 from workers.owner.clock import CloudClock, JumpWatch, resume_s
-from workers.owner.event_writer import Outcome
+from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 from workers.owner.ownership import OwnerLease
 from workers.owner.recovery import Recovery
@@ -219,25 +219,25 @@ class OwnerProcess:
         if self._trace_time and self._refresher.busy:
             return False  # the next command waits for the table
         entries = self._journal.read_inbox(self._cursor, GROUP)
-        outcome, cursor, held_s, handled, poisoned = Outcome(), None, None, 0, False
+        decisions, cursor, held_s, handled, poisoned = Decisions(), None, None, 0, False
         for entry, commands in entries:
             poisoned = any(self._is_poison(command) for command in commands)
-            begun, answered = self._done_of_entry, len(outcome.replies)
+            begun, answered = self._done_of_entry, len(decisions.replies)
             for command in commands[begun:]:
                 held_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
                 if held_s is not None:
                     break
-                outcome.extend(self._handle(command, entry))
+                decisions.extend(self._handle(command, entry))
                 self._done_of_entry += 1
                 handled += 1
-            self._answering.note(commands[begun : self._done_of_entry], outcome.replies[answered:])
+            self._answering.note(commands[begun : self._done_of_entry], decisions.replies[answered:])
             if held_s is not None:
                 break
             cursor, self._done_of_entry = entry, 0
             if handled >= GROUP or poisoned:  # what breaks this owner must not break the next one too
                 break
-        if cursor is not None or outcome:
-            self._write(outcome, cursor, advert=True)
+        if cursor is not None or decisions:
+            self._write(decisions, cursor, advert=True)
             self._cursor = cursor or self._cursor
         self._answering.tell()
         if held_s is not None:
@@ -248,13 +248,13 @@ class OwnerProcess:
     def _is_poison(self, command: Command | Malformed) -> bool:
         return not isinstance(command, Malformed) and command.id in self._poison
 
-    def _handle(self, command: Command | Malformed, entry: str) -> Outcome:
+    def _handle(self, command: Command | Malformed, entry: str) -> Decisions:
         if isinstance(command, Malformed):
-            return Outcome()
+            return Decisions()
         if command.id in self._poison:
             return self._set_aside(command, entry)
         try:
-            outcome = self._owner.handle(command, self._clock.now_s(time.monotonic()), _now())
+            decisions = self._owner.handle(command, self._clock.now_s(time.monotonic()), _now())
         except Exception as error:  # whatever it is, the state is in doubt
             log.exception("command left out", cloud=self._journal.cloud, command=command)
             self._poison[command.id] = f"{type(error).__name__}: {error}"
@@ -266,9 +266,9 @@ class OwnerProcess:
             raise _Poisoned from error
         self._poison_in_a_row = 0
         self._tabling.told(command)
-        return outcome
+        return decisions
 
-    def _set_aside(self, command: Command, entry: str) -> Outcome:
+    def _set_aside(self, command: Command, entry: str) -> Decisions:
         """Leaves a command out: it becomes a dead letter, and whoever waits hears so. No owner refuses
         anything because of being unreachable but for this (``broker.api.desk``)."""
         body = b"[" + command.model_dump_json().encode() + b"]"
@@ -276,14 +276,14 @@ class OwnerProcess:
         put = self._journal.dead_letters.put
         until_answered(lambda: put(of, Kind.POISON, why, body, entry=entry))
         if command.reply_to is None:
-            return Outcome()
+            return Decisions()
         answer = RefusalView(cloud=self._journal.cloud, reason=Reason.UNREACHABLE, detail=_SET_ASIDE)
-        return Outcome(replies=[(command.reply_to, Reply(command=command.id, answer=answer))])
+        return Decisions(replies=[(command.reply_to, Reply(command=command.id, answer=answer))])
 
-    def _write(self, outcome: Outcome, cursor: str | None = None, *, advert: bool = False) -> None:
-        if outcome or cursor is not None:
-            self._tenure.write(outcome, cursor, self._owner.advert(_now()) if advert else None)
-            self._since_snapshot += len(outcome.events)
+    def _write(self, decisions: Decisions, cursor: str | None = None, *, advert: bool = False) -> None:
+        if decisions or cursor is not None:
+            self._tenure.write(decisions, cursor, self._owner.advert(_now()) if advert else None)
+            self._since_snapshot += len(decisions.events)
 
     def keep_short(self) -> None:
         """After enough entries takes a snapshot, and cuts the journal behind it."""

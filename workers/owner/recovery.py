@@ -25,7 +25,7 @@ from cloudsim.requests import Kind
 from workers.owner import snapshots
 from workers.owner.owner import Owner
 from workers.owner.snapshots import Held, Snapshot, SnapshotError
-from workers.owner.state import OwnerSpec, State
+from workers.owner.state import OwnerSpec, OwnerState
 
 _BATCH = 500
 
@@ -134,9 +134,9 @@ class Recovery:
             told = {"first": batch[0].id, **told, "last": batch[-1].id}
         log.warning("redis had lost entries: written back", count=count, **told)
 
-    def _show(self, token: str, epoch: int, state: State) -> None:
+    def _show(self, token: str, epoch: int, state: OwnerState) -> None:
         """The leases that run, as they are: Redis may have lost them."""
-        leases = (lease for lease in state.book.open_leases() if lease.kind is Kind.SPOT)
+        leases = (lease for lease in state.answer_log.open_leases() if lease.kind is Kind.SPOT)
         for batch in _batches(leases):
             self._journal.entries.restore(token, epoch, BEGINNING, (), batch, self._events_kept)
 

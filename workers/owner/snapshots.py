@@ -20,7 +20,7 @@ from cloudsim.cloud import Cloud
 from cloudsim.eventlog import PHASE_ON_DEMAND
 from cloudsim.promises import Account
 from cloudsim.requests import Instance
-from workers.owner.state import OwnerSpec, State
+from workers.owner.state import OwnerSpec, OwnerState
 
 #: Snapshots of another format are not read; recovery then takes the whole journal.
 FORMAT = 1
@@ -75,9 +75,9 @@ class Snapshot:
     calls: list[bytes]
 
 
-def take(state: State, entry_id: str, hashed: str) -> Snapshot:
+def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
     """The state after that entry."""
-    cloud, book = state.cloud, state.book
+    cloud, book = state.cloud, state.answer_log
     closed = book.closed_lines()
     held = Held(
         id=entry_id,
@@ -134,12 +134,12 @@ def unpack(packed: bytes) -> Snapshot:
     return Snapshot(held, lines[: held.closed], lines[held.closed :])
 
 
-def restored(spec: OwnerSpec, snapshot: Snapshot) -> State:
+def restored(spec: OwnerSpec, snapshot: Snapshot) -> OwnerState:
     """The state that a snapshot was taken of."""
-    held, state = snapshot.held, State(spec)
+    held, state = snapshot.held, OwnerState(spec)
     state.history.replay(snapshot.calls, held.instances)
     _restore_cloud(state.cloud, held)
-    state.book.restore(held.leases, snapshot.closed)
+    state.answer_log.restore(held.leases, snapshot.closed)
     for lease in held.leases:
         state.renewals.note(lease)
     for offer in held.offers:

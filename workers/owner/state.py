@@ -2,7 +2,7 @@
 
 Whatever changes is an event first. A live owner lets its ``Cloud`` make the change and has the event noted;
 recovery applies the journal's events in order. Both end in the same state, because ``Cloud.apply`` and
-``State.note`` are the only code that changes it.
+``OwnerState.note`` are the only code that changes it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class OwnerSpec:
     overflow_sla: float | None = None
 
 
-class State:
+class OwnerState:
     """A cloud, what was answered about it, and what was counted. ``apply`` is recovery."""
 
     def __init__(self, spec: OwnerSpec):
@@ -71,7 +71,7 @@ class State:
         self.cloud = Cloud(spec.cloud, spec.own_load, spec.own_load_until_s)
         self.history = RecordedHistory(recorded_resources(spec.cloud))
         self.cloud.history = self.history
-        self.book = AnswerLog()
+        self.answer_log = AnswerLog()
         self.offers = OverflowOffers()
         self.renewals = RenewalSchedule()
         self.sequence = 0  # of the latest public event
@@ -99,7 +99,7 @@ class State:
         """The answer this id has already got; ``Done(found=False)`` for one that means something else."""
         if self.own_load_holds(entry_id):
             return Done(found=False)
-        match self.book.get(entry_id):
+        match self.answer_log.get(entry_id):
             case None:
                 return None
             case Lease() as lease:
@@ -143,14 +143,14 @@ class State:
             case Event(kind=EventKind.RELEASED):
                 self._note_released(event)
             case Event(kind=EventKind.DECLINED, attempt=str(attempt)) if event.refusal is not None:
-                self.book.refuse(attempt, event.refusal)
+                self.answer_log.refuse(attempt, event.refusal)
                 if event.waits is not None:
                     self.cloud.contention.note(event.waits, event.at_s)
             case Event(kind=EventKind.TURNED_AWAY) if event.refusal is not None:
                 self._note_place(event.at_s, PHASE_ON_DEMAND)
                 instance = _turned_away(event)
                 if not self.own_load_holds(instance):
-                    self.book.refuse(instance, event.refusal)
+                    self.answer_log.refuse(instance, event.refusal)
             case Event(kind=EventKind.OVERFLOW) if event.overflow is not None:
                 self.offers.apply(event.overflow)
             case Event(kind=EventKind.OPENED):
@@ -169,10 +169,10 @@ class State:
             self._note_stop(lease)
             self.renewals.note(lease)
         if attempt is not None:
-            self.book.release(attempt)
+            self.answer_log.release(attempt)
         else:
             assert lease is not None, f"an end of nothing: {event}"
-            self.book.lapse(lease)
+            self.answer_log.lapse(lease)
 
     def _note_order(self, order: str | None) -> None:
         if order is not None:
@@ -181,7 +181,7 @@ class State:
                 del self.orders[next(iter(self.orders))]
 
     def _note_start(self, lease: Lease, *, confirmed: bool) -> None:
-        if confirmed and isinstance(self.book.get(lease.id), Lapsed):
+        if confirmed and isinstance(self.answer_log.get(lease.id), Lapsed):
             self.admitted += 1
             self._told_late = lease.id
             return
@@ -194,16 +194,16 @@ class State:
         else:
             self._note_place(lease.starts_at_s, PHASE_SPOT)
         if not self.own_load_holds(lease.id):
-            self.book.put(lease)
+            self.answer_log.put(lease)
             self.renewals.note(lease)
 
     def _note_news(self, event: Event) -> None:
         """What becomes of a lease while it runs."""
         assert event.lease is not None
-        self.book.put(event.lease)
+        self.answer_log.put(event.lease)
         self.renewals.note(event.lease)
         if event.attempt is not None:
-            self.book.answer(event.attempt, event.lease)
+            self.answer_log.answer(event.attempt, event.lease)
         if event.lease.renewed_at_s == event.at_s:
             self.place = max(self.place, (event.at_s, PHASE_SPOT))
 
@@ -214,24 +214,24 @@ class State:
             self._note_place(event.at_s, PHASE_ON_DEMAND)
             self.booked[lease.id] = lease
             if not self.own_load_holds(lease.id):
-                self.book.put(lease)
+                self.answer_log.put(lease)
         else:
             self._note_stop(lease)
             del self.booked[lease.id]
             if not self.own_load_holds(lease.id):
-                self.book.end(lease)
+                self.answer_log.end(lease)
 
     def _note_end(self, event: Event) -> None:
         assert event.lease is not None
         self.evicted += event.kind is EventKind.EVICTED
         if self._is_told_late(event):
-            self.book.confirm_lapsed(event.lease)
+            self.answer_log.confirm_lapsed(event.lease)
             self._told_late = None
             return
         self._note_stop(event.lease)
         self.renewals.note(event.lease)
         if not self.own_load_holds(event.lease.id):
-            self.book.end(event.lease)
+            self.answer_log.end(event.lease)
 
     def _note_stop(self, lease: Lease) -> None:
         assert lease.ended_at_s is not None
@@ -251,7 +251,7 @@ class State:
         """Walks everything; for tests and after recovery."""
         inventory = self.cloud.inventory
         inventory.validate()
-        leases = self.book.open_leases()
+        leases = self.answer_log.open_leases()
         booked = inventory.booked()
         there = (*inventory, *booked)
         held = {instance.id: instance for instance in there if not self.own_load_holds(instance.id)}
