@@ -222,7 +222,7 @@ OWNER_BUGS = (
         "workers.owner.owner:Owner._recall_reservation",
         "return self.state.known(command.attempt, Kind.SPOT)",
         "known = self.state.known(command.attempt, Kind.SPOT)\n"
-        "    return None if isinstance(known, RefusalView) else known",
+        "        return None if isinstance(known, RefusalView) else known",
         seed=20,
     ),
     Bug(

@@ -111,8 +111,8 @@ def resume_s(opened_s: float, opened_at: datetime, latest_s: float, now: datetim
     """Return the cloud's time in seconds at which the next owner goes on.
 
     It follows from the anchor of the last epoch (cloud time ``opened_s`` at ``opened_at``), the wall clock
-    and the speed, as if no owner had been away. But time never goes back behind ``latest_s``, the latest that was
-    written down, and after an absence that is too long to believe it goes on from there.
+    and the speed, as if no owner had been away. But time never goes back behind ``latest_s``, the latest that
+    was written down, and after an absence that is too long to believe it goes on from there.
     """
     expected_s = opened_s + speed * (now - opened_at).total_seconds()
     if latest_s <= expected_s <= latest_s + speed * LONGEST_ABSENCE_S:
