@@ -1,7 +1,6 @@
-"""The Celery side of the worker processes: the tasks, and how a worker is run.
+"""The Celery application of the worker processes: its tasks, and how a worker is run.
 
-``python -m workers.owner``, ``python -m workers.montecarlo`` and ``python -m workers.jobs`` are the ways to
-start one.
+A worker is started by ``python -m workers.owner``, ``workers.montecarlo`` or ``workers.jobs``.
 """
 
 from __future__ import annotations
@@ -30,13 +29,14 @@ log = structlog.get_logger(__name__)
 
 
 def create(settings: Settings, cloud: str | None = None, *, queue: str | None = None) -> Celery:
-    """The application, without tasks; also sets logging up. ``cloud``: it is for the owner of that one.
-    ``queue``: see ``make_app``.
+    """Return the application, without tasks, and set logging up.
 
-    SIGTERM means SIGQUIT to Celery from here on: both end a worker after a task's moment of grace. Celery
-    takes this from the environment when its worker is imported.
+    cloud: id of the cloud whose owner the application is for, if any. queue: see ``make_app``.
+
+    From here on SIGTERM means SIGQUIT to Celery: both end a worker after a task's moment of grace. Celery
+    reads this from the environment when its worker is imported.
     """
-    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (said, not read)
+    os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (set, not read)
     from celery import signals
 
     from broker.queue import cloud_queue, make_app
@@ -53,7 +53,7 @@ def _keep_our_logging(**_: object) -> None:
 
 
 def require_safe_queue(settings: Settings) -> None:
-    """Waits until Redis answers, and logs what a crash of it would lose.
+    """Wait until Redis answers, and log what a crash of it would lose.
 
     Raises UnsafeQueueError when it may drop keys, or TLS refuses it.
     """
@@ -63,7 +63,7 @@ def require_safe_queue(settings: Settings) -> None:
 
 
 def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
-    """The doorbell of a cloud's owner."""
+    """Register the task that is the doorbell of a cloud's owner."""
     from broker.queue import DRAIN, bell_queue
 
     app.conf.task_queues = [bell_queue(app, cloud)]
@@ -74,11 +74,11 @@ def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
 
 
 def serve_batches(app: Celery, settings: Settings, name: str) -> None:
-    """Monte-Carlo batches."""
+    """Register the task that runs Monte-Carlo batches, for the worker ``name``."""
     from broker.contract import Batch
     from broker.queue import BATCH, BATCH_LIMIT_S, MONTECARLO, batch_queue, montecarlo_queue
 
-    app.conf.task_queues = [batch_queue(app, one) for one in (MONTECARLO, montecarlo_queue(name))]
+    app.conf.task_queues = [batch_queue(app, queue) for queue in (MONTECARLO, montecarlo_queue(name))]
     child: list[MonteCarlo] = []  # made in the pool's child, whose connections it holds
 
     @app.task(name=BATCH, time_limit=BATCH_LIMIT_S)
@@ -89,7 +89,7 @@ def serve_batches(app: Celery, settings: Settings, name: str) -> None:
 
 
 def serve_jobs(app: Celery, look_after: Callable[[str], object]) -> None:
-    """The doorbell of a job manager."""
+    """Register the task that is the doorbell of a job manager."""
     from broker.queue import ADVANCE, job_queue
 
     app.conf.task_queues = [job_queue()]
@@ -115,7 +115,7 @@ def run(
     pool: str,
     when_ready: Callable[[], None],
 ) -> int:
-    """Runs a worker in this process until it is told to stop; returns its exit status."""
+    """Run a worker in this process until it is told to stop; return its exit status."""
     from celery import signals
     from celery.exceptions import SecurityWarning
 
@@ -123,7 +123,7 @@ def run(
         when_ready()
 
     signals.worker_ready.connect(ready, weak=False)
-    # Celery warns of running as root because it may be told to unpickle messages; ours takes JSON only.
+    # Celery warns of running as root for fear of pickled messages; ours takes JSON only.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     worker = app.Worker(
         hostname=name,

@@ -30,7 +30,7 @@ from broker.keys import Keys
 from broker.redis_server import EmbeddedRedis, connect
 from broker.settings import Settings
 from cloudsim.federation_file import load
-from workers.owner.__main__ import parser, runtime_spec
+from workers.owner.__main__ import parser, process_spec
 from workers.owner.process import OwnerProcess, epochs_directory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ def fill(client: redis.Redis, directory: Path, entries: int) -> None:
     """So many journal entries of leases that come and go, written by a real owner in this process."""
     (directory / "federation.toml").write_text(FEDERATION)
     settings = Settings(state_dir=directory / "state", key_prefix=PREFIX)
-    spec = runtime_spec(parser().parse_args(ARGUMENTS), settings, load(directory / "federation.toml", None))
+    spec = process_spec(parser().parse_args(ARGUMENTS), settings, load(directory / "federation.toml", None))
     archive = Archive(archive_directory(settings.state_dir, PREFIX, "A"))
     journal = Journal(client, KEYS, "A")
     runtime = OwnerProcess(spec, settings, journal, lambda *_: None, _fail, archive)

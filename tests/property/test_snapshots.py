@@ -34,7 +34,7 @@ class FromSnapshots(Live):
     def crash(self) -> None:
         stored = [Event.model_validate_json(event.model_dump_json()) for event in self.events]
         taken = snapshots.unpack(self.packed)
-        assert (taken.held.id, taken.held.hash) == (f"1-{self.at}", "hash")
+        assert (taken.head.id, taken.head.hash) == (f"1-{self.at}", "hash")
         short = Owner.recover(
             self.spec, self.owner.epoch + 1, stored[self.at :], snapshots.restored(self.spec, taken)
         )

@@ -344,7 +344,7 @@ OWNER_BUGS = (
     ),
     Bug(
         "every end an eviction",
-        "workers.owner.state:State._note_end",
+        "workers.owner.state:OwnerState._note_end",
         "self.evicted += event.kind is EventKind.EVICTED",
         "self.evicted += 1",
     ),

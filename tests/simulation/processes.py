@@ -130,7 +130,7 @@ class OwnerProcess(_Process):
 
     def owns(self, token: bytes | None) -> bool:
         """Whether it is open and the lease in Redis is its own."""
-        return self.runtime is not None and token == self.runtime._tenure.token.encode()
+        return self.runtime is not None and token == self.runtime._lease.token.encode()
 
     def ring(self) -> None:
         """The doorbell: a Celery task of a worker that does one at a time."""

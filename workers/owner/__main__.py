@@ -1,7 +1,8 @@
 """The owner of one cloud: ``python -m workers.owner --cloud ID --federation FILE``.
 
-A Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells come. It starts to listen
-once it owns the cloud and has recovered; a second process for the same cloud waits for the first one's lease.
+It is a Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells come. It starts to
+listen once it owns the cloud and has recovered; a second process for the same cloud waits for the lease of
+the first.
 
 Exit status: 0 told to stop, 2 wrong arguments, federation or key file, 70 the owner and its journal disagree,
 75 fenced: another process has become the owner, 78 the Redis server may drop keys or TLS refuses it, or the
@@ -50,36 +51,42 @@ from workers.redis_retry import until_answered
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(prog="python -m workers.owner", description=__doc__)
-    made.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
-    made.add_argument("--federation", required=True, type=Path, help="federation file")
-    made.add_argument(
+    """Return the parser of the command line."""
+    arguments = argparse.ArgumentParser(prog="python -m workers.owner", description=__doc__)
+    arguments.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
+    arguments.add_argument("--federation", required=True, type=Path, help="federation file")
+    arguments.add_argument(
         "--time", choices=("wall", "trace"), default="wall", help="whose time the cloud lives in"
     )
-    made.add_argument("--speed", type=float, default=1.0, help="wall: seconds of the cloud's time a second")
-    made.add_argument("--history", default="48h", help="wall: own load replayed before the cloud first opens")
-    made.add_argument("--until", help="requests after this time of the federation are left out")
-    made.add_argument("--samples", type=int, help="Monte-Carlo samples a size")
-    made.add_argument("--seed", type=int, help="of the Monte-Carlo samples")
-    made.add_argument(
+    arguments.add_argument(
+        "--speed", type=float, default=1.0, help="wall: seconds of the cloud's time a second"
+    )
+    arguments.add_argument(
+        "--history", default="48h", help="wall: own load replayed before the cloud first opens"
+    )
+    arguments.add_argument("--until", help="requests after this time of the federation are left out")
+    arguments.add_argument("--samples", type=int, help="Monte-Carlo samples a size")
+    arguments.add_argument("--seed", type=int, help="of the Monte-Carlo samples")
+    arguments.add_argument(
         "--overflow-sla", type=float, help="SLA of requests offered to others; none: no guarantee"
     )
-    return made
+    return arguments
 
 
-def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federation) -> OwnerProcessSpec:
-    """What the arguments, the settings and the federation file say together. Raises InputError."""
+def process_spec(options: argparse.Namespace, config: Settings, federation: Federation) -> OwnerProcessSpec:
+    """Combine arguments, settings and federation file. Raises InputError."""
     names = [member.spec.id for member in federation.clouds]
-    if told.cloud not in names:
-        raise InputError(f"no cloud is called {told.cloud!r}; there are: {', '.join(names)}", field="--cloud")
-    order = names.index(told.cloud)
+    if options.cloud not in names:
+        raise InputError(
+            f"no cloud is called {options.cloud!r}; there are: {', '.join(names)}", field="--cloud"
+        )
+    order = names.index(options.cloud)
     member = federation.clouds[order]
-    trace_time = told.time == "trace"
+    trace_time = options.time == "trace"
     if member.instances is not None and not trace_time:
-        # Real instances live in real time. What was recorded of its users is all of it past when it begins.
+        # Real instances live in real time, and all recorded load of its users is past when it begins.
         past_s = member.own_load.last_stop_s if len(member.own_load) else 0.0
-        told = argparse.Namespace(**{**vars(told), "speed": 1.0, "history": past_s})
+        options = argparse.Namespace(**{**vars(options), "speed": 1.0, "history": past_s})
     until_s = federation.ends_s if trace_time else federation.until_s
     return OwnerProcessSpec(
         owner=OwnerSpec(
@@ -90,20 +97,20 @@ def runtime_spec(told: argparse.Namespace, config: Settings, federation: Federat
             reservation_ttl_s=config.reservation_ttl_s,
             renewal_s=config.renewal_s,
             overflow=member.overflow and not trace_time,
-            overflow_sla=told.overflow_sla,
+            overflow_sla=options.overflow_sla,
         ),
-        info=_info(member, order, told),
+        info=_info(member, order, options),
         sizes=_sizes(federation, member, trace_time=trace_time),
-        seed=config.seed if told.seed is None else told.seed,
-        births=told.samples or config.samples,
-        speed=told.speed,
-        history_s=parse_duration_s(told.history, field="--history"),
+        seed=config.seed if options.seed is None else options.seed,
+        births=options.samples or config.samples,
+        speed=options.speed,
+        history_s=parse_duration_s(options.history, field="--history"),
     )
 
 
-def _info(member: FederatedCloud, order: int, told: argparse.Namespace) -> CloudInfo:
+def _info(member: FederatedCloud, order: int, options: argparse.Namespace) -> CloudInfo:
     cores, pools, prices = member.spec.node_cores, member.spec.products.pools, member.prices
-    trace_time = told.time == "trace"
+    trace_time = options.time == "trace"
     return CloudInfo(
         id=member.spec.id,
         order=order,
@@ -118,7 +125,7 @@ def _info(member: FederatedCloud, order: int, told: argparse.Namespace) -> Cloud
         pools=pools.bands if pools else (),
         slices_s=member.spec.slices_s,
         fair_share=member.spec.fair_share is not None,
-        speed=1.0 if trace_time else told.speed,
+        speed=1.0 if trace_time else options.speed,
         instances=None if member.instances is None or trace_time else str(member.instances.get("driver")),
         runs_commands=member.driver == "process" and not trace_time,
         spot_usd_per_core_hour=None if prices is None else prices.spot_usd_per_core_hour,
@@ -135,31 +142,31 @@ def _sizes(federation: Federation, member: FederatedCloud, *, trace_time: bool) 
 
 
 def exit_now(status: int) -> NoReturn:
-    """Ends the process from any thread; Celery would take an exception for a failed task."""
+    """End the process from any thread; Celery would take an exception for a failed task."""
     logging.shutdown()
     sys.stderr.flush()
     os._exit(status)
 
 
-def _follow(speaking: Speaking, journal: Journal, info: CloudInfo) -> None:
-    """Says anew what this member is when everybody understands all of it."""
+def _follow_version(speaking: Speaking, journal: Journal, info: CloudInfo) -> None:
+    """Publish what this member is again once all members read the version that can say all of it."""
     if not speaking.settled:
         speaking.follow(threading.Event())
         until_answered(lambda: journal.publish_info(info))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the owner until it is told to stop; returns the exit status."""
-    told = parser().parse_args(arguments)
+    """Run the owner until it is told to stop; return the exit status."""
+    options = parser().parse_args(arguments)
     try:
         config = settings()
-        app = celery_app.create(config, told.cloud)
-        until_s = math.inf if told.until is None else parse_duration_s(told.until, field="--until")
-        federation = load(told.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
-        spec = runtime_spec(told, config, federation)
+        app = celery_app.create(config, options.cloud)
+        until_s = math.inf if options.until is None else parse_duration_s(options.until, field="--until")
+        federation = load(options.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
+        spec = process_spec(options, config, federation)
         celery_app.require_safe_queue(config)
-        signing = signing_of(config, cloud_party(told.cloud))
-        spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": told.cloud})
+        signing = signing_of(config, cloud_party(options.cloud))
+        spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
         speaking = Speaking(client, keys)
         until_answered(speaking.look)
@@ -171,34 +178,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def send(queue: str, batch: Batch) -> None:
         send_batch(app, queue, json.loads(written(batch, speaking())))
 
-    journal = Journal(client, keys, told.cloud, signing, speaks=speaking, events_kept=config.events_kept)
-    follower = threading.Thread(target=_follow, args=(speaking, journal, spec.info), daemon=True)
+    journal = Journal(client, keys, options.cloud, signing, speaks=speaking, events_kept=config.events_kept)
+    follower = threading.Thread(target=_follow_version, args=(speaking, journal, spec.info), daemon=True)
     follower.start()
-    archive = Archive(archive_directory(config.state_dir, config.key_prefix, told.cloud))
-    measuring = OwnerStatsPublisher(journal, time.monotonic)
-    runtime = OwnerProcess(spec, config, journal, send, exit_now, archive, measuring, spans)
-    celery_app.serve_drains(app, told.cloud, runtime.drain)
-    runtime.open()
+    archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
+    stats = OwnerStatsPublisher(journal, time.monotonic)
+    owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
+    celery_app.serve_drains(app, options.cloud, owner_process.drain)
+    owner_process.open()
 
     through_redis = config.celery_broker_url is None
     if not through_redis:
-        runtime.start()  # a RabbitMQ that is away keeps nobody from being served
+        owner_process.start()  # a RabbitMQ that is away must not keep requests waiting
 
     def ready() -> None:
         garbage.settle()
         if through_redis:
-            runtime.start()
+            owner_process.start()
 
     try:
         return celery_app.run(
             app,
-            name=f"cloud.{told.cloud}@{os.getpid()}",
-            queues=[cloud_queue(told.cloud)],
+            name=f"cloud.{options.cloud}@{os.getpid()}",
+            queues=[cloud_queue(options.cloud)],
             pool="solo",
             when_ready=ready,
         )
     finally:
-        runtime.close()
+        owner_process.close()
         if spans is not None:
             spans.close()
 

@@ -1,4 +1,4 @@
-"""What a cloud says of itself to the federation."""
+"""The advert of a cloud: what it says of itself to the federation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _ALL_SIZES_UP_TO = 64
 
 
 def advertised_sizes(largest_node: int) -> NDArray[np.int64]:
-    """Sizes whose free slots are told, to begin with: all of them, or powers of two and the whole node."""
+    """Return the sizes whose free slots a cloud advertises to begin with, as int64[sizes].
+
+    They are all sizes up to the largest node, or on large nodes powers of two and the whole node.
+    """
     if largest_node <= _ALL_SIZES_UP_TO:
         return np.arange(1, largest_node + 1, dtype=np.int64)
     powers = 2 ** np.arange(int(math.log2(largest_node)) + 1, dtype=np.int64)
@@ -30,7 +33,7 @@ def advertised_sizes(largest_node: int) -> NDArray[np.int64]:
 
 
 def advertise(state: OwnerState, epoch: int, sizes: NDArray[np.int64], now: str) -> Advert:
-    """The advert of a cloud in this state. ``now``: RFC 3339."""
+    """Return the advert of a cloud in this state. ``sizes``: int64[sizes], in cores. ``now``: RFC 3339."""
     inventory, table = state.cloud.inventory, state.cloud.table
     free = inventory.free[~inventory.closed]
     advert = Advert(
@@ -53,37 +56,43 @@ def advertise(state: OwnerState, epoch: int, sizes: NDArray[np.int64], now: str)
         disclosure=state.cloud.spec.disclosure.value,
         pool_cores=_pool_cores(state.cloud),
     )
-    return advert if state.cloud.spec.disclosure is Disclosure.FULL else _veiled(advert, state.cloud)
+    return advert if state.cloud.spec.disclosure is Disclosure.FULL else _masked(advert, state.cloud)
 
 
-def _veiled(advert: Advert, cloud: Cloud) -> Advert:
-    """Of a cloud that does not tell everything: whether there is room, and nothing of what runs (see
-    ``cloudsim.volatile.veil``)."""
+def _masked(advert: Advert, cloud: Cloud) -> Advert:
+    """Reduce the advert of a cloud that does not disclose everything to whether there is room.
+
+    Nothing is left of what runs there (see ``cloudsim.volatile.veil``).
+    """
     table, node_cores = cloud.table, cloud.spec.node_cores
 
-    def room(seen: Room, *, promised: bool) -> Room:
+    def mask_room(room: Room, *, promised: bool) -> Room:
         slots = {}
-        for size, free in seen.free_slots.items():
+        for size, free in room.free_slots.items():
             least = table.least_free_slots(size) if promised and isinstance(table, CoarseTable) else 1
             slots[size] = empty_slots(node_cores, size) if free >= least else 0
         return Room(free_cores=sum(node_cores) if any(slots.values()) else 0, free_slots=slots)
 
-    plain = room(advert.room(promised=False), promised=False)
+    plain = mask_room(advert.room(promised=False), promised=False)
     nothing: dict[str, Any] = {"pool_cores": ()} | dict.fromkeys(
         ("on_demand_cores", "spot_cores", "spot_leases", "evicted", "admitted"), 0
     )
     return advert.model_copy(
-        update={**dict(plain), **nothing, "promised_room": room(advert.room(promised=True), promised=True)}
+        update={
+            **dict(plain),
+            **nothing,
+            "promised_room": mask_room(advert.room(promised=True), promised=True),
+        }
     )
 
 
 def _pool_cores(cloud: Cloud) -> tuple[int, ...]:
-    """Nothing of pools that own users reach into."""
+    """Return the free cores of each pool; 0 for a pool that own users reach into."""
     pools = cloud.spec.products.pools
     if pools is None:
         return ()
     return tuple(
-        max(one.room_cores, 0) if one.condition > 0 else 0 for one in pools.views(cloud.inventory, 1)
+        max(view.room_cores, 0) if view.condition > 0 else 0 for view in pools.views(cloud.inventory, 1)
     )
 
 
@@ -95,5 +104,6 @@ def _promised_room(inventory: Inventory, sizes: NDArray[np.int64]) -> Room | Non
 
 
 def _slots(free: NDArray[np.int64], sizes: NDArray[np.int64]) -> dict[int, int]:
+    """Return how many instances of each size the free cores have room for."""
     slots = (free[:, None] // sizes).sum(axis=0)
     return dict(zip(sizes.tolist(), slots.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""An owner's archive while it runs: synced every so often, and the journal in Redis cut behind a snapshot."""
+"""Archiving of a journal: the archive is synced regularly, the journal in Redis cut behind a snapshot."""
 
 from __future__ import annotations
 
@@ -16,51 +16,54 @@ log = structlog.get_logger(__name__)
 
 
 class Archiver:
-    """Of one owner; without an archive nothing is ever cut."""
+    """Syncs the archive of one owner and stores its snapshots; without an archive nothing is ever cut."""
 
-    def __init__(self, archive: Archive | None, tenure: OwnerLease, settings: Settings):
-        self._archive, self._tenure, self._settings = archive, tenure, settings
+    def __init__(self, archive: Archive | None, lease: OwnerLease, settings: Settings):
+        self._archive, self._lease, self._settings = archive, lease, settings
 
     def start(self, stopping: threading.Event) -> None:
-        """Begins to sync."""
+        """Begin to sync, on a thread of its own, until ``stopping`` is set."""
         if self._archive is not None:
-            told = (self._archive, stopping)
-            threading.Thread(target=self._sync, args=told, name="archive", daemon=True).start()
+            arguments = (self._archive, stopping)
+            threading.Thread(target=self._sync, args=arguments, name="archive", daemon=True).start()
 
     def _sync(self, archive: Archive, stopping: threading.Event) -> None:
         while not stopping.wait(SYNC_S):
             try:
                 archive.sync()
             except OSError as error:
-                self._tenure.archive_failed(error)
+                self._lease.abandon_archive(error)
 
     def due(self, entries: int) -> bool:
-        """Whether there should be a snapshot after so many entries without one."""
+        """Return whether a snapshot is due, ``entries`` after the last one."""
         return self._archive is not None and entries >= self._settings.snapshot_every
 
     @property
     def lags(self) -> bool:
-        """Whether the archive lacks entries: it was given up after an error, and is to be opened again."""
+        """True while the archive lacks entries: it was abandoned after an error and must be opened again."""
         return self._archive is not None and not self._archive.is_open
 
     def secure(self, snapshot: Snapshot) -> bytes | None:
-        """A snapshot as bytes, on the disk with all entries up to it; None: it could not be written."""
+        """Write a snapshot to the disk, with all entries up to it.
+
+        Returns its bytes, or None if it could not be written.
+        """
         assert self._archive is not None
         packed = snapshots.pack(snapshot)
         try:
             synced = self._archive.sync()
-            if synced is None or synced.place < snapshot.held.after:
+            if synced is None or synced.place < snapshot.head.after:
                 return None
             self._archive.write_snapshot(packed)
         except OSError as error:
-            self._tenure.archive_failed(error)
+            self._lease.abandon_archive(error)
             return None
         return packed
 
     def close(self) -> None:
-        """What was appended is on the disk."""
+        """Close the archive; everything that was appended is then on the disk."""
         if self._archive is not None:
             try:
                 self._archive.close()
             except OSError as error:
-                self._tenure.archive_failed(error)
+                self._lease.abandon_archive(error)

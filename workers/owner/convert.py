@@ -1,4 +1,4 @@
-"""Instances and their ends put into the words of the contract, and back."""
+"""Conversions between instances and their changes (``cloudsim``) and leases (``broker.contract``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATE = {
     End.CANCELLED: LeaseState.CANCELLED,
     End.FAILED: LeaseState.FAILED,
 }
-_FOR_WANT_OF_A_NODE = frozenset({Reason.TOO_LARGE, Reason.NO_SUCH_NODE, Reason.NO_CAPACITY})
+_NO_FITTING_NODE = frozenset({Reason.TOO_LARGE, Reason.NO_SUCH_NODE, Reason.NO_CAPACITY})
 _END = {state: end for end, state in _STATE.items()}
 
 
@@ -30,7 +30,7 @@ def lease_of(
     request: Request | None = None,
     quote: Quote | None = None,
 ) -> Lease:
-    """The promise about an instance. ``request`` and ``quote`` are those of a spot instance."""
+    """Return the lease of an instance. ``request`` and ``quote`` are those of a spot instance."""
     return Lease(
         id=instance.id,
         request=request.id if request else instance.id,
@@ -59,25 +59,25 @@ def lease_of(
 
 
 def ended(lease: Lease, change: Ended) -> Lease:
-    """The lease after its end."""
+    """Return the lease after its end."""
     return lease.model_copy(
         update={"state": _STATE[change.how], "ended_at_s": change.at_s, "cause": change.cause}
     )
 
 
 def withdrawn(lease: Lease, at_s: float) -> Lease:
-    """A booked lease that its user gave up."""
+    """Return a booked lease after its user has given it up."""
     return lease.model_copy(update={"state": LeaseState.CANCELLED, "ended_at_s": at_s})
 
 
 def started(booked: Lease, instance: Instance) -> Lease:
-    """A booked lease whose instance runs now."""
+    """Return a booked lease after its instance has started."""
     times = {"starts_at_s": instance.start_s, "ends_at_s": _end_s(instance)}
     return booked.model_copy(update={"state": LeaseState.RUNNING, **times})
 
 
 def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease:
-    """The lease with its later end and what is promised until then."""
+    """Return the lease with its later end and the promise until then."""
     instance = change.instance
     promise = {
         "promised_sla": instance.sla,
@@ -91,13 +91,13 @@ def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease
 
 
 def extension_of(lease: Lease, cause: str | None) -> Extended:
-    """The change that gave a lease its present end."""
+    """Return the change that gave a lease its present end."""
     assert lease.promised_at_s is not None
     return Extended(instance_of(lease), lease.promised_at_s, cause)
 
 
 def instance_of(lease: Lease) -> Instance:
-    """The instance that a lease is about."""
+    """Return the instance that a lease is about."""
     return Instance(
         lease.id,
         lease.kind,
@@ -125,15 +125,18 @@ def _end_s(instance: Instance) -> float | None:
 
 
 def explained(refusal: Refusal, request: Request, cloud: Cloud) -> Refusal:
-    """A refusal for want of a node, with what each filter removed and whether evicting would help, where the
-    cloud tells of its room."""
-    if refusal.reason not in _FOR_WANT_OF_A_NODE or cloud.spec.disclosure is not Disclosure.FULL:
+    """Add to a refusal for lack of a fitting node which nodes each filter removed, and whether evictions
+    would help.
+
+    Other refusals, and those of clouds that do not disclose their room, stay as they are.
+    """
+    if refusal.reason not in _NO_FITTING_NODE or cloud.spec.disclosure is not Disclosure.FULL:
         return refusal
     removed, would_help = explain(cloud.inventory, request, cloud.spec.lineup)
     return replace(refusal, removed=removed, eviction_would_help=would_help)
 
 
 def end_of(lease: Lease) -> Ended:
-    """The change that ended a lease."""
+    """Return the change that ended a lease."""
     assert lease.ended_at_s is not None
     return Ended(instance_of(lease), lease.ended_at_s, _END[lease.state], lease.cause)

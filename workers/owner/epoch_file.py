@@ -1,6 +1,6 @@
 """The last epoch of a cloud that this machine opened, in a local file: a floor if Redis loses its count.
 
-Who opened it stands there as well: where that process is dead, nobody has to wait for its lease.
+The file also names the process that opened it: if that is dead, its lease need not be waited for.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from broker.archive import write_whole
 
 
 class EpochFile:
-    """One epoch and its owner in one file; the epoch only grows."""
+    """Keeps one epoch and its owner in a file; the epoch only grows."""
 
     def __init__(self, directory: Path, cloud: str):
         self._path = directory / cloud
 
     def read(self) -> int:
-        """The last epoch, 0 if none was written."""
+        """Return the last epoch, or 0."""
         epoch = self._content().get("epoch", 0)
         return epoch if isinstance(epoch, int) else 0
 
     def write(self, epoch: int, token: str = "") -> None:
-        """Returns when the number is on the disk. ``token``: of this process."""
+        """Write an epoch, and return when it is on the disk. ``token``: of this process."""
         if epoch <= self.read():
             return
         content = {"epoch": epoch, "token": token, "pid": os.getpid(), **_this_process()}
         write_whole(self._path, json.dumps(content).encode())
 
     def dead(self) -> str:
-        """The token of the process that wrote the file, if it ran on this machine and is no more; else ''.
+        """Return the token of the process that wrote the file if it ran on this machine and is dead, else ''.
 
-        Should that be a mistake, the process is fenced by the next epoch all the same.
+        Should it live after all, the next epoch fences it.
         """
         import psutil
 
@@ -67,7 +67,7 @@ def _this_process() -> dict[str, object]:
 
 
 def _where() -> str:
-    """This machine since it was started, and whose process numbers are meant."""
+    """Return a name for this machine since it was started, and for the name space of its process ids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         numbers = Path("/proc/self/ns/pid").readlink()

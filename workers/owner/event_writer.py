@@ -191,9 +191,9 @@ class EventWriter:
     def emit_overflow(self, state: OverflowState) -> None:
         """Write the next state of an offer, and what the federation must hear of it."""
         self.emit(EventKind.OVERFLOW, self._state.cloud.now_s, overflow=state)
-        item = overflow.item(self._spec.cloud.id, state, self._spec.overflow_sla)
-        if item is not None:
-            self.decisions.overflow.append(item)
+        entry = overflow.stream_entry(self._spec.cloud.id, state, self._spec.overflow_sla)
+        if entry is not None:
+            self.decisions.overflow.append(entry)
 
     def emit(self, kind: EventKind, at_s: float, **fields: Any) -> None:
         """Note an event; a public one gets the next sequence number.

@@ -104,7 +104,7 @@ def stop(state: OwnerState, writer: EventWriter, command: StopOnDemand, at_s: fl
     known = state.known(command.instance, Kind.ON_DEMAND)
     if known is not None and _known_to_origin(state, command) is None:
         return Done(found=False)
-    offer = state.offers.stopped(command.instance)
+    offer = state.offers.after_stop(command.instance)
     if offer is not None:
         clock.advance(state, writer, at_s)
         writer.emit_overflow(offer)
@@ -123,7 +123,7 @@ def _known_to_origin(state: OwnerState, command: Show | StopOnDemand) -> Answer 
 def note_overflow(state: OwnerState, writer: EventWriter, command: Overflow, at_s: float) -> Answer:
     """Note what became of a request that overflowed and was offered to the federation."""
     clock.advance(state, writer, at_s)
-    offer = state.offers.told(command, state.cloud.now_s)
+    offer = state.offers.after_news(command, state.cloud.now_s)
     if offer is not None:
         writer.emit_overflow(offer)
     return Done(found=offer is not None)

@@ -1,7 +1,7 @@
 """Own on-demand requests that a cloud had to turn away and offers to the federation. Pure.
 
-An offer ends where it was placed and fulfilled, refused, or stopped by its user. What was evicted elsewhere
-is offered again for what remains of its lifetime.
+An offer ends when it was placed and ran to its end, was refused, or was stopped by its user. An instance that
+was evicted elsewhere is offered again for the rest of its lifetime.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ _CLOSED = frozenset({"refused", "completed", "stopped"})
 
 
 class OverflowOffers:
-    """Open offers by instance. It proposes the next state; ``apply`` makes it true, also in recovery."""
+    """Keeps the open offers, by instance.
+
+    ``after_news`` and ``after_stop`` propose the next state of an offer; ``apply`` makes it true, also in
+    recovery.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, OverflowState] = {}
@@ -23,22 +27,22 @@ class OverflowOffers:
         return len(self._open)
 
     def get(self, instance: str) -> OverflowState | None:
-        """The open offer of that instance, or None."""
+        """Return the open offer of an instance, or None."""
         return self._open.get(instance)
 
     def open(self) -> tuple[OverflowState, ...]:
-        """All open offers."""
+        """Return all open offers."""
         return tuple(self._open.values())
 
     def apply(self, state: OverflowState) -> None:
-        """The next state of an offer."""
+        """Replace an offer by its next state; a closed one is forgotten."""
         if state.state in _CLOSED:
             self._open.pop(state.instance, None)
         else:
             self._open[state.instance] = state
 
-    def told(self, news: Overflow, now_s: float) -> OverflowState | None:
-        """What follows from what the federation says; None when it says nothing new."""
+    def after_news(self, news: Overflow, now_s: float) -> OverflowState | None:
+        """Return the next state of an offer after news of the federation; None when they say nothing new."""
         offer = self._open.get(news.instance)
         if offer is None or (news.attempt is not None and news.attempt != offer.attempt):
             return None  # closed, or about an earlier offer
@@ -58,25 +62,25 @@ class OverflowOffers:
             case "refused" | "completed":
                 return _changed(offer, state=news.outcome)
 
-    def stopped(self, instance: str) -> OverflowState | None:
-        """What follows when its user stops it; None when it is not an open offer."""
+    def after_stop(self, instance: str) -> OverflowState | None:
+        """Return the next state of an offer that its user stops; None when there is no open offer."""
         offer = self._open.get(instance)
         return None if offer is None else _changed(offer, state="stopped")
 
 
 def first_offer(instance: str, cores: int, lifetime_s: float, **needs: Any) -> OverflowState:
-    """An offer for the whole lifetime. ``needs``: see ``broker.asked.needs_of``."""
+    """Return a first offer, for the whole lifetime. ``needs``: see ``broker.asked.needs_of``."""
     return OverflowState(
         instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s, **needs
     )
 
 
-def item(cloud: CloudId, state: OverflowState, sla: float | None) -> dict[str, Any] | None:
-    """The entry of the overflow stream that a new state asks for, or None."""
+def stream_entry(cloud: CloudId, state: OverflowState, sla: float | None) -> dict[str, Any] | None:
+    """Return the entry of the overflow stream that a new state of an offer calls for, or None."""
     entry: dict[str, Any] = {"cloud": cloud, "instance": state.instance, "attempt": state.attempt}
     if state.state == "offered":
-        wish = {"cores": state.cores, "lifetime_s": state.remaining_s, "sla": sla, "avoid": state.avoid}
-        return entry | wish | state.model_dump(mode="json", include=set(state.told_needs()))
+        request = {"cores": state.cores, "lifetime_s": state.remaining_s, "sla": sla, "avoid": state.avoid}
+        return entry | request | state.model_dump(mode="json", include=set(state.told_needs()))
     if state.state == "stopped":
         return entry | {"stop": True, "lease": state.lease}
     return None

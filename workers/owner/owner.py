@@ -244,7 +244,7 @@ class Owner:
             return refusal
         # Its instance goes by the id of the attempt: one request may try several times.
         changes = self.cloud.admit(replace(request, id=command.attempt), at_s, quote)
-        assert not isinstance(changes, Refusal), "it was told that it may"
+        assert not isinstance(changes, Refusal), "the quote has just admitted it"
         place = next(index for index, change in enumerate(changes) if isinstance(change, Started))
         displaced, started, waiting = changes[:place], changes[place], changes[place + 1 :]
         assert isinstance(started, Started)

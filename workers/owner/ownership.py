@@ -1,4 +1,4 @@
-"""Being the owner of a cloud: the lease, the epoch, and the commits that both allow."""
+"""Ownership of a cloud: the lease, the epoch, and the commits that both allow."""
 
 from __future__ import annotations
 
@@ -29,21 +29,24 @@ log = structlog.get_logger(__name__)
 
 
 class OwnerLease:
-    """One process's time as the owner of one cloud; the only writer of its epoch."""
+    """The lease that makes this process the owner of a cloud, and the only writer of its epoch."""
 
-    def __init__(self, journal: Journal, ttl_s: float, epochs: Path, archive: Archive | None = None):
-        """``epochs`` is the directory of the local files that remember the last epoch. ``archive``: of what
-        is committed; None: there is none."""
+    def __init__(self, journal: Journal, ttl_s: float, epoch_directory: Path, archive: Archive | None = None):
+        """Prepare the lease of ``ttl_s`` seconds; ``begin`` acquires it.
+
+        epoch_directory: of the local files that remember the last epochs. archive: where to copy what is
+        committed, if anywhere.
+        """
         self._journal, self._ttl_s, self._archive = journal, ttl_s, archive
         self.token = f"{journal.cloud}-{uuid.uuid4()}"
-        self._file = EpochFile(epochs, journal.cloud)
+        self._file = EpochFile(epoch_directory, journal.cloud)
         self._next = 1  # number of the next event in this epoch
         self._over = threading.Event()
         self.epoch = 0
         self.last_id, self.last_hash = "0-0", BEGINNING  # of the latest entry that the owner's state holds
 
     def begin(self) -> None:
-        """Opens the next epoch, once no other process is the owner. Then ``keep`` must keep the lease."""
+        """Open the next epoch once no other process is the owner; ``keep`` must then keep the lease."""
         waiting = False
         while True:
             epoch = until_answered(self._acquire)
@@ -67,12 +70,12 @@ class OwnerLease:
                 floor = max(floor, archived.place[0] if archived else 0)
         return self._journal.acquire(self.token, self._ttl_s, floor, self._file.dead())
 
-    def goes_on(self, last_id: str, last_hash: str) -> None:
-        """After recovery: the entry that what is committed next continues."""
+    def continue_after(self, last_id: str, last_hash: str) -> None:
+        """Name the journal entry that the next commit continues."""
         self.last_id, self.last_hash = last_id, last_hash
 
     def keep(self, fenced: Callable[[Fenced], None]) -> None:
-        """Renews the lease until ``end``, on a thread of its own; tells ``fenced`` when it is lost."""
+        """Renew the lease until ``end``, on a thread of its own; call ``fenced`` when it is lost."""
         while not self._over.wait(self._ttl_s / 3):
             try:
                 self._journal.renew(self.token, self.epoch, self._ttl_s)
@@ -83,7 +86,7 @@ class OwnerLease:
                 log.info("lease not renewed", cloud=self._journal.cloud, why=str(error))
 
     def end(self) -> None:
-        """Lets the next owner in."""
+        """Give the lease up, so that the next owner need not wait."""
         self._over.set()
         try:
             self._journal.give_up(self.token, self.epoch)
@@ -91,7 +94,10 @@ class OwnerLease:
             log.info("lease left to run out", cloud=self._journal.cloud, why=str(error))
 
     def write(self, decisions: Decisions, cursor: str | None, advert: Advert | None) -> None:
-        """Commits what an owner decided; tries as long as Redis is away. Raises Fenced and JournalError."""
+        """Commit what the owner decided, waiting while Redis is away.
+
+        cursor: the last inbox entry that the decisions complete. Raises Fenced and JournalError.
+        """
         replies: defaultdict[str, list[Reply]] = defaultdict(list)
         for stream, reply in decisions.replies:
             replies[stream].append(reply)
@@ -113,7 +119,7 @@ class OwnerLease:
         failpoint(Failpoint.OWNER_COMMITTED, (event.kind for event in decisions.events))
         self._next += len(decisions.events)
         if entries := self._journal.link(commit):
-            self.goes_on(entries[-1].id, entries[-1].hash)
+            self.continue_after(entries[-1].id, entries[-1].hash)
             self._add_to_archive(entries)
 
     def _add_to_archive(self, entries: list[Entry]) -> None:
@@ -123,16 +129,19 @@ class OwnerLease:
         try:
             archive.append(entries)
         except OSError as error:
-            self.archive_failed(error)
+            self.abandon_archive(error)
 
-    def archive_failed(self, error: OSError) -> None:
-        """The journal has what the archive lacks, and is not cut until the archive has it too."""
+    def abandon_archive(self, error: OSError) -> None:
+        """Stop writing to an archive that failed; the journal is not cut until it has caught up."""
         log.error("archive not written", cloud=self._journal.cloud, why=str(error))
         if self._archive is not None:
             self._archive.abandon()
 
     def cut(self, snapshot: bytes, place: tuple[int, int], settings: Settings) -> None:
-        """Stores a snapshot of the state after that place, and cuts the journal. Raises Fenced."""
+        """Store a snapshot of the state after ``place``, and cut the journal behind it.
+
+        Raises Fenced and JournalError.
+        """
         kept = (settings.journal_kept, settings.events_kept)
         try:
             self._journal.entries.keep(self.token, self.epoch, snapshot, place, *kept)

@@ -1,8 +1,8 @@
-"""The process of a cloud's owner: its journal, its inbox, its time and its tables.
+"""The process around a cloud's owner: its journal, its inbox, its time and its tables.
 
-One lock around everything that touches the owner. The Celery task (doorbell) and the timetable both call
-``drain``. The timetable is this process's own thread and not Celery's beat: what it does (look into the
-inbox, tick, begin a refresh) must go on when the queue of doorbells does not.
+One lock guards everything that touches the owner. The Celery task (doorbell) and the timetable both call
+``drain``. The timetable is a thread of this process and not Celery's beat: what it does (read the inbox,
+tick, begin a refresh) must go on when the queue of doorbells does not.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ from workers.redis_retry import until_answered
 
 EXIT_FENCED = 75
 EXIT_BROKEN = 70
-#: Commands in one transaction. An entry of the inbox is not split.
+#: Number of commands to commit together. An entry of the inbox is not split.
 GROUP = 64
-#: A command that breaks the owner is left out. When others break it too, it is not the command.
+#: A command that breaks the owner is left out; when this many more in a row break it too, the owner is
+#: broken.
 MOST_POISON_IN_A_ROW = 3
 _HISTORY_STEP_S = 3600.0
 _SET_ASIDE = "its owner failed over this command and has set it aside for its operators (spotfed dlq)"
@@ -65,11 +66,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class OwnerProcessSpec:
-    """What the process of an owner is told.
+    """What the process of an owner needs to know.
 
-    sizes: those that tables are made for, flavours with further amounts among them; in wall time those asked
-    for join them. speed: cloud seconds a second (wall time). history_s: own load that a simulated cloud
-    replays before it opens for the first time (wall time).
+    info: published as what this member is. sizes: those that tables are made for, flavours with further
+    amounts among them; in wall time those asked for join them. births: Monte-Carlo samples a size. speed:
+    cloud seconds a second (wall time). history_s: seconds of own load that a simulated cloud replays before
+    it opens for the first time (wall time).
     """
 
     owner: OwnerSpec
@@ -81,15 +83,15 @@ class OwnerProcessSpec:
     history_s: float = 0.0
 
 
-class _Poisoned(Exception):  # noqa: N818  (it is not an error of ours)
+class _PoisonError(Exception):
     """A command broke the owner, whose state is now in doubt."""
 
 
 class OwnerProcess:
     """Owns one cloud for as long as the process lives.
 
-    ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process. ``archive``: of the
-    journal, which is never cut without one. ``measuring``, ``spans``: what it tells operators of itself.
+    ``send(queue, batch)`` sends a Monte-Carlo batch; ``fail(status)`` ends the process. ``archive`` is that
+    of the journal, which is never cut without one. ``stats`` and ``spans`` are for operators.
     """
 
     def __init__(
@@ -100,27 +102,27 @@ class OwnerProcess:
         send: Callable[[str, Batch], None],
         fail: Callable[[int], NoReturn],
         archive: Archive | None = None,
-        measuring: OwnerStatsPublisher | None = None,
+        stats: OwnerStatsPublisher | None = None,
         spans: Spans | None = None,
     ):
         self._spec, self._settings, self._journal = spec, settings, journal
         self._send, self._fail = send, fail
-        self._measuring = measuring or OwnerStatsPublisher(None, time.monotonic)
-        self._answering = RequestLog(journal.cloud, spans)
+        self._stats = stats or OwnerStatsPublisher(None, time.monotonic)
+        self._request_log = RequestLog(journal.cloud, spans)
         self._trace_time = spec.owner.trace_time
-        epochs = epochs_directory(settings.state_dir, settings.key_prefix)
-        self._tenure = OwnerLease(journal, settings.owner_lease_ttl_s, epochs, archive)
-        self._keeper = Archiver(archive, self._tenure, settings)
+        epoch_directory = epochs_directory(settings.state_dir, settings.key_prefix)
+        self._lease = OwnerLease(journal, settings.owner_lease_ttl_s, epoch_directory, archive)
+        self._archiver = Archiver(archive, self._lease, settings)
         self._recovery = Recovery(journal, archive, settings.journal_kept, settings.events_kept)
-        self._since_snapshot = 0  # entries
-        self._tabling = RefreshSchedule(spec.owner.cloud, spec.sizes)
+        self._since_snapshot = 0  # number of entries
+        self._schedule = RefreshSchedule(spec.owner.cloud, spec.sizes)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._owner = Owner(spec.owner)
         self._refresher = Refresher(self._sampling(), journal, send, time.monotonic)
         self._clock, self._cursor = CloudClock(0.0, time.monotonic(), spec.speed), "0-0"
-        self._done_of_entry = 0  # commands handled of the entry after the cursor
-        self._poison: dict[str, str] = {}  # what broke the owner, and how, by command
+        self._done_of_entry = 0  # number of commands handled of the entry after the cursor
+        self._poison: dict[str, str] = {}  # how commands broke the owner, by their id
         self._poison_in_a_row, self._poisoned_entry = 0, ""
         self._ticked = "0-0"
         self._unpublished: QuantileTable | None = None
@@ -128,17 +130,17 @@ class OwnerProcess:
     def _sampling(self) -> Sampling:
         cloud, spec = self._spec.owner.cloud, self._spec
         return Sampling(
-            cloud.id, self._tenure.epoch, cloud.node_cores, spec.seed, spec.births, cloud.prediction,
+            cloud.id, self._lease.epoch, cloud.node_cores, spec.seed, spec.births, cloud.prediction,
             cloud.details, cloud.lineup.name, cloud.grace_s,
         )  # fmt: skip
 
     # -- opening and closing ---------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Becomes the owner, waiting while another process is; recovers; catches up with the inbox."""
-        warm_up(self._spec.owner.cloud.lineup)  # before anybody waits for an answer
-        self._tenure.begin()
-        threading.Thread(target=self._tenure.keep, args=(self._fenced,), name="lease", daemon=True).start()
+        """Become the owner, waiting while another process is; recover; catch up with the inbox."""
+        warm_up(self._spec.owner.cloud.lineup)  # before requests wait for it
+        self._lease.begin()
+        threading.Thread(target=self._lease.keep, args=(self._fenced,), name="lease", daemon=True).start()
         self._refresher = Refresher(self._sampling(), self._journal, self._send, time.monotonic)
         with self._guarded():
             until_answered(self._recover)
@@ -147,31 +149,31 @@ class OwnerProcess:
             if self._spec.owner.cloud.disclosure is not Disclosure.FULL:
                 until_answered(self._journal.withdraw_table)  # that of an owner that disclosed more
             self._begin_time()
-        log.info("open", cloud=self._journal.cloud, epoch=self._tenure.epoch, at_s=self._owner.cloud.now_s)
+        log.info("open", cloud=self._journal.cloud, epoch=self._lease.epoch, at_s=self._owner.cloud.now_s)
         self.drain()
 
     def start(self) -> None:
-        """Starts the timetable, and who waits for the archive's disk."""
-        self._keeper.start(self._stopping)
+        """Start the threads of the timetable and of the archive."""
+        self._archiver.start(self._stopping)
         threading.Thread(target=self._timetable, name="timetable", daemon=True).start()
 
     def close(self) -> None:
-        """Lets the next owner in."""
+        """Stop, and let the next owner in."""
         self._stopping.set()
-        self._tenure.end()
-        self._keeper.close()
+        self._lease.end()
+        self._archiver.close()
 
     def _recover(self) -> None:
-        """The owner as the fold of its journal; what the journal does not hold did not happen."""
+        """Make the owner the fold of its journal again; what the journal does not hold did not happen."""
         table = self._owner.cloud.table
-        recovered = self._recovery.run(self._spec.owner, self._tenure.token, self._tenure.epoch)
+        recovered = self._recovery.run(self._spec.owner, self._lease.token, self._lease.epoch)
         self._owner, self._since_snapshot = recovered.owner, recovered.folded
-        self._tenure.goes_on(recovered.last_id, recovered.last_hash)
+        self._lease.continue_after(recovered.last_id, recovered.last_hash)
         self._owner.cloud.table = table
-        self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has these
+        self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has the events before it
 
     def _begin_time(self) -> None:
-        """Plays what a cloud missed, or the history of one that opens first; then its time runs."""
+        """Play what the cloud missed, or the history of one that opens first; then let its time run."""
         owner = self._owner
         start_s = owner.cloud.now_s
         opened = owner.state.opened
@@ -188,26 +190,26 @@ class OwnerProcess:
         self._write(owner.open(start_s, _now()), advert=True)
 
     def _latest_s(self) -> float:
-        """The latest time of the cloud that the journal or the last advert knows of."""
+        """Return the latest time of the cloud, in its seconds, that the journal or the last advert names."""
         key = self._journal.keys.advert(self._journal.cloud)
         advert = until_answered(lambda: self._journal.redis.get(key))
-        told_s = read(Advert, advert).at_s if isinstance(advert, bytes) else 0.0
-        return max(told_s, self._owner.cloud.now_s)
+        advertised_s = read(Advert, advert).at_s if isinstance(advert, bytes) else 0.0
+        return max(advertised_s, self._owner.cloud.now_s)
 
     # -- the inbox -------------------------------------------------------------------------------------------
 
     def drain(self) -> bool:
-        """Handles what is in the inbox, and takes a refresh under way a step further.
+        """Handle what is in the inbox, and take a refresh under way a step further.
 
-        False if the inbox could not be read to its end.
+        Returns False if the inbox could not be read to its end.
         """
         with self._guarded():
             try:
                 self._step_refresh()
                 while self._drain_group():
                     pass
-            except _Poisoned:
-                self._answering.forget()
+            except _PoisonError:
+                self._request_log.forget()
                 until_answered(self._recover)
                 self._done_of_entry = 0
             else:
@@ -215,23 +217,23 @@ class OwnerProcess:
         return False
 
     def _drain_group(self) -> bool:
-        """Handles a group of commands in one commit; True when there may be more."""
+        """Handle a group of commands in one commit; return True when there may be more."""
         if self._trace_time and self._refresher.busy:
             return False  # the next command waits for the table
         entries = self._journal.read_inbox(self._cursor, GROUP)
-        decisions, cursor, held_s, handled, poisoned = Decisions(), None, None, 0, False
+        decisions, cursor, table_due_s, handled, poisoned = Decisions(), None, None, 0, False
         for entry, commands in entries:
             poisoned = any(self._is_poison(command) for command in commands)
-            begun, answered = self._done_of_entry, len(decisions.replies)
-            for command in commands[begun:]:
-                held_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
-                if held_s is not None:
+            first, replied = self._done_of_entry, len(decisions.replies)
+            for command in commands[first:]:
+                table_due_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
+                if table_due_s is not None:
                     break
                 decisions.extend(self._handle(command, entry))
                 self._done_of_entry += 1
                 handled += 1
-            self._answering.note(commands[begun : self._done_of_entry], decisions.replies[answered:])
-            if held_s is not None:
+            self._request_log.note(commands[first : self._done_of_entry], decisions.replies[replied:])
+            if table_due_s is not None:
                 break
             cursor, self._done_of_entry = entry, 0
             if handled >= GROUP or poisoned:  # what breaks this owner must not break the next one too
@@ -239,10 +241,10 @@ class OwnerProcess:
         if cursor is not None or decisions:
             self._write(decisions, cursor, advert=True)
             self._cursor = cursor or self._cursor
-        self._answering.tell()
-        if held_s is not None:
-            self._write(self._owner.advance(held_s, _now()))
-            self._begin_refresh(held_s)
+        self._request_log.write()
+        if table_due_s is not None:
+            self._write(self._owner.advance(table_due_s, _now()))
+            self._begin_refresh(table_due_s)
         return handled >= GROUP or len(entries) == GROUP or poisoned
 
     def _is_poison(self, command: Command | Malformed) -> bool:
@@ -263,18 +265,17 @@ class OwnerProcess:
                 self._poison_in_a_row += 1
             if self._poison_in_a_row > MOST_POISON_IN_A_ROW:
                 raise
-            raise _Poisoned from error
+            raise _PoisonError from error
         self._poison_in_a_row = 0
-        self._tabling.told(command)
+        self._schedule.note_size(command)
         return decisions
 
     def _set_aside(self, command: Command, entry: str) -> Decisions:
-        """Leaves a command out: it becomes a dead letter, and whoever waits hears so. No owner refuses
-        anything because of being unreachable but for this (``broker.api.desk``)."""
+        """Make a command a dead letter, and refuse it as unreachable, which owners do for no other reason."""
         body = b"[" + command.model_dump_json().encode() + b"]"
-        of, why = f"{entry}/{self._done_of_entry}", self._poison[command.id]
+        name, why = f"{entry}/{self._done_of_entry}", self._poison[command.id]
         put = self._journal.dead_letters.put
-        until_answered(lambda: put(of, Kind.POISON, why, body, entry=entry))
+        until_answered(lambda: put(name, Kind.POISON, why, body, entry=entry))
         if command.reply_to is None:
             return Decisions()
         answer = RefusalView(cloud=self._journal.cloud, reason=Reason.UNREACHABLE, detail=_SET_ASIDE)
@@ -282,49 +283,49 @@ class OwnerProcess:
 
     def _write(self, decisions: Decisions, cursor: str | None = None, *, advert: bool = False) -> None:
         if decisions or cursor is not None:
-            self._tenure.write(decisions, cursor, self._owner.advert(_now()) if advert else None)
+            self._lease.write(decisions, cursor, self._owner.advert(_now()) if advert else None)
             self._since_snapshot += len(decisions.events)
 
     def keep_short(self) -> None:
-        """After enough entries takes a snapshot, and cuts the journal behind it."""
-        if not self._keeper.due(self._since_snapshot):
+        """After enough entries take a snapshot, and cut the journal behind it."""
+        if not self._archiver.due(self._since_snapshot):
             return
         taken: list[Snapshot] = []  # none if the queue went away
         with self._guarded():
-            if self._keeper.lags:
+            if self._archiver.lags:
                 until_answered(self._recover)
-            taken.append(snapshots.take(self._owner.state, self._tenure.last_id, self._tenure.last_hash))
+            taken.append(snapshots.take(self._owner.state, self._lease.last_id, self._lease.last_hash))
             self._since_snapshot = 0
         for snapshot in taken:
-            packed = self._keeper.secure(snapshot)
+            packed = self._archiver.secure(snapshot)
             failpoint(Failpoint.OWNER_SECURED)
             with self._guarded():
                 if packed is not None:
-                    self._tenure.cut(packed, snapshot.held.after, self._settings)
+                    self._lease.cut(packed, snapshot.head.after, self._settings)
 
     # -- tables ----------------------------------------------------------------------------------------------
 
     def _keep_wall_time(self) -> None:
-        """What is due by the clock: reservations that expire, a refresh."""
+        """Do what is due by the clock: expire reservations, begin a refresh."""
         monotonic_s = time.monotonic()
         now_s = self._clock.now_s(monotonic_s)
         self._write(self._owner.expire(now_s, _now(), monotonic_s), advert=True)
-        if not self._refresher.busy and self._tabling.due(now_s, monotonic_s):
+        if not self._refresher.busy and self._schedule.due(now_s, monotonic_s):
             self._write(self._owner.advance(now_s, _now()))
-            self._tabling.begun(now_s, monotonic_s)
+            self._schedule.note_begin(now_s, monotonic_s)
             self._begin_refresh(self._owner.cloud.now_s)
 
     def _begin_refresh(self, boundary_s: float) -> None:
-        self._measuring.table_begun()
-        self._refresher.begin(boundary_s, self._tabling.sizes, self._owner.cloud.history.cut(boundary_s))
+        self._stats.note_table_begin()
+        self._refresher.begin(boundary_s, self._schedule.sizes, self._owner.cloud.history.cut(boundary_s))
         self._step_refresh()
 
     def _step_refresh(self) -> None:
         full = self._refresher.step()
         if full is None:
             return
-        self._measuring.table_made()
-        table = told_by(full, self._spec.owner.cloud.disclosure)  # nobody else sees the full one
+        self._stats.note_table_end()
+        table = told_by(full, self._spec.owner.cloud.disclosure)  # the full table stays in the refresher
         log.info("table", cloud=self._journal.cloud, version=table.version, made_at_s=table.made_at_s)
         self._unpublished = table
         failpoint(Failpoint.OWNER_MERGED)
@@ -333,11 +334,14 @@ class OwnerProcess:
         self._write(self._owner.adopt(table, _now()), advert=True)
 
     def _publish_table(self) -> None:
-        """For people and routing. In trace time nobody routes by it, and the timetable finds time for it."""
+        """Publish a new table, for people and routing.
+
+        In trace time no request is routed by it, so that the timetable can do this later.
+        """
         table, self._unpublished = self._unpublished, None
         if table is not None:
-            shown = json.dumps(shown_table(table))
-            until_answered(lambda: self._journal.set_table(shown))
+            body = json.dumps(shown_table(table))
+            until_answered(lambda: self._journal.set_table(body))
 
     # -- threads ---------------------------------------------------------------------------------------------
 
@@ -347,20 +351,20 @@ class OwnerProcess:
             watch.look(time.monotonic(), datetime.now(UTC))
             if not self._trace_time:
                 self._tick()
-            read = self.drain()
+            inbox_read = self.drain()
             with self._guarded():
                 if self._trace_time:
                     self._publish_table()
-                elif read:  # else a confirmation may lie there, of what would expire
+                elif inbox_read:  # else the inbox may hold confirmations of what would expire
                     self._keep_wall_time()
             self.keep_short()
-            self._measuring.look(self._refresher.waiting)
+            self._stats.publish(self._refresher.waiting)
             if self._stopping.wait(self._settings.inbox_poll_s):
                 return
 
     def _tick(self) -> None:
-        """The heartbeat: it shows in the advert when it has been read. Then the next one follows."""
-        if _id(self._ticked) > _id(self._cursor):
+        """Send the next heartbeat, once the last one has been read and shows in the advert."""
+        if _entry_number(self._ticked) > _entry_number(self._cursor):
             return
         try:
             self._ticked = self._journal.send(self._journal.cloud, [Tick(id=f"tick-{uuid.uuid4()}")])
@@ -369,16 +373,15 @@ class OwnerProcess:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Alone with the owner. What an owner must not live on with ends the process."""
+        """Be alone with the owner; end the process after an error that the owner must not survive."""
         with self._lock:
             try:
                 yield
             except Fenced as error:
                 self._fenced(error)
             except (redis.RedisError, OperationalError) as error:
-                log.info(
-                    "queue is away", cloud=self._journal.cloud, why=str(error)
-                )  # the timetable comes back
+                # The timetable comes back.
+                log.info("queue is away", cloud=self._journal.cloud, why=str(error))
             except Exception:
                 log.exception("owner broken: stopping", cloud=self._journal.cloud)
                 self._fail(EXIT_BROKEN)
@@ -389,7 +392,7 @@ class OwnerProcess:
 
 
 def epochs_directory(state_dir: Path, key_prefix: str) -> Path:
-    """Where the last epochs of a federation's clouds are remembered on this machine."""
+    """Return the directory of this machine that keeps the last epochs of a federation's clouds."""
     return state_dir / "epochs" / directory_name(key_prefix)
 
 
@@ -397,5 +400,5 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _id(entry: str) -> tuple[int, ...]:
+def _entry_number(entry: str) -> tuple[int, ...]:
     return tuple(map(int, entry.split("-")))

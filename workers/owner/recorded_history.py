@@ -1,4 +1,4 @@
-"""A cloud's history that also remembers what was handed out: a snapshot must hold all of it."""
+"""The history of a cloud that can be written into a snapshot, also what was handed out for a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RENEWAL = "renewal"
 
 
 class RecordedHistory(History):
-    """Notes each call as a line of JSON. The same calls make the same history."""
+    """A history that records each call as a line of JSON. The same calls make the same history."""
 
     def __init__(self, resources: tuple[str, ...] | None = None) -> None:
         super().__init__(resources)
@@ -24,33 +24,43 @@ class RecordedHistory(History):
         self.calls: list[bytes] = []
 
     def record_start(self, instance: Instance) -> None:
-        """An admission. Numbers are dense and rise with time."""
+        """Record an admission. Numbers are dense and rise with time."""
         super().record_start(instance)
         if not instance.yields:
-            self._keep(instance, None)
+            self._record_call(instance, None)
 
     def record_changed_stop(self, instance: Instance, stop_s: float) -> None:
-        """The user ended the instance at ``stop_s`` instead of the requested end."""
+        """Record that the user ended the instance at ``stop_s`` instead of the requested end."""
         super().record_changed_stop(instance, stop_s)
         if not instance.yields:
-            self._keep(instance, stop_s)
+            self._record_call(instance, stop_s)
 
     def record_renewal(self, instance: Instance, at_s: float) -> None:
-        """A spot instance counts as the newest from now on."""
+        """Record that a spot instance counts as the newest from ``at_s`` on."""
         super().record_renewal(instance, at_s)
         if not instance.yields:
             call = [None, instance.number, _RENEWAL, instance.cores, at_s, instance.end_s, instance.sla]
             self.calls.append(to_json(call, inf_nan_mode="constants"))
 
-    def _keep(self, instance: Instance, stop_s: float | None) -> None:
-        one = instance
-        call: list[Any] = [stop_s, one.number, one.kind, one.cores, one.start_s, one.end_s, one.sla]
+    def _record_call(self, instance: Instance, stop_s: float | None) -> None:
+        call: list[Any] = [
+            stop_s,
+            instance.number,
+            instance.kind,
+            instance.cores,
+            instance.start_s,
+            instance.end_s,
+            instance.sla,
+        ]
         if self._detailed and stop_s is None:
-            call += [dict(one.amounts), dict(sorted(one.labels)), one.group, one.spread]
+            call += [dict(instance.amounts), dict(sorted(instance.labels)), instance.group, instance.spread]
         self.calls.append(to_json(call, inf_nan_mode="constants"))
 
     def replay(self, calls: Iterable[bytes], instances: int) -> None:
-        """The history that those calls made. ``instances``: admissions, those without a trace included."""
+        """Make the history again from its calls.
+
+        ``instances`` is the number of admissions, those without a call included.
+        """
         for call in json.loads(b"[" + b",".join(calls) + b"]"):
             stop_s, number, kind, cores, start_s, end_s, sla, *details = call
             amounts, labels, group, spread = details or ({}, {}, None, None)

@@ -1,9 +1,9 @@
-"""The beginning of an owner: journal, archive and snapshots are made one, and folded into its state.
+"""Recovery of an owner: journal, archive and snapshots are reconciled, and folded into its state.
 
 Redis may have come back without its last entries, or with none: what the archive has beyond them is written
 back. The archive may lack what was committed just before a crash, or while another machine ran the owner:
-that is taken from the journal. Where both went on from one point, each with entries of its own, nothing can
-be put together again: the journal counts, and the entries that only the archive has are named in the log
+that is taken from the journal. Where both went on from one point, each with entries of its own, they cannot
+be joined again: the journal counts, and the log names the entries that only the archive has
 (``spotfed journal verify`` finds them too).
 """
 
@@ -24,7 +24,7 @@ from broker.journal import Fenced, Journal, JournalError
 from cloudsim.requests import Kind
 from workers.owner import snapshots
 from workers.owner.owner import Owner
-from workers.owner.snapshots import Held, Snapshot, SnapshotError
+from workers.owner.snapshots import Snapshot, SnapshotError, SnapshotHead
 from workers.owner.state import OwnerSpec, OwnerState
 
 _BATCH = 500
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Recovered:
-    """An owner, the entry its state ends with, and how many of them were folded."""
+    """A recovered owner, the last entry of its journal, and how many entries were folded."""
 
     owner: Owner
     last_id: str
@@ -45,7 +45,10 @@ class Recovered:
 
 
 class Recovery:
-    """Of one cloud's owner, which holds the lease. ``archive`` None: there is none."""
+    """Recovers the owner of one cloud, for a process that holds its lease.
+
+    ``archive`` is that of its journal, if there is one.
+    """
 
     def __init__(
         self,
@@ -59,17 +62,17 @@ class Recovery:
         self._last_id, self._last_hash, self._folded = "0-0", BEGINNING, 0
 
     def run(self, spec: OwnerSpec, token: str, epoch: int) -> Recovered:
-        """The owner. Raises JournalError, Fenced, redis.RedisError; may be called again."""
+        """Return the recovered owner. Raises JournalError, Fenced, redis.RedisError; may be called again."""
         try:
             self._reconcile(token, epoch)
             snapshot, state = self._snapshot(), None
             self._last_id, self._last_hash, self._folded = "0-0", BEGINNING, 0
             if snapshot is not None:
                 state = snapshots.restored(spec, snapshot)
-                self._last_id, self._last_hash = snapshot.held.id, snapshot.held.hash
+                self._last_id, self._last_hash = snapshot.head.id, snapshot.head.hash
             owner = Owner.recover(spec, epoch, self._events(whole=snapshot is None), state)
             if self._archive is not None:
-                self._show(token, epoch, owner.state)
+                self._restore_leases(token, epoch, owner.state)
         except NotWritten as error:
             raise (Fenced if error.fenced else JournalError)(str(error)) from error
         except ArchiveError as error:
@@ -79,7 +82,7 @@ class Recovery:
     # -- journal and archive -----------------------------------------------------------------------------
 
     def _reconcile(self, token: str, epoch: int) -> None:
-        """Gives each what only the other has."""
+        """Give journal and archive each what only the other has."""
         archive, entries = self._archive, self._journal.entries
         if archive is None:
             return
@@ -94,25 +97,25 @@ class Recovery:
                 if archive.get(head.id) == head:
                     self._write_back(token, epoch, head.hash, archive.entries(head.place))
                 else:
-                    self._forked(head, last)
+                    self._log_fork(head, last)
             else:
-                self._compare(last)
+                self._compare_last(last)
                 self._add(entries.after(last.id))
         except OSError as error:
             log.error("archive not usable", cloud=self._journal.cloud, why=str(error))  # noqa: TRY400
             archive.abandon()
 
-    def _compare(self, last: Entry) -> None:
-        """Says what only the archive has, or what it will lack."""
+    def _compare_last(self, last: Entry) -> None:
+        """Log which entries only the archive has, or which it will lack."""
         entries = self._journal.entries
-        there, first = entries.get(last.id), entries.first()
-        if there is None and first is not None and first.place > last.place:
+        journaled, first = entries.get(last.id), entries.first()
+        if journaled is None and first is not None and first.place > last.place:
             if not first.continues(last.hash):
                 log.error("archive has a gap", cloud=self._journal.cloud, after=last.id, before=first.id)
-        elif there != last:
-            self._forked(there or last, last)
+        elif journaled != last:
+            self._log_fork(journaled or last, last)
 
-    def _forked(self, head: Entry, last: Entry) -> None:
+    def _log_fork(self, head: Entry, last: Entry) -> None:
         log.error(
             "entries are in the archive only: the journal went on without them",
             cloud=self._journal.cloud,
@@ -127,30 +130,34 @@ class Recovery:
             self._archive.append(batch)
 
     def _write_back(self, token: str, epoch: int, before: str, entries: Iterable[Entry]) -> None:
-        count, told = 0, {"cloud": self._journal.cloud}
+        count, span = 0, {"cloud": self._journal.cloud}
         for batch in _batches(entries):
             self._journal.entries.restore(token, epoch, before, batch, events_kept=self._events_kept)
             before, count = batch[-1].hash, count + len(batch)
-            told = {"first": batch[0].id, **told, "last": batch[-1].id}
-        log.warning("redis had lost entries: written back", count=count, **told)
+            span = {"first": batch[0].id, **span, "last": batch[-1].id}
+        log.warning("redis had lost entries: written back", count=count, **span)
 
-    def _show(self, token: str, epoch: int, state: OwnerState) -> None:
-        """The leases that run, as they are: Redis may have lost them."""
+    def _restore_leases(self, token: str, epoch: int, state: OwnerState) -> None:
+        """Write the open spot leases to Redis, which may have lost them."""
         leases = (lease for lease in state.answer_log.open_leases() if lease.kind is Kind.SPOT)
         for batch in _batches(leases):
             self._journal.entries.restore(token, epoch, BEGINNING, (), batch, self._events_kept)
 
     def _tail(self, archive: Archive) -> list[Entry]:
-        """What a journal keeps: the newest entries, all after the snapshot, a public event to count from."""
+        """Return the entries that a journal keeps.
+
+        They are the newest ones, all after the snapshot, and enough to find a public event to count from.
+        """
         packed = archive.snapshot()
         try:
-            held = None if packed is None else snapshots.head_of(packed)
+            snapshot_head = None if packed is None else snapshots.head_of(packed)
         except SnapshotError:
-            held = None  # the whole archive is
+            snapshot_head = None  # then the whole archive is needed
         tail: list[Entry] = []
-        counted = held is None or not held.sequence
+        counted = snapshot_head is None or not snapshot_head.sequence
         for entry in archive.backwards():
-            if len(tail) >= self._journal_kept and counted and held is not None and entry.place < held.after:
+            enough = len(tail) >= self._journal_kept and counted
+            if enough and snapshot_head is not None and entry.place < snapshot_head.after:
                 break
             tail.append(entry)
             counted = counted or sequence_of(entry.body) is not None
@@ -159,7 +166,7 @@ class Recovery:
     # -- the fold ----------------------------------------------------------------------------------------
 
     def _snapshot(self) -> Snapshot | None:
-        """The latest one that is part of the journal's history."""
+        """Return the latest snapshot that is part of the journal's history, or None."""
         usable: list[Snapshot] = []
         for packed in (self._journal.entries.snapshot(), self._archive.snapshot() if self._archive else None):
             if packed is None:
@@ -169,17 +176,17 @@ class Recovery:
                     usable.append(snapshots.unpack(packed))
             except SnapshotError as error:
                 log.warning("snapshot not used", cloud=self._journal.cloud, why=str(error))
-        return max(usable, key=lambda one: one.held.after, default=None)
+        return max(usable, key=lambda snapshot: snapshot.head.after, default=None)
 
-    def _belongs(self, held: Held) -> bool:
-        there = self._journal.entries.get(held.id)
-        if there is not None:
-            return there.hash == held.hash
+    def _belongs(self, head: SnapshotHead) -> bool:
+        entry = self._journal.entries.get(head.id)
+        if entry is not None:
+            return entry.hash == head.hash
         first = self._journal.entries.first()
-        return first is not None and first.place > held.after and first.continues(held.hash)
+        return first is not None and first.place > head.after and first.continues(head.hash)
 
     def _events(self, *, whole: bool) -> Iterator[Event]:
-        """All events of the journal after the last one that is known; notes what the last one was."""
+        """Yield all events after the last known entry, and note which entry was the last."""
         entries = self._journal.entries.after(self._last_id)
         for entry in self._from_the_beginning(entries) if whole else entries:
             if entry.hash and not entry.continues(self._last_hash):
@@ -192,7 +199,7 @@ class Recovery:
             yield self._journal.event_of(entry)
 
     def _from_the_beginning(self, entries: Iterator[Entry]) -> Iterator[Entry]:
-        """A journal that was trimmed goes on where the archive ends."""
+        """Yield all entries, those that were trimmed from the journal out of the archive."""
         first = next(entries, None)
         if first is None:
             return entries

@@ -10,40 +10,40 @@ from broker.contract import Lease, LeaseState
 from cloudsim.cloud import Cloud
 from cloudsim.requests import Change, Reason, Refusal, Request
 
-#: Share of what was promised last, a period at most, that is left when the lease is renewed.
+#: Renew a lease when this share of its last promise is left, or of a period where that is shorter.
 RENEWED_AT = 0.25
-#: With less than this share of a period to be had, there is nothing to renew for.
+#: Do not renew for less than this share of a period.
 LEAST = 0.1
-#: Without a table it is tried again half-way to the end, until so small a share is left.
+#: Without a table, try again half-way to the end until this share of the last promise is left.
 GIVEN_UP_AT = 0.02
 
 RENEWAL = "renewal"
 
 
 class RenewalSchedule:
-    """When running leases without a lifetime are to be renewed, by id."""
+    """Keeps the times at which running leases without a lifetime are due for renewal, by id."""
 
     def __init__(self) -> None:
         self._due_s: dict[str, float] = {}
 
     def note(self, lease: Lease) -> None:
-        """The lease as it is now."""
+        """Take the present state of a lease into account."""
         if lease.renewal_s is None:
             return
-        told = lease.warned_at_s is not None or lease.evict_at_s is not None
-        if lease.state is LeaseState.RUNNING and not told:
-            # Of a period at most: a holder may have asked for more, and a renewal must end later than that.
+        ends_anyway = lease.warned_at_s is not None or lease.evict_at_s is not None
+        if lease.state is LeaseState.RUNNING and not ends_anyway:
+            # A holder may have asked for more than a period, and a renewal must end later than that.
             share_s = RENEWED_AT * min(_promised_s(lease), lease.renewal_s)
             self._due_s[lease.id] = _ends_at_s(lease) - share_s
         else:
             self._due_s.pop(lease.id, None)
 
     def next(self) -> tuple[float, str] | None:
-        """Time and id of the lease that is to be renewed next; None: there is none."""
+        """Return the time (cloud seconds) and id of the lease that is due next, or None."""
         return min(((due_s, lease) for lease, due_s in self._due_s.items()), default=None)
 
     def postpone(self, lease: Lease, now_s: float) -> bool:
-        """Half-way to the end; False when that is too near."""
+        """Put a lease off half-way to its end; return False, and do nothing, when the end is too near."""
         left_s = _ends_at_s(lease) - now_s
         if left_s <= GIVEN_UP_AT * _promised_s(lease):
             return False
@@ -52,7 +52,7 @@ class RenewalSchedule:
 
 
 def first_lifetime_s(cloud: Cloud, request: Request) -> float:
-    """What a request for a period is to ask for: the period, or what its SLA allows of it."""
+    """Return the seconds to ask for with a request for a period: all of it, or as much as its SLA allows."""
     assert request.lifetime_s is not None
     answer = cloud.quote(request)
     survives_s = answer.survives_s or 0.0
@@ -62,7 +62,7 @@ def first_lifetime_s(cloud: Cloud, request: Request) -> float:
 
 
 def renew(cloud: Cloud, lease: Lease, now_s: float) -> list[Change] | Refusal:
-    """Promises a period from now on, or what the lease's SLA allows of it."""
+    """Extend a lease by a period from now on, or by as much of it as its SLA allows."""
     assert lease.renewal_s is not None
     changes = cloud.extend(lease.id, now_s + lease.renewal_s, now_s, cause=RENEWAL)
     if isinstance(changes, Refusal) and changes.survives_s is not None:
@@ -73,7 +73,10 @@ def renew(cloud: Cloud, lease: Lease, now_s: float) -> list[Change] | Refusal:
 
 
 def may_wait(refusal: Refusal) -> bool:
-    """Whether trying again before the end can help: an owner that has just started has no table yet."""
+    """Return whether trying again before the end can help.
+
+    It can where only a table is missing, which an owner that has just started does not have yet.
+    """
     return refusal.reason is Reason.NO_TABLE
 
 

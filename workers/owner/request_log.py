@@ -1,7 +1,7 @@
-"""Log lines about API calls, and spans: what a cloud answered to each, after it is committed.
+"""Log lines and spans about API calls: what a cloud answered to each, once that is committed.
 
-One an entry of the inbox, not a command: a list of 5,000 requests is 25 entries. What nobody waits for
-(confirmations) is told at the level DEBUG.
+There is one for each entry of the inbox, not for each command: a list of 5,000 requests is 25 entries.
+Commands without a reply (confirmations) are logged at the level DEBUG.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ log = structlog.get_logger(__name__)
 
 
 class RequestLog:
-    """Of one owner: notes what became of commands, and tells it when it is so.
+    """Notes what became of the commands of one owner, and logs it after the commit.
 
     A span lasts from the decision to the commit, and goes by the kind of its entry's first command.
     """
 
     def __init__(self, cloud: str, spans: Spans | None = None):
         self._cloud, self._spans = cloud, spans
-        # Kind of command, since when (nanoseconds since 1970), and what there is to tell.
+        # Kind of command, time of the decision (nanoseconds since 1970), and what to log.
         self._lines: list[tuple[str, int, dict[str, Any]]] = []
 
     def note(self, commands: Sequence[Command | Malformed], replies: Sequence[tuple[str, Reply]]) -> None:
-        """An entry was handled, or the rest of one: its commands, and the answers to them."""
+        """Note the commands of an inbox entry, or of the rest of one, and the replies to them."""
         first = commands[0] if commands else None
         if first is None or isinstance(first, Malformed) or first.trace is None:
             return
         line: dict[str, Any] = {"request_id": first.trace, "command": first.id, "commands": len(commands)}
-        answers = Counter(_word(reply) for _, reply in replies)
+        answers = Counter(_answer_word(reply) for _, reply in replies)
         line |= {"answers": dict(answers)} if answers else {}
         self._lines.append((first.kind, time.time_ns(), line))
 
-    def tell(self) -> None:
-        """What was noted is committed."""
+    def write(self) -> None:
+        """Log everything noted, for it is committed."""
         for kind, began_ns, line in self._lines:
             if "answers" in line:
                 log.info("answered", cloud=self._cloud, **line)
@@ -55,11 +55,11 @@ class RequestLog:
         self._lines.clear()
 
     def forget(self) -> None:
-        """What was noted did not happen."""
+        """Forget everything noted, for it did not happen."""
         self._lines.clear()
 
 
-def _word(reply: Reply) -> str:
+def _answer_word(reply: Reply) -> str:
     match reply.answer:
         case LeaseGranted(lease=lease):
             return lease.state.value

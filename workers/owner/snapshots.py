@@ -1,9 +1,9 @@
 """An owner's state as bytes: what recovery begins with in place of the journal up to an entry.
 
-The first line is JSON (``Held``); a compressed part follows with what is long and only ever grows: the
-closed entries of the book, and the calls that made the history. Both are lines that the state has at hand, so
-that taking a snapshot is short (``take``, while nothing else happens), and writing it may take its time
-(``pack``).
+The first line is JSON (``SnapshotHead``); a compressed part follows with what is long and only ever grows:
+the closed entries of the answer log, and the calls that made the history. Both are lines that the state has
+at hand, so that taking a snapshot is short (``take``, under the owner's lock), and writing it may take its
+time (``pack``).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FORMAT = 1
 
 
 class SnapshotError(Exception):
-    """Not a snapshot, or none that this spotfed reads."""
+    """The bytes are no snapshot, or none that this version of spotfed reads."""
 
 
-class Held(BaseModel):
-    """What a state holds, but for the two long lists. ``id`` and ``hash``: of the last entry in it."""
+class SnapshotHead(BaseModel):
+    """Everything a state holds but the two long lists. ``id`` and ``hash``: of the last entry in it."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
@@ -57,11 +57,11 @@ class Held(BaseModel):
     instances: int
     waits: dict[str, float] = {}
     orders: tuple[str, ...] = ()
-    closed: int = 0  # lines of the book; those of the history follow
+    closed: int = 0  # lines of the answer log; those of the history follow
 
     @property
     def after(self) -> tuple[int, int]:
-        """Place of the last entry in it."""
+        """Place of the last entry in the snapshot."""
         return place_of(self.id)
 
 
@@ -70,16 +70,16 @@ class Snapshot:
     """A state on its way into a snapshot. ``closed`` and ``calls`` are lines of JSON, see
     ``AnswerLog.closed_lines`` and ``RecordedHistory.calls``."""
 
-    held: Held
+    head: SnapshotHead
     closed: list[bytes]
     calls: list[bytes]
 
 
 def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
-    """The state after that entry."""
-    cloud, book = state.cloud, state.answer_log
-    closed = book.closed_lines()
-    held = Held(
+    """Take a snapshot of the state after an entry. ``hashed``: the hash of that entry."""
+    cloud = state.cloud
+    closed = state.answer_log.closed_lines()
+    head = SnapshotHead(
         id=entry_id,
         hash=hashed,
         sequence=state.sequence,
@@ -92,8 +92,11 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         waiting=cloud.inventory.booked(),
         closed_nodes=tuple(cloud.inventory.closed.nonzero()[0].tolist()),
         noticed_for=dict(cloud.noticed_for),
-        promises=tuple((sla, a.running, a.completed, a.evicted, a.pending) for sla, a in cloud.ledger),
-        leases=book.open_leases(),
+        promises=tuple(
+            (sla, account.running, account.completed, account.evicted, account.pending)
+            for sla, account in cloud.ledger
+        ),
+        leases=state.answer_log.open_leases(),
         booked=tuple(state.booked.values()),
         offers=state.offers.open(),
         orders=tuple(state.orders),
@@ -103,71 +106,71 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         waits=cloud.contention.refused_at_s,
         closed=len(closed),
     )
-    return Snapshot(held, closed, list(state.history.calls))
+    return Snapshot(head, closed, list(state.history.calls))
 
 
 def pack(snapshot: Snapshot) -> bytes:
-    """As bytes."""
+    """Return a snapshot as bytes."""
     lines = b"\n".join((*snapshot.closed, *snapshot.calls))
-    return snapshot.held.model_dump_json().encode() + b"\n" + zlib.compress(lines, 1)
+    return snapshot.head.model_dump_json().encode() + b"\n" + zlib.compress(lines, 1)
 
 
-def head_of(packed: bytes) -> Held:
-    """What a snapshot says of itself. Raises SnapshotError."""
-    head = packed.partition(b"\n")[0]
-    if not head.startswith(b'{"format":%d,' % FORMAT):
+def head_of(packed: bytes) -> SnapshotHead:
+    """Read the head of a snapshot. Raises SnapshotError."""
+    line = packed.partition(b"\n")[0]
+    if not line.startswith(b'{"format":%d,' % FORMAT):
         raise SnapshotError(f"it does not begin as snapshots of format {FORMAT} do")
     try:
-        return Held.model_validate_json(head, extra="ignore")
+        return SnapshotHead.model_validate_json(line, extra="ignore")
     except ValidationError as error:
         raise SnapshotError(f"a snapshot has {error.error_count()} errors") from error
 
 
 def unpack(packed: bytes) -> Snapshot:
-    """The inverse of ``pack``. Raises SnapshotError."""
-    held = head_of(packed)
+    """Read a snapshot that ``pack`` wrote. Raises SnapshotError."""
+    head = head_of(packed)
     try:
         lines = zlib.decompress(packed.partition(b"\n")[2]).split(b"\n")
     except zlib.error as error:
         raise SnapshotError(f"a snapshot is damaged: {error}") from error
     lines = [line for line in lines if line]
-    return Snapshot(held, lines[: held.closed], lines[held.closed :])
+    return Snapshot(head, lines[: head.closed], lines[head.closed :])
 
 
 def restored(spec: OwnerSpec, snapshot: Snapshot) -> OwnerState:
-    """The state that a snapshot was taken of."""
-    held, state = snapshot.held, OwnerState(spec)
-    state.history.replay(snapshot.calls, held.instances)
-    _restore_cloud(state.cloud, held)
-    state.answer_log.restore(held.leases, snapshot.closed)
-    for lease in held.leases:
+    """Return the state that a snapshot was taken of."""
+    head, state = snapshot.head, OwnerState(spec)
+    state.history.replay(snapshot.calls, head.instances)
+    _restore_cloud(state.cloud, head)
+    state.answer_log.restore(head.leases, snapshot.closed)
+    for lease in head.leases:
         state.renewals.note(lease)
-    for offer in held.offers:
+    for offer in head.offers:
         state.offers.apply(offer)
-    state.orders = dict.fromkeys(held.orders)
-    state.booked = {lease.id: lease for lease in held.booked}
-    state.sequence, state.admitted, state.evicted = held.sequence, held.admitted, held.evicted
-    state.opened, state.place, state.waited_s = held.opened, held.place, held.waited_s
+    state.orders = dict.fromkeys(head.orders)
+    state.booked = {lease.id: lease for lease in head.booked}
+    state.sequence, state.admitted, state.evicted = head.sequence, head.admitted, head.evicted
+    state.opened, state.place, state.waited_s = head.opened, head.place, head.waited_s
     return state
 
 
-def _restore_cloud(cloud: Cloud, held: Held) -> None:
-    if held.closed_nodes:
-        cloud.inventory.close(held.closed_nodes, closed=True)
-    for instance in held.running:
+def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
+    if head.closed_nodes:
+        cloud.inventory.close(head.closed_nodes, closed=True)
+    for instance in head.running:
         cloud.inventory.place(instance)
         cloud._expect_end(instance)
         if instance.evict_at_s is not None:
             end = (instance.evict_at_s, PHASE_ON_DEMAND, instance.number, instance.id)
             cloud._ends.append(end)
     cloud._ends.sort()  # a sorted list is a heap
-    for instance in held.waiting:
+    for instance in head.waiting:
         cloud.inventory.book(instance)
-    cloud.noticed_for.update(held.noticed_for)
-    for sla, running, completed, evicted, pending in held.promises:
+    cloud.noticed_for.update(head.noticed_for)
+    for sla, running, completed, evicted, pending in head.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
-    cloud.contention.refused_at_s = held.waits
-    cloud.now_s, cloud._own_load_next = held.now_s, held.own_load_next
-    at_s, phase = held.place
+    cloud.contention.refused_at_s = head.waits
+    cloud.now_s, cloud._own_load_next = head.now_s, head.own_load_next
+    at_s, phase = head.place
     started_s = at_s if phase >= PHASE_ON_DEMAND else -math.inf
-    cloud.headroom.restore(cloud.inventory, held.now_s, max(started_s, held.waited_s))
+    cloud.headroom.restore(cloud.inventory, head.now_s, max(started_s, head.waited_s))

@@ -1,7 +1,7 @@
-"""The state of one cloud's owner, as the fold of its journal.
+"""The state of a cloud's owner, as the fold of its journal.
 
-Whatever changes is an event first. A live owner lets its ``Cloud`` make the change and has the event noted;
-recovery applies the journal's events in order. Both end in the same state, because ``Cloud.apply`` and
+Every change is an event. A live owner lets its ``Cloud`` make the change and notes the event; recovery
+applies the journal's events in order. Both end in the same state, because ``Cloud.apply`` and
 ``OwnerState.note`` are the only code that changes it.
 """
 
@@ -37,20 +37,21 @@ from workers.owner.recorded_history import RecordedHistory
 from workers.owner.renewals import RenewalSchedule
 
 _ENDS = frozenset({EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED})
-_NEWS = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED})
+_CHANGES = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED})
 _BOOKINGS = frozenset({EventKind.BOOKED, EventKind.WITHDRAWN})
-#: Commands to close or open nodes. A repetition comes soon, from who did not hear the answer.
+#: Number of commands that close or open nodes to remember. A repetition comes soon, when an answer was lost.
 ORDERS_KEPT = 200
 
 
 @dataclass(frozen=True)
 class OwnerSpec:
-    """What an owner is told about its cloud.
+    """What an owner needs to know of its cloud.
 
-    trace_time: time moves with the commands' ``at_s`` only, and nothing expires. own_load: played by the
-    cloud itself until own_load_until_s. renewal_s: for how long a lease without a lifetime is promised at
-    once. overflow: own requests that find no room are offered to the
-    federation as spot requests with overflow_sla.
+    trace_time: time moves with the commands' ``at_s`` only, and nothing expires. own_load: on-demand
+    instances that the cloud starts by itself, until own_load_until_s. reservation_ttl_s: seconds after which
+    a reservation that nobody confirms is given up. renewal_s: seconds for which a lease without a lifetime is
+    promised at once. overflow: whether own requests that find no room are offered to the federation, as spot
+    requests with overflow_sla.
     """
 
     cloud: CloudSpec
@@ -64,7 +65,7 @@ class OwnerSpec:
 
 
 class OwnerState:
-    """A cloud, what was answered about it, and what was counted. ``apply`` is recovery."""
+    """A cloud, the answers that were given about it, and counters. ``apply`` is recovery."""
 
     def __init__(self, spec: OwnerSpec):
         self.spec = spec
@@ -80,23 +81,28 @@ class OwnerState:
         self.opened: Event | None = None  # the latest OPENED
         self.booked: dict[str, Lease] = {}  # on-demand that waits for room, the own load's too
         self.orders: dict[str, None] = {}  # ids of the latest commands that closed or opened nodes
-        # A reservation that had lapsed and was confirmed in the entry before: its end is told next.
-        self._told_late: str | None = None
+        # A lapsed reservation that the entry before confirmed: the next entry tells its end.
+        self._lapsed_confirmed: str | None = None
         # Place in time (seconds, phase) of the latest start or stop in the history.
         self.place = (0.0, PHASE_STOP)
-        # When the latest of those started that had waited; in the history they start when they are booked.
+        # Latest start of an instance that had waited for room; in the history it starts when it is booked.
         self.waited_s = 0.0
 
     def own_load_holds(self, instance_id: str) -> bool:
-        """Whether the id is one of the own load's, which count the place in it, or of the headroom's, which
-        come again: nobody else may use them."""
+        """Return whether an id belongs to the own load or the headroom of this cloud.
+
+        Nobody else may use it: ids of the own load count the place in it, those of the headroom come again.
+        """
         cloud = self.spec.cloud.id
         if instance_id.startswith(f"{cloud}/{HEADROOM}"):
             return True
         return self.spec.own_load is not None and instance_id.startswith(f"{cloud}/own-")
 
     def known(self, entry_id: str, kind: Kind) -> Answer | None:
-        """The answer this id has already got; ``Done(found=False)`` for one that means something else."""
+        """Return the answer that an id has already got, or None.
+
+        Returns ``Done(found=False)`` for an id that means something else than an instance of that kind.
+        """
         if self.own_load_holds(entry_id):
             return Done(found=False)
         match self.answer_log.get(entry_id):
@@ -112,29 +118,29 @@ class OwnerState:
                 return Done(found=False)
 
     def apply(self, event: Event) -> None:
-        """Makes a journal entry true again."""
-        change = None if self._is_told_late(event) else _change(event)
+        """Make a journal entry true again."""
+        change = None if self._ends_lapsed(event) else _change(event)
         if change is not None:
             self.cloud.apply(change)
         self.note(event)
 
     def note(self, event: Event) -> None:
-        """What an entry changes beside the cloud itself."""
+        """Make true what an entry changes beside the cloud itself."""
         if event.sequence is not None:
             assert event.sequence == self.sequence + 1, f"{event.sequence} follows {self.sequence}"
             self.sequence = event.sequence
         if event.kind in _ENDS:
             self._note_end(event)
-        elif event.kind in _NEWS:
-            self._note_news(event)
+        elif event.kind in _CHANGES:
+            self._note_change(event)
         elif event.kind in _BOOKINGS:
             self._note_booking(event)
         else:
             self._note_other(event)
 
-    def _is_told_late(self, event: Event) -> bool:
-        """The end of what had lapsed: it has happened before."""
-        return event.kind in _ENDS and event.lease is not None and event.lease.id == self._told_late
+    def _ends_lapsed(self, event: Event) -> bool:
+        """Return whether an entry tells the end of a lapsed reservation, which has happened before."""
+        return event.kind in _ENDS and event.lease is not None and event.lease.id == self._lapsed_confirmed
 
     def _note_other(self, event: Event) -> None:
         match event:
@@ -148,7 +154,7 @@ class OwnerState:
                     self.cloud.contention.note(event.waits, event.at_s)
             case Event(kind=EventKind.TURNED_AWAY) if event.refusal is not None:
                 self._note_place(event.at_s, PHASE_ON_DEMAND)
-                instance = _turned_away(event)
+                instance = _turned_away_id(event)
                 if not self.own_load_holds(instance):
                     self.answer_log.refuse(instance, event.refusal)
             case Event(kind=EventKind.OVERFLOW) if event.overflow is not None:
@@ -163,7 +169,7 @@ class OwnerState:
                 raise AssertionError(f"a {event.kind} event that lacks what it is about: {event}")
 
     def _note_released(self, event: Event) -> None:
-        """Of a reservation, or of one that must never come."""
+        """Note the release of a reservation, of one that must never come, or the lapse of one."""
         lease, attempt = event.lease, event.attempt
         if lease is not None:
             self._note_stop(lease)
@@ -183,7 +189,7 @@ class OwnerState:
     def _note_start(self, lease: Lease, *, confirmed: bool) -> None:
         if confirmed and isinstance(self.answer_log.get(lease.id), Lapsed):
             self.admitted += 1
-            self._told_late = lease.id
+            self._lapsed_confirmed = lease.id
             return
         if self.booked.pop(lease.id, None) is not None:
             self.waited_s = lease.starts_at_s
@@ -197,8 +203,8 @@ class OwnerState:
             self.answer_log.put(lease)
             self.renewals.note(lease)
 
-    def _note_news(self, event: Event) -> None:
-        """What becomes of a lease while it runs."""
+    def _note_change(self, event: Event) -> None:
+        """Note a change of a lease that goes on."""
         assert event.lease is not None
         self.answer_log.put(event.lease)
         self.renewals.note(event.lease)
@@ -224,9 +230,9 @@ class OwnerState:
     def _note_end(self, event: Event) -> None:
         assert event.lease is not None
         self.evicted += event.kind is EventKind.EVICTED
-        if self._is_told_late(event):
+        if self._ends_lapsed(event):
             self.answer_log.confirm_lapsed(event.lease)
-            self._told_late = None
+            self._lapsed_confirmed = None
             return
         self._note_stop(event.lease)
         self.renewals.note(event.lease)
@@ -241,21 +247,26 @@ class OwnerState:
             self._note_place(lease.ended_at_s, PHASE_STOP)
         elif for_nobody(lease.cause):
             self.place = max(self.place, (lease.ended_at_s, PHASE_STOP))
-        # Else it is not in the history; its place is the start that caused it.
+        # Else it was evicted for a start: that start is its place, and the history does not hold the
+        # eviction.
 
     def _note_place(self, at_s: float, phase: int) -> None:
         assert (at_s, phase) >= self.place, f"{(at_s, phase)} follows {self.place}"
         self.place = (at_s, phase)
 
     def validate(self) -> None:
-        """Walks everything; for tests and after recovery."""
+        """Check all invariants; for tests and after recovery."""
         inventory = self.cloud.inventory
         inventory.validate()
         leases = self.answer_log.open_leases()
         booked = inventory.booked()
-        there = (*inventory, *booked)
-        held = {instance.id: instance for instance in there if not self.own_load_holds(instance.id)}
-        assert {lease.id: convert.instance_of(lease) for lease in leases} == held, "leases are not what runs"
+        instances = {
+            instance.id: instance
+            for instance in (*inventory, *booked)
+            if not self.own_load_holds(instance.id)
+        }
+        leased = {lease.id: convert.instance_of(lease) for lease in leases}
+        assert leased == instances, "leases are not what runs"
         assert tuple(convert.instance_of(lease) for lease in self.booked.values()) == booked
         assert all(lease.state is LeaseState.BOOKED for lease in self.booked.values())
         assert all(lease.state in OPEN_STATES for lease in leases)
@@ -264,12 +275,14 @@ class OwnerState:
 
 
 def _change(event: Event) -> Change | None:
-    """The change of the cloud that an entry records, if any."""
+    """Return the change of the cloud that an entry records, or None."""
     lease = event.lease
     if event.kind is EventKind.TURNED_AWAY:
         assert event.request is not None
         assert event.refusal is not None
-        request = Request(_turned_away(event), Kind.ON_DEMAND, event.request.cores, event.request.lifetime_s)
+        request = Request(
+            _turned_away_id(event), Kind.ON_DEMAND, event.request.cores, event.request.lifetime_s
+        )
         return TurnedAway(request, event.at_s, Refusal(event.cloud, event.refusal.reason))
     if event.kind is EventKind.CORDONED:
         assert event.closed is not None
@@ -278,7 +291,7 @@ def _change(event: Event) -> Change | None:
 
 
 def _change_of(event: Event, lease: Lease) -> Change | None:
-    """Of an entry about a lease."""
+    """Return the change of the cloud that an entry about a lease records, or None."""
     if event.kind in _ENDS or event.kind is EventKind.RELEASED:
         return convert.end_of(lease)
     if event.kind is EventKind.EXTENDED:
@@ -289,7 +302,7 @@ def _change_of(event: Event, lease: Lease) -> Change | None:
 
 
 def _start_of(event: Event, lease: Lease) -> Change | None:
-    """Of an entry that says how far an instance is on its way onto its node, or off it."""
+    """Return the change that takes an instance a step onto its node, or off it; None for a confirmation."""
     instance = convert.instance_of(lease)
     match event.kind:
         case EventKind.NOTICED:
@@ -304,7 +317,7 @@ def _start_of(event: Event, lease: Lease) -> Change | None:
     return None if confirmation else Started(instance)
 
 
-def _turned_away(event: Event) -> str:
+def _turned_away_id(event: Event) -> str:
     assert event.request is not None
     assert event.request.id is not None
     return event.request.id

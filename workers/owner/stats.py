@@ -1,4 +1,4 @@
-"""How long an owner's tables take, and how long its streams are, told to operators (``broker.measures``)."""
+"""Statistics of an owner for its operators: times of tables, lengths of streams (``broker.measures``)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ EVERY_S = 10.0
 
 
 class OwnerStatsPublisher:
-    """Of one owner, with the journal of its cloud; None: nobody is told. That Redis is away holds up nobody
-    here: the next look tells it."""
+    """Publishes the statistics of one owner, unless there is no journal.
+
+    An owner never waits for Redis here: while it is away, nothing is published.
+    """
 
     def __init__(self, journal: Journal | None, monotonic: Callable[[], float]):
         self._journal, self._monotonic = journal, monotonic
@@ -25,20 +27,23 @@ class OwnerStatsPublisher:
         self._began_s = 0.0
         self._due_s = float("-inf")
 
-    def table_begun(self) -> None:
-        """A new table is asked for."""
+    def note_table_begin(self) -> None:
+        """Note that a refresh has begun."""
         self._began_s = self._monotonic()
 
-    def table_made(self) -> None:
-        """It is there."""
-        took_s, known = self._monotonic() - self._began_s, self._measures
+    def note_table_end(self) -> None:
+        """Note that the new table is there."""
+        took_s, measures = self._monotonic() - self._began_s, self._measures
         self._measures = replace(
-            known, tables=known.tables + 1, tables_s=known.tables_s + took_s, last_table_s=took_s
+            measures, tables=measures.tables + 1, tables_s=measures.tables_s + took_s, last_table_s=took_s
         )
-        self._due_s = float("-inf")  # the next look tells it
+        self._due_s = float("-inf")
 
-    def look(self, batches: int) -> None:
-        """Every moment: tells all of it now and then. ``batches``: those that are waited for."""
+    def publish(self, batches: int) -> None:
+        """Publish all statistics, at most once in ``EVERY_S``.
+
+        ``batches`` is the number of batches that a refresh waits for.
+        """
         journal, now_s = self._journal, self._monotonic()
         if journal is None or now_s < self._due_s:
             return
@@ -47,9 +52,12 @@ class OwnerStatsPublisher:
             pipe = client.pipeline(transaction=False)
             pipe.xlen(keys.journal(cloud))
             pipe.xlen(keys.dead(cloud))
-            length, dead = pipe.execute()
+            journal_entries, dead_letters = pipe.execute()
             self._measures = replace(
-                self._measures, journal_entries=length, dead_letters=dead, batches=batches
+                self._measures,
+                journal_entries=journal_entries,
+                dead_letters=dead_letters,
+                batches=batches,
             )
             client.hset(keys.measures(cloud), mapping=cast("dict[Any, Any]", self._measures.written()))
             self._due_s = now_s + EVERY_S

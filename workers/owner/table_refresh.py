@@ -1,8 +1,8 @@
-"""Making a new quantile table: cut the history, send out batches, gather their samples, merge.
+"""The refresh of a quantile table: cut the history, send out batches, gather their samples, merge them.
 
-The ledger of batches is ours, not a Celery chord: a chord does not survive a restart of Redis and waits for
-ever for a worker that is not there. Here a batch is sent again when its deadline passes. Batches are pure, so
-a late or repeated result is the same bits and harmless.
+Batches are not a Celery chord: a chord does not survive a restart of Redis, and waits for ever for a worker
+that is not there. Here a batch is sent again when its deadline passes. Batches are pure, so a late or
+repeated result is the same bits and harmless.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from cloudsim.prediction.tables import QuantileTable
 
 FIRST_DEADLINE_S = 10.0
 LONGEST_DEADLINE_S = 160.0
-#: Deadlines that may pass without sending a batch again while a worker is at it.
+#: Number of deadlines that may pass before a batch on which a worker is busy is sent again.
 PATIENCE = 2
-#: A batch that was begun so often without an end kills its workers; its size keeps the samples it had.
+#: A batch that workers began this often without an end is given up, for it kills them; its size keeps the
+#: samples it had.
 MOST_TRIES = 5
-#: So many births are one batch's worth; more are split in three (an odd number, see ``Sampler``) where there
-#: are too few sizes to keep two workers busy. Replays of one size go together where their states meet, so
-#: three parts of a size are up to two and a half times the work of the whole (bench_workers.py).
+#: From this number of births on, a size is split into three batches (an odd number, see ``Sampler``) where
+#: there are too few sizes to keep two workers busy. Replays of one size go together where their states meet,
+#: so three parts of a size are up to two and a half times the work of the whole (bench_workers.py).
 BIRTHS_A_SHARE = 5_000
 SIZES_ENOUGH = 4
 
@@ -41,10 +42,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Sampling:
-    """What all batches of one owner's epoch have in common, and by which rule their samples become risks.
+    """What all batches of one owner's epoch share, and the rule by which their samples become risks.
 
-    Batches know nothing of the rule: one that changes the samples themselves (horizon, the virtual instance's
-    rank, requested ends) is for replays only.
+    births: Monte-Carlo samples a size. Batches know nothing of the rule: one that changes the samples
+    themselves (horizon, the virtual instance's rank, requested ends) is for replays only.
     """
 
     cloud: str
@@ -58,13 +59,13 @@ class Sampling:
     grace_s: float = 0.0
 
     def shares(self, sizes: int) -> int:
-        """How many batches each of so many sizes is split into."""
+        """Return into how many batches each size is split when there are ``sizes`` of them."""
         return 1 if self.births < BIRTHS_A_SHARE or sizes >= SIZES_ENOUGH else 3
 
 
 @dataclass
 class _Share:
-    """One batch of the refresh under way. Times are monotonic seconds."""
+    """One batch of the refresh under way. Times are in seconds of the monotonic clock."""
 
     flavour: Flavour
     share: int
@@ -73,7 +74,7 @@ class _Share:
     wait_s: float = FIRST_DEADLINE_S
     sent: int = 0
     patience: int = 0
-    tries: int = 0  # as counted by the workers that began it
+    tries: int = 0  # counted by the workers that began it
     by: str | None = None
     samples: Samples | None = None
     given_up: bool = False
@@ -88,7 +89,10 @@ class _Share:
 
 
 class Refresher:
-    """At most one refresh at a time. ``send(queue, batch)`` may raise; ``step`` may then be called again."""
+    """Makes tables, at most one at a time.
+
+    ``send(queue, batch)`` may raise; ``step`` may then be called again.
+    """
 
     def __init__(
         self,
@@ -101,21 +105,21 @@ class Refresher:
         self._chunks: list[bytes] = []
         self._shares: list[_Share] = []
         self._previous: dict[Flavour, Samples] = {}
-        self._keeper: dict[tuple[Flavour, int], str] = {}  # who made a share last and may hold its checkpoint
-        self.boundary_s = 0.0  # everything before is in the chunks
+        self._last_worker: dict[tuple[Flavour, int], str] = {}  # of a share, and may hold its checkpoint
+        self.boundary_s = 0.0  # the chunks hold everything before it
 
     @property
     def busy(self) -> bool:
-        """Whether a refresh is under way."""
+        """True while a refresh is under way."""
         return bool(self._shares)
 
     @property
     def waiting(self) -> int:
-        """How many batches of it have brought nothing yet."""
+        """Number of batches of the refresh that have not brought samples yet."""
         return sum(share.open for share in self._shares)
 
     def begin(self, boundary_s: float, sizes: Iterable[int | Flavour], events: EventLog) -> None:
-        """Starts a table from all events before ``boundary_s``; ``events`` are those since the last one."""
+        """Begin a table from all events before ``boundary_s``. ``events``: those since the last boundary."""
         assert not self.busy
         self._chunks.append(HistoryChunk(boundary_s, events).to_bytes())
         self.boundary_s = boundary_s
@@ -123,10 +127,13 @@ class Refresher:
         # with a long batch at the end.
         ascending = sorted({flavour_of(size) for size in sizes})
         shares = self._sampling.shares(len(ascending))
-        self._shares = [_Share(one, share, shares) for one in ascending for share in range(shares)]
+        self._shares = [_Share(flavour, share, shares) for flavour in ascending for share in range(shares)]
 
     def step(self) -> QuantileTable | None:
-        """Gathers what has come and sends what is due; the table when all is in. Raises redis.RedisError."""
+        """Gather the samples that have come and send the batches that are due.
+
+        Returns the table when all samples are there, else None. Raises redis.RedisError.
+        """
         if not self.busy:
             return None
         self._gather()
@@ -135,31 +142,33 @@ class Refresher:
         if due:
             self._push_history()
             waiting = [share for share in self._shares if share.open]
-            alive = self._alive({share.by or self._kept_by(share) for share in waiting})
+            alive = self._alive({share.by or self._last_worker_of(share) for share in waiting})
             for share in due:
-                self._act(share, alive, now_s)
+                self._after_deadline(share, alive, now_s)
         if any(share.open for share in self._shares):
             return None
         return self._finish()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    def _act(self, share: _Share, alive: set[str], now_s: float) -> None:
-        """A deadline has passed, the first one when the refresh begins."""
+    def _after_deadline(self, share: _Share, alive: set[str], now_s: float) -> None:
+        """Send a batch whose deadline has passed, wait on, or give it up; the first deadline is the
+        beginning.
+        """
         if share.tries >= MOST_TRIES:
             self._set_aside(share)
             log.error("batch given up", cores=share.cores, share=share.share, tries=share.tries)
             share.given_up = True
             return
-        # Its worker is at it and seems to live, or it is in the queue behind those that workers are at: wait
-        # before somebody else begins from the start.
+        # Its worker is busy with it and seems to live, or it is in the queue behind others that are worked
+        # at: wait before another worker begins from the start.
         worked_at = share.by in alive or (share.by is None and self._worked_at(alive))
         if share.sent and worked_at and share.patience:
             share.patience -= 1
         else:
-            keeper = self._kept_by(share)
-            sticky = share.sent == 0 and keeper in alive
-            self._send(montecarlo_queue(keeper) if sticky else MONTECARLO, self._batch(share))
+            last_worker = self._last_worker_of(share)
+            sticky = share.sent == 0 and last_worker in alive
+            self._send(montecarlo_queue(last_worker) if sticky else MONTECARLO, self._batch(share))
             share.sent += 1
             share.patience = PATIENCE
             if share.sent > 1:
@@ -168,7 +177,7 @@ class Refresher:
         share.wait_s = min(2 * share.wait_s, LONGEST_DEADLINE_S)
 
     def _set_aside(self, share: _Share) -> None:
-        """For people: the table does without it."""
+        """Make a batch a dead letter; the table does without it."""
         batch = self._batch(share)
         of = f"{batch.result}, {share.cores} cores, share {share.share}"
         why = f"begun {share.tries} times and never ended; its size keeps the samples that it had, if any"
@@ -177,8 +186,8 @@ class Refresher:
     def _worked_at(self, alive: set[str]) -> bool:
         return any(share.open and share.by in alive for share in self._shares)
 
-    def _kept_by(self, share: _Share) -> str:
-        return self._keeper.get((share.flavour, share.share), "")
+    def _last_worker_of(self, share: _Share) -> str:
+        return self._last_worker.get((share.flavour, share.share), "")
 
     def _batch(self, share: _Share) -> Batch:
         sampling = self._sampling
@@ -205,7 +214,7 @@ class Refresher:
         return f"{self._sampling.cloud}:{self._sampling.epoch}:{len(self._chunks)}"
 
     def _push_history(self) -> None:
-        """Appends the chunks that Redis does not hold: the new one, or all should it have lost them."""
+        """Append the chunks that Redis does not hold: the new one, or all if it has lost them."""
         epoch = self._sampling.epoch
         name = self._journal.keys.history(self._sampling.cloud, epoch)
         present = self._journal.redis.llen(name)
@@ -219,7 +228,7 @@ class Refresher:
         pipe = self._journal.redis.pipeline(transaction=False)
         for worker in named:
             pipe.exists(self._journal.keys.sampler(worker))
-        return {worker for worker, found in zip(named, pipe.execute(), strict=True) if found}
+        return {worker for worker, exists in zip(named, pipe.execute(), strict=True) if exists}
 
     # -- gathering -------------------------------------------------------------------------------------------
 
@@ -238,7 +247,7 @@ class Refresher:
             share.by = by.decode() if by else None
             if data is not None:
                 self._take(share, data)
-        if any(not share.open for share in waiting):  # the queue moves: those in it are not lost
+        if any(not share.open for share in waiting):  # the queue moves: the batches in it are not lost
             for share in waiting:
                 share.patience = PATIENCE
 
@@ -252,22 +261,22 @@ class Refresher:
         if (samples.flavour, samples.until_s) == (share.flavour, self.boundary_s):
             share.samples = samples
             if share.by is not None:
-                self._keeper[share.flavour, share.share] = share.by
+                self._last_worker[share.flavour, share.share] = share.by
 
     def _finish(self) -> QuantileTable:
-        found: dict[Flavour, Samples] = {}
+        samples: dict[Flavour, Samples] = {}
         for flavour in {share.flavour for share in self._shares}:
             parts = [share.samples for share in self._shares if share.flavour == flavour]
             whole = [part for part in parts if part is not None]
             if len(whole) == len(parts):
-                found[flavour] = Samples.merge(whole)
-            elif flavour in self._previous:  # a part says nothing that fits the others: keep the old ones
-                found[flavour] = self._previous[flavour]
+                samples[flavour] = Samples.merge(whole)
+            elif flavour in self._previous:  # the parts do not fit together: keep the old samples
+                samples[flavour] = self._previous[flavour]
         with suppress(redis.RedisError):  # they also expire by themselves
             self._journal.redis.delete(*(self._key(share) for share in self._shares))
         self._shares = []
-        self._previous = found
+        self._previous = samples
         sampling = self._sampling
         return QuantileTable.from_samples(
-            list(found.values()), sampling.node_cores, self.boundary_s, sampling.rule, sampling.details
+            list(samples.values()), sampling.node_cores, self.boundary_s, sampling.rule, sampling.details
         )

@@ -27,7 +27,7 @@ def now_s() -> list[float]:
 
 
 @pytest.fixture
-def measuring(client: redis.Redis, now_s: list[float]) -> OwnerStatsPublisher:
+def stats(client: redis.Redis, now_s: list[float]) -> OwnerStatsPublisher:
     return OwnerStatsPublisher(Journal(client, KEYS, "A"), lambda: now_s[0])
 
 
@@ -36,42 +36,42 @@ def told(client: redis.Redis) -> Measures | None:
 
 
 def test_tables_and_lengths_are_told(
-    client: redis.Redis, measuring: OwnerStatsPublisher, now_s: list[float]
+    client: redis.Redis, stats: OwnerStatsPublisher, now_s: list[float]
 ) -> None:
     client.xadd(KEYS.journal("A"), {"e": "1"})
     client.xadd(KEYS.dead("A"), {"c": "1"})
     for took_s in (2.0, 3.0):
-        measuring.table_begun()
+        stats.note_table_begin()
         now_s[0] += took_s
-        measuring.table_made()
-    measuring.look(4)
+        stats.note_table_end()
+    stats.publish(4)
     assert told(client) == Measures(2, 5.0, 3.0, 1, 1, 4)
 
 
 def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
-    client: redis.Redis, measuring: OwnerStatsPublisher, now_s: list[float]
+    client: redis.Redis, stats: OwnerStatsPublisher, now_s: list[float]
 ) -> None:
-    measuring.look(1)
-    measuring.look(2)
+    stats.publish(1)
+    stats.publish(2)
     assert told(client) == Measures(batches=1)
     now_s[0] += EVERY_S
-    measuring.look(3)
+    stats.publish(3)
     assert told(client) == Measures(batches=3)
-    measuring.table_begun()
-    measuring.table_made()
-    measuring.look(0)
+    stats.note_table_begin()
+    stats.note_table_end()
+    stats.publish(0)
     assert told(client) == Measures(tables=1)
 
 
 def test_that_redis_is_away_holds_up_nobody(
-    client: redis.Redis, measuring: OwnerStatsPublisher, monkeypatch: pytest.MonkeyPatch
+    client: redis.Redis, stats: OwnerStatsPublisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any, **__: Any) -> Any:
         raise redis.ConnectionError
 
     with monkeypatch.context() as patched:
         patched.setattr(client, "pipeline", away)
-        measuring.look(1)
+        stats.publish(1)
     assert told(client) is None
-    measuring.look(2)  # the next look tells it, however soon
+    stats.publish(2)  # the next look tells it, however soon
     assert told(client) == Measures(batches=2)

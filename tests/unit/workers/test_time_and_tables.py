@@ -73,27 +73,27 @@ def test_who_is_dead_is_known_on_its_own_machine_only(tmp_path: Path) -> None:
 
 
 def test_tables_come_in_time_and_sooner_for_a_missing_size() -> None:
-    tabling = RefreshSchedule(CloudSpec("A", (16,)), {1, 2})
-    assert not tabling.due(DAY_S - 1, 0.0)
-    assert tabling.due(DAY_S, 0.0)
-    tabling.begun(DAY_S, 0.0)
-    assert not tabling.due(DAY_S + 1, 100.0)
-    assert tabling.due(DAY_S + 6 * 3600, 100.0)
-    tabling.told(ask(cores=2))
-    tabling.told(ask(cores=17))
-    tabling.told(cancel("x"))
-    assert not tabling.due(DAY_S + 1, 100.0)
-    tabling.told(ask(cores=3))
-    assert not tabling.due(DAY_S + 1, BROUGHT_FORWARD_S / 2)
-    assert tabling.due(DAY_S + 1, BROUGHT_FORWARD_S)
-    assert tabling.sizes == {1, 2, 3}
+    schedule = RefreshSchedule(CloudSpec("A", (16,)), {1, 2})
+    assert not schedule.due(DAY_S - 1, 0.0)
+    assert schedule.due(DAY_S, 0.0)
+    schedule.note_begin(DAY_S, 0.0)
+    assert not schedule.due(DAY_S + 1, 100.0)
+    assert schedule.due(DAY_S + 6 * 3600, 100.0)
+    schedule.note_size(ask(cores=2))
+    schedule.note_size(ask(cores=17))
+    schedule.note_size(cancel("x"))
+    assert not schedule.due(DAY_S + 1, 100.0)
+    schedule.note_size(ask(cores=3))
+    assert not schedule.due(DAY_S + 1, BROUGHT_FORWARD_S / 2)
+    assert schedule.due(DAY_S + 1, BROUGHT_FORWARD_S)
+    assert schedule.sizes == {1, 2, 3}
 
 
 def test_sizes_are_bounded_whatever_is_asked() -> None:
-    tabling = RefreshSchedule(CloudSpec("A", (1000,)), {1})
+    schedule = RefreshSchedule(CloudSpec("A", (1000,)), {1})
     for cores in range(1, 1001):
-        tabling.told(ask(cores=cores))
-    assert len(tabling.sizes) == MOST_SIZES
+        schedule.note_size(ask(cores=cores))
+    assert len(schedule.sizes) == MOST_SIZES
 
 
 def test_sizes_to_begin_with() -> None:
