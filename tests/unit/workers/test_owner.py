@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import typing
+
 import pytest
 
 from broker.contract import (
+    Command,
     Done,
     EventKind,
     LeaseGranted,
@@ -39,6 +42,11 @@ from workers.owner.answer_log import AnswerLog
 @pytest.fixture
 def live() -> Live:
     return Live(spec((4,)))
+
+
+def test_every_type_of_command_has_a_handler(live: Live) -> None:
+    union, *_ = typing.get_args(Command)
+    assert set(live.owner.handlers) == set(typing.get_args(union))
 
 
 def test_a_reservation_is_admitted_when_it_is_confirmed(live: Live) -> None:
