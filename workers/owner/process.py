@@ -44,7 +44,7 @@ from workers.owner.owner import Owner
 from workers.owner.ownership import OwnerLease
 from workers.owner.recovery import Recovery
 from workers.owner.refresh_schedule import RefreshSchedule
-from workers.owner.request_log import RequestLog
+from workers.owner.request_log import RequestLogger
 from workers.owner.snapshots import Snapshot
 from workers.owner.state import OwnerSpec
 from workers.owner.stats import OwnerStatsPublisher
@@ -108,7 +108,7 @@ class OwnerProcess:
         self._spec, self._settings, self._journal = spec, settings, journal
         self._send, self._fail = send, fail
         self._stats = stats or OwnerStatsPublisher(None, time.monotonic)
-        self._request_log = RequestLog(journal.cloud, spans)
+        self._request_log = RequestLogger(journal.cloud, spans)
         self._trace_time = spec.owner.trace_time
         epoch_directory = epochs_directory(settings.state_dir, settings.key_prefix)
         self._lease = OwnerLease(journal, settings.owner_lease_ttl_s, epoch_directory, archive)

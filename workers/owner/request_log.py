@@ -20,7 +20,7 @@ from broker.telemetry import Spans
 log = structlog.get_logger(__name__)
 
 
-class RequestLog:
+class RequestLogger:
     """Notes what became of the commands of one owner, and logs it after the commit.
 
     A span lasts from the decision to the commit, and goes by the kind of its entry's first command.

@@ -18,7 +18,7 @@ from broker.settings import Settings
 from broker.versions import OLDEST_VERSION, list_written
 from cloudsim.requests import Reason
 from tests.unit.broker.test_ledger import event
-from workers.owner.request_log import RequestLog
+from workers.owner.request_log import RequestLogger
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def refused() -> Reply:
 def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
-    request_log = RequestLog("A")
+    request_log = RequestLogger("A")
     batch = [reserve("r-1"), *(reserve(None) for _ in range(199))]
     request_log.note(batch, [("p", granted())] * 150 + [("p", refused())] * 50)
     assert stream.getvalue() == ""
@@ -172,7 +172,7 @@ def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
 def test_what_belongs_to_no_call_or_did_not_happen_is_not_told() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
-    request_log = RequestLog("A")
+    request_log = RequestLogger("A")
     request_log.note([reserve(None)], [("p", granted())])
     request_log.note([], [])
     request_log.note([Malformed("?")], [])
