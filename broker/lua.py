@@ -1,4 +1,8 @@
-"""The Lua scripts in ``broker/scripts``, with the pieces that several of them share."""
+"""The Lua scripts in ``broker/scripts``, with the pieces that several of them share.
+
+A comment ``-- hook: NAME`` behind a check or a write names it for the tests that break it, to prove that its
+absence is noticed (``tests/mutants.py``). Keep the comment with the line when you change the script.
+"""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ CHANNELS = {
 
 # Not client|setinfo, which Redis 7.0 does not know: a client that may not name its library goes on without.
 _CONNECTION = "ping client|setname select"
-_START = "info time"  # what is asked before a process starts (``broker.queue_health``)
+_START = "info time"  # what is asked before a process starts (``broker.doctor.redis``)
 _TRANSACTION = "multi exec discard watch unwatch"
 _SCRIPT = "script|load script|exists"
 _LISTEN = "subscribe unsubscribe psubscribe punsubscribe"

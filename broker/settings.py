@@ -8,7 +8,7 @@ from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
@@ -235,7 +235,7 @@ def load() -> Settings:
     except ValidationError as error:
         # Not pydantic's own text: it repeats the value, which may hold a password.
         problems = [
-            f"{PREFIX}{str(detail['loc'][0]).upper()}: {detail['msg'].removeprefix('Value error, ')}"
+            f"{variable(str(detail['loc'][0]))}: {detail['msg'].removeprefix('Value error, ')}"
             for detail in error.errors(include_input=False, include_url=False)
         ]
         raise SettingsError("; ".join(problems)) from None
@@ -243,9 +243,36 @@ def load() -> Settings:
 
 def unknown_variables() -> list[str]:
     """Variables that look like settings of ours but are none, for example misspelt ones; sorted."""
-    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
+    known = {variable(name) for name in Settings.model_fields}
     given = list(os.environ)  # noqa: TID251  (this is the module that may)
     return sorted(name for name in given if name.upper().startswith(PREFIX) and name.upper() not in known)
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of a field of Settings."""
+    return f"{PREFIX}{name.upper()}"
+
+
+def display_value(name: str, value: object) -> str:
+    """Return the value of a field of Settings as people may see it: without secrets."""
+    if value is None:
+        return "unset"
+    if isinstance(value, SecretStr):
+        return "***"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    return public_address(str(value)) if name.endswith("url") else str(value)
+
+
+def public_address(url: str) -> str:
+    """Return an address without its password, which may stand before the host or among the options."""
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    options = [(name, "***" if name == "password" else value) for name, value in parse_qsl(parts.query)]
+    query = f"?{urlencode(options, safe='*')}" if options else ""
+    # Not urlunsplit: it would leave out the slashes of unix://.
+    return f"{parts.scheme}://{user}{colon and ':***'}{at}{host}{parts.path}{query}"
 
 
 def no_color() -> bool:

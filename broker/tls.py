@@ -6,21 +6,13 @@ settings and read when a connection is made, so that a renewed certificate needs
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker.finding import Finding, failure, ok, warning
-from broker.settings import PREFIX, Settings, SettingsError
-
-#: A certificate that ends sooner is worth a warning.
-EXPIRES_SOON = timedelta(days=21)
-_PORTS = {"https": 443, "rediss": 6379}
-_HERE = {"", "localhost", "127.0.0.1", "::1"}
+from broker.settings import Settings, SettingsError, variable
 
 
 def redis_tls(url: str, told: Settings | None = None) -> dict[str, Any]:
@@ -62,7 +54,7 @@ def server_options(told: Settings) -> dict[str, Any]:
     """
     if not _pair(told, "tls_cert", "tls_key"):
         if told.tls_client_ca is not None:
-            raise SettingsError(f"{_variable('tls_client_ca')}: needs {_variable('tls_cert')} as well")
+            raise SettingsError(f"{variable('tls_client_ca')}: needs {variable('tls_cert')} as well")
         return {}
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load_pair(context, told, "tls_cert", "tls_key")
@@ -96,7 +88,7 @@ def _distrust(error: ssl.SSLCertVerificationError, setting: str) -> str:
     if error.verify_code == 10:
         return f"its certificate has expired ({why}); it must be renewed there"
     return (
-        f"its certificate is not from an authority that is trusted here ({why}); set {_variable(setting)} to "
+        f"its certificate is not from an authority that is trusted here ({why}); set {variable(setting)} to "
         "the file of the authority that signed it, in PEM"
     )
 
@@ -124,58 +116,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__ or found.__context__
 
 
-# -- for doctor ----------------------------------------------------------------------------------------------
-
-
-def tls_finding(name: str, url: str, told: Settings, limit_s: float) -> Finding | None:
-    """Whether the server at an address proves who it is, and for how long it still can; a warning where keys
-    would cross a network in the clear. None where nobody else can listen: on this machine.
-
-    ``limit_s`` bounds the look.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme in _PORTS:
-        return _certificate_finding(
-            name, host, parts.port or _PORTS[parts.scheme], told, limit_s, parts.scheme
-        )
-    if parts.scheme == "unix" or host in _HERE:
-        return None
-    return warning(
-        name,
-        f"{host} is asked without TLS: whoever is on the way reads keys and leases",
-        f"use {parts.scheme}s:// (SECURITY.md, Transport)",
-    )
-
-
-def _certificate_finding(
-    name: str, host: str, port: int, told: Settings, limit_s: float, scheme: str
-) -> Finding:
-    place = f"{host}:{port}"
-    context_of, setting = (api_context, "ca") if scheme == "https" else (redis_context, "redis_ca")
-    try:
-        ends, version = _look(host, port, context_of(told), limit_s)
-    except SettingsError as error:
-        return failure(name, str(error), "correct it; until then there is no connection")
-    except OSError as error:
-        said = refusal(error, place, setting) or f"{place}: no TLS connection: {error}"
-        return failure(name, said, "see SECURITY.md, Transport")
-    left = ends - datetime.now(UTC)
-    found = f"{place} speaks {version}; its certificate ends on {ends:%Y-%m-%d}, in {left.days} days"
-    if left < EXPIRES_SOON:
-        return warning(name, found, "renew it; after that day nothing connects any more")
-    return ok(name, found)
-
-
-def _look(host: str, port: int, context: ssl.SSLContext, limit_s: float) -> tuple[datetime, str]:
-    with (
-        socket.create_connection((host, port), timeout=limit_s) as plain,
-        context.wrap_socket(plain, server_hostname=host) as secured,
-    ):
-        ends = ssl.cert_time_to_seconds(str((secured.getpeercert() or {})["notAfter"]))
-        return datetime.fromtimestamp(ends, UTC), secured.version() or "TLS"
-
-
 # -- files ---------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +134,7 @@ def _pair(told: Settings, cert: str, key: str) -> bool:
     given = [name for name in (cert, key) if getattr(told, name) is not None]
     if len(given) == 1:
         missing = key if given == [cert] else cert
-        raise SettingsError(f"{_variable(missing)}: needed beside {_variable(given[0])}")
+        raise SettingsError(f"{variable(missing)}: needed beside {variable(given[0])}")
     return bool(given)
 
 
@@ -206,7 +146,7 @@ def _load_pair(context: ssl.SSLContext, told: Settings, cert: str, key: str) -> 
         _readable(getattr(told, cert), cert)
         _readable(getattr(told, key), key)
         raise SettingsError(
-            f"{_variable(cert)}, {_variable(key)}: not a certificate and its key, both in PEM and the key "
+            f"{variable(cert)}, {variable(key)}: not a certificate and its key, both in PEM and the key "
             f"without a passphrase ({getattr(error, 'reason', None) or error})"
         ) from error
 
@@ -217,18 +157,14 @@ def _load_authorities(context: ssl.SSLContext, told: Settings, name: str) -> Non
         context.load_verify_locations(path)
     except (OSError, ValueError) as error:
         _readable(path, name)
-        raise SettingsError(f"{_variable(name)}: {path} holds no certificates in PEM") from error
+        raise SettingsError(f"{variable(name)}: {path} holds no certificates in PEM") from error
 
 
 def _readable(path: Path, name: str) -> None:
     try:
         path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"{_variable(name)}: cannot read {path}: {error.strerror}") from error
-
-
-def _variable(name: str) -> str:
-    return f"{PREFIX}{name.upper()}"
+        raise SettingsError(f"{variable(name)}: cannot read {path}: {error.strerror}") from error
 
 
 def _settings() -> Settings:

@@ -25,7 +25,6 @@ from typing import Annotated, Generic, Literal, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from broker.finding import Finding, failure, ok, warning
 from broker.settings import Settings, SettingsError
 from broker.signing import BROKER, JOBS, Signing, decoded, encoded
 
@@ -170,33 +169,6 @@ def signing_of(settings: Settings, party: str) -> Signing:
     if trust is not None and header not in trust.by_header():
         log.warning("%s does not hold the key of this process: others refuse what it signs", settings.trust)
     return Signing(key, trust)
-
-
-def signing_finding(told: Settings) -> Finding:
-    """Whether messages between the broker and the clouds are signed, for ``spotfed doctor``."""
-    name, local = "signatures", files_in(told.state_dir)
-    if told.trust is None and told.signing_key is None and local.trust.exists():
-        told = told.model_copy(update={"trust": local.trust})
-    if told.trust is None:
-        said = "believed without a signature" if told.signing_key is None else "signed, and not verified"
-        return warning(
-            name,
-            f"messages between the broker and the clouds are {said}: who can write to Redis can give orders",
-            "make keys (`spotfed trust create`), set SPOTFED_SIGNING_KEY everywhere, then SPOTFED_TRUST",
-        )
-    try:
-        believed = read_set(told.trust).keys
-        ours = None if told.signing_key is None else read_private(told.signing_key)
-    except TrustError as error:
-        return failure(name, str(error), "correct it: processes that need the file do not start without it")
-    if ours is not None and ours.public() not in believed:
-        return failure(
-            name,
-            f"{told.trust} does not hold the key in {told.signing_key}: what it signs is refused",
-            "add its public half with `spotfed trust add`",
-        )
-    parties = len({key.issuer for key in believed})
-    return ok(name, f"{told.trust} holds {len(believed)} public keys of {parties} parties")
 
 
 # -- the files -----------------------------------------------------------------------------------------------

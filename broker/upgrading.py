@@ -15,18 +15,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import redis
 
-from broker.finding import Finding, failure, ok, warning
 from broker.keys import Keys
 from broker.lua import read_script
 from broker.versions import OLDEST_VERSION, VERSION
-
-if TYPE_CHECKING:
-    from broker.doctor import CloudFacts
 
 log = logging.getLogger(__name__)
 
@@ -144,35 +139,3 @@ def _processes(client: redis.Redis, keys: Keys) -> list[str]:
         for name, one, sampler in zip(names, said, samplers, strict=True)
         if one is not None and int(one) < VERSION
     ]
-
-
-def contract_finding(
-    clouds: Sequence[CloudFacts], spoken: int = VERSION, held_back_by: Sequence[str] = ()
-) -> Finding:
-    """Whether all owners write what this version reads, and who still speaks the version before."""
-    name = "contract"
-    newer = [facts.cloud for facts in clouds if (facts.writes or 0) > VERSION]
-    unread = [facts.cloud for facts in clouds if facts.info is None]
-    if newer or unread:
-        return failure(
-            name,
-            f"this version (contract {VERSION}) cannot read what is written by: "
-            f"{', '.join(sorted({*newer, *unread}))}",
-            "install the same spotfed here as on their owners' machines",
-        )
-    if spoken > VERSION:
-        return failure(
-            name,
-            f"the federation speaks version {spoken} of the contract, and this spotfed up to {VERSION}",
-            "install the version that the others have",
-        )
-    if held_back_by:
-        return warning(
-            name,
-            f"the federation speaks version {spoken} of the contract instead of {VERSION}, because of: "
-            f"{', '.join(held_back_by)}",
-            "upgrade them (README, Upgrading); a member that will not come back is to be taken out",
-        )
-    if spoken < VERSION:
-        return ok(name, f"everybody speaks version {VERSION} of the contract; in a moment it is written")
-    return ok(name, f"the federation speaks version {VERSION} of the contract")

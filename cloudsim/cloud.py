@@ -283,18 +283,23 @@ class Cloud(CloudState):
     def end(self, instance_id: str, at_s: float, how: End, cause: str | None = None) -> list[Change]:
         """Ends a running instance, or gives up a booked one; nothing happens when there is none (any more).
 
-        Whoever was told to leave counts as evicted, also when its holder ends it before it must. Those who
-        waited for the room start.
+        Those who waited for the room start.
         """
         booked = self.inventory.waiting(instance_id)
         instance = booked or self.inventory.get(instance_id)
         if instance is None:
             return []
-        if instance.evict_at_s is not None and how is not End.COMPLETED:
-            how, cause = End.EVICTED, self.noticed_for[instance_id]
+        how, cause = self._counted_end(instance, how, cause)
         changes: list[Change] = [Withdrawn(instance, at_s) if booked else Ended(instance, at_s, how, cause)]
         self._apply_all(changes)
         return changes + self._start_waiting(instance.node, at_s)
+
+    def _counted_end(self, instance: Instance, how: End, cause: str | None) -> tuple[End, str | None]:
+        """Return how an end counts, and its cause: an instance under notice is evicted for what it was told,
+        also when its holder ends it before it must leave."""
+        if instance.evict_at_s is not None and how is not End.COMPLETED:
+            return End.EVICTED, self.noticed_for[instance.id]
+        return how, cause
 
     def _start_waiting(self, node: int, at_s: float) -> list[Change]:
         """Starts those that waited for room on a node, in the order of their booking."""

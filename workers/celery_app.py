@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from broker import failpoints, logs
+from broker.doctor.redis import require_safe
 from broker.keys import Keys
-from broker.queue_health import require_safe
 from broker.redis_server import connect
 from broker.settings import Settings
 from workers.redis_retry import until_answered

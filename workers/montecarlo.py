@@ -27,9 +27,9 @@ import structlog
 from kombu.exceptions import OperationalError
 
 from broker.contract import Batch
+from broker.doctor.redis import UnsafeQueueError
 from broker.failpoints import Failpoint, failpoint
 from broker.keys import Keys
-from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.upgrading import Speaking
 from cloudsim.errors import CloudsimError

@@ -11,8 +11,8 @@ import redis
 import uvicorn
 
 from broker import logs, telemetry
+from broker.doctor.redis import UnsafeQueueError, require_safe
 from broker.keys import Keys
-from broker.queue_health import UnsafeQueueError, require_safe
 from broker.redis_server import connect
 from broker.settings import SettingsError, load
 from broker.tls import server_options

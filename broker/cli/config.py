@@ -58,7 +58,7 @@ def show(
 
 def shown_settings(told: Settings) -> list[Shown]:
     """All of them, in their order; where nothing is told, what commands find on this machine."""
-    from broker.doctor import shown, variable
+    from broker.settings import display_value, variable
 
     beside = _files(told)
     found = []
@@ -66,7 +66,9 @@ def shown_settings(told: Settings) -> list[Shown]:
         value, origin = getattr(told, name), "environment"
         if name not in told.model_fields_set:
             value, origin = beside.get(name, (value, "default"))
-        found.append(Shown(variable(name), shown(name, value), origin, described(field.description or "")))
+        found.append(
+            Shown(variable(name), display_value(name, value), origin, described(field.description or ""))
+        )
     return found
 
 
@@ -74,8 +76,7 @@ def described(text: str) -> str:
     """What the source says of a setting, in the words of its users: variables, and unset instead of None."""
     import re
 
-    from broker.doctor import variable
-    from broker.settings import Settings
+    from broker.settings import Settings, variable
 
     def named(found: re.Match[str]) -> str:
         return variable(found[1]) if found[1] in Settings.model_fields else found[1]

@@ -78,9 +78,8 @@ def queue() -> Iterator[tuple[redis.Redis, Keys]]:
 
     from broker.keys import Keys
     from broker.local.queue import address_file
-    from broker.queue_health import public_address
     from broker.redis_server import connect
-    from broker.settings import settings
+    from broker.settings import public_address, settings
 
     told = settings()
     url = told.redis_url

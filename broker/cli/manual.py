@@ -96,8 +96,7 @@ def _exits() -> Iterator[tuple[str, str]]:
 
 def _settings() -> Iterator[tuple[str, str]]:
     from broker.cli.config import described
-    from broker.doctor import variable
-    from broker.settings import Settings
+    from broker.settings import Settings, variable
 
     for name, field in Settings.model_fields.items():
         yield variable(name), described(field.description or "")

@@ -65,9 +65,9 @@ for i = 1, count do
     end
     redis.call('ZADD', KEYS[1], now + ARGV[at + 5], id)
     results[i] = {'new', false}
-  elseif known[1] ~= fingerprint then
+  elseif known[1] ~= fingerprint then  -- hook: other_request
     results[i] = {'mismatch', false}
-  elseif known[2] then
+  elseif known[2] then  -- hook: answered
     results[i] = {'answered', known[2]}
   elseif known[5] == token and known[3] .. known[4] == (inbox > 0 and 'attempting1' or 'open0') then
     -- The same call again, because it did not hear the answer; its command was sent.
@@ -80,7 +80,7 @@ for i = 1, count do
 end
 for inbox = 1, inboxes do
   local made, at = attempts[inbox] or {}, OF_INBOX * (inbox - 1) + 3
-  if #made == wanted[inbox] then
+  if #made == wanted[inbox] then  -- hook: whole_entry
     redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', ARGV[at + 1], ARGV[at + 2])))
     ring(KEYS[#KEYS - inboxes + inbox], ARGV[at + 3])
   else

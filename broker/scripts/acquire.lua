@@ -10,7 +10,9 @@ local before = tonumber(redis.call('GET', KEYS[2]) or '0')
 -- The same process once more: it did not hear the answer, or this is a copy that comes late. Its epoch is open
 -- and stays, also where its lease has run out meanwhile: another one would fence it off by its own doing.
 local opened = string.format(' %.0f %s', before, ARGV[1])
-if before > tonumber(ARGV[3]) and string.sub(redis.call('GET', KEYS[4]) or '', -#opened) == opened then
+if before > tonumber(ARGV[3])  -- hook: past_floor
+  and string.sub(redis.call('GET', KEYS[4]) or '', -#opened) == opened
+then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   return {before, before - 1}
 end
@@ -18,7 +20,8 @@ end
 local last = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
 if last then before = math.max(before, tonumber(string.match(last[1], '^(%d+)-'))) end
 
-local epoch = math.max(before, tonumber(ARGV[3])) + 1
+local latest = math.max(before, tonumber(ARGV[3]))
+local epoch = latest + 1  -- hook: next_epoch
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('SET', KEYS[2], string.format('%.0f', epoch))
 redis.call('SET', KEYS[4], string.format('%s %.0f %s', ARGV[4], epoch, ARGV[1]))

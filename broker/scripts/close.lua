@@ -8,7 +8,7 @@ local results = {}
 for i = 1, #KEYS - 1 do
   local record, id, answer = KEYS[i + 1], ARGV[2 * i], ARGV[2 * i + 1]
   local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer', 'member')
-  if known[1] == 'open' then
+  if known[1] == 'open' then  -- hook: is_open
     redis.call('HSET', record, 'state', 'refused', 'answer', answer)
     redis.call('EXPIRE', record, ANSWERED_TTL_S)
     redis.call('ZREM', KEYS[1], id)

@@ -18,7 +18,8 @@
 local REPLY_LENGTH, REPLY_TTL_S = 10000, 600
 
 local owner = redis.call('GET', KEYS[1])
-if redis.call('GET', KEYS[2]) ~= ARGV[2] or (owner and owner ~= ARGV[1]) then return 'fenced' end
+local is_past_epoch = redis.call('GET', KEYS[2]) ~= ARGV[2]  -- hook: past_epoch
+if is_past_epoch or (owner and owner ~= ARGV[1]) then return 'fenced' end  -- hook: fenced
 
 local function parse(id)
   local high, low = string.match(id, '^(%d+)-(%d+)$')
@@ -43,7 +44,7 @@ local high, low, hash = last(KEYS[3])
 if high > epoch then return redis.error_reply('BROKEN the journal is ahead of the epoch') end
 if events > 0 then
   if high < epoch then low = 0 end
-  if low >= first + events - 1 then
+  if low >= first + events - 1 then  -- hook: written_before
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
     return 'again'
   end
@@ -65,7 +66,9 @@ if cursor ~= '' then
   local new_high, new_low = parse(cursor)
   if not new_high then return redis.error_reply('BROKEN the cursor is not a stream id') end
   local old_high, old_low = parse(redis.call('GET', KEYS[7]) or '0-0')
-  if new_high < old_high or (new_high == old_high and new_low < old_low) then
+  if new_high < old_high  -- hook: cursor_goes_back
+    or (new_high == old_high and new_low < old_low)
+  then
     if events > 0 then return redis.error_reply('BROKEN the cursor goes back') end
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
     return 'again'
@@ -80,7 +83,7 @@ for i = 1, events do
   redis.call('XADD', KEYS[3], string.format('%.0f-%.0f', epoch, first + i - 1), 'e', event, 'h', hash)
   if sequence ~= '' then
     redis.call('XADD', KEYS[4], '0-' .. sequence, 'e', event)
-    redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[13], '*', 'e', event)
+    redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[13], '*', 'e', event)  -- hook: merge
     redis.call('PUBLISH', ARGV[7], event)
   end
 end
@@ -98,7 +101,7 @@ for _ = 1, overflow do
 end
 if cursor ~= '' then
   redis.call('SET', KEYS[7], cursor)
-  redis.call('XTRIM', KEYS[6], 'MINID', cursor)
+  redis.call('XTRIM', KEYS[6], 'MINID', cursor)  -- hook: trim_inbox
   redis.call('XDEL', KEYS[6], cursor)
 end
 if ARGV[6] ~= '' then

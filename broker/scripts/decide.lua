@@ -24,7 +24,10 @@ for i = 1, #KEYS - 1 - inboxes do
   local due = redis.call('ZSCORE', KEYS[1], id)
   local late = commit and due and tonumber(due) <= now
   wanted[inbox] = (wanted[inbox] or 0) + 1
-  if known[1] == 'attempting' and known[2] == attempt and known[3] == cloud and not late then
+  if known[1] == 'attempting'  -- hook: is_attempting
+    and known[2] == attempt and known[3] == cloud  -- hook: same_attempt
+    and not late
+  then
     decides[inbox] = decides[inbox] or {}
     table.insert(decides[inbox], i)
     results[i] = {'again'}
@@ -34,7 +37,9 @@ for i = 1, #KEYS - 1 - inboxes do
 end
 local entries = 1 + 6 * (#KEYS - 1 - inboxes)
 for inbox = 1, inboxes do
-  if decides[inbox] and #decides[inbox] == wanted[inbox] then
+  if decides[inbox]
+    and #decides[inbox] == wanted[inbox]  -- hook: whole_entry
+  then
     for _, i in ipairs(decides[inbox]) do
       local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
       local id, attempt, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
@@ -49,7 +54,7 @@ for inbox = 1, inboxes do
       end
     end
     local entry, signature = ARGV[entries + 2 * inbox - 1], ARGV[entries + 2 * inbox]
-    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))
+    redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', entry, signature)))  -- hook: send
   end
 end
 return results

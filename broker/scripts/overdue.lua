@@ -7,7 +7,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local claimed = {}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])) do
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])  -- hook: due
+for _, id in ipairs(due) do
   local known = redis.call('HMGET', ARGV[1] .. id, 'state', 'attempt', 'cloud', 'fingerprint', 'body')
   if known[1] then
     redis.call('ZADD', KEYS[1], now + ARGV[3], id)

@@ -20,7 +20,9 @@ for i = 1, #KEYS - 1 - 2 * inboxes do
   local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer')
   wanted[inbox] = (wanted[inbox] or 0) + 1
   -- Numbers only grow: an attempt that was abandoned cannot come back, nor be one of two at once.
-  if known[1] == 'open' and tonumber(number) > tonumber(known[2]) then
+  if known[1] == 'open'  -- hook: is_open
+    and tonumber(number) > tonumber(known[2])  -- hook: higher_number
+  then
     makes[inbox] = makes[inbox] or {}
     table.insert(makes[inbox], i)
     results[i] = {'again'}
@@ -30,7 +32,9 @@ for i = 1, #KEYS - 1 - 2 * inboxes do
 end
 local entries = 1 + 5 * (#KEYS - 1 - 2 * inboxes)
 for inbox = 1, inboxes do
-  if makes[inbox] and #makes[inbox] == wanted[inbox] then
+  if makes[inbox]
+    and #makes[inbox] == wanted[inbox]  -- hook: whole_entry
+  then
     for _, i in ipairs(makes[inbox]) do
       local record, at = KEYS[1 + inboxes + i], 1 + 5 * (i - 1)
       local id, number, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]

@@ -6,8 +6,8 @@ local function show_leases(running, count, key, at)
     local id, lease, ended = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == '1'
     at = at + 3
     if ended then
-      redis.call('SET', KEYS[key + i], lease, 'EX', ENDED_TTL_S)
-      redis.call('SREM', running, id)
+      redis.call('SET', KEYS[key + i], lease, 'EX', ENDED_TTL_S)  -- hook: show_end
+      redis.call('SREM', running, id)  -- hook: stop_running
     else
       redis.call('SET', KEYS[key + i], lease)
       redis.call('SADD', running, id)

@@ -23,7 +23,18 @@ from broker.adverts import Adverts
 from broker.contract import Answer, Ask, QuoteView, RefusalView, Reserve, SpotRequest
 from broker.holds import Hold
 from broker.members import MemberRecord
-from broker.records import Accept, Accepted, Attempt, Decision, Outcome, Records, Standing, State, attempt_id
+from broker.records import (
+    Accept,
+    Accepted,
+    Attempt,
+    Decision,
+    Outcome,
+    Record,
+    Records,
+    Standing,
+    State,
+    attempt_id,
+)
 from broker.routing import Member
 from broker.settings import Settings
 from broker.shown import record_kept_s
@@ -183,12 +194,7 @@ class Service:
         """
         members = await self._adverts.members()
         records = await self._records.overdue(_SWEPT_AT_ONCE, self._longest_ms(members))
-        attempting = [
-            Decision(one.id, one.standing.attempt, one.standing.cloud)
-            for one in records
-            if one.standing.state is State.ATTEMPTING and one.standing.cloud is not None
-        ]
-        await self._records.decide(attempting)
+        await self._abandon_attempts(records)
         opened: list[OpenRequest] = []
         unusable: dict[str, str] = {}
         for record in records:
@@ -203,6 +209,14 @@ class Service:
         await self._records.close(unusable)
         await self._settle(opened)
         return len(records)
+
+    async def _abandon_attempts(self, records: Sequence[Record]) -> None:
+        """Give up the attempts that are open: whoever made them may be dead."""
+        await self._records.decide([
+            Decision(record.id, record.standing.attempt, record.standing.cloud)
+            for record in records
+            if record.standing.state is State.ATTEMPTING and record.standing.cloud is not None
+        ])  # fmt: skip
 
     # -- before the first attempt -------------------------------------------------------------------------
 
@@ -326,11 +340,9 @@ class Service:
         with suppress(redis.RedisError):  # they are kept for some days anyhow
             await self._records.keep(granted)
         for (one, settled), answer, standing in zip(decided, answers, standings, strict=True):
-            if settled is not None and answer == standing.answer:
-                results[one.id] = settled  # so it stands, and need not be read again
-            # What stands is the answer, also to us: another process may have made the same attempt.
-            elif settled is not None or standing.state is not State.OPEN:
-                results[one.id] = _standing(standing)
+            result = _decided(settled, answer, standing)
+            if result is not None:
+                results[one.id] = result
         return results
 
     async def _close(self, opened: list[OpenRequest]) -> dict[str, Result]:
@@ -393,6 +405,23 @@ def _standing(standing: Standing) -> Result:
     if standing.answer:
         return read(Settled, standing.answer)
     return InFlightError()
+
+
+def _decided(settled: Settled | None, answer: str | None, standing: Standing) -> Result | None:
+    """Return the result of a request after a decision; None if it is open, and goes on.
+
+    What stands is the answer, also to us: another process may have made the same attempt.
+
+    Args:
+        settled: what this process wanted to commit; None: it abandoned its attempt.
+        answer: the text of ``settled``.
+        standing: what stands in the record.
+    """
+    if settled is not None and answer == standing.answer:
+        return settled  # so it stands, and need not be read again
+    if settled is not None or standing.state is not State.OPEN:
+        return _standing(standing)
+    return None
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -15,9 +15,7 @@ from amqp.exceptions import AccessRefused
 from kombu import Queue
 from kombu.exceptions import OperationalError
 
-from broker.celery_health import celery_finding
 from broker.contract import Finish
-from broker.finding import State
 from broker.members import let_in_operator
 from broker.queue import (
     MONTECARLO,
@@ -121,24 +119,6 @@ def test_an_owner_that_starts_without_rabbitmq_looks_by_itself(redis_url: str, t
         processes.opened(1)
         processes.send(Finish(id="f", reply_to="me"), bell=False)
         assert processes.answer("f") is not None
-
-
-def test_the_doctor_asks_it(rabbit: RabbitMQ) -> None:
-    sound = celery_finding(Settings(celery_broker_url=rabbit.address))
-    assert sound is not None
-    assert sound.state is State.OK
-    assert celery_finding(Settings()) is None
-
-
-@pytest.mark.parametrize("wrong", ["password", "port"])
-def test_the_doctor_says_why_it_does_not_answer_and_no_password(rabbit: RabbitMQ, wrong: str) -> None:
-    away = f"amqp://guest:s3cret@127.0.0.1:{free_port()}//"
-    address = away if wrong == "port" else rabbit.of("guest", "s3cret", "/")
-    found = celery_finding(Settings(celery_broker_url=address))
-    assert found is not None
-    assert found.state is State.FAILURE
-    assert ("ACCESS_REFUSED" if wrong == "password" else "refused") in found.found
-    assert "s3cret" not in found.found + found.advice
 
 
 def _runs(http: httpx.Client, lease: str) -> bool:

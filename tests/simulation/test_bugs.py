@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.bugs import BUGS, Bug, caught
+from tests.simulation.bugs import BUGS, caught
+from tests.simulation.bugs.bug import Bug, mutation, script_bug
 
 pytestmark = pytest.mark.slow
 
 #: A bug that needs more seeds than this is none that the suite finds.
 BOUND = 200
+KNOWN = 51
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
@@ -20,6 +22,14 @@ def test_a_planted_bug_is_found(bug: Bug) -> None:
 
 
 def test_a_bug_must_be_where_it_is_planted() -> None:
-    elsewhere = Bug("elsewhere", "workers.owner.owner:Owner.recover", "no such text", "")
-    with pytest.raises(ValueError, match="bug elsewhere: 0 places"):
+    elsewhere = script_bug("elsewhere", "commit", {"nowhere": "false"})
+    with pytest.raises(LookupError, match="bug elsewhere: script commit has 0 lines"):
         caught(elsewhere, 1)
+    no_function: list[Bug] = []
+    mutation(no_function, "no function", BUGS)(lambda sound: sound)
+    with pytest.raises(LookupError, match=r"bug no function: .* is no function"):
+        caught(no_function[0], 1)
+
+
+def test_no_bug_is_lost() -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) == KNOWN

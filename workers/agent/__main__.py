@@ -23,9 +23,9 @@ from pathlib import Path
 
 import redis
 
+from broker.doctor.redis import UnsafeQueueError
 from broker.keys import Keys
 from broker.queue import ring_for_job
-from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
 from broker.signing import cloud_party

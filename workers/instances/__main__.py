@@ -24,9 +24,9 @@ from uuid import uuid4
 
 import structlog
 
+from broker.doctor.redis import UnsafeQueueError
 from broker.keys import Keys
 from broker.queue import ring
-from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
 from broker.signing import cloud_party

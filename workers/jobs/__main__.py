@@ -15,11 +15,11 @@ import time
 from collections.abc import Sequence
 
 from broker import garbage
+from broker.doctor.redis import UnsafeQueueError
 from broker.jobs.servers import BackupServers
 from broker.jobs.store import JobStore
 from broker.jobs.work_store import WorkStore
 from broker.keys import Keys
-from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 
 #: How long one call of the API may take in all: a job that waits is looked at again soon.

@@ -26,9 +26,9 @@ from typing import NoReturn
 from broker import garbage
 from broker.archive import Archive, archive_directory
 from broker.contract import Batch, CloudInfo
+from broker.doctor.redis import UnsafeQueueError
 from broker.journal import Journal
 from broker.keys import Keys
-from broker.queue_health import UnsafeQueueError
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
 from broker.signing import cloud_party

@@ -124,14 +124,8 @@ class EventWriter:
                     self.emit(EventKind.CORDONED, at_s, cause=by, nodes=nodes, closed=closed, attempt=order)
 
     def _record_end(self, change: Ended) -> None:
-        """Write the end of an instance.
-
-        A reservation that nobody has confirmed lapses, without a public event: whether it was to run is not
-        known yet (RELIABILITY.md I2).
-        """
         lease = self._lease(change.instance)
-        lapses = lease.state is LeaseState.RESERVED
-        kind = EventKind.RELEASED if lapses else _KIND_OF_END[change.how]
+        kind = _kind_of_end(lease, change.how)
         self.emit(kind, change.at_s, lease=convert.ended(lease, change), cause=change.cause)
 
     def record_extension(self, lease: Lease, changes: list[Change], attempt: str | None = None) -> Lease:
@@ -196,13 +190,8 @@ class EventWriter:
             self.decisions.overflow.append(entry)
 
     def emit(self, kind: EventKind, at_s: float, **fields: Any) -> None:
-        """Note an event; a public one gets the next sequence number.
-
-        Events of a reservation are not public before it is confirmed.
-        """
-        lease: Lease | None = fields.get("lease")
-        spot = lease is not None and lease.kind is Kind.SPOT and lease.state is not LeaseState.RESERVED
-        public = kind in PUBLIC_KINDS and spot
+        """Note an event; a public one gets the next sequence number."""
+        public = _is_public(kind, fields.get("lease"))
         event = Event(
             cloud=self._spec.cloud.id,
             kind=kind,
@@ -213,3 +202,19 @@ class EventWriter:
         )
         self._state.note(event)
         self.decisions.events.append(event)
+
+
+def _is_public(kind: EventKind, lease: Lease | None) -> bool:
+    """Return whether an event is published: one of a spot lease that is not a mere reservation."""
+    if lease is None or lease.kind is not Kind.SPOT or lease.state is LeaseState.RESERVED:
+        return False
+    return kind in PUBLIC_KINDS
+
+
+def _kind_of_end(lease: Lease, how: End) -> EventKind:
+    """Return the kind of the event that tells an end. ``lease``: as it was before.
+
+    A reservation lapses, without a public event: before it is confirmed, nobody knows whether it was to run
+    (RELIABILITY.md I2).
+    """
+    return EventKind.RELEASED if lease.state is LeaseState.RESERVED else _KIND_OF_END[how]

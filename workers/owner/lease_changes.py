@@ -49,14 +49,19 @@ def extend(state: OwnerState, writer: EventWriter, command: Extend, at_s: float)
     lease, now_s = state.answer_log.get(command.lease), state.cloud.now_s
     if not isinstance(lease, Lease) or lease.kind is not Kind.SPOT or lease.state is LeaseState.RESERVED:
         return Done(found=False)
-    if lease.ends_at_s is not None and command.until_s <= lease.ends_at_s:
-        return LeaseGranted(lease=lease)  # it has that already, or had it to its end
+    if _lasts_until(lease, command.until_s):
+        return LeaseGranted(lease=lease)
     changes = state.cloud.extend(command.lease, command.until_s, now_s, command.sla, "holder")
     if isinstance(changes, Refusal):
         refusal = refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
         writer.emit(EventKind.DECLINED, now_s, attempt=_extension_id(command), refusal=refusal)
         return refusal
     return LeaseGranted(lease=writer.record_extension(lease, changes, _extension_id(command)))
+
+
+def _lasts_until(lease: Lease, until_s: float) -> bool:
+    """Return whether a lease is, or was, granted until that time anyway."""
+    return lease.ends_at_s is not None and until_s <= lease.ends_at_s
 
 
 def _extension_id(command: Extend) -> str:

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -224,18 +224,11 @@ class OwnerProcess:
         decisions, cursor, table_due_s, handled, poisoned = Decisions(), None, None, 0, False
         for entry, commands in entries:
             poisoned = any(self._is_poison(command) for command in commands)
-            first, replied = self._done_of_entry, len(decisions.replies)
-            for command in commands[first:]:
-                table_due_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
-                if table_due_s is not None:
-                    break
-                decisions.extend(self._handle(command, entry))
-                self._done_of_entry += 1
-                handled += 1
-            self._request_log.note(commands[first : self._done_of_entry], decisions.replies[replied:])
+            count, table_due_s = self._handle_entry(entry, commands, decisions)
+            handled += count
             if table_due_s is not None:
                 break
-            cursor, self._done_of_entry = entry, 0
+            cursor = entry
             if handled >= GROUP or poisoned:  # what breaks this owner must not break the next one too
                 break
         if cursor is not None or decisions:
@@ -246,6 +239,28 @@ class OwnerProcess:
             self._write(self._owner.advance(table_due_s, _now()))
             self._begin_refresh(table_due_s)
         return handled >= GROUP or len(entries) == GROUP or poisoned
+
+    def _handle_entry(
+        self, entry: str, commands: Sequence[Command | Malformed], decisions: Decisions
+    ) -> tuple[int, float | None]:
+        """Handle the commands of an inbox entry that are not done yet, and add what was decided.
+
+        Returns how many were handled, and the time (cloud seconds) whose table the next one waits for, or
+        None.
+        """
+        first, replied = self._done_of_entry, len(decisions.replies)
+        table_due_s = None
+        for command in commands[first:]:
+            table_due_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
+            if table_due_s is not None:
+                break
+            decisions.extend(self._handle(command, entry))
+            self._done_of_entry += 1
+        count = self._done_of_entry - first
+        self._request_log.note(commands[first : self._done_of_entry], decisions.replies[replied:])
+        if table_due_s is None:
+            self._done_of_entry = 0
+        return count, table_due_s
 
     def _is_poison(self, command: Command | Malformed) -> bool:
         return not isinstance(command, Malformed) and command.id in self._poison

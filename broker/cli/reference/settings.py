@@ -8,8 +8,7 @@ from pydantic.fields import FieldInfo
 
 from broker.cli.config import described
 from broker.cli.reference.markdown import code, laid_out, prose, table
-from broker.doctor import variable
-from broker.settings import Settings
+from broker.settings import Settings, variable
 
 
 def page() -> str:

@@ -11,10 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 from broker import cli
+from broker.doctor import Installation
+from broker.doctor.keys import check_signatures
 from broker.local.__main__ import _signing
 from broker.local.layout import Layout
 from broker.settings import settings
-from broker.trust import files_in, read_private, signing_finding
+from broker.trust import files_in, read_private
 
 Spotfed = Callable[..., SimpleNamespace]
 
@@ -114,13 +116,15 @@ def test_the_doctor_says_whether_messages_are_signed(spotfed: Spotfed, tmp_path:
     spotfed("trust", "create", "broker", "--key", tmp_path / "key", "--trust", tmp_path / "trust")
     spotfed("trust", "create", "broker", "--key", tmp_path / "stray", "--trust", tmp_path / "other")
     told = settings()
-    assert signing_finding(told).state == "warning"
-    both = {"trust": tmp_path / "trust", "signing_key": tmp_path / "key"}
-    assert signing_finding(told.model_copy(update={"signing_key": tmp_path / "key"})).state == "warning"
-    assert signing_finding(told.model_copy(update=both)).state == "ok"
-    assert (
-        signing_finding(told.model_copy(update=both | {"signing_key": tmp_path / "stray"})).state == "failure"
-    )
-    assert signing_finding(told.model_copy(update=both | {"trust": tmp_path / "none"})).state == "failure"
+
+    def state(**changes: Path) -> str:
+        (result,) = check_signatures(Installation(told.model_copy(update=changes)))
+        return result.state
+
+    trust, key = tmp_path / "trust", tmp_path / "key"
+    assert state() == state(signing_key=key) == "warning"
+    assert state(trust=trust, signing_key=key) == "ok"
+    assert state(trust=trust, signing_key=tmp_path / "stray") == "failure"
+    assert state(trust=tmp_path / "none", signing_key=key) == "failure"
     files_in(told.state_dir).ensure(["broker"])
-    assert signing_finding(told).state == "ok"
+    assert state() == "ok"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.doctor import settings_findings
+from broker.doctor import Installation, State
+from broker.doctor.settings import check_settings_conflicts
 from broker.failpoints import Failpoint, arm, failpoint
-from broker.finding import State
 from broker.settings import Settings, SettingsError, load
 
 HERE, THERE = Failpoint.OWNER_COMMITTING, Failpoint.OWNER_COMMITTED
@@ -70,8 +70,8 @@ def test_what_cannot_be_understood_is_refused_with_the_names(
 
 
 def test_doctor_calls_it_a_failure() -> None:
-    findings = settings_findings(Settings(failpoint="broker-accepted:2"), ())
-    (failed,) = [one for one in findings if one.state is State.FAILURE]
+    (failed,) = check_settings_conflicts(Installation(Settings(failpoint="broker-accepted:2")))
+    assert failed.state is State.FAILURE
     assert failed.name == "setting SPOTFED_FAILPOINT"
     assert "broker-accepted:2" in failed.found
-    assert not [one for one in settings_findings(Settings(), ()) if one.state is State.FAILURE]
+    assert check_settings_conflicts(Installation(Settings())) == []

@@ -9,7 +9,7 @@ import pytest
 
 from broker.local.layout import Layout
 from broker.settings import Settings, SettingsError, load
-from broker.tls import api_context, redis_context, redis_tls, refusal, server_options, tls_finding
+from broker.tls import api_context, redis_context, redis_tls, refusal, server_options
 from tests.integration.certificates import Authority, Pair
 
 
@@ -83,17 +83,6 @@ def test_what_is_wrong_with_a_file_is_said_with_the_name_of_its_setting(
         redis_tls("rediss://h/0", Settings(redis_ca=tmp_path / "nowhere"))
     with pytest.raises(SettingsError, match="SPOTFED_REDIS_KEY: needed beside SPOTFED_REDIS_CERT"):
         redis_context(Settings(redis_cert=pair.cert))
-
-
-def test_doctor_warns_of_keys_in_the_clear() -> None:
-    told = Settings()
-    for here in ("unix:///x.sock", "redis://localhost:1/0", "http://127.0.0.1:8000", "redis://[::1]:1"):
-        assert tls_finding("x", here, told, 1.0) is None
-    for there in ("redis://redis.example:1/0", "http://api.example"):
-        found = tls_finding("x", there, told, 1.0)
-        assert found is not None
-        assert found.state == "warning"
-        assert "s:// (SECURITY.md" in found.advice
 
 
 def test_only_refusals_of_tls_are_called_that() -> None:

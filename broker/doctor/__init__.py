@@ -1,0 +1,34 @@
+"""The checks of ``spotfed doctor``: each fetches what it needs of an installation and judges it.
+
+``check`` says what a check is and runs it, ``installation`` has the settings, addresses and connections that
+checks share, and every other module holds the checks of one thing. To add a check, write a function there
+with the decorator ``check``; only a new module is named here as well.
+"""
+
+from __future__ import annotations
+
+from broker.doctor import (
+    api,
+    clouds,
+    contract,
+    directories,
+    instances,
+    jobs,
+    keys,
+    packages,
+    redis,
+    settings,
+)
+from broker.doctor.check import Check, CheckResult, State
+from broker.doctor.installation import Installation
+
+__all__ = ["CHECKS", "Check", "CheckResult", "Installation", "State", "run_checks"]
+
+_MODULES = (settings, packages, directories, keys, redis, clouds, contract, jobs, instances, api)
+#: All checks, in the order in which they are run and shown: by module, and as they stand there.
+CHECKS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Check))
+
+
+def run_checks(installation: Installation) -> list[CheckResult]:
+    """Run all checks, one after the other, and return their results."""
+    return [result for check in CHECKS for result in check.run(installation)]

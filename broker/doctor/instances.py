@@ -1,0 +1,47 @@
+"""The check of the instances of real clouds, and of the agents that start and end them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from broker.contract import CloudInfo
+from broker.doctor.check import CheckResult, check, failure, ok, warning
+from broker.doctor.installation import Installation
+from broker.instances import recorded
+
+
+@check("instances")
+def check_instances(installation: Installation) -> Iterator[CheckResult]:
+    """Does every real cloud have an agent, and do its instances agree with the owner's books?"""
+    for cloud in installation.readable_clouds:
+        if cloud.instances is not None:
+            yield _judge_cloud(installation, cloud)
+
+
+def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
+    client, keys, name = installation.redis_client, installation.keys, f"instances of {cloud.id}"
+    if not client.exists(keys.agent(cloud.id)):
+        return failure(
+            f"no agent runs: leases get no {cloud.instances} instances, and those of ended leases run on",
+            f"start it: python -m workers.instances --cloud {cloud.id} --federation FILE",
+            name=name,
+        )
+    records = recorded(client, keys, cloud.id)
+    states = Counter(record.state for record in records if record.lease is not None)
+    foreign = [record for record in records if record.lease is None]
+    counts = ", ".join(f"{states[state]} {state}" for state in sorted(states)) or "none"
+    found = f"of leases: {counts}; started by the cloud's own users: {len(foreign)}"
+    roomless = sum(not record.counted for record in foreign)
+    if roomless:
+        return warning(
+            f"{found}, of which {roomless} have no room in its owner's books",
+            "the federation file names fewer or smaller nodes than the cloud has: correct nodes, and "
+            "restart its owner",
+            name=name,
+        )
+    waiting = next((record for record in records if record.state == "asked" and record.why), None)
+    if waiting is not None:
+        advice = "look at the cloud, and into the agent's log"
+        return warning(f"{found}; {waiting.lease} waits: {waiting.why}", advice, name=name)
+    return ok(found, name=name)

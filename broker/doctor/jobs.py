@@ -1,0 +1,46 @@
+"""Checks of the processes that run batch jobs: node agents and job managers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.doctor.check import CheckResult, check, failure, ok
+from broker.doctor.installation import Installation
+
+#: A job that is overdue for longer is looked after by nobody: a job manager looks every second.
+OVERDUE_S = 30.0
+
+
+@check("node agent")
+def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
+    """Can the commands of batch jobs be run on the clouds that run commands?"""
+    for cloud in installation.readable_clouds:
+        if not cloud.runs_commands:
+            continue
+        name = f"node agent {cloud.id}"
+        if installation.redis_client.exists(installation.keys.agent(cloud.id)):
+            yield ok("it runs the commands of batch jobs", name=name)
+        else:
+            yield failure(
+                f"none runs, so what is placed on {cloud.id} does not begin, and what runs is not watched",
+                f"start it: python -m workers.agent --cloud {cloud.id} --federation FILE",
+                name=name,
+            )
+
+
+@check("job managers")
+def check_job_managers(installation: Installation) -> Iterator[CheckResult]:
+    """Does a job manager look after every open job?"""
+    if not any(cloud.runs_commands for cloud in installation.readable_clouds):
+        return
+    client, open_jobs = installation.redis_client, installation.keys.open_jobs
+    due_s = installation.redis_time_s() - OVERDUE_S
+    overdue = client.zcount(open_jobs, "-inf", due_s)
+    count = client.zcard(open_jobs)
+    if overdue:
+        yield failure(
+            f"of {count} open jobs nobody looks after {overdue}",
+            "start a job manager (python -m workers.jobs), or look into its log",
+        )
+    else:
+        yield ok(f"none of {count} open jobs waits for one")

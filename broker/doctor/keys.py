@@ -1,0 +1,46 @@
+"""Checks of the keys that are kept in files: the first API key, and those that sign messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.doctor.check import CheckResult, check, failure, ok, warning
+from broker.doctor.installation import Installation
+from broker.trust import TrustError, files_in, read_private, read_set
+
+
+@check("state directory key")
+def check_api_key_file(installation: Installation) -> Iterator[CheckResult]:
+    """Can only this user read the API key in the state directory?"""
+    path = installation.api_key_file
+    if path is not None and path.exists() and path.stat().st_mode & 0o077:
+        yield warning(f"others on this machine can read the API key in {path}", f"chmod 600 {path}")
+
+
+@check("signatures")
+def check_signatures(installation: Installation) -> CheckResult:
+    """Are messages between the broker and the clouds signed, and are the signatures verified?"""
+    settings = installation.settings
+    trust, signing_key = settings.trust, settings.signing_key
+    local_trust = files_in(settings.state_dir).trust
+    if trust is None and signing_key is None and local_trust.exists():
+        trust = local_trust
+    if trust is None:
+        how = "believed without a signature" if signing_key is None else "signed, and not verified"
+        return warning(
+            f"messages between the broker and the clouds are {how}: anyone who can write to Redis can "
+            "give orders",
+            "make keys (`spotfed trust create`), set SPOTFED_SIGNING_KEY everywhere, then SPOTFED_TRUST",
+        )
+    try:
+        believed = read_set(trust).keys
+        ours = None if signing_key is None else read_private(signing_key)
+    except TrustError as error:
+        return failure(str(error), "correct it: processes that need the file do not start without it")
+    if ours is not None and ours.public() not in believed:
+        return failure(
+            f"{trust} does not hold the key in {signing_key}: what it signs is refused",
+            "add its public half with `spotfed trust add`",
+        )
+    parties = len({key.issuer for key in believed})
+    return ok(f"{trust} holds {len(believed)} public keys of {parties} parties")
