@@ -21,7 +21,8 @@ from broker.answers import BrokenPromise
 from broker.contract import Advert, CloudInfo
 from broker.keys import Keys
 from broker.routing import Member, TableSummary
-from broker.signing import UNSIGNED, Refused, Signing, cloud_party
+from broker.signing.parties import cloud_party
+from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError
 from broker.versions import read
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Adverts:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         broken: Callable[[str, float], Mapping[float, BrokenPromise]] = _nothing_known,
-        signing: Signing = UNSIGNED,
+        signing: MessageSigner = UNSIGNED,
     ):
         """``broken``: what promises a cloud does not keep at a time of its own, by SLA. ``signing``: who is
         believed; what a cloud did not sign itself is as if it were not there."""
@@ -148,8 +149,10 @@ class Adverts:
             log.warning("%r is said to be %s, which is not believed", cloud, info.id)
             return None
         try:
-            self._signing.check(token, text, self._keys.clouds, {cloud_party(cloud.decode(errors="replace"))})
-        except Refused as error:
+            self._signing.verify(
+                token, text, self._keys.clouds, {cloud_party(cloud.decode(errors="replace"))}
+            )
+        except SignatureError as error:
             log.warning("what %s says it is, is not believed: %s", cloud.decode(errors="replace"), error)
             return None
         return info
@@ -186,8 +189,8 @@ class Adverts:
             if text is None:
                 continue
             try:
-                self._signing.check(found[len(clouds) + place], text, name, {cloud_party(cloud)})
-            except Refused as error:
+                self._signing.verify(found[len(clouds) + place], text, name, {cloud_party(cloud)})
+            except SignatureError as error:
                 log.warning("the table of %s is not believed: %s", cloud, error)
                 found[place] = None
         return found[: len(clouds)]
@@ -198,7 +201,7 @@ class Adverts:
             return seen
         try:
             self._seen[cloud] = self._read(cloud, raw, seen, now_s)
-        except Refused as error:
+        except SignatureError as error:
             log.warning("an advert of %s is not believed: %s", cloud, error)
             # What it last said itself stands, and ages.
             self._seen[cloud] = _Seen(raw, None, now_s) if seen is None else replace(seen, raw=raw)
@@ -210,19 +213,19 @@ class Adverts:
         text, token = raw
         if text is None:
             return _Seen(raw, None, now_s)
-        seal = self._signing.check(token, text, self._keys.advert(cloud), {cloud_party(cloud)})
-        number = ("", 0) if seal is None else (seal.session, seal.number)
+        signature = self._signing.verify(token, text, self._keys.advert(cloud), {cloud_party(cloud)})
+        number = ("", 0) if signature is None else (signature.session, signature.number)
         advert = _parse(Advert, text)
         if advert is None:
             return _Seen(raw, None, now_s)
-        if seal is not None and advert.cloud != cloud:
-            raise Refused("issuer", f"it is that of {advert.cloud}")
-        if seal is not None and before is not None and before.advert is not None:
+        if signature is not None and advert.cloud != cloud:
+            raise SignatureError("issuer", f"it is that of {advert.cloud}")
+        if signature is not None and before is not None and before.advert is not None:
             if number == before.number:
                 return replace(before, raw=raw)  # it was away for a moment, and is no younger
             older = number[0] == before.number[0] and number[1] < before.number[1]
             if older or advert.epoch < before.advert.epoch:
-                raise Refused("replayed", "it is older than one that was read before")
+                raise SignatureError("replayed", "it is older than one that was read before")
         try:
             said_s = (self._now() - datetime.fromisoformat(advert.at)).total_seconds()
         except (ValueError, TypeError):

@@ -16,7 +16,7 @@ from broker.api.identity_models import (
     Rotation,
 )
 from broker.api.outcomes import Calls, parse
-from broker.members import AuditEntry, KeyRecord
+from broker.identity.store import AuditEntry, KeyRecord
 
 
 class IdentityCalls(Calls):

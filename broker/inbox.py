@@ -16,8 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from broker.contract import VERSION, Command, commands
 from broker.dead_letters import LARGEST_ENTRY_BYTES, Kind, summary
-from broker.seen import Seen
-from broker.signing import BROKER, Refused, Seal, Signing, cloud_party, written_ms
+from broker.signing.parties import BROKER, cloud_party
+from broker.signing.replay_window import ReplayWindow
+from broker.signing.signer import MessageSigner, Signature, SignatureError, written_ms
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class Passed:
     """What is known when the inbox has been passed up to ``cursor``; ``changes`` are to be stored with it."""
 
     cursor: str | None
-    seen: Seen
+    seen: ReplayWindow
     changes: dict[str, str]
 
 
@@ -79,40 +80,42 @@ class Verified:
     seen in the store only with that commit: the next owner reads what was not committed, and finds it new.
     """
 
-    def __init__(self, signing: Signing, inbox: str, cloud: str):
+    def __init__(self, signing: MessageSigner, inbox: str, cloud: str):
         self._signing, self._inbox = signing, inbox
         self._issuers = frozenset({BROKER, cloud_party(cloud)})
-        self._stored, self._seen = Seen(), Seen()
-        self._judged: dict[str, Seal | Refused] = {}
+        self._stored, self._seen = ReplayWindow(), ReplayWindow()
+        self._judged: dict[str, Signature | SignatureError] = {}
         #: How many entries were refused, by reason.
         self.refused: Counter[str] = Counter()
 
     def begin(self, stored: Mapping[bytes, bytes]) -> None:
         """Begins with what is stored; what was read since is judged anew. Raises ValueError."""
-        self._stored = Seen.parse(stored)
+        self._stored = ReplayWindow.parse(stored)
         self._seen = self._stored.copy()
         self._judged.clear()
 
-    def refusal(self, entry: str, fields: Mapping[bytes, bytes]) -> Refused | None:
+    def refusal(self, entry: str, fields: Mapping[bytes, bytes]) -> SignatureError | None:
         """Why an entry is not to be believed, None if it is."""
         if not self._signing.verifies:
             return None
         verdict = self._judged.get(entry)
         if verdict is None:
             verdict = self._judged[entry] = self._judge(entry, fields)
-        return verdict if isinstance(verdict, Refused) else None
+        return verdict if isinstance(verdict, SignatureError) else None
 
-    def _judge(self, entry: str, fields: Mapping[bytes, bytes]) -> Seal | Refused:
+    def _judge(self, entry: str, fields: Mapping[bytes, bytes]) -> Signature | SignatureError:
         body = fields.get(b"c", b"")
         try:
-            seal = self._signing.check(fields.get(b"s"), body, self._inbox, self._issuers, written_ms(entry))
-        except Refused as error:
+            signature = self._signing.verify(
+                fields.get(b"s"), body, self._inbox, self._issuers, written_ms(entry)
+            )
+        except SignatureError as error:
             refused = error
         else:
-            assert seal is not None
-            if self._seen.add(seal):
-                return seal
-            refused = Refused("replayed", f"{seal.issuer} sent it once, and it came before")
+            assert signature is not None
+            if self._seen.add(signature):
+                return signature
+            refused = SignatureError("replayed", f"{signature.issuer} sent it once, and it came before")
         self.refused[refused.reason] += 1
         log.warning("%s: entry %s is not believed: %s", self._inbox, entry, refused)
         return refused
@@ -123,7 +126,7 @@ class Verified:
             return Passed(None, self._stored, {})
         seen, last = self._stored.copy(), _place(cursor)
         for entry, verdict in self._judged.items():
-            if isinstance(verdict, Seal) and _place(entry) <= last:
+            if isinstance(verdict, Signature) and _place(entry) <= last:
                 seen.add(verdict)
         seen.forget(last[0] / 1000)
         return Passed(cursor, seen, seen.changes(self._stored))

@@ -45,7 +45,7 @@ from broker.inbox import Verified, parse
 from broker.keys import Keys
 from broker.lua import read_script
 from broker.shown import lease_arguments, shown_at
-from broker.signing import UNSIGNED, Signing
+from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.versions import list_written, ours, written
 
 HISTORY_KEPT_S = 86_400
@@ -107,7 +107,7 @@ class Journal:
         client: redis.Redis,
         keys: Keys,
         cloud: str,
-        signing: Signing = UNSIGNED,
+        signing: MessageSigner = UNSIGNED,
         *,
         speaks: Callable[[], int] = ours,
         events_kept: int = EVENTS_KEPT,
@@ -247,7 +247,7 @@ class Journal:
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """How many inbox entries were not believed, by reason (``broker.signing.Refused``)."""
+        """How many inbox entries were not believed, by reason (``broker.signing.signer.SignatureError``)."""
         return self._inbox.refused
 
     def _signed(self, message: str, audience: str) -> tuple[str, bytes]:

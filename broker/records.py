@@ -41,7 +41,7 @@ from broker.failpoints import Failpoint, failpoint
 from broker.holds import hold_arguments
 from broker.keys import Keys
 from broker.lua import read_script
-from broker.signing import UNSIGNED, Signing
+from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.tracing import traced
 from broker.versions import list_written, ours
 
@@ -57,7 +57,7 @@ class Records:
         self,
         client: redis.asyncio.Redis,
         keys: Keys,
-        signing: Signing = UNSIGNED,
+        signing: MessageSigner = UNSIGNED,
         *,
         speaks: Callable[[], int] = ours,
         bell: Callable[[str], tuple[str, str]] | None = None,

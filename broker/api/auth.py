@@ -17,9 +17,9 @@ from typing import Any
 import redis.asyncio
 
 from broker.api.problems import too_many_calls, unauthorized
-from broker.identity import Principal
-from broker.keys import Keys, api_key_digest
-from broker.members import KeyRecord, MemberRecord, Register, parsed_key
+from broker.identity.permissions import Principal
+from broker.identity.store import IdentityStore, KeyRecord, MemberRecord, api_key_digest, parse_key_record
+from broker.keys import Keys
 
 KNOWN_FOR_S = 5.0  # how long a revoked key may still work in this process, if it cannot ask
 UNKNOWN_FOR_S = 1.0
@@ -29,7 +29,7 @@ _MOST_REMEMBERED = 4096
 class Roster:
     """The members, remembered for a moment."""
 
-    def __init__(self, register: Register):
+    def __init__(self, register: IdentityStore):
         self._register = register
         self._members: Mapping[str, MemberRecord] = {}
         self._by_origin: Mapping[str, MemberRecord] = {}
@@ -109,7 +109,7 @@ class Authenticator:
         if remembered is not None and now_s < remembered[0]:
             return remembered[1]
         found: Any = self._client.hget(self._keys.api_keys, hashed)
-        record = parsed_key(await found)
+        record = parse_key_record(await found)
         known_for_s = UNKNOWN_FOR_S if record is None else KNOWN_FOR_S
         self._remembered[hashed] = (now_s + known_for_s, record)
         self._remembered.move_to_end(hashed)

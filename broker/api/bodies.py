@@ -28,7 +28,7 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
-from broker.identity import Principal
+from broker.identity.permissions import Principal
 from broker.jobs.entries import Submitted
 from broker.jobs.models import JobWish
 from broker.jobs.names import LONGEST_CHOSEN, mark

@@ -24,18 +24,18 @@ from broker.api.quotas import QuotaKeeper
 from broker.api.survey import Surveyor
 from broker.ending import end
 from broker.holds import Holds
+from broker.identity.store import IdentityStore
 from broker.keys import Keys
-from broker.members import Register
 from broker.queue import Bells, make_app, ring, ring_for_job
 from broker.records import Records
 from broker.redis_server import connect, connect_async
 from broker.settings import Settings, SettingsError
-from broker.signing import BROKER
+from broker.signing.parties import BROKER
+from broker.signing.signer import MessageSigner
 from broker.submission.exchange import Doorbells, Exchange
 from broker.submission.replies import Replies
 from broker.submission.service import Service
 from broker.submission.wishes import Holding
-from broker.trust import signing_of
 from broker.upgrading import Speaking
 from broker.webhooks.desk import WebhookDesk
 
@@ -67,11 +67,11 @@ class Broker:
         self._bells = Doorbells(lambda cloud: ring(celery, cloud))
         self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
         self._speaking = Speaking(self._contract, self.keys)
-        signing = signing_of(settings, BROKER)
+        signing = MessageSigner.from_settings(settings, BROKER)
         # Through RabbitMQ a bell cannot go with what Redis writes: it is rung afterwards.
         bell = Bells(celery, self.keys.prefix) if settings.celery_broker_url is None else None
         self.records = Records(self.redis, self.keys, signing, speaks=self._speaking, bell=bell)
-        self.register = Register(self.redis, self.keys)
+        self.register = IdentityStore(self.redis, self.keys)
         self.roster, self.holds = Roster(self.register), Holds(self.redis, self.keys)
         self.books = Bookkeeper(self.redis, self.keys)
         self.adverts = Adverts(

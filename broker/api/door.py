@@ -14,7 +14,7 @@ from broker.api import bodies, problems
 from broker.api.broker import Broker
 from broker.api.calls import note
 from broker.contract import Lease
-from broker.identity import LEAST, Action, Principal, Thing, Verdict, authorize
+from broker.identity.permissions import LEAST, AccessDecision, Action, Principal, ProtectedObject, authorize
 from broker.records import Outcome
 
 JSON = "application/json"
@@ -42,12 +42,14 @@ async def caller(
 Caller = Annotated[Principal, Depends(caller)]
 
 
-def require(who: Principal, action: Action, thing: Thing | None = None, what: str = "thing") -> None:
+def require(
+    who: Principal, action: Action, thing: ProtectedObject | None = None, what: str = "thing"
+) -> None:
     """Raises ProblemError: 404 (there is no such ``what``) for another's, 403 where the role is too small."""
     match authorize(who, action, thing):
-        case Verdict.HIDDEN:
+        case AccessDecision.HIDDEN:
             raise problems.not_found(what)
-        case Verdict.TOO_SMALL:
+        case AccessDecision.TOO_SMALL:
             raise problems.forbidden(LEAST[action])
 
 
@@ -101,7 +103,7 @@ class MayOnDemand(Door):
         if cloud not in who.clouds and await self._lets_in(request, who, cloud):
             require(who, self.action)
             return Visitor(who, who.member, guest=True)
-        require(who, self.action, Thing(cloud=cloud), "cloud")
+        require(who, self.action, ProtectedObject(cloud=cloud), "cloud")
         return Visitor(who, cloud)
 
     async def _lets_in(self, request: Request, who: Principal, cloud: str) -> bool:
@@ -119,7 +121,7 @@ class MayWithLease(Door):
         found = await broker_of(request).desk.lease(request.path_params["lease_id"])
         if found is None:
             raise problems.not_found("lease")
-        require(who, self.action, Thing(origin=found.origin), "lease")
+        require(who, self.action, ProtectedObject(origin=found.origin), "lease")
         return Held(who, found)
 
 

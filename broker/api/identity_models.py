@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, model_serializer
 
 from broker.asked import Message
-from broker.identity import Role
-from broker.members import (
+from broker.identity.permissions import Role
+from broker.identity.store import (
     GRACE_S,
     AuditEntry,
     Cap,

@@ -21,8 +21,8 @@ from broker.api.identity_models import (
     Rotation,
 )
 from broker.api.openapi import body_of, problem_responses
-from broker.identity import Action, Principal, Role, Thing
-from broker.members import ChangedError, KeyRecord, MemberRecord
+from broker.identity.permissions import Action, Principal, ProtectedObject, Role
+from broker.identity.store import ChangedError, KeyRecord, MemberRecord
 
 router = APIRouter(tags=["members and keys"])
 
@@ -33,7 +33,7 @@ class MayWithMember(Door):
     async def __call__(self, request: Request, who: Caller) -> MemberRecord:
         """The member. Raises ProblemError (401, 403, 404, 429)."""
         name = request.path_params["name"]
-        require(who, self.action, Thing(holder=name), "member")
+        require(who, self.action, ProtectedObject(holder=name), "member")
         found = await broker_of(request).register.member(name)
         if found is None:
             raise problems.not_found("member")

@@ -14,7 +14,7 @@ from typing import cast
 import redis
 
 from broker.api.problems import conflict, in_flight, invalid_field, key_reused, not_found, not_ready
-from broker.identity import Action, Principal, Thing, Verdict, authorize
+from broker.identity.permissions import AccessDecision, Action, Principal, ProtectedObject, authorize
 from broker.jobs.entries import CancelAsked, Submitted, UnreadableEntryError, work_id
 from broker.jobs.fold import view
 from broker.jobs.models import ENDED, Attempt, JobList, JobLog, JobState, JobView, Outcome
@@ -41,9 +41,9 @@ class Job:
     ending: bool
 
     @property
-    def thing(self) -> Thing:
+    def thing(self) -> ProtectedObject:
         """Whose it is."""
-        return Thing(origin=self.submitted.origin, holder=self.submitted.holder)
+        return ProtectedObject(origin=self.submitted.origin, holder=self.submitted.holder)
 
 
 class JobDesk:
@@ -166,7 +166,7 @@ class JobDesk:
         found: list[JobView] = []
         for _, job in zip(range(MOST_LOOKED_AT), self._names(who), strict=False):
             one = self._read(job)
-            if one is None or authorize(who, Action.READ, one.thing) is not Verdict.ALLOWED:
+            if one is None or authorize(who, Action.READ, one.thing) is not AccessDecision.ALLOWED:
                 continue
             if (state is None or one.view.state is state) and (name is None or one.view.name == name):
                 found.append(one.view)

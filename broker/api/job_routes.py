@@ -14,7 +14,7 @@ from broker.api.door import Caller, Door, Reader, Runner, answer, begin_call, br
 from broker.api.job_desk import Job
 from broker.api.openapi import body_of, problem_responses
 from broker.contract import CloudInfo
-from broker.identity import Action, Principal
+from broker.identity.permissions import Action, Principal
 from broker.jobs.entries import Submitted
 from broker.jobs.models import JobList, JobLog, JobState, JobView, JobWish
 

@@ -28,7 +28,8 @@ from broker.api.desk import Desk
 from broker.contract import CloudId, Event, EventKind, Id, Needs, Overflow, SpotRequest
 from broker.keys import Keys
 from broker.records import Accept, Outcome, Records
-from broker.signing import UNSIGNED, Refused, Signing, cloud_party, written_ms
+from broker.signing.parties import cloud_party
+from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError, written_ms
 from broker.submission.exchange import Exchange
 from broker.submission.service import Service
 from broker.submission.wishes import LONGEST_REQUEST_ID, InFlightError, Settled
@@ -82,7 +83,7 @@ class OverflowDesk:
         records: Records,
         adverts: Adverts,
         exchange: Exchange,
-        signing: Signing = UNSIGNED,
+        signing: MessageSigner = UNSIGNED,
     ):
         """``client`` blocks while it reads: it is used by nobody else. ``signing``: who is believed."""
         self._client, self._keys, self._name = client, keys, name
@@ -149,7 +150,7 @@ class OverflowDesk:
         text = fields.get(b"o", b"")
         try:
             offer = read(Offer, text)
-            self._signing.check(
+            self._signing.verify(
                 fields.get(b"s"),
                 text,
                 self._keys.overflow,
@@ -165,7 +166,7 @@ class OverflowDesk:
                 targets=await self._targets(offer),
                 **offer.told_needs(),
             )  # fmt: skip
-        except Refused as error:
+        except SignatureError as error:
             log.warning("an entry of the overflow stream is not believed, it is passed over: %s", error)
             return True
         except ValidationError:

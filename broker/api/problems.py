@@ -22,7 +22,7 @@ from starlette.routing import compile_path
 from broker import tracing
 from broker.api.models import FieldError, OnDemandOffer, Problem
 from broker.contract import CounterOffers, RefusalView
-from broker.identity import Role
+from broker.identity.permissions import Role
 from broker.routing import UnfittableError, UnknownTargetError
 from broker.submission.wishes import (
     InFlightError,

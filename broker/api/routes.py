@@ -34,7 +34,7 @@ from broker.api.openapi import body_of, problem_responses
 from broker.api.problems import ProblemError
 from broker.api.stream import event_stream
 from broker.contract import QuoteRequest, SpotRequest
-from broker.identity import Principal
+from broker.identity.permissions import Principal
 from broker.submission.service import Result
 from broker.submission.wishes import Settled
 

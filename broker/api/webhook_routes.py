@@ -11,7 +11,7 @@ from starlette.responses import Response
 from broker.api import bodies, problems
 from broker.api.door import Caller, Changer, Door, Reader, answer, broker_of, require
 from broker.api.openapi import body_of, problem_responses
-from broker.identity import Action, Principal, Thing
+from broker.identity.permissions import Action, Principal, ProtectedObject
 from broker.webhooks.addresses import TargetError
 from broker.webhooks.desk import BusyError, NotKeptError
 from broker.webhooks.models import (
@@ -41,7 +41,7 @@ class MayWithWebhook(Door):
         stored = await broker_of(request).webhooks.get(name) if name.isalnum() else None
         if stored is None:
             raise problems.not_found("webhook")
-        require(who, self.action, Thing(holder=stored.holder), "webhook")
+        require(who, self.action, ProtectedObject(holder=stored.holder), "webhook")
         return stored
 
 

@@ -15,6 +15,7 @@ import typer
 
 from broker.cli import (
     acl,
+    api_key,
     config,
     demo,
     dlq,
@@ -23,20 +24,20 @@ from broker.cli import (
     experiment,
     federate,
     fleet,
-    identity,
     instance,
     job,
     journal,
     lasting,
     ledger,
     looking,
+    member,
     prices,
     replay,
     requests,
+    signing_key,
     table,
     targeting,
     trace,
-    trust,
     webhooks,
 )
 from broker.cli.output import exit_code_of, show_error
@@ -71,14 +72,14 @@ app.command(rich_help_panel=_USE)(ledger.ledger)
 app.add_typer(job.job, name="job", rich_help_panel=_USE)
 app.add_typer(fleet.fleet, name="fleet", rich_help_panel=_USE)
 app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
-app.add_typer(identity.member, name="member", rich_help_panel=_USE)
-app.add_typer(identity.key, name="key", rich_help_panel=_USE)
+app.add_typer(member.member, name="member", rich_help_panel=_USE)
+app.add_typer(api_key.key, name="key", rich_help_panel=_USE)
 app.add_typer(config.config, name="config", rich_help_panel=_PLAY)
 app.add_typer(acl.acl, name="acl", rich_help_panel=_PLAY)
 app.add_typer(webhooks.webhook, name="webhook", rich_help_panel=_USE)
 app.add_typer(journal.journal, name="journal", rich_help_panel=_USE)
 app.add_typer(dlq.dlq, name="dlq", rich_help_panel=_USE)
-app.add_typer(trust.trust, name="trust", rich_help_panel=_PLAY)
+app.add_typer(signing_key.trust, name="trust", rich_help_panel=_PLAY)
 app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)
 app.command(rich_help_panel=_STUDY)(federate.federate)

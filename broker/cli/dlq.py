@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.dead_letters import DeadLetter, DeadLetters
     from broker.keys import Keys
     from broker.settings import Settings
-    from broker.signing import Signing
+    from broker.signing.signer import MessageSigner
 
 dlq = typer.Typer(
     no_args_is_help=True,
@@ -155,15 +155,16 @@ def _one(client: redis.Redis, keys: Keys, cloud: str | None, letter: str) -> tup
     return found[0]
 
 
-def _signing(told: Settings) -> Signing:
+def _signing(told: Settings) -> MessageSigner:
     """With the broker's key, told or kept on this machine, where there is one."""
-    from broker.signing import BROKER
-    from broker.trust import files_in, signing_of
+    from broker.signing.key_files import local_key_files
+    from broker.signing.parties import BROKER
+    from broker.signing.signer import MessageSigner
 
-    kept = files_in(told.state_dir).key(BROKER)
+    kept = local_key_files(told.state_dir).key(BROKER)
     if told.signing_key is None and kept.exists():
         told = told.model_copy(update={"signing_key": kept})
-    return signing_of(told, BROKER)
+    return MessageSigner.from_settings(told, BROKER)
 
 
 def _now_ms(client: redis.Redis) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
-from broker.trust import TrustError, files_in, read_private, read_set
+from broker.signing.key_files import TrustError, local_key_files, read_private_key, read_trust_file
 
 
 @check("state directory key")
@@ -22,7 +22,7 @@ def check_signatures(installation: Installation) -> CheckResult:
     """Are messages between the broker and the clouds signed, and are the signatures verified?"""
     settings = installation.settings
     trust, signing_key = settings.trust, settings.signing_key
-    local_trust = files_in(settings.state_dir).trust
+    local_trust = local_key_files(settings.state_dir).trust
     if trust is None and signing_key is None and local_trust.exists():
         trust = local_trust
     if trust is None:
@@ -33,8 +33,8 @@ def check_signatures(installation: Installation) -> CheckResult:
             "make keys (`spotfed trust create`), set SPOTFED_SIGNING_KEY everywhere, then SPOTFED_TRUST",
         )
     try:
-        believed = read_set(trust).keys
-        ours = None if signing_key is None else read_private(signing_key)
+        believed = read_trust_file(trust).keys
+        ours = None if signing_key is None else read_private_key(signing_key)
     except TrustError as error:
         return failure(str(error), "correct it: processes that need the file do not start without it")
     if ours is not None and ours.public() not in believed:

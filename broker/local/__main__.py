@@ -2,8 +2,9 @@
 
 ``python -m broker.local attach -m broker.api --port 8000`` waits until the queue answers, says in
 SPOTFED_REDIS_URL where it is, and becomes ``python -m broker.api --port 8000``. With the embedded server,
-where all of the federation is on this machine, those who sign also get their keys (``broker.trust``). A job
-manager gets the address of the API and the first API key, where it is told no other.
+where all of the federation is on this machine, those who sign also get their keys
+(``broker.signing.key_files``). A job manager gets the address of the API and the first API key, where it is
+told no other.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def _attach(arguments: list[str]) -> Literal[1]:
 
 def _signing(arguments: list[str]) -> dict[str, str]:
     """What a process is told of its key, which is made if it is not there; nothing where it needs none."""
-    from broker.signing import BROKER, JOBS, cloud_party
-    from broker.trust import files_in
+    from broker.signing.key_files import local_key_files
+    from broker.signing.parties import BROKER, JOBS, cloud_party
 
     told = settings()
     if told.redis_url is not None or told.trust is not None or told.signing_key is not None:
@@ -64,7 +65,7 @@ def _signing(arguments: list[str]) -> dict[str, str]:
             party = cloud_party(options[options.index("--cloud") + 1])
         case _:
             return {}
-    files = files_in(told.state_dir)
+    files = local_key_files(told.state_dir)
     files.ensure([party])
     return files.environment(party)
 

@@ -123,9 +123,9 @@ class LocalFederation:
     def _start_signing(self, processes: Sequence[Process], environment: Mapping[str, str]) -> None:
         """Starts processes, each with the key of its party and what clients of the API need; keys of parties
         that are missing are made."""
-        from broker.trust import files_in
+        from broker.signing.key_files import local_key_files
 
-        files = files_in(self.directory)
+        files = local_key_files(self.directory)
         files.ensure([process.party for process in processes if process.party is not None])
         for process in processes:
             known = {} if process.party is None else files.environment(process.party)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.signing import BROKER, JOBS, cloud_party
+from broker.signing.parties import BROKER, JOBS, cloud_party
 
 QUEUE = "queue"
 

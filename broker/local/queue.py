@@ -13,8 +13,8 @@ from pathlib import Path
 
 import redis
 
-from broker.keys import Keys, api_key_digest
-from broker.members import let_in_operator, new_key
+from broker.identity.store import api_key_digest, generate_api_key, let_in_operator
+from broker.keys import Keys
 from broker.redis_server import EmbeddedRedis, connect
 from broker.settings import Settings
 
@@ -84,7 +84,7 @@ def first_key(told: Settings) -> str:
     path = key_file(told.state_dir)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(path, f"{new_key()[1]}\n")
+        _write(path, f"{generate_api_key()[1]}\n")
     return path.read_text(encoding="utf-8").strip()
 
 

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from broker.contract import Answer, replies
 from broker.keys import Keys
 from broker.records import read_stream
-from broker.signing import UNSIGNED, Refused, Seal, Signing, cloud_party, written_ms
+from broker.signing.parties import cloud_party
+from broker.signing.signer import UNSIGNED, MessageSigner, Signature, SignatureError, written_ms
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Replies:
     are dropped: who asked goes on waiting. ``refused`` counts them by reason.
     """
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys, name: str, signing: Signing = UNSIGNED):
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys, name: str, signing: MessageSigner = UNSIGNED):
         """``client`` is used by this reader alone."""
         self._client, self.name, self._signing = client, name, signing
         self._stream = keys.replies(name)
@@ -105,9 +106,9 @@ class Replies:
             return  # late, or read again after an outage
         try:
             # Before it is read: who is not believed may have made it to be hard to read.
-            seal = self._seal(entry_id, fields)
+            signature = self._verify_reply(entry_id, fields)
             read = replies.validate_json(fields[b"r"], extra="ignore")
-        except Refused as error:
+        except SignatureError as error:
             self._drop(error.reason, str(error))
             return
         except (ValidationError, KeyError) as error:
@@ -118,17 +119,17 @@ class Replies:
             asked = self._waiting.get(reply.command)
             if asked is None:
                 continue
-            if seal is not None and seal.issuer != cloud_party(asked.cloud):
-                self._drop("issuer", f"{seal.issuer} answered what {asked.cloud} was asked")
+            if signature is not None and signature.issuer != cloud_party(asked.cloud):
+                self._drop("issuer", f"{signature.issuer} answered what {asked.cloud} was asked")
                 continue
             del self._waiting[reply.command]
             for future in asked.futures:
                 if not future.done():
                     future.set_result(reply.answer)
 
-    def _seal(self, entry_id: str, fields: dict[bytes, bytes]) -> Seal | None:
+    def _verify_reply(self, entry_id: str, fields: dict[bytes, bytes]) -> Signature | None:
         clouds = {asked.cloud for asked in self._waiting.values()}
-        return self._signing.check(
+        return self._signing.verify(
             fields.get(b"s"),
             fields[b"r"],
             self._stream,

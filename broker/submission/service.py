@@ -22,7 +22,7 @@ import redis
 from broker.adverts import Adverts
 from broker.contract import Answer, Ask, QuoteView, RefusalView, Reserve, SpotRequest
 from broker.holds import Hold
-from broker.members import MemberRecord
+from broker.identity.store import MemberRecord
 from broker.records import (
     Accept,
     Accepted,

@@ -18,7 +18,7 @@ from broker.contract import (
     SpotRequest,
 )
 from broker.holds import Hold
-from broker.members import MemberRecord
+from broker.identity.store import MemberRecord
 from broker.records import attempt_id
 from broker.routing import Member, targets_of
 from cloudsim.blocks import RESERVED

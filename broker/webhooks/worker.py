@@ -21,8 +21,8 @@ import redis.asyncio
 from broker import events
 from broker.ending import end
 from broker.failpoints import Failpoint, failpoint
+from broker.identity.store import MemberRecord
 from broker.keys import Keys
-from broker.members import MemberRecord
 from broker.records import read_stream
 from broker.webhooks.envelope import Sending, of_event, of_gap
 from broker.webhooks.models import Delivery, WebhookState

@@ -28,11 +28,11 @@ from typing import Any
 import httpx
 import redis
 
+from broker.identity.store import let_in_operator
 from broker.keys import Keys
-from broker.members import let_in_operator
 from broker.redis_server import EmbeddedRedis, connect
-from broker.signing import BROKER, cloud_party
-from broker.trust import files_in
+from broker.signing.key_files import local_key_files
+from broker.signing.parties import BROKER, cloud_party
 from tests.bench import bare_celery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ class Processes:
 
     def __init__(self, directory: Path, redis_url: str, *, signed: bool):
         self.directory = directory
-        self._keys = files_in(directory) if signed else None
+        self._keys = local_key_files(directory) if signed else None
         self.environment = {
             **os.environ,
             "SPOTFED_REDIS_URL": redis_url,

@@ -21,13 +21,14 @@ import uvicorn
 
 from broker.api.app import create_app
 from broker.contract import CloudInfo
+from broker.identity.store import let_in_operator
 from broker.journal import Commit, Journal, Malformed
 from broker.keys import Keys
-from broker.members import let_in_operator
 from broker.redis_server import connect
 from broker.settings import Settings
-from broker.signing import BROKER, Signing, cloud_party
-from broker.trust import Files, SigningKey, TrustFile
+from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
+from broker.signing.parties import BROKER, cloud_party
+from broker.signing.signer import MessageSigner
 from broker.views import node_kinds
 from cloudsim.cloud_spec import CloudSpec
 from cloudsim.fair_share import FairShare
@@ -84,7 +85,7 @@ class FakeOwner(threading.Thread):
         self._redis = connect(url)
         party, files = cloud_party(cloud), signing_files()
         files.ensure([party])
-        signing = Signing(SigningKey(files.key(party)), TrustFile(files.trust))
+        signing = MessageSigner(SigningKey(files.key(party)), TrustFile(files.trust))
         self._journal = Journal(self._redis, keys, cloud, signing)
         self._inbox = keys.inbox(cloud)
         self._token = uuid.uuid4().hex
@@ -197,7 +198,7 @@ class Federation:
     def journal(self, cloud: str) -> Journal:
         """A cloud's journal and inbox, for who sends commands as the broker does."""
         files = signing_files()
-        signing = Signing(SigningKey(files.key(BROKER)), TrustFile(files.trust))
+        signing = MessageSigner(SigningKey(files.key(BROKER)), TrustFile(files.trust))
         return Journal(self.redis, self.keys, cloud, signing)
 
     def join(self, cloud: str, nodes: tuple[int, ...] = (8,), **options: Any) -> FakeOwner:
@@ -241,11 +242,11 @@ def serving(federation: Federation) -> Iterator[Federation]:
 
 
 @cache
-def signing_files() -> Files:
+def signing_files() -> KeyFiles:
     """Keys of the broker and of every cloud that joined a federation: all messages here are signed."""
     directory = tempfile.mkdtemp(prefix="spotfed-keys-")
     atexit.register(shutil.rmtree, directory)
-    files = Files(Path(directory))
+    files = KeyFiles(Path(directory))
     files.ensure([BROKER])
     return files
 

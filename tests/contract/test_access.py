@@ -15,7 +15,7 @@ from broker.api.door import Door
 from broker.api.identity_models import KeyWish, MemberWish
 from broker.client import Client
 from broker.contract import OnDemandRequest, SpotRequest
-from broker.identity import Action, Role
+from broker.identity.permissions import Action, Role
 from broker.settings import Settings
 from tests.contract.harness import KEY, Federation, serving
 

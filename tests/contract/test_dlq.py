@@ -12,8 +12,9 @@ from broker.contract import Cancel, CloudInfo, Reserve
 from broker.dead_letters import DeadLetters, Kind
 from broker.journal import Journal
 from broker.settings import Settings, settings
-from broker.signing import BROKER, cloud_party
-from broker.trust import files_in, signing_of
+from broker.signing.key_files import local_key_files
+from broker.signing.parties import BROKER, cloud_party
+from broker.signing.signer import MessageSigner
 from tests.contract.harness import Federation, Run
 
 
@@ -124,7 +125,7 @@ def test_without_a_queue_it_says_what_to_do(spotfed: Run, monkeypatch: pytest.Mo
 def test_what_is_sent_again_is_signed_where_the_federation_signs(
     spotfed: Run, boxes: dict[str, DeadLetters], federation: Federation, tmp_path: Path
 ) -> None:
-    files = files_in(tmp_path)
+    files = local_key_files(tmp_path)
     federation.redis.hset(federation.keys.cloud_signatures, "A", "of its CloudInfo")
     code, _, err = spotfed("dlq", "replay", "5-1", "--cloud", "A")
     assert (code, "SPOTFED_SIGNING_KEY" in err) == (3, True)
@@ -135,7 +136,7 @@ def test_what_is_sent_again_is_signed_where_the_federation_signs(
     code, _, err = spotfed("dlq", "replay", "5-3")
     assert (code, "vouch" in err) == (3, True)
     told = Settings(signing_key=files.key(cloud_party("A")), trust=files.trust)
-    signing = signing_of(told, cloud_party("A"))
+    signing = MessageSigner.from_settings(told, cloud_party("A"))
     journal = Journal(federation.redis, federation.keys, "A", signing)
     ((_, sent),) = journal.read_inbox(journal.cursor())
     assert sent == [Cancel(id="c1", lease="r.1", by="me")], "the owner believes it"

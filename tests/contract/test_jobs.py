@@ -13,7 +13,7 @@ import pytest
 
 from broker.api.identity_models import KeyWish, MemberWish
 from broker.client import Client, InputRefusedError, NotFoundError, ProblemAnswer
-from broker.identity import Role
+from broker.identity.permissions import Role
 from broker.jobs.entries import Cancelled, Failed, Submitted
 from broker.jobs.models import JobWish, Outcome
 from broker.jobs.names import LONGEST_CHOSEN, mark

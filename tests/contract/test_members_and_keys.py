@@ -18,8 +18,8 @@ from broker.api.quotas import QuotaKeeper
 from broker.client import Client
 from broker.contract import QuoteRequest, SpotRequest
 from broker.holds import Holds
-from broker.identity import Role
-from broker.members import Register
+from broker.identity.permissions import Role
+from broker.identity.store import IdentityStore
 from broker.redis_server import connect_async
 from tests.contract.harness import KEY, Federation, Run, serving
 from tests.contract.test_requests import until
@@ -242,7 +242,7 @@ def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation
         client = connect_async(federation.redis_url)
         try:
             holds = Holds(client, federation.keys)
-            roster = Roster(Register(client, federation.keys))
+            roster = Roster(IdentityStore(client, federation.keys))
             return await QuotaKeeper(client, client, federation.keys, holds, roster).reconcile()
         finally:
             await client.aclose()

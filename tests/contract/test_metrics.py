@@ -15,7 +15,7 @@ from broker.api.identity_models import KeyWish, MemberWish
 from broker.api.survey import LOOK_S
 from broker.client import Client
 from broker.contract import Cancel, Confirm, Reserve
-from broker.identity import Role
+from broker.identity.permissions import Role
 from broker.measures import Measures
 from cloudsim.volatile.information import Disclosure
 from tests.contract.harness import KEY, Federation, serving

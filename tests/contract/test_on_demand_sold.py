@@ -13,7 +13,7 @@ import pytest
 from broker.api.identity_models import KeyWish, MemberWish
 from broker.client import Client, GrantedRequest, NotFoundError, ProblemAnswer, RefusedRequest
 from broker.contract import OnDemandRequest, SpotRequest
-from broker.identity import Role
+from broker.identity.permissions import Role
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
 from tests.contract.test_requests import until
 

@@ -19,7 +19,7 @@ from broker.jobs.work_log import read_log
 from broker.keys import Keys
 from broker.known import Advert, CloudInfo
 from broker.redis_server import connect
-from broker.signing import UNSIGNED, Signing
+from broker.signing.signer import UNSIGNED, MessageSigner
 from cloudsim.requests import Kind
 from tests.integration.worker_processes import Started, wait_for
 from workers.drivers.groups import Group
@@ -49,7 +49,7 @@ _prefixes = itertools.count()
 class Agents:
     """Agents of a small federation, and what they are told. All is killed at the end."""
 
-    def __init__(self, redis_url: str, signing: Signing = UNSIGNED):
+    def __init__(self, redis_url: str, signing: MessageSigner = UNSIGNED):
         # Not pytest's: through its directories only their owner may pass, as through those of a user.
         self.directory = Path(tempfile.mkdtemp(prefix="spotfed-agents-"))
         self.url, self.signing = redis_url, signing

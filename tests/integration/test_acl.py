@@ -18,14 +18,14 @@ from redis.exceptions import NoPermissionError
 
 from broker import cli
 from broker.contract import Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
+from broker.identity.store import let_in_operator
 from broker.instances import InstanceRecord
 from broker.journal import Commit, Journal
-from broker.members import let_in_operator
 from broker.queue import JOBS, cloud_queue, make_app, ring, ring_for_job
 from broker.redis_server import connect
 from broker.settings import Settings, settings
-from broker.signing import UNSIGNED
-from broker.trust import create
+from broker.signing.key_files import create_key
+from broker.signing.signer import UNSIGNED
 from broker.upgrading import Speaking
 from broker.versions import VERSION
 from cloudsim.requests import Kind
@@ -113,7 +113,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         port = str(probe.getsockname()[1])
     signed = {"SPOTFED_TRUST": str(processes.directory / "trust.json")}
     for party in ("broker", "cloud.A", "jobs"):
-        create(party, processes.directory / f"{party}.key", Path(signed["SPOTFED_TRUST"]))
+        create_key(party, processes.directory / f"{party}.key", Path(signed["SPOTFED_TRUST"]))
     processes.owner(
         "--speed", "60", "--history", "30h", SPOTFED_REDIS_URL=shared.url("cloud-A"),
         SPOTFED_SIGNING_KEY=str(processes.directory / "cloud.A.key"), **signed,

@@ -14,8 +14,9 @@ import pytest
 from broker.answers import LeaseState
 from broker.jobs.models import WorkState
 from broker.redis_server import EmbeddedRedis
-from broker.signing import BROKER, JOBS, Signing
-from broker.trust import Files, SigningKey, TrustFile
+from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
+from broker.signing.parties import BROKER, JOBS
+from broker.signing.signer import MessageSigner
 from tests.integration.agents import Agents
 from tests.integration.worker_processes import wait_for
 
@@ -244,9 +245,11 @@ def test_work_goes_on_while_redis_is_away_and_what_became_of_its_lease_is_read_t
 
 
 def test_only_what_a_job_manager_signed_is_run(redis_url: str, tmp_path: Path) -> None:
-    files = Files(tmp_path)
+    files = KeyFiles(tmp_path)
     files.ensure([JOBS, BROKER, "cloud.A"])
-    ours, theirs = (Signing(SigningKey(files.key(one)), TrustFile(files.trust)) for one in (JOBS, BROKER))
+    ours, theirs = (
+        MessageSigner(SigningKey(files.key(one)), TrustFile(files.trust)) for one in (JOBS, BROKER)
+    )
     with Agents(redis_url, ours) as agents:
         agents.environ = files.environment("cloud.A")
         agents.agent()

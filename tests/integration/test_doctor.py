@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from broker import cli
-from broker.members import let_in_operator
+from broker.identity.store import let_in_operator
 from broker.redis_server import EmbeddedRedis
-from broker.signing import BROKER
-from broker.trust import files_in
+from broker.signing.key_files import local_key_files
+from broker.signing.parties import BROKER
 from tests.integration.worker_processes import Processes, wait_for
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
@@ -114,7 +114,7 @@ def test_a_sound_federation_is_found_sound_until_its_owner_is_killed(
         port = str(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}"
     let_in_operator(processes.client, processes.keys, "k")
-    keys = files_in(processes.directory)
+    keys = local_key_files(processes.directory)
     keys.ensure([BROKER, "cloud.A"])
     # The usual time until another takes over is short for a machine under load.
     signing = keys.environment("cloud.A")

@@ -24,8 +24,8 @@ from broker.api.identity_models import KeyWish, MemberWish
 from broker.chain import place_of
 from broker.client import Client, GrantedRequest, RefusedRequest
 from broker.contract import Advert, ExtensionRequest, SpotRequest
+from broker.identity.store import let_in_operator
 from broker.journal import Journal
-from broker.members import let_in_operator
 from broker.redis_server import EmbeddedRedis, connect
 from broker.webhooks.models import WebhookWish
 from cloudsim.requests import Reason

@@ -16,7 +16,7 @@ from kombu import Queue
 from kombu.exceptions import OperationalError
 
 from broker.contract import Finish
-from broker.members import let_in_operator
+from broker.identity.store import let_in_operator
 from broker.queue import (
     MONTECARLO,
     batch_queue,

@@ -29,9 +29,10 @@ from broker.journal import Journal
 from broker.keys import Keys
 from broker.redis_server import connect_async
 from broker.settings import Settings
-from broker.signing import BROKER, Signing
+from broker.signing.key_files import create_key, distrust_key, read_private_key
+from broker.signing.parties import BROKER
+from broker.signing.signer import MessageSigner
 from broker.submission.replies import Replies
-from broker.trust import create, disbelieve, read_private
 from cloudsim.requests import Reason
 from tests.integration.test_workers_runtime import fail
 from tests.unit.broker.forgeries import OTHER, Parties, forgeries
@@ -76,7 +77,7 @@ class Live:
         entry: Any = self.client.xadd(INBOX, cast("dict[Any, Any]", fields))
         return str(entry.decode())
 
-    def send(self, *batch: Command, by: Signing | None = None, to: str = INBOX) -> dict[str, bytes]:
+    def send(self, *batch: Command, by: MessageSigner | None = None, to: str = INBOX) -> dict[str, bytes]:
         """Puts commands into the inbox, signed; returns what was put there."""
         fields = (by or self.broker).fields("c", commands.dump_json(list(batch)), to)
         self.put(fields)
@@ -183,19 +184,19 @@ def test_keys_change_under_load(live: Live) -> None:
         expected.append(question.id)
         kept.append(live.send(question))
         if number in (10, 30):
-            create(BROKER, files.key(BROKER), files.trust)
+            create_key(BROKER, files.key(BROKER), files.trust)
         if number in (20, 40):
-            create("cloud.A", files.key("cloud.A"), files.trust)
+            create_key("cloud.A", files.key("cloud.A"), files.trust)
         if number % 7 == 0:
             answered += live.answered()
     old = json.loads(files.trust.read_text())["keys"]
     answered += live.answered()
     assert answered == expected
     assert live.refused() == {}
-    now = {read_private(files.key(party)).kid for party in (BROKER, "cloud.A", OTHER)}
+    now = {read_private_key(files.key(party)).kid for party in (BROKER, "cloud.A", OTHER)}
     for key in old:
         if key["kid"] not in now:
-            disbelieve(files.trust, key["kid"])
+            distrust_key(files.trust, key["kid"])
     live.put(kept[0])
     live.send(last := ask(lifetime_s=60.0))
     assert live.answered() == [last.id]

@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from broker.api.app import create_app
-from broker.members import let_in_operator
+from broker.identity.store import let_in_operator
 from broker.settings import Settings, SettingsError
 from broker.telemetry import caller, span_id, trace_id
 from tests.integration.rabbitmq_server import free_port

@@ -18,8 +18,7 @@ from broker import cli
 from broker.api.outcomes import UnavailableError, UntrustedError
 from broker.client import Client, GrantedRequest
 from broker.contract import SpotRequest
-from broker.keys import api_key_digest
-from broker.members import let_in_operator
+from broker.identity.store import api_key_digest, let_in_operator
 from broker.redis_server import connect
 from broker.settings import settings
 from tests.integration.certificates import Authority, Pair, terminating

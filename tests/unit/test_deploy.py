@@ -217,7 +217,7 @@ def test_secrets_are_referred_to_and_files_are_where_settings_say(manifest: dict
     paths = [one["value"] for one in told.values() if str(one.get("value", "")).startswith("/")]
     for path in [*paths, *(one for one in options if one.startswith("/"))]:
         assert Path(path).parent in places, path
-    # A private key that others may read is refused (broker.trust).
+    # A private key that others may read is refused (broker.signing.key_files).
     for volume in pod["volumes"]:
         if volume["name"] == "signing":
             assert volume["secret"]["defaultMode"] & 0o007 == 0

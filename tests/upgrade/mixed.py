@@ -32,7 +32,8 @@ import httpx
 import redis
 
 from broker.contract import VERSION
-from broker.keys import Keys, api_key_digest
+from broker.identity.store import api_key_digest
+from broker.keys import Keys
 from broker.redis_server import EmbeddedRedis, connect
 from broker.upgrading import holding_back, spoken
 from broker.versions import OLDEST_VERSION

@@ -8,10 +8,10 @@ import pytest
 import redis
 
 from broker.contract import VERSION, CloudInfo, Confirm, Reserve, Tick
-from broker.identity import Role
+from broker.identity.permissions import Role
+from broker.identity.store import parse_key_record
 from broker.journal import Journal
 from broker.keys import Keys
-from broker.members import parsed_key
 from broker.records import Accept, Attempt, Records
 from broker.redis_server import connect_async
 from broker.versions import OLDEST_VERSION
@@ -59,7 +59,7 @@ def test_an_owner_writes_commands_to_itself_and_what_it_is_in_it(
 
 
 def test_a_key_of_the_version_before_lets_its_holder_do_everything_as_before() -> None:
-    record = parsed_key(b"tester")
+    record = parse_key_record(b"tester")
     assert record is not None
     assert (record.principal, record.role, record.expired(1e12)) == ("tester", Role.OPERATOR, False)
-    assert parsed_key(b'{"unheard_of": 1}') is None
+    assert parse_key_record(b'{"unheard_of": 1}') is None

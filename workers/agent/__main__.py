@@ -28,8 +28,8 @@ from broker.keys import Keys
 from broker.queue import ring_for_job
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
-from broker.signing import cloud_party
-from broker.trust import signing_of
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
 from workers import celery_app
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nodes = node_cores(told.federation, told.cloud, config.data)
         if told.end_work:
             return end_work(config, told.cloud, nodes)
-        signing = signing_of(config, cloud_party(told.cloud))
+        signing = MessageSigner.from_settings(config, cloud_party(told.cloud))
         celery_app.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError, DriverError) as error:
         print(f"workers.agent: {error}", file=sys.stderr)  # noqa: T201

@@ -17,7 +17,8 @@ from broker.answers import Lease
 from broker.jobs.models import Work
 from broker.keys import Keys
 from broker.known import Advert, CloudInfo
-from broker.signing import JOBS, UNSIGNED, Refused, Signing
+from broker.signing.parties import JOBS
+from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError
 from broker.versions import read
 
 log = structlog.get_logger(__name__)
@@ -43,7 +44,7 @@ class _Believed:
 class OrderBook:
     """Reads them. Methods raise redis.RedisError when Redis is away."""
 
-    def __init__(self, client: redis.Redis, keys: Keys, cloud: str, signing: Signing = UNSIGNED):
+    def __init__(self, client: redis.Redis, keys: Keys, cloud: str, signing: MessageSigner = UNSIGNED):
         self._client, self._keys, self._cloud, self._signing = client, keys, cloud, signing
         self._known: dict[str, _Believed] = {}
 
@@ -85,9 +86,9 @@ class OrderBook:
         last = None if before is None else before.last
         try:
             audience = f"{self._keys.works(self._cloud)}:{name}"
-            self._signing.check(token, text, audience, {JOBS})
+            self._signing.verify(token, text, audience, {JOBS})
             work = read(Work, text)
-        except Refused as error:
+        except SignatureError as error:
             log.warning("work refused", work=name, why=str(error), reason=error.reason)
             return _Believed(raw, None, last)
         except ValidationError:

@@ -29,8 +29,8 @@ from broker.keys import Keys
 from broker.queue import ring
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
-from broker.signing import cloud_party
-from broker.trust import signing_of
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner
 from cloudsim.errors import InputError
 from cloudsim.federation_file import load
 from workers import celery_app
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app = celery_app.create(config)
         options = cloud_options(told.federation, told.cloud, config.data)
         driver = driver_of(options, told.cloud, *credentials(config))
-        signing = signing_of(config, cloud_party(told.cloud))
+        signing = MessageSigner.from_settings(config, cloud_party(told.cloud))
         celery_app.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError) as error:
         print(f"workers.instances: {error}", file=sys.stderr)  # noqa: T201

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from broker.contract import Answer, Command, replies
 from broker.keys import Keys
-from broker.signing import Refused, Signing, cloud_party, written_ms
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner, SignatureError, written_ms
 from broker.versions import list_written
 
 _BLOCK_MS = 200
@@ -30,7 +31,7 @@ class OwnerLine:
         keys: Keys,
         cloud: str,
         process: str,
-        signing: Signing,
+        signing: MessageSigner,
         ring: Callable[[str], object],
     ):
         """``process``: names this one. ``ring``: tells the owner to look; raises OperationalError."""
@@ -64,11 +65,11 @@ class OwnerLine:
             self._last = entry.decode()
             try:
                 body, issuers = fields[b"r"], {cloud_party(self._cloud)}
-                self._signing.check(fields.get(b"s"), body, self._stream, issuers, written_ms(self._last))
+                self._signing.verify(fields.get(b"s"), body, self._stream, issuers, written_ms(self._last))
                 found |= {
                     reply.command: reply.answer for reply in replies.validate_json(body, extra="ignore")
                 }
-            except Refused as error:
+            except SignatureError as error:
                 log.warning("an answer is not believed", why=str(error))
             except (KeyError, ValidationError):
                 log.warning("an answer cannot be read")

@@ -36,15 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # These import Celery, which reads signal settings from the environment that they set.
     from broker.queue import JOBS
     from broker.settings import SettingsError, settings
-    from broker.signing import JOBS as PARTY
-    from broker.trust import signing_of
+    from broker.signing.parties import JOBS as PARTY
+    from broker.signing.signer import MessageSigner
     from workers import celery_app
 
     try:
         config = settings()
         app = celery_app.create(config, queue=JOBS)
         celery_app.require_safe_queue(config)
-        signing = signing_of(config, PARTY)
+        signing = MessageSigner.from_settings(config, PARTY)
     except (SettingsError, UnsafeQueueError) as error:
         print(f"workers.jobs: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2

@@ -31,9 +31,9 @@ from broker.journal import Journal
 from broker.keys import Keys
 from broker.redis_server import connect
 from broker.settings import Settings, SettingsError, settings
-from broker.signing import cloud_party
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner
 from broker.telemetry import Spans
-from broker.trust import signing_of
 from broker.upgrading import ContractError, Speaking
 from broker.versions import written
 from broker.views import node_kinds
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         federation = load(options.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
         spec = process_spec(options, config, federation)
         celery_app.require_safe_queue(config)
-        signing = signing_of(config, cloud_party(options.cloud))
+        signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
         speaking = Speaking(client, keys)

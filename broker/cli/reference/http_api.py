@@ -13,7 +13,7 @@ from broker.api.app import DESCRIPTION, create_app
 from broker.api.door import Door
 from broker.cli.reference.markdown import code, laid_out, prose, table
 from broker.cli.reference.schemas import described, type_of
-from broker.identity import LEAST, RANK, Action, Role
+from broker.identity.permissions import LEAST, RANK, Action, Role
 from broker.settings import Settings
 
 _FIRST = "spot requests and clouds"

@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 
 from broker.contract import Event, EventKind, Lease, LeaseState
-from broker.identity import Role
-from broker.keys import api_key_digest
-from broker.members import KeyRecord, MemberRecord
+from broker.identity.permissions import Role
+from broker.identity.store import KeyRecord, MemberRecord, api_key_digest
 from cloudsim.requests import Kind
 from tests.contract.harness import KEY, Federation
 from tests.contract.webhooks.receiver import Receiver

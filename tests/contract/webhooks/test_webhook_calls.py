@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.identity import Role
+from broker.identity.permissions import Role
 from tests.contract.harness import Federation, Run, serving
 from tests.contract.test_requests import problem, until
 from tests.contract.webhooks.happenings import happen, key_of, log, make, operator

@@ -12,9 +12,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from joserfc.util import urlsafe_b64encode
 
-from broker.signing import BROKER, LIFETIME_S, Signing, encoded
-from broker.trust import Files, SigningKey, TrustFile, read_private
+from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
+from broker.signing.parties import BROKER
+from broker.signing.signer import LIFETIME_S, MessageSigner
 
 #: The order of the group that Ed25519 signs in: s + this is the same number to a careless verifier.
 _ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -28,26 +30,27 @@ Fields = dict[str, bytes]
 class Parties:
     """Key files of a broker, two clouds and a stranger, and what the good ones are told."""
 
-    files: Files
-    apart: Files
+    files: KeyFiles
+    apart: KeyFiles
 
     @classmethod
     def make(cls, directory: Path) -> Parties:
-        made = cls(Files(directory / "keys"), Files(directory / "stranger"))
+        made = cls(KeyFiles(directory / "keys"), KeyFiles(directory / "stranger"))
         made.files.ensure([BROKER, "cloud.A", OTHER])
         made.apart.ensure([STRANGER])
         return made
 
-    def signing(self, party: str, **options: Any) -> Signing:
+    def signing(self, party: str, **options: Any) -> MessageSigner:
         """What a process of that party signs with and believes."""
         files = self.apart if party == STRANGER else self.files
-        return Signing(SigningKey(files.key(party)), TrustFile(self.files.trust), **options)
+        return MessageSigner(SigningKey(files.key(party)), TrustFile(self.files.trust), **options)
 
     def key(self, party: str) -> tuple[dict[str, Any], Ed25519PrivateKey]:
         """The header of its tokens, and its private key."""
         files = self.apart if party == STRANGER else self.files
-        _, _, private = SigningKey(files.key(party)).current()
-        return {"alg": "EdDSA", "kid": read_private(files.key(party)).kid}, private
+        key = SigningKey(files.key(party)).current()
+        assert isinstance(key.key.private_key, Ed25519PrivateKey)
+        return key.header, key.key.private_key
 
 
 def dumped(value: Any) -> bytes:
@@ -56,8 +59,8 @@ def dumped(value: Any) -> bytes:
 
 def signed(header: bytes, payload: bytes, key: Ed25519PrivateKey) -> bytes:
     """A token over whatever bytes."""
-    text = encoded(header) + b"." + encoded(payload)
-    return text + b"." + encoded(key.sign(text))
+    text = urlsafe_b64encode(header) + b"." + urlsafe_b64encode(payload)
+    return text + b"." + urlsafe_b64encode(key.sign(text))
 
 
 def claims_of(body: bytes, audience: str, **changed: Any) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def claims_of(body: bytes, audience: str, **changed: Any) -> dict[str, Any]:
         "aud": audience,
         "jti": "0123456789abcdef-7",
         "exp": changed.pop("now_s") + LIFETIME_S,
-        "sha256": encoded(hashlib.sha256(body).digest()).decode(),
+        "sha256": urlsafe_b64encode(hashlib.sha256(body).digest()).decode(),
     }
     return {name: value for name, value in {**claims, **changed}.items() if value is not None}
 
@@ -104,7 +107,7 @@ def _headers(parties: Parties, claims: dict[str, Any]) -> dict[str, bytes]:
     its_jwk = {
         "kty": "OKP",
         "crv": "Ed25519",
-        "x": encoded(stranger.public_key().public_bytes_raw()).decode(),
+        "x": urlsafe_b64encode(stranger.public_key().public_bytes_raw()).decode(),
     }
 
     def resigned(**changed: Any) -> bytes:
@@ -116,14 +119,14 @@ def _headers(parties: Parties, claims: dict[str, Any]) -> dict[str, bytes]:
         for alg in ("Ed25519", "Ed448", "ES256", "RS256", "PS256", "eddsa", "", 1, ["EdDSA"])
     }
     for alg in ("none", "None", "NONE"):
-        text = encoded(dumped({**header, "alg": alg})) + b"." + encoded(payload) + b"."
+        text = urlsafe_b64encode(dumped({**header, "alg": alg})) + b"." + urlsafe_b64encode(payload) + b"."
         made[f"alg {alg}"] = text
         made[f"alg {alg}, signed"] = text + good_signature(header, payload, key)
     for alg, digest in (("HS256", "sha256"), ("HS512", "sha512")):
-        for name, secret in (("raw", raw), ("PEM", pem), ("base64", encoded(raw))):
-            text = encoded(dumped({**header, "alg": alg})) + b"." + encoded(payload)
+        for name, secret in (("raw", raw), ("PEM", pem), ("base64", urlsafe_b64encode(raw))):
+            text = urlsafe_b64encode(dumped({**header, "alg": alg})) + b"." + urlsafe_b64encode(payload)
             made[f"{alg} with the {name} public key"] = (
-                text + b"." + encoded(hmac.digest(secret, text, digest))
+                text + b"." + urlsafe_b64encode(hmac.digest(secret, text, digest))
             )
     made |= {
         "alg missing": resigned(alg=None),
@@ -180,7 +183,7 @@ def _claims(claims: Callable[..., dict[str, Any]]) -> dict[str, bytes]:
         "session in capitals": {"jti": "0123456789ABCDEF-7"},
         "session too long": {"jti": "0" * 40 + "-7"},
         "id empty": {"jti": ""},
-        "digest of another": {"sha256": encoded(hashlib.sha256(b"[]").digest()).decode()},
+        "digest of another": {"sha256": urlsafe_b64encode(hashlib.sha256(b"[]").digest()).decode()},
         "digest empty": {"sha256": ""},
         "one more": {"nbf": 0},
     }
@@ -208,14 +211,16 @@ def _shapes(header: bytes, claims: dict[str, Any], key: Ed25519PrivateKey) -> di
     # 64 bytes leave four bits of the last letter unused; a lenient decoder does not look at them.
     last = digits[digits.index(signature[-1:]) + 1 : digits.index(signature[-1:]) + 2]
     made = {
-        f"bit {bit} flipped": b".".join([head, payload, encoded(_flipped(raw, bit))])
+        f"bit {bit} flipped": b".".join([head, payload, urlsafe_b64encode(_flipped(raw, bit))])
         for bit in (0, 7, 255, 256, 400, 511)
     }
     made |= {
-        "of zeros": b".".join([head, payload, encoded(bytes(64))]),
-        "shorter": b".".join([head, payload, encoded(raw[:-1])]),
-        "longer": b".".join([head, payload, encoded(raw + b"\0")]),
-        "s not reduced": b".".join([head, payload, encoded(raw[:32] + large_s.to_bytes(32, "little"))]),
+        "of zeros": b".".join([head, payload, urlsafe_b64encode(bytes(64))]),
+        "shorter": b".".join([head, payload, urlsafe_b64encode(raw[:-1])]),
+        "longer": b".".join([head, payload, urlsafe_b64encode(raw + b"\0")]),
+        "s not reduced": b".".join(
+            [head, payload, urlsafe_b64encode(raw[:32] + large_s.to_bytes(32, "little"))]
+        ),
         "with padding": good + b"==",
         "with unused bits": good[:-1] + last,
         "with a line end": good + b"\n",
@@ -232,7 +237,9 @@ def _shapes(header: bytes, claims: dict[str, Any], key: Ed25519PrivateKey) -> di
         "parts swapped": b".".join([payload, head, signature]),
         "as JSON": dumped({"protected": head.decode(), "payload": payload.decode(), "signature": "x"}),
         "payload left out": head + b".." + signature,
-        "payload's bit flipped": b".".join([head, encoded(_flipped(dumped(claims), 80)), signature]),
+        "payload's bit flipped": b".".join(
+            [head, urlsafe_b64encode(_flipped(dumped(claims), 80)), signature]
+        ),
         "cut": good[: len(good) // 2],
         "10 MB": good + b"A" * 10_000_000,
         "not ASCII": b"\xff" * 200,

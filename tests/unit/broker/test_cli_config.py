@@ -19,8 +19,8 @@ import typer
 from broker import cli
 from broker.cli import manual
 from broker.cli.output import next_step
-from broker.keys import Keys, api_key_digest
-from broker.members import parsed_key
+from broker.identity.store import api_key_digest, parse_key_record
+from broker.keys import Keys
 from broker.settings import Settings, settings
 from tests.unit.broker.running import runner
 
@@ -123,7 +123,7 @@ def test_the_first_key_is_an_operators_and_stays_the_same(
     assert path.stat().st_mode & 0o777 == 0o600
     assert key not in first.out + first.err
     kept: Any = redis_client.hget(Keys("spotfed:").api_keys, api_key_digest(key))
-    record = parsed_key(kept)
+    record = parse_key_record(kept)
     assert record is not None
     assert record.role.value == "operator"
     redis_client.flushall()  # and after a Redis that came back empty

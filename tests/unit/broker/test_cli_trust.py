@@ -16,7 +16,7 @@ from broker.doctor.keys import check_signatures
 from broker.local.__main__ import _signing
 from broker.local.layout import Layout
 from broker.settings import settings
-from broker.trust import files_in, read_private
+from broker.signing.key_files import local_key_files, read_private_key
 
 Spotfed = Callable[..., SimpleNamespace]
 
@@ -71,7 +71,7 @@ def test_keys_are_exchanged_between_machines_and_removed(spotfed: Spotfed, tmp_p
     assert spotfed("trust", "remove", old, "--trust", here).code == 0
     left = json.loads(spotfed("trust", "show", "--trust", here, "--json").out)["keys"]
     assert old not in [key["kid"] for key in left]
-    assert read_private(tmp_path / "a.key").kid in [key["kid"] for key in left]
+    assert read_private_key(tmp_path / "a.key").kid in [key["kid"] for key in left]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_named(spotfed: Spotfed, arguments: list[str], named: s
 
 def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Path) -> None:
     assert spotfed("trust", "create", "cloud.x").code == 0
-    files = files_in(settings().state_dir)
+    files = local_key_files(settings().state_dir)
     processes = Layout(tmp_path / "f.toml", ("a", "b")).processes()
     assert [process.party for process in processes if process.party] == ["broker", "cloud.a", "cloud.b"]
     processes = Layout(tmp_path / "f.toml", ("a", "b"), commanded=("b",)).processes()
@@ -107,9 +107,9 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
     assert _signing(["-m", "broker.api"]) == files.environment("broker")
     assert _signing(["-m", "workers.owner", "--cloud", "a", "--time", "wall"]) == files.environment("cloud.a")
     assert _signing(["-m", "workers.montecarlo"]) == {}
-    kids = [read_private(files.key(party)).kid for party in ("broker", "cloud.a")]
+    kids = [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")]
     _signing(["-m", "broker.api"])
-    assert [read_private(files.key(party)).kid for party in ("broker", "cloud.a")] == kids
+    assert [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")] == kids
 
 
 def test_the_doctor_says_whether_messages_are_signed(spotfed: Spotfed, tmp_path: Path) -> None:
@@ -126,5 +126,5 @@ def test_the_doctor_says_whether_messages_are_signed(spotfed: Spotfed, tmp_path:
     assert state(trust=trust, signing_key=key) == "ok"
     assert state(trust=trust, signing_key=tmp_path / "stray") == "failure"
     assert state(trust=tmp_path / "none", signing_key=key) == "failure"
-    files_in(told.state_dir).ensure(["broker"])
+    local_key_files(told.state_dir).ensure(["broker"])
     assert state() == "ok"

@@ -4,29 +4,38 @@ import re
 
 import pytest
 
-from broker.identity import Action, Principal, Role, Thing, Verdict, authorize
-from broker.keys import api_key_digest
-from broker.members import KeyRecord, MemberRecord, new_key
+from broker.identity.permissions import AccessDecision, Action, Principal, ProtectedObject, Role, authorize
+from broker.identity.store import KeyRecord, MemberRecord, api_key_digest, generate_api_key
 
 OPERATOR = Principal("first", Role.OPERATOR, "k0")
 MEMBER = Principal("acme/ci", Role.MEMBER, "k1", "acme", frozenset({"north"}))
 RUNNER = Principal("acme/jobs", Role.RUNNER, "k4", "acme", frozenset({"north"}))
 VIEWER = Principal("acme", Role.VIEWER, "k2", "acme", frozenset({"north"}))
 
-OWN = [Thing(origin="acme"), Thing(origin="north"), Thing(cloud="north"), Thing(holder="acme")]
-FOREIGN = [Thing(origin="rival"), Thing(cloud="south"), Thing(holder="rival"), Thing(holder="operator/acme")]
+OWN = [
+    ProtectedObject(origin="acme"),
+    ProtectedObject(origin="north"),
+    ProtectedObject(cloud="north"),
+    ProtectedObject(holder="acme"),
+]
+FOREIGN = [
+    ProtectedObject(origin="rival"),
+    ProtectedObject(cloud="south"),
+    ProtectedObject(holder="rival"),
+    ProtectedObject(holder="operator/acme"),
+]
 
 
 @pytest.mark.parametrize("action", Action)
 def test_an_operator_may_do_everything(action: Action) -> None:
     for thing in (None, *OWN, *FOREIGN):
-        assert authorize(OPERATOR, action, thing) is Verdict.ALLOWED
+        assert authorize(OPERATOR, action, thing) is AccessDecision.ALLOWED
 
 
 @pytest.mark.parametrize("action", Action)
 @pytest.mark.parametrize("who", [RUNNER, MEMBER, VIEWER])
 def test_what_is_somebody_elses_is_hidden_whatever_the_role(who: Principal, action: Action) -> None:
-    assert {authorize(who, action, thing) for thing in FOREIGN} == {Verdict.HIDDEN}
+    assert {authorize(who, action, thing) for thing in FOREIGN} == {AccessDecision.HIDDEN}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +52,7 @@ def test_what_is_somebody_elses_is_hidden_whatever_the_role(who: Principal, acti
 def test_of_ones_own_the_role_decides(who: Principal, allowed: set[Action]) -> None:
     for thing in (None, *OWN):
         for action in Action:
-            expected = Verdict.ALLOWED if action in allowed else Verdict.TOO_SMALL
+            expected = AccessDecision.ALLOWED if action in allowed else AccessDecision.TOO_SMALL
             assert authorize(who, action, thing) is expected, (action, thing)
 
 
@@ -53,10 +62,10 @@ def test_a_members_things_are_not_an_operators_of_that_name() -> None:
 
 
 def test_a_key_has_256_bits_of_secret_and_is_kept_as_a_hash() -> None:
-    key_id, key = new_key()
+    key_id, key = generate_api_key()
     assert re.fullmatch(r"sf_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key)
     assert key.split("_")[1] == key_id
-    assert new_key() != (key_id, key)
+    assert generate_api_key() != (key_id, key)
     assert key not in api_key_digest(key)
     assert len(api_key_digest(key)) == 64
 

@@ -1,13 +1,14 @@
-"""Members of the federation and their API keys, in Redis.
+"""Stores the members of a federation and their API keys in Redis.
 
-Two hashes hold them: the digest of a key to its record, the name of a member to what it may hold. A key is
-``sf_<id>_<secret>`` with 256 bits of secret; only its SHA-256 is kept, so it is shown once, when it is made.
-Every change is one script that writes the audit stream as well, and changes nothing that somebody else has
-changed since it was read.
+Two hashes contain them: one maps the digest of a key to its record, the other the name of a member to its
+clouds and caps. A key is ``sf_<id>_<secret>`` with 256 bits of secret; only its SHA-256 is stored, so it is
+shown once, when it is made. Every change is one script that also writes the audit stream, and that changes
+nothing if another call changed the record since it was read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -21,14 +22,14 @@ import redis.asyncio
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from broker.asked import CloudId
-from broker.identity import Principal, Role
-from broker.keys import Keys, api_key_digest
+from broker.identity.permissions import Principal, Role
+from broker.keys import Keys
 from broker.lua import read_script
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 24 * 3600.0
-#: Names of members are origins of requests and go before the ids that they choose.
+#: The name of a member is the origin of its requests and the prefix of the ids that it chooses.
 MemberName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=40)]
 #: "acme", or "acme/ci" for a part of it.
 PrincipalName = Annotated[
@@ -44,11 +45,11 @@ _AUDIT_LENGTH = 100_000  # as in administer.lua
 
 
 class ChangedError(Exception):
-    """Others kept changing the same thing: try again."""
+    """Other calls kept changing the same record: try again."""
 
 
 class MemberRecord(BaseModel):
-    """A member: the clouds that are its own, and how much spot it may hold at once (None: as it likes)."""
+    """A member: the clouds that are its own, and how much spot it may hold at once (None: no limit)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -60,7 +61,10 @@ class MemberRecord(BaseModel):
 
 
 class KeyRecord(BaseModel):
-    """A key as it is kept. ``clouds`` None: all of its member's; times are seconds since 1970."""
+    """An API key as it is stored, without its secret.
+
+    ``clouds`` is None for all clouds of its member; times are in seconds since 1970.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,15 +78,15 @@ class KeyRecord(BaseModel):
 
     @property
     def member(self) -> str | None:
-        """The member whose key it is; None for operators."""
+        """The member that the key belongs to; None for operators."""
         return None if self.role is Role.OPERATOR else self.principal.partition("/")[0]
 
     def expired(self, now_s: float) -> bool:
-        """Whether it is no key any more."""
+        """Tell whether the key has expired. ``now_s``: seconds since 1970."""
         return self.expires_at_s is not None and now_s >= self.expires_at_s
 
     def acts_as(self, member: MemberRecord | None) -> Principal | None:
-        """Whom it lets in; None when its member has left."""
+        """Return the principal that the key stands for; None if its member has left."""
         if self.role is Role.OPERATOR:
             return Principal(self.principal, self.role, self.id)
         if member is None:
@@ -93,9 +97,10 @@ class KeyRecord(BaseModel):
 
 
 class AuditEntry(BaseModel):
-    """Who changed what, or bought what on-demand of another's cloud.
+    """One line of the audit log: who changed what, or who bought on-demand capacity of another's cloud.
 
-    ``id`` is that of the stream, ``at_s`` seconds since 1970. Never a secret."""
+    ``id`` is that of the stream, ``at_s`` is in seconds since 1970. It contains no secret.
+    """
 
     id: str = ""
     at_s: float
@@ -106,14 +111,19 @@ class AuditEntry(BaseModel):
     more: dict[str, Any] = {}
 
 
-def new_key() -> tuple[str, str]:
-    """A fresh key: its id, and all of it."""
+def generate_api_key() -> tuple[str, str]:
+    """Make a random key and return its id and the whole key."""
     key_id = secrets.token_hex(6)
     return key_id, f"sf_{key_id}_{secrets.token_urlsafe(32)}"
 
 
+def api_key_digest(key: str) -> str:
+    """Return the digest of an API key, which is stored in its place."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def let_in_operator(client: redis.Redis, keys: Keys, key: str, name: str = "first") -> None:
-    """Makes ``key`` an operator's, without asking anybody: for whoever starts a federation."""
+    """Store ``key`` as an operator's key, without any check: for the start of a federation."""
     parts = _KEY.fullmatch(key)
     record = KeyRecord(
         id=parts[1] if parts else name, principal=name, role=Role.OPERATOR, created_at_s=time.time()
@@ -121,17 +131,20 @@ def let_in_operator(client: redis.Redis, keys: Keys, key: str, name: str = "firs
     client.hset(keys.api_keys, api_key_digest(key), record.model_dump_json())
 
 
-def parsed_key(text: bytes | None) -> KeyRecord | None:
-    """A record; None for one that a later version wrote. Version 1 wrote the holder's name only, and let its
-    holder do everything: that is an operator, until the key is revoked."""
+def parse_key_record(text: bytes | None) -> KeyRecord | None:
+    """Read a stored key; None if a later version wrote it.
+
+    Version 1 wrote the holder's name only, and let its holder do everything. Such a key is an operator's
+    until it is revoked.
+    """
     if text and not text.startswith(b"{"):
         name = text.decode("utf-8", "replace")
         return KeyRecord(id=name, principal=name, role=Role.OPERATOR, created_at_s=0.0)
-    record: KeyRecord | None = _parsed(KeyRecord, text)
+    record: KeyRecord | None = _parse_record(KeyRecord, text)
     return record
 
 
-def _parsed(model: type[Any], text: bytes | None) -> Any:
+def _parse_record(model: type[Any], text: bytes | None) -> Any:
     if not text:
         return None
     try:
@@ -140,8 +153,8 @@ def _parsed(model: type[Any], text: bytes | None) -> Any:
         return None
 
 
-class Register:
-    """Reads and changes members and keys. Every method may raise redis.RedisError."""
+class IdentityStore:
+    """Reads and changes members and API keys. Every method may raise redis.RedisError."""
 
     def __init__(self, client: redis.asyncio.Redis, keys: Keys):
         self._client, self._keys = client, keys
@@ -150,25 +163,29 @@ class Register:
     # -- members ------------------------------------------------------------------------------------------
 
     async def members(self) -> dict[str, MemberRecord]:
-        """By name."""
-        found = [_parsed(MemberRecord, text) for text in (await self._all(self._keys.members)).values()]
-        return {one.name: one for one in sorted(filter(None, found), key=lambda one: one.name)}
+        """Return all members, keyed and sorted by name."""
+        texts = (await self._all(self._keys.members)).values()
+        members = [member for text in texts if (member := _parse_record(MemberRecord, text))]
+        return {member.name: member for member in sorted(members, key=lambda member: member.name)}
 
     async def member(self, name: str) -> MemberRecord | None:
-        """One of them, or None."""
-        found: MemberRecord | None = _parsed(MemberRecord, await self._get(self._keys.members, name))
-        return found
+        """Return the member of that name, or None."""
+        member: MemberRecord | None = _parse_record(MemberRecord, await self._get(self._keys.members, name))
+        return member
 
     async def add_member(self, member: MemberRecord, by: Principal) -> bool:
-        """False: there is one of that name."""
+        """Add a member. Return False if the name is taken."""
         member = member.model_copy(update={"created_at_s": time.time()})
         return await self._change(self._keys.members, by, "member added", member.name, [("", member)])
 
     async def set_member(self, name: str, update: dict[str, Any], by: Principal) -> MemberRecord | None:
-        """What is named changes, the rest stays; None: there is no such member. Raises ChangedError."""
+        """Change the fields in ``update`` and return the member; None if there is none of that name.
+
+        Raises ChangedError.
+        """
         for _ in range(_TRIES):
             text = await self._get(self._keys.members, name)
-            known = _parsed(MemberRecord, text)
+            known = _parse_record(MemberRecord, text)
             if known is None:
                 return None
             member: MemberRecord = known.model_copy(update=update)
@@ -179,13 +196,16 @@ class Register:
         raise ChangedError
 
     async def remove_member(self, name: str, by: Principal) -> bool:
-        """With all its keys. False: there is none. Its leases run on. Raises ChangedError."""
+        """Remove a member and all its keys; its leases run on. Return False if there is none of that name.
+
+        Raises ChangedError.
+        """
         for _ in range(_TRIES):
             text = await self._get(self._keys.members, name)
             if text is None:
                 return False
             if await self._change(self._keys.members, by, "member removed", name, [(_text(text), None)]):
-                # Its keys let nobody in from here on; a namesake that joins later shall not get them.
+                # Its keys are useless from here on; a later member of the same name must not get them.
                 for key in await self.keys():
                     if key.member == name:
                         await self.revoke(key.id, by)
@@ -195,9 +215,10 @@ class Register:
     # -- keys ---------------------------------------------------------------------------------------------
 
     async def keys(self) -> list[KeyRecord]:
-        """All that let somebody in, or did until they expired, the oldest first."""
-        found = [parsed_key(text) for text in (await self._all(self._keys.api_keys)).values()]
-        return sorted((one for one in found if one), key=lambda one: (one.created_at_s, one.id))
+        """Return all keys that are not revoked, expired ones too, the oldest first."""
+        texts = (await self._all(self._keys.api_keys)).values()
+        records = [record for text in texts if (record := parse_key_record(text))]
+        return sorted(records, key=lambda record: (record.created_at_s, record.id))
 
     async def create(
         self,
@@ -207,9 +228,13 @@ class Register:
         lifetime_s: float | None,
         by: Principal,
     ) -> tuple[KeyRecord, str]:
-        """A new key: its record, and all of it, to be shown once."""
+        """Make a key and return its record and the whole key, which is shown this once.
+
+        ``clouds``: ids of the clouds it is limited to; None for all clouds of its member. ``lifetime_s`` is
+        None for a key that works until it is revoked.
+        """
         now_s = time.time()
-        key_id, key = new_key()
+        key_id, key = generate_api_key()
         record = KeyRecord(
             id=key_id,
             principal=principal,
@@ -227,22 +252,23 @@ class Register:
         return record, key
 
     async def rotate(self, key_id: str, grace_s: float, by: Principal) -> tuple[KeyRecord, str] | None:
-        """A new key in the place of one that works for ``grace_s`` more; None: there is no such key.
+        """Replace a key, which still works for ``grace_s``, and return the new record and key.
 
-        Raises ChangedError.
+        None: there is no such key. Raises ChangedError.
         """
         for _ in range(_TRIES):
-            found = await self._find(key_id)
-            if found is None:
+            stored = await self._find_key(key_id)
+            if stored is None:
                 return None
             now_s = time.time()
-            digest, text, old = found
-            new_id, key = new_key()
-            left_s = now_s + grace_s
-            until_s = left_s if old.expires_at_s is None else min(old.expires_at_s, left_s)
+            digest, text, old = stored
+            new_id, key = generate_api_key()
+            ends_at_s = now_s + grace_s
+            if old.expires_at_s is not None:
+                ends_at_s = min(ends_at_s, old.expires_at_s)
             update = {"id": new_id, "created_at_s": now_s, "replaces": key_id}
             new = old.model_copy(update=update)
-            retired = old.model_copy(update={"expires_at_s": until_s})
+            retired = old.model_copy(update={"expires_at_s": ends_at_s})
             if await self._change(
                 self._keys.api_keys,
                 by,
@@ -256,12 +282,12 @@ class Register:
         raise ChangedError
 
     async def revoke(self, key_id: str, by: Principal) -> KeyRecord | None:
-        """Ends a key; None: there is no such key. Raises ChangedError."""
+        """End a key and return its record; None if there is no such key. Raises ChangedError."""
         for _ in range(_TRIES):
-            found = await self._find(key_id)
-            if found is None:
+            stored = await self._find_key(key_id)
+            if stored is None:
                 return None
-            digest, text, old = found
+            digest, text, old = stored
             more = {"principal": old.principal}
             if await self._change(
                 self._keys.api_keys, by, "key revoked", key_id, [(text, None)], more, [digest]
@@ -269,9 +295,9 @@ class Register:
                 return old
         raise ChangedError
 
-    async def _find(self, key_id: str) -> tuple[str, str, KeyRecord] | None:
+    async def _find_key(self, key_id: str) -> tuple[str, str, KeyRecord] | None:
         for digest, text in (await self._all(self._keys.api_keys)).items():
-            record = parsed_key(text)
+            record = parse_key_record(text)
             if record is not None and record.id == key_id:
                 return digest.decode(), text.decode(), record
         return None
@@ -279,19 +305,22 @@ class Register:
     # -- the audit log ------------------------------------------------------------------------------------
 
     async def audit(self, limit: int) -> list[AuditEntry]:
-        """The latest changes, the latest first."""
+        """Return at most ``limit`` entries of the audit log, the latest first."""
         entries: Any = await self._client.xrevrange(self._keys.audit, count=limit)
-        found = [(entry.decode(), _parsed(AuditEntry, fields.get(b"a"))) for entry, fields in entries]
-        return [one.model_copy(update={"id": entry}) for entry, one in found if one is not None]
+        return [
+            entry.model_copy(update={"id": entry_id.decode()})
+            for entry_id, fields in entries
+            if (entry := _parse_record(AuditEntry, fields.get(b"a"))) is not None
+        ]
 
     async def note(self, by: Principal, what: str, named: str, more: dict[str, Any]) -> None:
-        """Writes down something that changes neither members nor keys."""
+        """Write an audit entry about something that changes neither members nor keys."""
         entry = AuditEntry(at_s=time.time(), by=by.name, key=by.key_id, what=what, object=named, more=more)
         text = entry.model_dump_json(exclude={"id"})
         await self._client.xadd(self._keys.audit, {"a": text}, maxlen=_AUDIT_LENGTH, approximate=True)
         _log(entry)
 
-    # -- how ----------------------------------------------------------------------------------------------
+    # -- scripts and fields ------------------------------------------------------------------------------
 
     async def _change(
         self,

@@ -1,4 +1,4 @@
-"""``trust``: the keys that messages of the federation are signed with, and whose keys are believed."""
+"""Commands ``trust``: make the keys that sign messages between processes, and choose whose are believed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
-    from broker.trust import Files, PublicKey
+    from broker.signing.key_files import KeyFiles, PublicKey
 
 trust = typer.Typer(
     no_args_is_help=True,
@@ -55,23 +55,23 @@ def create(
 
     Example: spotfed trust create cloud.harbour
     """
-    from broker import trust as keys
+    from broker.signing.key_files import check_party, create_key
 
-    path, trusted = key or _files().key(keys.checked_party(party)), _trust_file(file)
+    path, trust_file = key or _key_files().key(check_party(party)), _trust_file(file)
     if path.exists() and not replace:
         raise CommandError(
             f"{path} is there already: --replace makes a new key, --key names another file",
             ExitCode.BAD_INPUT,
         )
-    made = keys.create(party, path, trusted)
+    public_key = create_key(party, path, trust_file)
     if as_json:
-        print_json(made.model_dump(mode="json"))
+        print_json(public_key.model_dump(mode="json"))
         return
     out = console()
     out.print(f"private key  {path}", soft_wrap=True)
-    out.print(f"public key   {made.kid} of {party}, in {trusted}", soft_wrap=True)
+    out.print(f"public key   {public_key.kid} of {party}, in {trust_file}", soft_wrap=True)
     out.print(
-        f"Its processes need SPOTFED_SIGNING_KEY={path} and SPOTFED_TRUST={trusted}",
+        f"Its processes need SPOTFED_SIGNING_KEY={path} and SPOTFED_TRUST={trust_file}",
         soft_wrap=True,
         style="dim",
     )
@@ -88,16 +88,16 @@ def show(
 
     Example: spotfed trust show cloud.harbour --json > harbour.json
     """
-    from broker.trust import KeySet, checked_party, read_set
+    from broker.signing.key_files import KeySet, check_party, read_trust_file
 
     if party is not None:
-        checked_party(party)
+        check_party(party)
     path = _trust_file(file)
-    found = [key for key in read_set(path).keys if party in (None, key.issuer)]
+    keys = [key for key in read_trust_file(path).keys if party in (None, key.issuer)]
     if as_json:
-        print_json(KeySet(keys=found).model_dump(mode="json"))
+        print_json(KeySet(keys=keys).model_dump(mode="json"))
     else:
-        _show(path, found)
+        _show_keys(path, keys)
 
 
 @trust.command()
@@ -113,14 +113,14 @@ def add(
 
     Example: spotfed trust add harbour.json
     """
-    from broker.trust import KeySet, believe, read_set
+    from broker.signing.key_files import KeySet, read_trust_file, trust_keys
 
     path = _trust_file(file)
-    new = believe(path, read_set(other).keys)
+    new = trust_keys(path, read_trust_file(other).keys)
     if as_json:
         print_json(KeySet(keys=new).model_dump(mode="json"))
     else:
-        _show(path, new, "Added")
+        _show_keys(path, new, "Added")
         next_step("compare these ids with whoever sent the file, by another way")
 
 
@@ -134,35 +134,35 @@ def remove(
 
     Example: spotfed trust remove kPrK_qmxVWaYVA9wwBF6
     """
-    from broker.trust import disbelieve
+    from broker.signing.key_files import distrust_key
 
     path = _trust_file(file)
-    gone = disbelieve(path, key)
+    removed = distrust_key(path, key)
     if as_json:
-        print_json(gone.model_dump(mode="json"))
+        print_json(removed.model_dump(mode="json"))
     else:
-        console().print(f"removed {gone.kid} of {gone.issuer} from {path}", soft_wrap=True)
+        console().print(f"removed {removed.kid} of {removed.issuer} from {path}", soft_wrap=True)
 
 
-def _files() -> Files:
+def _key_files() -> KeyFiles:
     from broker.settings import settings
-    from broker.trust import files_in
+    from broker.signing.key_files import local_key_files
 
-    return files_in(settings().state_dir)
+    return local_key_files(settings().state_dir)
 
 
 def _trust_file(file: Path | None) -> Path:
     from broker.settings import settings
 
-    return file or settings().trust or _files().trust
+    return file or settings().trust or _key_files().trust
 
 
-def _show(path: Path, found: list[PublicKey], title: str = "Believed") -> None:
+def _show_keys(path: Path, keys: list[PublicKey], title: str = "Believed") -> None:
     from rich.table import Table
 
     table = Table(title=f"{title}: {path}", title_justify="left")
     table.add_column("party")
     table.add_column("key id")
-    for key in sorted(found, key=lambda one: (one.issuer, one.kid)):
+    for key in sorted(keys, key=lambda key: (key.issuer, key.kid)):
         table.add_row(key.issuer, key.kid)
     console().print(table)

@@ -1,14 +1,14 @@
-"""Who may do what: principals, their roles, and ``authorize``, the one function that decides. Pure.
+"""Decides who may do what: principals, their roles, and ``authorize``. Pure.
 
     operator   everything: all objects, nodes, members, keys
     runner     what a member may, and hand over commands that its member's jobs run on the clouds' machines
     member     its own: requests, leases, events and accounts of its origins, on-demand of its clouds
     viewer     reads what a member reads, and submits nothing
 
-A *member* is an organisation; a *tenant* is a part of it that is told apart by name ("acme/ci") and sees
-what its member sees. What a member asks for carries one of its origins: its own name, or the id of a cloud of
-its. Somebody else's object is HIDDEN: whoever asks is told the same as of one that does not exist. TOO_SMALL
-is said only of what one may know of. (RELIABILITY.md, "Security", I9.)
+A *member* is an organisation; a *tenant* is a named part of it ("acme/ci") and sees what its member sees. A
+request of a member carries one of its origins: the member's name, or the id of one of its clouds. An object
+of another member is HIDDEN: the answer is the same as for one that does not exist. TOO_SMALL is said only of
+what the principal may know of. (RELIABILITY.md, "Security", I9.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """What a call does, as far as it matters who may do it."""
+    """What a call does, as far as permissions distinguish it."""
 
     LOOK = "look"  # at public facts of clouds
     READ = "read"  # objects of one's own, and lists of them
@@ -40,17 +40,17 @@ class Action(StrEnum):
     ADMINISTER = "administer"  # members, keys, the audit log
 
 
-class Verdict(StrEnum):
-    """What ``authorize`` says."""
+class AccessDecision(StrEnum):
+    """The answer of ``authorize``."""
 
     ALLOWED = "allowed"
-    HIDDEN = "hidden"  # 404: somebody else's
+    HIDDEN = "hidden"  # 404: another member's
     TOO_SMALL = "too_small"  # 403: not for this role
 
 
-#: Whoever is higher may what those below may.
+#: The order of the roles: each may do what those below it may.
 RANK = {Role.VIEWER: 0, Role.MEMBER: 1, Role.RUNNER: 2, Role.OPERATOR: 3}
-#: The least role for each action.
+#: The lowest role that may perform each action.
 LEAST = {
     Action.LOOK: Role.VIEWER,
     Action.READ: Role.VIEWER,
@@ -66,9 +66,14 @@ LEAST = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls. ``name``: "acme" or "acme/tenant", and of operators any; ``member``: None for operators.
+    """The caller that an API key stands for.
 
-    ``clouds``: ids of the clouds for whose own users it may act; an operator may for all.
+    Args:
+        name: "acme" or "acme/tenant"; an operator's may be any.
+        role: what it is to the federation.
+        key_id: the id of the key it called with.
+        member: the member it belongs to; None for operators.
+        clouds: ids of the clouds for whose own users it may act; an operator may act for all.
     """
 
     name: str
@@ -82,36 +87,36 @@ class Principal:
 
     @property
     def holder(self) -> str:
-        """Under what name things are kept that are its own, beside leases: one for all keys of a member."""
+        """The name under which its objects other than leases are kept: one for all keys of a member."""
         return self.member or f"operator/{self.name}"
 
     @property
     def origins(self) -> frozenset[str] | None:
-        """Whose requests are its own; None: everybody's."""
+        """The origins whose requests are its own; None: those of all."""
         if self.role is Role.OPERATOR:
             return None
         return self.clouds if self.member is None else self.clouds | {self.member}
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
-    """What an action is about: something of an ``origin`` (a lease), of a ``holder``, or of a ``cloud``'s own
-    users."""
+class ProtectedObject:
+    """An object that an action concerns: it has an ``origin`` (a lease), a ``holder`` (a job, a webhook), or
+    belongs to the own users of a ``cloud``."""
 
     origin: str | None = None
     holder: str | None = None
     cloud: str | None = None
 
 
-def authorize(who: Principal, action: Action, thing: Thing | None = None) -> Verdict:
-    """Whether ``who`` may do this; ``thing`` None: it is about nothing that belongs to anybody."""
+def authorize(who: Principal, action: Action, thing: ProtectedObject | None = None) -> AccessDecision:
+    """Decide whether ``who`` may perform an action; ``thing`` is None if it concerns no member's object."""
     origins = who.origins
     if origins is None:
-        return Verdict.ALLOWED
+        return AccessDecision.ALLOWED
     if thing is not None and not (
         (thing.origin is None or thing.origin in origins)
         and (thing.holder is None or thing.holder == who.holder)
         and (thing.cloud is None or thing.cloud in who.clouds)
     ):
-        return Verdict.HIDDEN
-    return Verdict.TOO_SMALL if RANK[who.role] < RANK[LEAST[action]] else Verdict.ALLOWED
+        return AccessDecision.HIDDEN
+    return AccessDecision.TOO_SMALL if RANK[who.role] < RANK[LEAST[action]] else AccessDecision.ALLOWED
