@@ -5,7 +5,6 @@ PYTHON ?= python3
 JOBS ?= 2
 # Of seeds that nobody has run. To have one again: .venv/bin/python -m tests.simulation --from SEED --seeds 1
 SIMULATE_MINUTES ?= $(if $(CI),10,0.25)
-OLD ?= f80b512
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -13,7 +12,7 @@ EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra t
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format man docs bench bench-nova kills chaos upgrade simulate acceptance jobs lock clean
+.PHONY: help setup demo up test lint format figures docs bench bench-nova kills chaos simulate acceptance jobs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -77,13 +76,10 @@ format: setup  ## lay the code out and repair what ruff can
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-man: setup  ## write the manual page, docs/reference and docs/figures anew, from what the code says and does
-	@$(BIN)/python -m broker.cli.manual > deploy/man/spotfed.1
-	@$(BIN)/python -m workers.instances.reference > docs/reference/instances.md
-	@$(BIN)/python -m broker.cli.reference docs/reference
+figures: setup  ## draw docs/figures anew
 	@$(BIN)/python -m tests.docs.figures docs/figures
 
-docs: setup  ## the site of docs/, for a browser: build/docs/index.html
+docs: setup  ## the site of docs/, with references of commands, HTTP API and library: build/docs/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file docs/site/mkdocs.yml
 	@echo "docs: build/docs/index.html"
 
@@ -114,9 +110,6 @@ bench-nova: setup $(NOVA)/.ready  ## the preemption paper's Figure 2 beside Open
 
 kills: setup  ## kill -9 Redis, owners, Monte-Carlo workers and the API 200 times in a live run, then judge (minutes)
 	$(BIN)/python -m tests.integration.kill_storm --kills 200
-
-upgrade: setup  ## a live federation of the version before (OLD=commit), upgraded process by process (minutes)
-	$(BIN)/python -m tests.upgrade.mixed --old $(OLD)
 
 simulate: setup  ## the federation on virtual time with faults drawn from seeds, for ten minutes
 	$(BIN)/python -m tests.simulation --from now --minutes 10 --jobs $(JOBS)

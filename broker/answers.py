@@ -107,7 +107,7 @@ class BrokenPromise(Message):
 class QuoteView(Message):
     """A quote, see ``cloudsim.requests.Quote``. ``other_sizes`` is told to those who only ask.
     ``broken_promise``: what the broker knows against promises of this cloud at this SLA; not written where it
-    knows nothing, since owners of the version before would not understand it."""
+    knows nothing."""
 
     answer: Literal["quote"] = "quote"
     cloud: CloudId

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 from httpx_sse import SSEError, connect_sse
@@ -90,8 +90,6 @@ __all__ = [
 
 MOST_LEASES = 1000  # that the API tells at once
 _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCalls, WebhookCalls):

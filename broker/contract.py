@@ -4,7 +4,7 @@ Three groups: what a user sends (``SpotRequest`` and the others of ``broker.aske
 owner (``Command``) and hears back (``Reply`` and the others of ``broker.answers``), and what an owner makes
 known (``Event`` in its journal, ``Advert``, ``CloudInfo``).
 
-A field that is new since version 2 is declared with ``since``, see ``broker.versions``.
+A field that a later version adds is declared with ``since``, see ``broker.versions``.
 Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
 """
 

@@ -216,17 +216,15 @@ def summary(error: ValidationError) -> str:
 
 
 def _letter(cloud: str, entry: str, fields: dict[bytes, bytes]) -> DeadLetter:
-    """An owner of contract version 1 writes only ``c`` and ``why``."""
-    body = fields.get(b"c", b"")
     return DeadLetter(
         cloud,
         entry,
-        of=fields.get(b"of", entry.encode()).decode(),
-        kind=Kind(fields.get(b"kind", Kind.UNREADABLE.encode()).decode()),
-        why=fields.get(b"why", b"").decode(errors="replace"),
-        body=body,
-        size_bytes=int(fields.get(b"size", len(body))),
-        items=tuple(json.loads(fields.get(b"items", b"[0]"))),
+        of=fields[b"of"].decode(),
+        kind=Kind(fields[b"kind"].decode()),
+        why=fields[b"why"].decode(errors="replace"),
+        body=fields[b"c"],
+        size_bytes=int(fields[b"size"]),
+        items=tuple(json.loads(fields[b"items"])),
     )
 
 

@@ -12,7 +12,7 @@ from broker.chain import BEGINNING, Entry
 from broker.contract import Lease
 from broker.keys import Keys
 from broker.lua import read_script
-from broker.shown import lease_arguments, shown_at
+from broker.shown import lease_arguments
 from broker.versions import ours
 from cloudsim.requests import Kind
 
@@ -120,14 +120,13 @@ class Entries:
             if event.lease is not None and event.lease.kind is Kind.SPOT:
                 shown[event.lease.id] = event.lease
         speaks = self._speaks()
-        showing = shown_at(keys, cloud, list(shown.values()), speaks)
-        for _, lease in showing:
+        for lease in shown.values():
             told += lease_arguments(lease, speaks)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
-            *(keys.running(cloud), *(name for name, _ in showing)),
+            *(keys.running(cloud), *(keys.lease(cloud, lease) for lease in shown)),
         ]
-        counts = [events_kept, len(entries), len(showing)]
+        counts = [events_kept, len(entries), len(shown)]
         self._run(self._restore, names, [token, epoch, before, *counts, *told])
 
     def keep(

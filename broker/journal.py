@@ -44,7 +44,7 @@ from broker.inbox import Malformed as Malformed  # noqa: PLC0414 (given on)
 from broker.inbox import Verified, parse
 from broker.keys import Keys
 from broker.lua import read_script
-from broker.shown import lease_arguments, shown_at
+from broker.shown import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.versions import list_written, ours, written
 
@@ -188,11 +188,10 @@ class Journal:
         """
         keys, cloud, speaks = self.keys, self.cloud, self._speaks()
         before, entries = self._linked(commit)
-        shown = shown_at(keys, cloud, commit.leases, speaks)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
             *(keys.inbox(cloud), keys.cursor(cloud), keys.advert(cloud), keys.running(cloud), keys.overflow),
-            *(name for name, _ in shown),
+            *(keys.lease(cloud, lease.id) for lease in commit.leases),
             *(keys.replies(asker) for asker in commit.replies),
             *(keys.advert_signature(cloud), keys.seen(cloud)),
         ]
@@ -201,12 +200,12 @@ class Journal:
         arguments: list[str | bytes | int] = [
             *(commit.token, commit.epoch, _ms(commit.ttl_s), commit.first, commit.cursor or ""),
             *(advert, keys.channel(cloud)),
-            *(len(commit.events), len(shown), len(commit.replies), len(commit.overflow)),
+            *(len(commit.events), len(commit.leases), len(commit.replies), len(commit.overflow)),
             *(before, self._events_kept),
         ]
         for event, entry in zip(commit.events, entries, strict=True):
             arguments += [entry.body, "" if event.sequence is None else event.sequence, entry.hash]
-        for _, lease in shown:
+        for lease in commit.leases:
             arguments += lease_arguments(lease, speaks)
         for asker, answers in commit.replies.items():
             arguments += self._signed(list_written(answers, speaks), keys.replies(asker))

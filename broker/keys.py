@@ -127,10 +127,6 @@ class Keys:
         """Stream: public events of all clouds merged; its ids are those of the event API."""
         return f"{self.prefix}events"
 
-    def lease_of_version_2(self, lease: str) -> str:
-        """String: what ``lease`` names, where the federation speaks version 2 of the contract."""
-        return f"{self.prefix}lease:{lease}"
-
     def request(self, request: str) -> str:
         """Hash: a request's record: fingerprint, body, attempt, cloud, state, answer."""
         return f"{self.prefix}request:{request}"

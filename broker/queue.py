@@ -2,21 +2,16 @@
 nothing.
 
 A Celery message is never the only copy of anything (RELIABILITY.md 1): ``ring`` only says that an inbox has
-something to read, and a Monte-Carlo batch is sent again when its result does not come. So they may go through
-RabbitMQ as well (``SPOTFED_CELERY_BROKER_URL``), and Redis stays the store of all that counts.
+something to read, and a Monte-Carlo batch is sent again when its result does not come.
 """
 
 from __future__ import annotations
 
-import ssl
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
-import amqp
 from celery import Celery
 from kombu import Connection, Exchange, Producer, Queue, transport
-from kombu.exceptions import OperationalError
 from kombu.utils.json import dumps
 
 from broker.redis_server import celery_url
@@ -36,11 +31,6 @@ BATCH_EXPIRES_S = 600
 #: A batch that runs longer is killed with its process.
 BATCH_LIMIT_S = 600
 
-#: RabbitMQ keeps a worker's own queue for so long after the worker.
-_OWN_QUEUE_KEPT_S = 86_400
-#: RabbitMQ that is silent for longer is away.
-_RABBITMQ_ANSWER_S = 5
-
 
 def cloud_queue(cloud: str) -> str:
     """The queue of a cloud's owner."""
@@ -52,25 +42,19 @@ def montecarlo_queue(worker: str) -> str:
     return f"{MONTECARLO}.{worker}"
 
 
-def bell_queue(app: Celery, cloud: str) -> Queue:
-    """A cloud's doorbells, as sender and owner declare them.
+def bell_queue(cloud: str) -> Queue:
+    """Declare the queue of a cloud's doorbells, for their senders and for the owner.
 
-    They are not acknowledged, which halves what a doorbell writes: one that is lost with its worker is made
-    up for by the next owner's opening. RabbitMQ keeps one of them, as all say the same.
+    Doorbells are not acknowledged, which halves what each one writes: one that is lost with its worker is
+    made up for by the next owner's opening.
     """
     name = cloud_queue(cloud)
-    most = {"x-max-length": 1} if _through_amqp(app) else None
-    return Queue(name, Exchange(name), routing_key=name, no_ack=True, queue_arguments=most)
+    return Queue(name, Exchange(name), routing_key=name, no_ack=True)
 
 
-def batch_queue(app: Celery, name: str) -> Queue:
-    """Monte-Carlo batches, as sender and worker declare them: the shared queue, or a worker's own.
-
-    RabbitMQ forgets the queue of a worker that is gone; in Redis it is gone when it is empty.
-    """
-    if name == MONTECARLO or not _through_amqp(app):
-        return Queue(name, Exchange(name), routing_key=name)
-    return Queue(name, Exchange(name, auto_delete=True), routing_key=name, expires=_OWN_QUEUE_KEPT_S)
+def batch_queue(name: str) -> Queue:
+    """Declare a queue of Monte-Carlo batches: the shared one, or a worker's own."""
+    return Queue(name, Exchange(name), routing_key=name)
 
 
 def job_queue() -> Queue:
@@ -79,10 +63,6 @@ def job_queue() -> Queue:
     It is not acknowledged either: what is lost is made up for by their sweeping.
     """
     return Queue(JOBS, Exchange(JOBS), routing_key=JOBS, no_ack=True)
-
-
-def _through_amqp(app: Celery) -> bool:
-    return str(app.conf.broker_url).startswith("amqp")
 
 
 def unacked_options(queue: str | None) -> dict[str, str]:
@@ -96,10 +76,10 @@ def unacked_options(queue: str | None) -> dict[str, str]:
 
 
 def make_app(settings: Settings, queue: str | None = None) -> Celery:
-    """A Celery application for the queue at ``settings.redis_url``, or for the RabbitMQ that is told instead;
-    ``queue``: it serves that one, as an owner or a job manager.
+    """Make a Celery application for the Redis server at ``settings.redis_url``.
 
-    Raises SettingsError when there is no address of Redis.
+    ``queue``: the queue that it serves, as an owner or a job manager. Raises SettingsError when there is no
+    address of Redis.
     """
     if settings.redis_url is None:
         raise SettingsError("SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)")
@@ -109,11 +89,19 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
         transport._transport_cache.pop(scheme, None)
     app = Celery("spotfed", set_as_current=False)
     app.conf.update(
-        **(
-            _through_redis(settings, queue)
-            if settings.celery_broker_url is None
-            else _through_rabbitmq(settings)
-        ),
+        broker_url=celery_url(settings.redis_url),
+        broker_transport_options={
+            "global_keyprefix": settings.key_prefix,
+            "socket_timeout": 5,
+            "socket_connect_timeout": 5,
+            "socket_keepalive": True,
+            "visibility_timeout": 3 * BATCH_LIMIT_S,
+            "unacked_restore_interval": 2,
+            "unacked_restore_throttle": 1,
+            "priority_steps": [0],  # nothing here has a priority: one list a queue
+            **unacked_options(queue),
+        },
+        broker_use_ssl=redis_tls(settings.redis_url, settings) or None,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         task_serializer="json",
@@ -135,52 +123,12 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
     return app
 
 
-def _through_redis(settings: Settings, queue: str | None) -> dict[str, Any]:
-    url = str(settings.redis_url)
-    return {
-        "broker_url": celery_url(url),
-        "broker_transport_options": {
-            "global_keyprefix": settings.key_prefix,
-            "socket_timeout": 5,
-            "socket_connect_timeout": 5,
-            "socket_keepalive": True,
-            "visibility_timeout": 3 * BATCH_LIMIT_S,
-            "unacked_restore_interval": 2,
-            "unacked_restore_throttle": 1,
-            "priority_steps": [0],  # nothing here has a priority: one list a queue
-            **unacked_options(queue),
-        },
-        "broker_use_ssl": redis_tls(url, settings) or None,
-    }
-
-
-def _through_rabbitmq(settings: Settings) -> dict[str, Any]:
-    parts = urlsplit(str(settings.celery_broker_url))
-    secured = None
-    if parts.scheme == "amqps":
-        secured = {
-            "cert_reqs": ssl.CERT_REQUIRED,
-            "server_hostname": parts.hostname,
-            "tls_minimum_version": ssl.TLSVersion.TLSv1_2,
-        }
-        if settings.celery_broker_ca is not None:
-            secured["ca_certs"] = str(settings.celery_broker_ca)
-    patience = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), _RABBITMQ_ANSWER_S)
-    return {
-        "broker_url": settings.celery_broker_url,
-        "broker_transport_options": patience,
-        "broker_use_ssl": secured,
-        # None of them needs the disk.
-        "task_default_delivery_mode": "transient",
-    }
-
-
 def ring(app: Celery, cloud: str) -> None:
     """Tells a cloud's owner to look into its inbox.
 
     Raises kombu.exceptions.OperationalError when the queue is away; the owner then finds out by itself.
     """
-    _send(app, DRAIN, bell_queue(app, cloud), expires=RING_EXPIRES_S)
+    _send(app, DRAIN, bell_queue(cloud), expires=RING_EXPIRES_S)
 
 
 class Bells:
@@ -217,7 +165,7 @@ def send_batch(app: Celery, queue: str, message: dict[str, Any]) -> None:
 
     Raises kombu.exceptions.OperationalError when the queue is away.
     """
-    _send(app, BATCH, batch_queue(app, queue), args=[message], expires=BATCH_EXPIRES_S)
+    _send(app, BATCH, batch_queue(queue), args=[message], expires=BATCH_EXPIRES_S)
 
 
 def ring_for_job(app: Celery, job: str) -> None:
@@ -229,18 +177,4 @@ def ring_for_job(app: Celery, job: str) -> None:
 
 
 def _send(app: Celery, task: str, queue: Queue, **options: Any) -> None:
-    try:
-        app.send_task(task, ignore_result=True, **_to(app, queue), **options)
-    except amqp.AMQPError as error:  # a refusal of RabbitMQ, which Celery passes on as it is
-        raise OperationalError(str(error)) from error
-
-
-def _to(app: Celery, queue: Queue) -> dict[str, Any]:
-    """Where a message goes, for ``send_task``.
-
-    In RabbitMQ through the queue's own exchange, to which a user can be restricted: whoever may use the
-    default one reaches every queue. In Redis by the queue's name: bindings are noted there, never read.
-    """
-    if not _through_amqp(app):
-        return {"queue": queue}
-    return {"queue": queue, "exchange": queue.exchange.name, "routing_key": queue.routing_key}
+    app.send_task(task, ignore_result=True, queue=queue, **options)

@@ -71,7 +71,6 @@ RIGHTS: Mapping[str, Right] = {
     "speaks": Right(broker="rw", montecarlo="rw"),
     "all_events": Right(owner="xadd", broker="rw", reader="r"),
     "lease": Right(owner="set", agent="r", instances="r", broker="r", jobs="r"),
-    "lease_of_version_2": Right(broker="r"),
     "request": _BROKERS,
     "open_requests": _BROKERS,
     "call": _BROKERS,
@@ -104,9 +103,6 @@ RIGHTS: Mapping[str, Right] = {
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
 }
-#: What owners need besides while the federation speaks version 2 of the contract: there one name is for the
-#: leases of all clouds, and an owner may say what it likes of those that are shown there (``broker.shown``).
-UPGRADING: Mapping[str, Right] = {"lease_of_version_2": Right(owner="set", broker="r")}
 #: Names of Keys that are channels: who publishes there or listens. A cloud's own parties reach those of their
 #: cloud; which of both it is follows from their commands.
 CHANNELS = {
@@ -167,19 +163,16 @@ def users(keys: Keys, clouds: Iterable[str]) -> list[User]:
     return [*own, *(User(f"{base}-{party}", party) for party in COMMANDS if party not in _OF_CLOUDS)]
 
 
-def acl_file(keys: Keys, hashes: Mapping[User, Collection[str]], *, upgrading: bool = False) -> str:
-    """The whole file: the default user is off, and each user has the passwords of these hashes.
-
-    ``upgrading``: with what is needed while the federation speaks version 2 of the contract.
-    """
+def acl_file(keys: Keys, hashes: Mapping[User, Collection[str]]) -> str:
+    """Return the whole ACL file: the default user is off, and each user has the passwords of these hashes."""
     lines = ["user default off resetpass resetkeys resetchannels -@all"]
-    lines += [user_line(keys, user, found, upgrading=upgrading) for user, found in hashes.items()]
+    lines += [user_line(keys, user, found) for user, found in hashes.items()]
     return "\n".join(lines) + "\n"
 
 
-def user_line(keys: Keys, user: User, hashes: Collection[str], *, upgrading: bool = False) -> str:
+def user_line(keys: Keys, user: User, hashes: Collection[str]) -> str:
     """A user's line in an ACL file. ``hashes``: SHA-256 of its passwords, in hexadecimal digits."""
-    reads, writes, alone = _patterns(keys, user, {**RIGHTS, **UPGRADING} if upgrading else RIGHTS)
+    reads, writes, alone = _patterns(keys, user)
     words = ["user", user.name, "on", *(f"#{one}" for one in hashes)]
     words += ["resetkeys", "resetchannels", "-@all"]
     words += [f"+{command}" for command in COMMANDS[user.party].split()]
@@ -197,14 +190,12 @@ def user_line(keys: Keys, user: User, hashes: Collection[str], *, upgrading: boo
     return " ".join(words)
 
 
-def _patterns(
-    keys: Keys, user: User, rights: Mapping[str, Right]
-) -> tuple[set[str], set[str], dict[str, set[str]]]:
+def _patterns(keys: Keys, user: User) -> tuple[set[str], set[str], dict[str, set[str]]]:
     """What a user may read, what it may write, and what it may write by some commands only."""
     reads: set[str] = set()
     writes: set[str] = set()
     alone: defaultdict[str, set[str]] = defaultdict(set)
-    rows = [(pattern(keys, name, user.cloud), right) for name, right in rights.items()]
+    rows = [(pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
     for found, right in [*rows, *_queue_rights(keys, user)]:
         letters, commands = _parts(getattr(right, user.party))
         if "r" in letters:

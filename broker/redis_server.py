@@ -151,11 +151,6 @@ class EmbeddedRedis:
         return self._reached().url
 
     @property
-    def celery_url(self) -> str:
-        """The address for Celery: `redis+socket://PATH?virtual_host=0`."""
-        return celery_url(self.url)
-
-    @property
     def pid(self) -> int:
         """The server's process."""
         return self._reached().pid

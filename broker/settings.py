@@ -48,15 +48,6 @@ def _redis_url(value: str) -> str:
     return value
 
 
-def _amqp_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
-        raise ValueError("must be an address like amqps://USER:PASSWORD@rabbitmq.example:5671/VHOST")
-    if parts.query:
-        raise ValueError("takes no options; TLS is told by amqps:// and SPOTFED_CELERY_BROKER_CA")
-    return value
-
-
 def _http_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -105,10 +96,6 @@ class Settings(BaseSettings):
 
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
     """Where the queue is; None means a server of our own, embedded in `state_dir`."""
-    celery_broker_url: Annotated[str, AfterValidator(_amqp_url)] | None = Field(default=None, repr=False)
-    """A RabbitMQ for Celery's messages, at ``amqp://`` or ``amqps://``; None: they go through Redis too."""
-    celery_broker_ca: File | None = None
-    """Authorities, in PEM, that are trusted for a RabbitMQ at ``amqps://``, instead of this machine's."""
     state_dir: Directory = Field(default_factory=_state_dir)
     """Where the embedded server and the first API key live."""
     data: Directory | None = Field(default_factory=_data_dir)

@@ -56,7 +56,7 @@ class Speaking:
         """Reads and returns what the federation speaks; it begins with ours.
 
         Raises:
-            ContractError: it is later than ours.
+            ContractError: it is later than ours, or earlier than the oldest one that we work with.
             redis.RedisError: call again.
         """
         found = cast("int", self._look([self._keys.contract], [VERSION]))
@@ -64,6 +64,11 @@ class Speaking:
             raise ContractError(
                 f"the federation speaks version {found} of the contract, and this spotfed up to {VERSION}: "
                 "install the version that the others have"
+            )
+        if found < OLDEST_VERSION:
+            raise ContractError(
+                f"the federation speaks version {found} of the contract, and this spotfed needs at least "
+                f"{OLDEST_VERSION}: upgrade to a version between them first"
             )
         self._version = max(self._version, found)
         return found

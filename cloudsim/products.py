@@ -76,6 +76,3 @@ class Products:
         """The end that is sold when a later one is wanted; None beyond the longest duration."""
         lifetime_s = self.lifetime_s(until_s - instance.start_s - _SLACK_S)
         return None if lifetime_s is None else max(until_s, instance.start_s + lifetime_s)
-
-
-EVERYTHING = Products()

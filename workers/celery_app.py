@@ -66,7 +66,7 @@ def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
     """Register the task that is the doorbell of a cloud's owner."""
     from broker.queue import DRAIN, bell_queue
 
-    app.conf.task_queues = [bell_queue(app, cloud)]
+    app.conf.task_queues = [bell_queue(cloud)]
 
     @app.task(name=DRAIN)
     def ring() -> None:
@@ -78,7 +78,7 @@ def serve_batches(app: Celery, settings: Settings, name: str) -> None:
     from broker.contract import Batch
     from broker.queue import BATCH, BATCH_LIMIT_S, MONTECARLO, batch_queue, montecarlo_queue
 
-    app.conf.task_queues = [batch_queue(app, queue) for queue in (MONTECARLO, montecarlo_queue(name))]
+    app.conf.task_queues = [batch_queue(queue) for queue in (MONTECARLO, montecarlo_queue(name))]
     child: list[MonteCarlo] = []  # made in the pool's child, whose connections it holds
 
     @app.task(name=BATCH, time_limit=BATCH_LIMIT_S)

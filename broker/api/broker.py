@@ -68,8 +68,7 @@ class Broker:
         self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
         self._speaking = Speaking(self._contract, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
-        # Through RabbitMQ a bell cannot go with what Redis writes: it is rung afterwards.
-        bell = Bells(celery, self.keys.prefix) if settings.celery_broker_url is None else None
+        bell = Bells(celery, self.keys.prefix)
         self.records = Records(self.redis, self.keys, signing, speaks=self._speaking, bell=bell)
         self.register = IdentityStore(self.redis, self.keys)
         self.roster, self.holds = Roster(self.register), Holds(self.redis, self.keys)
@@ -117,9 +116,7 @@ class Broker:
             self._jobs, self.keys, lambda job: self._job_bells.ring([job]), settings.open_jobs
         )
         self._counted = connect_async(url)
-        self.quotas = QuotaKeeper(
-            self.redis, self._counted, self.keys, self.holds, self.roster, self._speaking
-        )
+        self.quotas = QuotaKeeper(self.redis, self._counted, self.keys, self.holds, self.roster)
         self.surveyor = Surveyor(self.redis, self.keys, self.adverts, self.books, self._speaking)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = threading.Event()

@@ -131,7 +131,7 @@ class Desk:
     ):
         self._settings = settings
         self._adverts, self._exchange = adverts, exchange
-        self._shown = ShownLeases(client, keys, exchange.records.speaks)
+        self._shown = ShownLeases(client, keys)
         self._listed = LeaseList(client, keys, adverts, self._shown)
 
     # -- quotes -------------------------------------------------------------------------------------------

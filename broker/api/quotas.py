@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -26,7 +26,6 @@ from broker.holds import Holds
 from broker.keys import Keys
 from broker.records import State, attempt_id, read_stream
 from broker.shown import NOT_ENDED, ShownLeases
-from broker.versions import ours
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +45,11 @@ class QuotaKeeper:
         keys: Keys,
         holds: Holds,
         roster: Roster,
-        speaks: Callable[[], int] = ours,
     ):
-        """``reading`` blocks while it reads: it is used by nobody else. ``speaks``: as in `ShownLeases`."""
+        """``reading`` blocks while it reads: it is used by nobody else."""
         self._client, self._reading, self._keys = client, reading, keys
         self._holds, self._roster = holds, roster
-        self._shown = ShownLeases(client, keys, speaks)
+        self._shown = ShownLeases(client, keys)
 
     async def run(self) -> None:
         """Reads for ever; outlives outages of Redis. Idle while there are no members."""

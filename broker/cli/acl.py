@@ -40,14 +40,6 @@ def generate(
             metavar="USER", help="A new password for this user; the old one stays valid until the next run."
         ),
     ] = None,
-    upgrading: Annotated[
-        bool,
-        typer.Option(
-            "--upgrading",
-            help="With what a federation needs while it is upgraded from contract version 2; run it again "
-            "without, once all of it is.",
-        ),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write an ACL file for Redis 7 or newer: a user for each owner, each node agent and each other party.
@@ -91,7 +83,7 @@ def generate(
                 write_secret(written[user.name], f"SPOTFED_REDIS_URL='{address_of_user}'\n")
             hashes[user] = known
         # Last: it is what makes the new passwords valid, and they must be in their files by then.
-        write_secret(out, acl_file(keys, hashes, upgrading=upgrading))
+        write_secret(out, acl_file(keys, hashes))
     except OSError as error:
         raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
     _show(out, [user.name for user in everybody], written, as_json=as_json)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from broker.local.federation import LocalFederation
     from cloudsim.requests import Request
 
-SCHEMA = "spotfed.demo/1"
 _RECORDED = "eucalyptus/DS5-trace.txt"
 _EVICTIONS_TOLD = 12  # the others are only counted
 _TOLD_EVERY_S = 3.0

@@ -20,7 +20,7 @@ _PIPE_COLUMNS = 160
 
 
 class ExitCode(IntEnum):
-    """What the exit code of every command means."""
+    """What the exit code of every command means; see docs/reference/exit-codes.md."""
 
     DONE = 0
     FAILED = 1
@@ -29,16 +29,6 @@ class ExitCode(IntEnum):
     UNREACHABLE = 4
     ON_DEMAND = 5
 
-
-#: For people: the manual page and the reference.
-MEANINGS = {
-    ExitCode.DONE: "done",
-    ExitCode.FAILED: "failed; the message says what to do",
-    ExitCode.BAD_INPUT: "wrong usage or bad input; the message names the option, the field, or file and line",
-    ExitCode.REFUSED: "refused: a request was not admitted, or no cloud would promise it",
-    ExitCode.UNREACHABLE: "not reachable: nothing answers at that address, or the queue behind it is away",
-    ExitCode.ON_DEMAND: "refused as spot, and started on-demand instead (submit --or-on-demand)",
-}
 
 #: Errors by name, so that nothing is imported for them. The most special class of an error decides.
 CODES = {

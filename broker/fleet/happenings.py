@@ -26,10 +26,6 @@ class Kind(StrEnum):
     BACK = "back"
 
 
-#: Ends of leases.
-ENDS = frozenset((Kind.EVICTED, Kind.COMPLETED, Kind.CANCELLED, Kind.FAILED, Kind.RETURNED))
-
-
 @dataclass(frozen=True)
 class Happening:
     """``at``: RFC 3339. held: how many of the ``wanted`` instances there are then. detail: for people."""

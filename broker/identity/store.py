@@ -35,7 +35,6 @@ MemberName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-
 PrincipalName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)?$", max_length=80)
 ]
-KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 Clouds = Annotated[tuple[CloudId, ...], Field(max_length=64)]
 Cap = Annotated[int, Field(strict=True, ge=0, le=100_000_000)]
 
@@ -132,14 +131,7 @@ def let_in_operator(client: redis.Redis, keys: Keys, key: str, name: str = "firs
 
 
 def parse_key_record(text: bytes | None) -> KeyRecord | None:
-    """Read a stored key; None if a later version wrote it.
-
-    Version 1 wrote the holder's name only, and let its holder do everything. Such a key is an operator's
-    until it is revoked.
-    """
-    if text and not text.startswith(b"{"):
-        name = text.decode("utf-8", "replace")
-        return KeyRecord(id=name, principal=name, role=Role.OPERATOR, created_at_s=0.0)
+    """Parse the record of an API key; return None for one that a later version wrote."""
     record: KeyRecord | None = _parse_record(KeyRecord, text)
     return record
 

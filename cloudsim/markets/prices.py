@@ -121,11 +121,6 @@ class PriceSeries:
         """From the first record until ``ends_s``, seconds."""
         return self.ends_s - self.starts_s
 
-    @property
-    def gap_s(self) -> float:
-        """The length of all gaps, seconds."""
-        return float((self.gaps_s[:, 1] - self.gaps_s[:, 0]).sum())
-
     def decimal(self, record: int) -> Decimal | None:
         """The price of a record exactly as it was written, US dollars an hour; None where unknown."""
         return None if np.isnan(self.price_usd_per_hour[record]) else Decimal(self.price_text[record].strip())

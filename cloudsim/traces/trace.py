@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -152,16 +152,6 @@ class Trace:
         import pandas as pd
 
         return pd.DataFrame({f.name: getattr(self, f.name) for f in fields(self)[1:]})
-
-
-def concat(traces: Iterable[Trace], *, name: str) -> Trace:
-    """One trace of the instances of several; at equal starts the order of the traces, then of their rows."""
-    parts = list(traces)
-    columns: dict[str, Any] = {
-        f.name: np.concatenate([getattr(part, f.name) for part in parts]) if parts else []
-        for f in fields(Trace)[1:]
-    }
-    return Trace.checked(name, **columns)
 
 
 def _floats(field: str, values: ArrayLike) -> FloatArray:

@@ -101,24 +101,9 @@ class Availability:
         return len(self) * self.step_s / DAY_S
 
     @property
-    def unknown_share(self) -> float:
-        """The share of samples whose price was carried forward over unknown time."""
-        return 1 - float(self.known.mean())
-
-    @property
     def total_volatile_hours(self) -> float:
         """Unit hours available in the whole trace (the paper's Table 3)."""
         return float(self.units.sum(dtype=np.int64)) * self.step_s / 3600
-
-    @property
-    def mean_availability(self) -> float:
-        """The mean share of ``MAX_UNITS`` that is idle."""
-        return float(self.units.mean()) / MAX_UNITS
-
-    @property
-    def additions(self) -> int:
-        """Units that became idle, those of the first sample included: intervals not counting renewals."""
-        return int(self.units[0]) + int(np.maximum(np.diff(self.units), 0).sum(dtype=np.int64))
 
     @property
     def volatility(self) -> float:

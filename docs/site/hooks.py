@@ -1,4 +1,4 @@
-"""What the site has beside docs/: pages of the repository, and a navigation after each section's index."""
+"""What the site has beside docs/: pages of the repository, pages of the code, and a navigation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from reference import pages as pages_of_the_code
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -18,6 +19,8 @@ GUESTS = {
     "security.md": "SECURITY.md",
     "changelog.md": "CHANGELOG.md",
 }
+# Made from the code, see reference.py.
+MADE = ("reference/commands.md", "reference/http-api.md")
 SECTIONS = {
     "Tutorial": "tutorial",
     "How to": {
@@ -48,6 +51,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page, source in GUESTS.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=LINK.sub(partial(_led, page, source), text)))
+    for page, text in pages_of_the_code().items():
+        files.append(File.generated(config, page, content=text))
     return files
 
 
@@ -55,7 +60,7 @@ def _section(where: str | dict[str, str]) -> list[object]:
     if isinstance(where, dict):
         return [{title: _section(part)} for title, part in where.items()]
     pages = sorted(page.relative_to(DOCS).as_posix() for page in (DOCS / where).glob("*.md"))
-    pages += [page for page in GUESTS if PurePosixPath(page).parent.as_posix() == where]
+    pages += [page for page in (*GUESTS, *MADE) if PurePosixPath(page).parent.as_posix() == where]
     index = f"{where}/index.md"
     # The order in which the index of the section leads to them; others after these.
     told = LINK.findall((DOCS / index).read_text(encoding="utf-8")) if index in pages else []

@@ -108,7 +108,3 @@ def test_its_words_are_those_of_the_contract() -> None:
     assert keys_of("STATES") == {state.value for state in LeaseState}
     assert keys_of("EVENT_KINDS") == {kind.value for kind in PUBLIC_KINDS}
     assert keys_of("DISCLOSURE") == set(get_args(DisclosureLevel))
-
-
-def test_no_file_is_long() -> None:
-    assert [name for name, text in FILES.items() if text.count("\n") > 400] == []

@@ -13,8 +13,6 @@ from tests.docs.blocks import EXAMPLES, LANGUAGES, REPEATED, Block, Page, matche
 from tests.docs.running import ROOT, Home, Terminal
 
 PAGES = [read(path) for path in [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]]
-# Blocks that a test cannot carry out, on all pages together: a bound, so that they stay the exception.
-MOST_NOT_RUN = 12
 
 
 def name(page: Page) -> str:
@@ -94,25 +92,3 @@ def test_federation_files_are_read(page: Page, data_dir: Path, tmp_path: Path) -
         if block.language == "toml" and "[[cloud]]" in block.text:
             file.write_text(block.text)
             assert load(file, data_dir).clouds, f"{page.path}:{block.line}"
-
-
-def test_few_blocks_are_not_run_and_each_says_why() -> None:
-    left_out = {
-        f"{name(page)}:{block.line}": block.why_not_run
-        for page in PAGES
-        for block in page.blocks
-        if block.said.startswith("not run")
-    }
-    assert all(left_out.values()), left_out
-    assert len(left_out) <= MOST_NOT_RUN, left_out
-
-
-def test_output_is_compared_with_wildcards() -> None:
-    assert matches("a ... c\n...\nz", "a   b c\nx\ny\nz\n")
-    assert matches("a\n...\nz", "a\nz")
-    assert not matches("a", "a\nb")
-    assert not matches("a ... c", "a b d")
-    assert matches("risk 0....", "risk 0.05")
-    assert matches("0.5 for 2 d 3 h, 1,200 at 4", "0.25 for 40 min, 3 at 17", examples=True)
-    assert not matches("a1 for 2 d", "a2 for 3 d", examples=True)
-    assert not matches("0.5 for 2 d", "0.5 for 3 x", examples=True)

@@ -1,7 +1,6 @@
 """The map of the papers and the concepts: what they name is there, and nothing of the papers is left out."""
 
 import re
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,6 @@ CODE = re.compile(r"`((?:cloudsim|broker|workers)(?:\.\w+)+)`")
 FILE = re.compile(r"`(tests/[\w/]+(?:\.py)?)`")
 COMMAND = re.compile(r"`(spotfed [a-z][^`]*)`")
 TARGET = re.compile(r"`make ([a-z-]+)`")
-#: A kind and its numbers: "Figures 4 and 5", "Equations 5 to 7", "Tables III and IV".
-PRINTED = re.compile(r"(Figure|Table|Equation|Algorithm)s? ([0-9IV]+(?:(?:,| to| and) [0-9IV]+)*(?![a-z]))")
-ROMAN = {"I": 1, "II": 2, "III": 3, "IV": 4}
-#: How many of each kind a paper has.
-WHOLE = {
-    "P1": {"Figure": 7, "Table": 4},
-    "P2": {"Figure": 10, "Table": 4},
-    "P3": {"Figure": 21, "Table": 3, "Equation": 2},
-    "P4": {"Figure": 11, "Table": 1, "Equation": 7},
-    "P5": {"Figure": 2, "Table": 6, "Algorithm": 6},
-}
 
 
 def named(pattern: re.Pattern[str]) -> list[Any]:
@@ -85,35 +73,6 @@ def test_every_experiment_is_on_the_map() -> None:
     assert set(re.findall(r"`spotfed experiment ([a-z0-9-]+)`", PAPERS.read_text(encoding="utf-8"))) >= set(
         MODULES
     )
-
-
-def numbers(text: str) -> Iterator[int]:
-    """The numbers that "4 to 6", "2 and 3" and the like stand for."""
-    found = [(ROMAN.get(one) or int(one)) for one in re.findall(r"[0-9IV]+", text)]
-    yield from range(found[0], found[-1] + 1) if " to " in text else found
-
-
-def on_the_map() -> dict[str, set[tuple[str, int]]]:
-    """By paper: the figures and the like that the first column of its tables names."""
-    found: dict[str, set[tuple[str, int]]] = {}
-    heading = ""
-    for line in PAPERS.read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            heading = line.removeprefix("## ")
-        if not (heading.startswith("P") and line.startswith("| ")):
-            continue
-        where = line.split("|")[1]
-        for part in re.split(r"(?=P[12] )", where):
-            paper = part[:2] if re.match(r"P[12] ", part) else heading[:2]
-            for kind, told in PRINTED.findall(part):
-                found.setdefault(paper, set()).update((kind, number) for number in numbers(told))
-    return found
-
-
-@pytest.mark.parametrize("paper", WHOLE)
-def test_every_figure_table_equation_and_algorithm_is_on_the_map(paper: str) -> None:
-    wanted = {(kind, number) for kind, count in WHOLE[paper].items() for number in range(1, count + 1)}
-    assert on_the_map()[paper] == wanted
 
 
 def test_every_line_up_is_explained() -> None:

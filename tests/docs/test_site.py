@@ -30,6 +30,17 @@ def test_every_page_and_link_is_there(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_commands_calls_and_library_are_made_from_the_code(site: Path) -> None:
+    told = {
+        name: (site / f"reference/{name}.html").read_text() for name in ("commands", "http-api", "library")
+    }
+    assert "spotfed submit" in told["commands"]
+    assert "POST /v1/requests" in told["http-api"]
+    assert "role: member" in told["http-api"]
+    assert "broker.client.Client" in told["library"]
+
+
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     told = {
         page.name: found[0] for page in site.rglob("*.html") if (found := LOADED.search(page.read_text()))

@@ -216,7 +216,6 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
             "delete its lease": lambda: thief.delete(keys.lease("A", "r.1")),
             "show its lease as it likes": lambda: thief.set(keys.lease("A", "r.1"), "{}"),
             "show it so by a script": lambda: thief.eval(overwrite, 1, keys.lease("A", "r.1")),
-            "show it so where version 2 did": lambda: thief.set(keys.lease_of_version_2("r.1"), "{}"),
             "end how long it is shown": lambda: thief.expire(keys.lease("A", "r.1"), 1),
             "say where it runs": lambda: thief.hset(keys.request("r"), "cloud", "B"),
             "let it be forgotten where it runs": lambda: thief.expire(keys.request("r"), 1),

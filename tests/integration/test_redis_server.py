@@ -210,7 +210,7 @@ def test_a_path_with_spaces_and_signs_works_for_celery_too(tmp_path: Path) -> No
     with EmbeddedRedis(tmp_path / "a b%20+?#é") as server:
         with connect(server.url) as client:
             assert client.ping()
-        app = Celery(broker=server.celery_url, backend=server.celery_url)
+        app = Celery(broker=celery_url(server.url), backend=celery_url(server.url))
         with app.connection_for_write() as connection:
             connection.ensure_connection(max_retries=1, timeout=2)
         assert app.backend.client.ping()

@@ -19,7 +19,7 @@ from broker.api.app import create_app
 from broker.identity.store import let_in_operator
 from broker.settings import Settings, SettingsError
 from broker.telemetry import caller, span_id, trace_id
-from tests.integration.rabbitmq_server import free_port
+from tests.integration.test_local import free_port
 from tests.integration.worker_processes import Processes, wait_for
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -61,12 +61,15 @@ class Started:
         self._directory = directory
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, arguments: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def start(
+        self, arguments: Sequence[str], environ: Mapping[str, str], tree: Path = ROOT
+    ) -> subprocess.Popen[bytes]:
+        """``tree``: where the code is."""
         log = self._directory / f"{len(self.running)}.log"
         command = [sys.executable, "-m", *arguments]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command, cwd=ROOT, env={**os.environ, **environ}, stdout=output, stderr=output
+                command, cwd=tree, env={**os.environ, **environ}, stdout=output, stderr=output
             )
         self.running.append(process)
         return process
@@ -92,6 +95,7 @@ class Processes:
         self.file = directory / "federation.toml"
         self.file.write_text(FEDERATION)
         self.directory = directory
+        self.tree = ROOT  # of the code that is started
         self.client = connect(redis_url)
         self.keys = Keys(self.settings.key_prefix)
         self.journal = Journal(self.client, self.keys, "A")
@@ -119,7 +123,7 @@ class Processes:
             "SPOTFED_STATE_DIR": str(self.directory),
             "SPOTFED_KEY_PREFIX": self.settings.key_prefix,
         }
-        return self._started.start(arguments, {**told, **environ})
+        return self._started.start(arguments, {**told, **environ}, self.tree)
 
     def owner(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
         command = ("workers.owner", "--cloud", "A", "--federation", str(self.file), "--samples", "500")

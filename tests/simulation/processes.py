@@ -299,7 +299,6 @@ def patched(world: World) -> Iterator[None]:
                 "owner.process",
                 "owner.ownership",
                 "owner.clock",
-                "owner.archiving",
                 "owner.recovery",
                 "redis_retry",
             )

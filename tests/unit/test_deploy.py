@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.cli.manual import page
 from broker.settings import PREFIX, Settings
 from tests.conftest import PROJECT_ROOT
 
@@ -81,17 +80,6 @@ def test_the_operators_page_names_files_that_are_there() -> None:
     named = [one.split("*")[0] for one in re.findall(r"(?<![\w./])deploy/[\w./*-]+", text)]
     for path in [*(DEPLOY / one for one in linked), *(PROJECT_ROOT / one for one in named)]:
         assert path.exists(), path
-
-
-def test_the_manual_page_is_what_the_commands_say() -> None:
-    kept = (DEPLOY / "man/spotfed.1").read_text()
-    assert kept == page(), "make man"
-    if shutil.which("groff") is not None:
-        said = subprocess.run(
-            ["groff", "-man", "-ww", "-Tutf8", "-z", str(DEPLOY / "man/spotfed.1")],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert said.stderr == ""
 
 
 # -- Redis ---------------------------------------------------------------------------------------------------

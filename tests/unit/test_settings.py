@@ -62,8 +62,6 @@ def test_reads_the_variables_and_takes_an_empty_one_as_unset(
         ("SPOTFED_JOB_USERS", "0-100"),
         ("SPOTFED_JOB_USERS", "200-100"),
         ("SPOTFED_REDIS_URL", "unix://redis.sock"),
-        ("SPOTFED_CELERY_BROKER_URL", "http://me:s3cret@localhost"),
-        ("SPOTFED_CELERY_BROKER_URL", "amqps://me:s3cret@rabbit/v?ssl_cert_reqs=none"),
         ("SPOTFED_URL", "127.0.0.1:8000"),
         ("SPOTFED_PORT", "s3cret"),
         ("SPOTFED_PORT", "70000"),

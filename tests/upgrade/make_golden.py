@@ -2,8 +2,8 @@
 
 Run with the code of that version on the path; the files go where they are told to:
 
-    mkdir OLD && git archive f80b512 | tar -x -C OLD
-    PYTHONPATH=OLD python tests/upgrade/make_golden.py tests/golden/contract/2
+    mkdir OLD && git archive COMMIT | tar -x -C OLD
+    PYTHONPATH=OLD python tests/upgrade/make_golden.py tests/golden/contract/VERSION
 
 One cloud lives through everything that a journal can tell; nothing is drawn, so a second run writes the same.
 """

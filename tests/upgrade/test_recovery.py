@@ -1,4 +1,4 @@
-"""An owner of this version takes over the cloud of one of the version before, from a real Redis."""
+"""An owner goes on with a journal that a landed version of the contract wrote, in a real Redis."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,9 @@ import redis
 
 from broker.archive import Archive
 from broker.chain import BEGINNING, link
-from broker.contract import EventKind
+from broker.contract import VERSION, EventKind
 from broker.journal import Commit, Journal
 from broker.keys import Keys
-from broker.versions import OLDEST_VERSION
 from tests.upgrade.make_golden import NOW, owner_spec, summary
 from tests.upgrade.test_golden import lines, stored
 from workers.owner.recovery import Recovery
@@ -23,7 +22,7 @@ KEYS = Keys("taken-over:")
 
 @pytest.fixture
 def journal(redis_client: redis.Redis) -> Journal:
-    """What an owner of the version before left behind."""
+    """What an owner of that version left behind."""
     last = BEGINNING
     for number, line in enumerate(lines("journal"), 1):
         event = json.loads(line)
@@ -33,7 +32,7 @@ def journal(redis_client: redis.Redis) -> Journal:
             redis_client.xadd(KEYS.events("A"), {"e": line}, id=f"0-{event['sequence']}")
             redis_client.xadd(KEYS.all_events, {"e": line})
     redis_client.set(KEYS.epoch("A"), 1)
-    return Journal(redis_client, KEYS, "A", speaks=lambda: OLDEST_VERSION)
+    return Journal(redis_client, KEYS, "A")
 
 
 def test_it_goes_on_where_the_other_one_stopped(journal: Journal, tmp_path: Path) -> None:
@@ -49,4 +48,4 @@ def test_it_goes_on_where_the_other_one_stopped(journal: Journal, tmp_path: Path
         Commit(epoch=epoch, token="me", ttl_s=60, first=1, events=opened.events, after=recovered.last_hash)
     )
     *_, (last, event) = journal.read()
-    assert (last, event.kind, event.version) == ("2-1", EventKind.OPENED, OLDEST_VERSION)
+    assert (last, event.kind, event.version) == ("2-1", EventKind.OPENED, VERSION)

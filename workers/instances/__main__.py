@@ -22,8 +22,6 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-import structlog
-
 from broker.doctor.redis import UnsafeQueueError
 from broker.keys import Keys
 from broker.queue import ring
@@ -44,8 +42,6 @@ from workers.instances.options import InstanceOptions, options_of
 from workers.instances.pending import Calls
 
 _STARTS, _ENDS = 8, 8
-
-log = structlog.get_logger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:

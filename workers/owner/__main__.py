@@ -187,14 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     celery_app.serve_drains(app, options.cloud, owner_process.drain)
     owner_process.open()
 
-    through_redis = config.celery_broker_url is None
-    if not through_redis:
-        owner_process.start()  # a RabbitMQ that is away must not keep requests waiting
-
     def ready() -> None:
         garbage.settle()
-        if through_redis:
-            owner_process.start()
+        owner_process.start()
 
     try:
         return celery_app.run(

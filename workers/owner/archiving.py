@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 
-import structlog
-
 from broker.archive import SYNC_S, Archive
 from broker.settings import Settings
 from workers.owner import snapshots
 from workers.owner.ownership import OwnerLease
 from workers.owner.snapshots import Snapshot
-
-log = structlog.get_logger(__name__)
 
 
 class Archiver:

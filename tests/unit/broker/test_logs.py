@@ -15,7 +15,7 @@ from broker import logs, tracing
 from broker.contract import Cancel, Confirm, EventKind, LeaseGranted, RefusalView, Reply, Reserve, commands
 from broker.inbox import Malformed
 from broker.settings import Settings
-from broker.versions import OLDEST_VERSION, list_written
+from broker.versions import list_written
 from cloudsim.requests import Reason
 from tests.unit.broker.test_ledger import event
 from workers.owner.request_log import RequestLogger
@@ -127,7 +127,6 @@ def test_the_first_of_commands_that_go_together_names_the_call() -> None:
     assert [one.trace for one in batch] == ["r-1", None, None]
     (first, *_) = commands.validate_json(list_written(batch))
     assert first.trace == "r-1"
-    assert "trace" not in list_written(batch, OLDEST_VERSION)
     assert tracing.traced([]) == []
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import ssl
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +10,11 @@ import redis
 from broker.contract import Reserve
 from broker.keys import Keys
 from broker.queue import (
-    BATCH,
     DRAIN,
-    MONTECARLO,
     Bells,
     cloud_queue,
     make_app,
-    montecarlo_queue,
     ring,
-    send_batch,
 )
 from broker.records import Accept, Attempt, Records
 from broker.redis_server import connect_async
@@ -94,39 +88,3 @@ def test_a_later_attempt_rings_too(app: Any, redis_url: str) -> None:
 
     asyncio.run(write())
     assert len(heard(app)) == 1
-
-
-def test_messages_go_where_one_url_says(redis_url: str) -> None:
-    rabbit = "amqps://me:s3cret@rabbit.example:5671/federation"
-    through = Settings(redis_url=redis_url, celery_broker_url=rabbit, celery_broker_ca=Path("/ca.pem"))
-    conf = make_app(through).conf
-    assert conf.broker_url == rabbit
-    assert conf.broker_use_ssl["cert_reqs"] is ssl.CERT_REQUIRED
-    assert conf.broker_use_ssl["server_hostname"] == "rabbit.example"
-    assert conf.broker_use_ssl["ca_certs"] == "/ca.pem"
-    assert "global_keyprefix" not in conf.broker_transport_options
-    assert (
-        make_app(through.model_copy(update={"celery_broker_url": "amqp://rabbit"})).conf.broker_use_ssl
-        is None
-    )
-    assert "s3cret" not in repr(through)
-
-
-def test_a_transport_that_is_not_redis_gets_bells_and_batches(
-    redis_client: redis.Redis, redis_url: str
-) -> None:
-    told = Settings(redis_url=redis_url, key_prefix=KEYS.prefix)
-    app = make_app(told.model_copy(update={"celery_broker_url": "memory://"}))
-    app.conf.broker_transport_options = {}
-    ring(app, "A")
-    send_batch(app, MONTECARLO, {"b": 1})
-    send_batch(app, montecarlo_queue("m"), {"b": 2})
-    (bell,) = heard(app)
-    assert bell.headers["task"] == DRAIN
-    with app.connection_for_read() as connection, connection.channel() as channel:
-        for name, number in ((MONTECARLO, 1), (montecarlo_queue("m"), 2)):
-            message = channel.basic_get(name, no_ack=True)
-            assert (message.headers["task"], message.payload[0]) == (BATCH, [{"b": number}])
-            assert message.properties["delivery_mode"] == 1
-    assert redis_client.keys("*") == []
-    app.close()

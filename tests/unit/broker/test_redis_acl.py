@@ -73,15 +73,6 @@ def test_a_pattern_matches_the_keys_of_its_cloud_alone() -> None:
     assert pattern(KEYS, "all_events", "A") == "f:events"
 
 
-def test_only_while_it_is_upgraded_an_owner_may_write_where_version_2_shows_leases() -> None:
-    owner, *_, operator = users(KEYS, ["A"])
-    old = f"~{pattern(KEYS, 'lease_of_version_2', 'A')}"
-    assert old not in user_line(KEYS, owner, [])
-    assert re.search(rf"\(\+set [^)]*%W{re.escape(old)}[ )]", user_line(KEYS, owner, [], upgrading=True))
-    assert user_line(KEYS, operator, [], upgrading=True) == user_line(KEYS, operator, [])
-    assert not fnmatchcase(KEYS.lease("B", "r.1"), old[1:])
-
-
 @pytest.mark.parametrize("user", users(KEYS, ["A", "B"]), ids=lambda user: user.name)
 def test_no_line_allows_what_leads_out_of_it(user) -> None:
     line = user_line(KEYS, user, ["0" * 64])
@@ -191,12 +182,6 @@ def test_passwords_are_in_files_of_their_user_alone_and_stay(generate: Run) -> N
     assert json.loads(said)["new"] == {user: f"redis-users/{user}.env" for user in new}
     again = hashes_in(Path("users.acl").read_text())
     assert again == hashes_in(text) | {user: again[user] for user in new}
-
-
-def test_what_an_upgrade_needs_comes_and_goes(generate: Run) -> None:
-    for flags, there in (((), False), (("--upgrading",), True), ((), False)):
-        code, _ = generate(str(UP), "--out", "users.acl", *SERVER, *flags)
-        assert (code, "%W~spotfed:lease:*" in Path("users.acl").read_text()) == (0, there)
 
 
 def test_a_rotated_password_is_valid_beside_the_old_one_until_the_next_run(generate: Run) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from broker.journal import Commit, Journal
 from broker.keys import Keys
 from broker.records import Records
 from broker.redis_server import connect_async
-from broker.shown import ENDED_S, ShownLeases, record_kept_s, shown_at
-from broker.versions import OLDEST_VERSION, VERSION
+from broker.shown import ENDED_S, ShownLeases, record_kept_s
 from tests.unit.broker.test_journal import event, lease
 
 pytestmark = pytest.mark.redis
@@ -40,19 +38,16 @@ class Site:
         """What that cloud may write: under its own name, whatever it says."""
         self.client.set(KEYS.lease(cloud, name or told.id), told.model_dump_json())
 
-    def show_as_version_2(self, told: Lease) -> None:
-        self.client.set(KEYS.lease_of_version_2(told.id), told.model_dump_json())
-
     def record(self, cloud: str | None, request: str = "r", attempt: int = 1) -> None:
         fields: dict[Any, Any] = (
             {"attempt": attempt} if cloud is None else {"attempt": attempt, "cloud": cloud}
         )
         self.client.hset(KEYS.request(request), mapping=fields)
 
-    def seen(self, name: str = "r.1", speaks: int = VERSION) -> Lease | None:
+    def seen(self, name: str = "r.1") -> Lease | None:
         async def look() -> Lease | None:
             async with connect_async(self.url) as client:
-                return await ShownLeases(client, KEYS, lambda: speaks).get(name)
+                return await ShownLeases(client, KEYS).get(name)
 
         return asyncio.run(look())
 
@@ -67,7 +62,6 @@ def test_the_cloud_that_the_broker_attempted_is_believed_and_no_other(site: Site
     assert site.seen() is None
     site.show("b", of("b"))
     site.show("b", of("a"))  # also not in another one's name
-    site.show_as_version_2(of("b"))
     assert site.seen() is None
     site.show("a", mine := of("a"))
     assert site.seen() == mine
@@ -101,36 +95,16 @@ def test_what_cannot_be_read_is_as_if_it_were_not_there(site: Site) -> None:
     assert site.seen() is None
 
 
-def test_leases_that_version_2_shows_are_found_while_they_may_be_true(site: Site) -> None:
-    site.record("a")
-    for state, found_later in ((LeaseState.RUNNING, False), (LeaseState.EVICTED, True)):
-        site.show_as_version_2(old := of("a", state=state))
-        assert site.seen(speaks=OLDEST_VERSION) == old
-        assert site.seen() == (old if found_later else None), "all that run are shown by their clouds by now"
-    site.show_as_version_2(of("b"))
-    assert site.seen(speaks=OLDEST_VERSION) is None
-    site.show("a", new := of("a", cause="new"))
-    assert site.seen(speaks=OLDEST_VERSION) == site.seen() == new
-
-
-@pytest.mark.parametrize("speaks", [OLDEST_VERSION, VERSION])
-def test_an_owner_shows_its_leases_to_who_reads_what_the_federation_speaks(site: Site, speaks: int) -> None:
-    journal = Journal(site.client, KEYS, "a", speaks=lambda: speaks)
+def test_a_running_lease_is_in_the_set_and_what_redis_lost_is_shown_again(site: Site) -> None:
+    journal = Journal(site.client, KEYS, "a")
     assert journal.acquire("me", 60) == 1
     running, ended = of("a"), of("a", "s.1", LeaseState.EVICTED)
     journal.commit(Commit(1, "me", 60, 1, [event(1), event(2)], leases=[running, ended]))
-    shown = {name: site.client.get(name) for name, _ in shown_at(KEYS, "a", [running, ended], OLDEST_VERSION)}
-    assert len(shown) == 4
-    for name, text in shown.items():
-        if speaks == OLDEST_VERSION or name.startswith(KEYS.lease("a", "")):
-            assert json.loads(text or b"")["cloud"] == "a"
-        else:
-            assert text is None
+    assert (site.seen("r.1"), site.seen("s.1")) == (running, ended)
     assert site.client.smembers(KEYS.running("a")) == {b"r.1"}
-    again = list(shown_at(KEYS, "a", [running], speaks))
-    site.client.delete(*(name for name, _ in again))
+    site.client.delete(KEYS.lease("a", "r.1"))
     journal.entries.restore("me", 1, "", (), [running])
-    assert site.client.exists(*(name for name, _ in again)) == len(again)
+    assert site.seen("r.1") == running
 
 
 def test_records_are_kept_for_longer_than_their_leases(site: Site) -> None:

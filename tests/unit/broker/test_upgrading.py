@@ -5,13 +5,20 @@ import threading
 import pytest
 import redis
 
-from broker.contract import VERSION, CloudInfo
+from broker.contract import CloudInfo
 from broker.journal import Journal
 from broker.keys import Keys
 from broker.upgrading import ALIVE_TTL_S, ContractError, Speaking, holding_back, spoken
 from broker.versions import OLDEST_VERSION
 
 KEYS = Keys("upgrading:")
+NEXT = OLDEST_VERSION + 1  # spoken here, beside processes of the version before
+
+
+@pytest.fixture(autouse=True)
+def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("upgrading", "journal"):
+        monkeypatch.setattr(f"broker.{module}.VERSION", NEXT)
 
 
 @pytest.fixture
@@ -19,7 +26,7 @@ def client(redis_client: redis.Redis) -> redis.Redis:
     return redis_client
 
 
-def owner(client: redis.Redis, cloud: str = "a", token: str = "t", version: int = VERSION) -> Journal:
+def owner(client: redis.Redis, cloud: str = "a", token: str = "t", version: int = NEXT) -> Journal:
     """An owner that has opened; of the version before if ``version`` says so."""
     journal = Journal(client, KEYS, cloud, speaks=lambda: OLDEST_VERSION)
     client.delete(KEYS.owner(cloud))
@@ -33,8 +40,8 @@ def owner(client: redis.Redis, cloud: str = "a", token: str = "t", version: int 
 def test_a_federation_begins_with_the_version_of_its_first_process(client: redis.Redis) -> None:
     speaking = Speaking(client, KEYS)
     assert speaking() == OLDEST_VERSION, "until it is known"
-    assert speaking.look() == speaking() == VERSION
-    assert spoken(client, KEYS) == VERSION
+    assert speaking.look() == speaking() == NEXT
+    assert spoken(client, KEYS) == NEXT
 
 
 def test_one_that_speaks_the_version_before_goes_on_with_it(client: redis.Redis) -> None:
@@ -53,7 +60,7 @@ def test_it_rises_when_the_last_owner_is_upgraded(client: redis.Redis) -> None:
     assert speaking() == spoken(client, KEYS) == OLDEST_VERSION
     owner(client, "a", "next")
     speaking.rise()
-    assert speaking() == spoken(client, KEYS) == VERSION
+    assert speaking() == spoken(client, KEYS) == NEXT
 
 
 def test_a_member_counts_while_its_owner_is_away(client: redis.Redis) -> None:
@@ -73,8 +80,14 @@ def test_a_process_counts_while_it_says_that_it_speaks_less(client: redis.Redis,
 
 
 def test_who_comes_too_late_is_told_what_to_install(client: redis.Redis) -> None:
-    client.set(KEYS.contract, VERSION + 1)
-    with pytest.raises(ContractError, match=f"version {VERSION + 1}"):
+    client.set(KEYS.contract, NEXT + 1)
+    with pytest.raises(ContractError, match=f"version {NEXT + 1}"):
+        Speaking(client, KEYS).look()
+
+
+def test_a_federation_two_versions_behind_is_to_be_upgraded_to_the_one_between(client: redis.Redis) -> None:
+    client.set(KEYS.contract, OLDEST_VERSION - 1)
+    with pytest.raises(ContractError, match=f"at least {OLDEST_VERSION}"):
         Speaking(client, KEYS).look()
 
 
@@ -83,7 +96,7 @@ def test_it_never_falls(client: redis.Redis) -> None:
     speaking.look()
     client.set(KEYS.contract, OLDEST_VERSION)
     assert speaking.look() == OLDEST_VERSION
-    assert speaking() == VERSION
+    assert speaking() == NEXT
 
 
 def test_a_herald_raises_it_and_says_what_it_speaks_for_a_while(client: redis.Redis) -> None:
@@ -93,8 +106,8 @@ def test_a_herald_raises_it_and_says_what_it_speaks_for_a_while(client: redis.Re
     stopping.set()
     speaking = Speaking(client, KEYS)
     speaking.herald("me", stopping)
-    assert spoken(client, KEYS) == VERSION
-    assert client.get(KEYS.speaks("me")) == b"%d" % VERSION
+    assert spoken(client, KEYS) == NEXT
+    assert client.get(KEYS.speaks("me")) == b"%d" % NEXT
     assert 0 < client.ttl(KEYS.speaks("me")) <= ALIVE_TTL_S
 
 
@@ -106,6 +119,6 @@ def test_an_owner_follows(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) 
     speaking.look()
     follower = threading.Thread(target=speaking.follow, args=(threading.Event(),))
     follower.start()
-    client.set(KEYS.contract, VERSION)
+    client.set(KEYS.contract, NEXT)
     follower.join(10)
-    assert speaking() == VERSION
+    assert speaking() == NEXT

@@ -76,7 +76,7 @@ def test_it_says_what_it_is() -> None:
     assert series().name == "m1.large us-east-1a"
     assert series(product="Windows").name == "m1.large us-east-1a Windows"
     assert repr(series()) == "PriceSeries('m1.large us-east-1a', 5 records, 0.0 days)"
-    assert (series().starts_s, series().span_s, series().gap_s, len(series())) == (0, 70, 20, 5)
+    assert (series().starts_s, series().span_s, len(series())) == (0, 70, 5)
 
 
 def test_equality_is_of_everything() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudsim.errors import SpecError, TraceError
-from cloudsim.traces.trace import MAX_CORES, Trace, concat
+from cloudsim.traces.trace import MAX_CORES, Trace
 
 TIMES = st.integers(0, 50).map(float)
 ROWS = st.lists(st.tuples(TIMES, st.integers(0, 20).map(float), st.integers(1, 8)), max_size=30)
@@ -50,26 +50,6 @@ def test_until_keeps_what_starts_by_then_with_its_stop(
         i for i, s in zip(trace.instance, trace.start_s, strict=True) if s <= end_s
     ]
     assert set(kept.stop_s) <= set(trace.stop_s)
-
-
-@given(ROWS, ROWS)
-def test_concat_orders_ties_by_trace(
-    first: list[tuple[float, float, int]], second: list[tuple[float, float, int]]
-) -> None:
-    both = concat([make(first), make(second)], name="both")
-    assert both.equals(
-        Trace.checked(
-            "both",
-            [f"i{i}" for i in [*range(len(first)), *range(len(second))]],
-            [row[0] for row in first + second],
-            [row[0] + row[1] for row in first + second],
-            [row[2] for row in first + second],
-        )
-    )
-
-
-def test_concat_of_nothing_is_empty() -> None:
-    assert len(concat([], name="none")) == 0
 
 
 @pytest.mark.parametrize("n", [-1, 0, 1, 2, 5])

@@ -102,7 +102,6 @@ def test_unknown_prices_exclude_a_pool_unless_the_last_one_is_carried() -> None:
     carried = made(availability(prices, unknown=Unknown.CARRY))
     assert carried.units.tolist() == [5000, 5000, 0, 5000, 2500, 2500]
     assert carried.known.tolist() == [True, False, True, True, True, True]
-    assert carried.unknown_share == pytest.approx(1 / 6)
     early, late = carried.known_stretches()
     assert (early.units.tolist(), early.starts_at_s) == ([5000], 0)
     assert (late.units.tolist(), late.starts_at_s) == ([0, 5000, 2500, 2500], 2 * STEP_S)
@@ -132,9 +131,7 @@ def test_first_and_last_window() -> None:
 def test_volatility_and_hours() -> None:
     pool = Availability.of("pool", [5000, 2500, 0, 2500])
     assert pool.volatility == pytest.approx(np.std([1, 0.5, 0, 0.5]))
-    assert pool.mean_availability == 0.5
     assert pool.total_volatile_hours == 10_000 * 300 / 3600
-    assert pool.additions == 5000 + 2500
     assert (len(pool), pool.days) == (4, 4 / DAY)
     assert repr(pool) == "Availability('pool', 4 samples, 0.0 days)"
 

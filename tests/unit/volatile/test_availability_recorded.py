@@ -33,7 +33,7 @@ def test_2015_makes_a_pool_of_each_market_and_window(data_dir: Path) -> None:
             assert isinstance(carried, Availability)
             assert len(carried) == STUDY_SAMPLES
             assert (carried.units.min(), carried.units.max()) == (0, MAX_UNITS)
-            assert 0 < carried.unknown_share < 0.06
+            assert 0.94 < carried.known.mean() < 1
             assert 0.005 < carried.volatility < 0.5
             assert sum(map(len, carried.known_stretches())) == carried.known.sum()
     refused = pools(series)[1]
