@@ -54,6 +54,7 @@ from broker.api.outcomes import (
     refused_of,
     why_silent,
 )
+from broker.backoff import API_BACKOFF, retry_after_s
 from broker.client_identity import IdentityCalls
 from broker.client_instances import InstanceCalls
 from broker.client_jobs import JobCalls
@@ -70,7 +71,6 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
-from broker.patience import DEADLINE_S, pauses, retry_after_s
 from broker.settings import settings
 from broker.tls import api_context
 
@@ -89,6 +89,7 @@ __all__ = [
 ]
 
 MOST_LEASES = 1000  # that the API tells at once
+DEADLINE_S = 60.0  # how long a call is repeated, and the longest pause that a server may ask for
 _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
 
 
@@ -153,7 +154,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
         wishes = [named(request) for request in requests]
         results: dict[int, GrantedRequest | RefusedRequest | ProblemAnswer] = {}
         deadline_s = time.monotonic() + self._deadline_s
-        for pause_s in pauses():
+        for pause_s in API_BACKOFF.pauses():
             missing = [index for index in range(len(wishes)) if index not in results]
             if not missing:
                 break
@@ -304,7 +305,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
         Raises EventsGoneError, and UnavailableError when the broker stays away.
         """
         gives_up_s = time.monotonic() + self._deadline_s
-        waits = pauses()
+        waits = API_BACKOFF.pauses()
         while True:
             parameters = _present({"cloud": cloud, "origin": origin, "follow": follow})
             headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
@@ -323,7 +324,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
                     else:
                         for sent in source.iter_sse():
                             gives_up_s = time.monotonic() + self._deadline_s
-                            waits = pauses()
+                            waits = API_BACKOFF.pauses()
                             if sent.id:
                                 last_event_id = sent.id
                             if sent.data:
@@ -349,7 +350,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
         """Sends until there is an answer that repeating would not change."""
         content, headers = _encoded(body)
         gives_up_s = time.monotonic() + self._deadline_s
-        for pause_s in pauses():
+        for pause_s in API_BACKOFF.pauses():
             told_s = 0.0
             try:
                 response = self._http.request(
@@ -361,7 +362,7 @@ class Client(IdentityCalls, InstanceCalls, JobCalls, OnDemandCalls, VolatileCall
                 if response.is_success or not self._raise_unless_temporary(response):
                     return response
                 reason = problem_of(response).detail
-                told_s = retry_after_s(response)
+                told_s = min(retry_after_s(response) or 0.0, DEADLINE_S)
             wait_s = max(told_s, pause_s)
             if time.monotonic() + wait_s > gives_up_s:
                 raise UnavailableError(f"{reason} (gave up after {self._deadline_s:g} s)")

@@ -273,23 +273,6 @@ class Records:
 _Thing = TypeVar("_Thing", bound=Hashable)
 
 
-async def read_stream(
-    client: redis.asyncio.Redis, stream: str, after: str, count: int, block_ms: int | None
-) -> list[tuple[str, dict[bytes, bytes]]]:
-    """The next entries of one stream (of replies, of events), as pairs of id and fields.
-
-    Args:
-        client: of the queue.
-        stream: name of its key.
-        after: id of the last entry already read.
-        count: at most so many entries.
-        block_ms: wait so long for one; stay below the client's socket timeout. None does not wait.
-    """
-    found: Any = await client.xread({stream: after}, count=count, block=block_ms)
-    # A list of pairs of stream and entries, or None; there is one stream.
-    return [(entry.decode(), fields) for _, page in found or () for entry, fields in page]
-
-
 def _places(things: Iterable[_Thing]) -> dict[_Thing, int]:
     """Each once, with its place (from 1) among those that a script is given."""
     return {one: place for place, one in enumerate(dict.fromkeys(things), 1)}

@@ -17,19 +17,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
-from cloudsim.durations import parse_duration_s
-from cloudsim.errors import SpecError
 from cloudsim.inventory import Inventory
 from cloudsim.requests import Quote, Reason, Refusal, Request
 
 #: A refusal for one of these may be for want of room: the less there is, the higher the risk.
 _FOR_WANT_OF_ROOM = frozenset({Reason.NO_CAPACITY, Reason.NO_EVIDENCE, Reason.RISK_TOO_HIGH})
-_WEIGHTS = (0.001, 1000)  # the smallest and the largest
 
 Ask = Callable[[Request, Inventory], Quote | Refusal]
 
@@ -128,26 +124,3 @@ def _level(cores: float, wants: list[tuple[float, float]]) -> float:
             return cores / weight
         cores -= wanted * own
     raise AssertionError("somebody wants all it can get")
-
-
-def fair_share_of(table: Mapping[str, Any], where: str) -> FairShare | None:
-    """``fair_share`` and ``fair_share_weights`` of a cloud in a federation file. Raises SpecError."""
-    weights, weights_field = table.get("fair_share_weights", {}), f"{where}.fair_share_weights"
-    if not isinstance(weights, Mapping):
-        raise SpecError(f"{weights!r} is not a table such as {{ B = 2 }}", field=weights_field)
-    if "fair_share" not in table:
-        if weights:
-            raise SpecError('goes with fair_share = "10m" or the like', field=weights_field)
-        return None
-    window_s = parse_duration_s(table["fair_share"], field=f"{where}.fair_share")
-    if window_s <= 0:
-        raise SpecError("must be more than nothing", field=f"{where}.fair_share")
-    by_origin = {name: _weight(one, f"{weights_field}.{name}") for name, one in weights.items()}
-    return FairShare(window_s, tuple(sorted(by_origin.items())))
-
-
-def _weight(value: object, where: str) -> float:
-    low, high = _WEIGHTS
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise SpecError(f"{value!r} is not a number from {low} to {high}", field=where)
-    return float(value)

@@ -1,4 +1,4 @@
-"""Federation files: clouds, their own load and the workloads they offer to each other, in TOML.
+"""Reads federation files: TOML that names clouds, their own load and the workloads they offer to each other.
 
     until = "10d"                               # optional
 
@@ -83,45 +83,26 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+
+from pydantic import ValidationError
 
 from cloudsim.admission import AdmissionRule
 from cloudsim.cloud_spec import CloudSpec
-from cloudsim.direct import RETRY_S
-from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
-from cloudsim.fair_share import fair_share_of
+from cloudsim.fair_share import FairShare
 from cloudsim.federation import FederatedCloud, Federation, Prices, Workload
-from cloudsim.federation_fields import at_least_0, only, positive, sla, tables, text, whole
+from cloudsim.federation_schema import CloudTable, FederationFile, WorkloadTable, spec_error
 from cloudsim.federation_traces import NO_LOAD, Told, Traces
 from cloudsim.headroom import headroom_of
 from cloudsim.inventory import parse_nodes
-from cloudsim.nodes import (
-    CORES,
-    NodeDetails,
-    NodeGroup,
-    checked_amounts,
-    checked_labels,
-    checked_name,
-    groups_of,
-    nodes_of,
-    shape_of,
-)
-from cloudsim.policies import policies_of, pool_of
+from cloudsim.nodes import NodeDetails, groups_of, nodes_of, shape_of
+from cloudsim.pools import POOLS, Pools
 from cloudsim.prediction.rule import rule_for
-from cloudsim.requests import Amounts, Mode, Spread
-from cloudsim.scheduling.lineups import LIFO_POOLS, LineUp
-from cloudsim.spot_caps import spot_caps_of
-from cloudsim.volatile.veil import disclosure_of
-
-_MOST_NODES = 100_000
-_MOST_CORES = 1_000_000
-_MOST_OVERCOMMIT = 1000
-
-_PRICES = ("spot_usd_per_core_hour", "on_demand_usd_per_core_hour")
+from cloudsim.requests import Amounts
+from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp, eviction_lineup, lineup
+from cloudsim.spot_caps import SpotCaps
 
 Flavours = dict[int, Amounts]  # by cores
 
@@ -133,267 +114,134 @@ def load(
     until_s: float | None = None,
     told: Told = lambda _file, _warning: None,
 ) -> Federation:
-    """Reads a federation file. Traces are looked up in ``data_dir``, then beside the file.
+    """Read a federation file. Traces are looked up in ``data_dir``, then beside the file.
 
-    ``told`` hears what is odd about the traces: quarantined lines, drop-outs and the like.
+    ``until_s`` replaces the file's own limit. ``told`` hears what is odd about the traces: quarantined lines,
+    drop-outs and the like.
 
     Raises SpecError naming file and field, and TraceError naming file and line of a trace.
     """
+    file = read_file(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"cannot read it: {error}", file=str(path)) from error
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"not TOML: {error}", file=str(path)) from error
-    try:
-        return _Reader(Traces(path.parent, data_dir, told)).federation(document, until_s)
+        return _federation(file, Traces(path.parent, data_dir, told), until_s)
     except SpecError as error:
         if error.file is not None:
             raise
         raise SpecError(error.message, file=str(path), field=error.field) from error
 
 
-class _Reader:
-    """Turns a parsed document into a Federation; a trace named twice is read once."""
+def read_file(path: Path) -> FederationFile:
+    """Read the tables of a federation file, without the traces that they name.
 
-    def __init__(self, traces: Traces):
-        self._traces = traces
-        self._flavours: Flavours = {}
-
-    def federation(self, document: Mapping[str, Any], until_s: float | None) -> Federation:
-        only(document, {"cloud", "workload", "until", "flavours"}, "")
-        self._flavours = _flavours(document.get("flavours", {}))
-        clouds = tuple(self._cloud(n, table) for n, table in enumerate(tables(document, "cloud")))
-        if not clouds:
-            raise SpecError("a federation needs at least one [[cloud]]", field="cloud")
-        ids = tuple(cloud.spec.id for cloud in clouds)
-        workloads = tuple(
-            self._workload(n, table, ids) for n, table in enumerate(tables(document, "workload"))
-        )
-        limit_s = until_s
-        if limit_s is None:
-            limit_s = parse_duration_s(document["until"], field="until") if "until" in document else math.inf
-        return Federation(clouds, workloads, limit_s, self._flavours)
-
-    def _cloud(self, number: int, table: Mapping[str, Any]) -> FederatedCloud:
-        where = f"cloud[{number}]"
-        known = {"id", "nodes", "trace", "admission", "lineup", "grace", "overflow", "overflow_sla"}
-        known |= {"eviction", "pools", "slices_h", "disclosure", "driver", "sells_on_demand", *_PRICES}
-        known |= {"spot_cap_cores", "spot_caps", "fair_share", "fair_share_weights", "instances"}
-        known |= {"headroom", "direct", "retry"}
-        only(table, known, where)
-        overflow = table.get("overflow", False)
-        if not isinstance(overflow, bool):
-            raise SpecError(f"{overflow!r} is not true or false", field=f"{where}.overflow")
-        if "overflow_sla" in table and not overflow:
-            raise SpecError("goes with overflow = true", field=f"{where}.overflow_sla")
-        nodes, node_cores, details = self._nodes(table, f"{where}.nodes")
-        instances = _instances(table, where)
-        return FederatedCloud(
-            _spec(text(table, "id", where), node_cores, details, table, where),
-            nodes,
-            NO_LOAD
-            if instances is not None and "trace" not in table
-            else self._traces.of(table, where, node_cores),
-            overflow,
-            sla(table.get("overflow_sla"), f"{where}.overflow_sla"),
-            _driver(table.get("driver"), f"{where}.driver"),
-            _prices(table, where),
-            instances,
-            _sells_on_demand(table, where),
-            _retry_s(table, where),
-        )
-
-    def _nodes(self, table: Mapping[str, Any], where: str) -> tuple[str, tuple[int, ...], NodeDetails]:
-        """The shape for people, cores of each node, and what they have beside."""
-        written = table.get("nodes")
-        if isinstance(written, str) and written:
-            shape, cores, details = written, parse_nodes(written, field=where), NodeDetails()
-        elif isinstance(written, list) and written:
-            groups = [_node_group(one, f"{where}[{number}]") for number, one in enumerate(written)]
-            if sum(group.nodes for group in groups) > _MOST_NODES:
-                raise SpecError(f"more than {_MOST_NODES} nodes", field=where)
-            cores, details = nodes_of(groups)
-            shape = shape_of(groups_of(cores, details))
-        else:
-            raise SpecError('write a shape such as "7x12", or a list of groups of nodes', field=where)
-        return shape, cores, replace(details, flavours=self._own_flavours(details.resources))
-
-    def _own_flavours(self, resources: tuple[str, ...]) -> tuple[tuple[int, Amounts], ...]:
-        """As far as a cloud counts resources: its own load runs where these are not counted too."""
-        counted = (
-            (cores, tuple(one for one in amounts if one[0] in resources))
-            for cores, amounts in sorted(self._flavours.items())
-        )
-        return tuple((cores, amounts) for cores, amounts in counted if amounts)
-
-    def _workload(self, number: int, table: Mapping[str, Any], ids: tuple[str, ...]) -> Workload:
-        where = f"workload[{number}]"
-        only(
-            table, {"origin", "trace", "delay", "sla", "targets", "labels", "group", "spread", "pool"}, where
-        )
-        origin = text(table, "origin", where)
-        targets = table.get("targets", [cloud for cloud in ids if cloud != origin])
-        if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
-            raise SpecError(f"{targets!r} is not a list of cloud ids", field=f"{where}.targets")
-        group, spread = _group(table, where)
-        return Workload(
-            origin,
-            self._traces.of(table, where),
-            parse_duration_s(table.get("delay", 0), field=f"{where}.delay"),
-            sla(table.get("sla"), f"{where}.sla"),
-            tuple(targets),
-            labels=checked_labels(table.get("labels", {}), field=f"{where}.labels"),
-            group=group,
-            spread=spread,
-            pool=pool_of(table, where),
-        )
+    Raises SpecError naming file and field.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"not TOML: {error}", file=str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"cannot read it: {error}", file=str(path)) from error
+    try:
+        return FederationFile.model_validate(document)
+    except ValidationError as error:
+        raise spec_error(error, str(path)) from error
 
 
-def _spec(
-    cloud: str, node_cores: tuple[int, ...], details: NodeDetails, table: Mapping[str, Any], where: str
-) -> CloudSpec:
-    mode = table.get("admission", Mode.STRICT.value)
-    if mode not in list(Mode):
-        raise SpecError(f"{mode!r} is not {' or '.join(Mode)}", field=f"{where}.admission")
-    policies = policies_of(table, where, node_cores, details)
+def _federation(file: FederationFile, traces: Traces, until_s: float | None) -> Federation:
+    flavours = {flavour.cores: flavour.amounts for flavour in file.flavours.values()}
+    clouds = tuple(
+        _cloud(table, f"cloud[{number}]", traces, flavours) for number, table in enumerate(file.cloud)
+    )
+    ids = tuple(cloud.spec.id for cloud in clouds)
+    workloads = tuple(
+        _workload(table, f"workload[{number}]", traces, ids) for number, table in enumerate(file.workload)
+    )
+    limit_s = file.until_s if until_s is None else until_s
+    return Federation(clouds, workloads, math.inf if limit_s is None else limit_s, flavours)
+
+
+def _cloud(table: CloudTable, where: str, traces: Traces, flavours: Flavours) -> FederatedCloud:
+    shape, node_cores, details = _nodes(table, f"{where}.nodes")
+    details = replace(details, flavours=_counted(flavours, details.resources))
+    prices = None
+    if table.spot_usd_per_core_hour is not None and table.on_demand_usd_per_core_hour is not None:
+        prices = Prices(table.spot_usd_per_core_hour, table.on_demand_usd_per_core_hour)
+    return FederatedCloud(
+        spec=_spec(table, where, node_cores, details),
+        nodes=shape,
+        own_load=NO_LOAD if table.trace is None else traces.of(table.trace, f"{where}.trace", node_cores),
+        overflow=table.overflow,
+        overflow_sla=table.overflow_sla,
+        driver=table.driver,
+        prices=prices,
+        instances=table.instances,
+        sells_on_demand=table.sells_on_demand,
+        retry_s=table.retry_s if table.direct else None,
+    )
+
+
+def _nodes(table: CloudTable, where: str) -> tuple[str, tuple[int, ...], NodeDetails]:
+    """Return the shape for people, the cores of each node, and what nodes have beside cores."""
+    if isinstance(table.nodes, str):
+        return table.nodes, parse_nodes(table.nodes, field=where), NodeDetails()
+    cores, details = nodes_of(group.node_group for group in table.nodes)
+    return shape_of(groups_of(cores, details)), cores, details
+
+
+def _counted(flavours: Flavours, resources: tuple[str, ...]) -> tuple[tuple[int, Amounts], ...]:
+    """Return the flavours of a cloud's own load, which may use what the cloud does not count."""
+    counted = (
+        (cores, tuple((name, amount) for name, amount in amounts if name in resources))
+        for cores, amounts in sorted(flavours.items())
+    )
+    return tuple((cores, amounts) for cores, amounts in counted if amounts)
+
+
+def _spec(table: CloudTable, where: str, node_cores: tuple[int, ...], details: NodeDetails) -> CloudSpec:
+    pools = POOLS if table.pools is None else table.pools
+    if table.sells_pools:
+        Pools.cut(sum(node_cores), pools, field=f"{where}.pools")
+        if details.amounts or details.labels:
+            raise SpecError(
+                "pools are bands of cores: leave out what its nodes have beside cores",
+                field=f"{where}.eviction",
+            )
+    fair_share = None
+    if table.fair_share_s is not None:
+        fair_share = FairShare(table.fair_share_s, tuple(sorted(table.fair_share_weights.items())))
     return CloudSpec(
-        cloud,
+        table.id,
         node_cores,
         details,
-        policies.lineup,
-        parse_duration_s(table.get("grace", 0), field=f"{where}.grace"),
-        admission=AdmissionRule(Mode(mode)),
-        prediction=rule_for(Mode(mode)),
-        spot_caps=spot_caps_of(table, where),
-        fair_share=fair_share_of(table, where),
-        disclosure=disclosure_of(table, Mode(mode), where),
-        pools=policies.pools,
-        headroom=_headroom(table, where, policies.lineup, node_cores, details),
-        slices_s=policies.slices_s,
+        _lineup(table),
+        table.grace_s,
+        admission=AdmissionRule(table.admission),
+        prediction=rule_for(table.admission),
+        spot_caps=SpotCaps(table.spot_cap_cores, tuple(sorted(table.spot_caps.items()))),
+        fair_share=fair_share,
+        disclosure=table.disclosure,
+        pools=pools,
+        headroom=headroom_of(table.headroom, node_cores, details, f"{where}.headroom"),
+        slices_s=tuple(hours * 3600.0 for hours in table.slices_h),
     )
 
 
-def _headroom(
-    table: Mapping[str, Any], where: str, lineup: LineUp, node_cores: tuple[int, ...], details: NodeDetails
-) -> tuple[int, ...]:
-    blocks = headroom_of(table.get("headroom"), node_cores, details, f"{where}.headroom")
-    if blocks and lineup == LIFO_POOLS:
-        raise SpecError("a cloud that sells pools keeps none: pool 0 is that room", field=f"{where}.headroom")
-    return blocks
+def _lineup(table: CloudTable) -> LineUp:
+    if table.eviction is not None:
+        return eviction_lineup(table.eviction)
+    return YOUNGEST_JOB_FIRST if table.lineup is None else lineup(table.lineup)
 
 
-def _retry_s(table: Mapping[str, Any], where: str) -> float | None:
-    direct = table.get("direct", False)
-    if not isinstance(direct, bool):
-        raise SpecError(f"{direct!r} is not true or false", field=f"{where}.direct")
-    if not direct:
-        if "retry" in table:
-            raise SpecError("goes with direct = true", field=f"{where}.retry")
-        return None
-    retry_s = parse_duration_s(table.get("retry", RETRY_S), field=f"{where}.retry")
-    if retry_s <= 0:
-        raise SpecError("must be longer than nothing", field=f"{where}.retry")
-    return retry_s
-
-
-def _driver(value: object, where: str) -> Literal["process"] | None:
-    if value is None or value == "process":
-        return value
-    raise SpecError(f'{value!r} is not "process", and simulated clouds leave it out', field=where)
-
-
-def _instances(table: Mapping[str, Any], where: str) -> Mapping[str, object] | None:
-    """What it says of a driver is for who runs it to check."""
-    found = table.get("instances")
-    if found is None:
-        return None
-    if not isinstance(found, Mapping):
-        raise SpecError(f"{found!r} is not a table with a driver", field=f"{where}.instances")
-    for other in ("driver", "overflow", "sells_on_demand"):
-        if table.get(other):
-            raise SpecError(
-                "goes not with instances: what a real cloud's own users start is its own load, and counted",
-                field=f"{where}.{other}",
-            )
-    return dict(found)
-
-
-def _prices(table: Mapping[str, Any], where: str) -> Prices | None:
-    told = [name for name in _PRICES if name in table]
-    if len(told) == 1:
-        (missing,) = set(_PRICES) - set(told)
-        raise SpecError(f"goes with {told[0]}", field=f"{where}.{missing}")
-    return Prices(*(at_least_0(table[name], f"{where}.{name}") for name in told)) if told else None
-
-
-def _sells_on_demand(table: Mapping[str, Any], where: str) -> bool:
-    sells = table.get("sells_on_demand", False)
-    if not isinstance(sells, bool):
-        raise SpecError(f"{sells!r} is not true or false", field=f"{where}.sells_on_demand")
-    if sells and "on_demand_usd_per_core_hour" not in table:
-        raise SpecError("is needed to sell on-demand", field=f"{where}.on_demand_usd_per_core_hour")
-    return sells
-
-
-def _node_group(table: object, where: str) -> NodeGroup:
-    if not isinstance(table, Mapping):
-        raise SpecError(f"{table!r} is not a table such as {{ count = 8, cores = 8 }}", field=where)
-    named = {"count", "cores", "labels", "overcommit"}
-    amounts = checked_amounts({name: table[name] for name in table if name not in named}, field=where)
-    group = NodeGroup(
-        whole(table, "count", where, _MOST_NODES),
-        whole(table, "cores", where, _MOST_CORES),
-        amounts,
-        checked_labels(table.get("labels", {}), field=f"{where}.labels"),
-        _overcommit(table.get("overcommit", {}), {CORES, *dict(amounts)}, f"{where}.overcommit"),
+def _workload(table: WorkloadTable, where: str, traces: Traces, ids: tuple[str, ...]) -> Workload:
+    others = [cloud for cloud in ids if cloud != table.origin]
+    return Workload(
+        table.origin,
+        traces.of(table.trace, f"{where}.trace"),
+        table.delay_s,
+        table.sla,
+        tuple(others if table.targets is None else table.targets),
+        labels=table.labels,
+        group=table.group,
+        spread=table.spread,
+        pool=table.pool,
     )
-    if group.sold(CORES, group.cores) < 1:
-        raise SpecError("leaves no core to sell", field=f"{where}.overcommit.{CORES}")
-    return group
-
-
-def _overcommit(value: object, resources: set[str], where: str) -> Mapping[str, float]:
-    if not isinstance(value, Mapping):
-        raise SpecError(f"{value!r} is not a table such as {{ cores = 2.0 }}", field=where)
-    for name, factor in value.items():
-        if name not in resources:
-            known = ", ".join(sorted(resources))
-            raise SpecError(f"these nodes have no such resource; they have: {known}", field=f"{where}.{name}")
-        if positive(factor, f"{where}.{name}") > _MOST_OVERCOMMIT:
-            raise SpecError(f"{factor!r} is more than {_MOST_OVERCOMMIT}", field=f"{where}.{name}")
-    return value
-
-
-def _flavours(table: object) -> Flavours:
-    """By cores, as traces tell nothing else."""
-    if not isinstance(table, Mapping):
-        raise SpecError("write each as name = { cores = 1, memory_mb = 2000 }", field="flavours")
-    flavours: Flavours = {}
-    names: dict[int, str] = {}
-    for name, flavour in table.items():
-        where = f"flavours.{name}"
-        if not isinstance(flavour, Mapping):
-            raise SpecError(
-                f"{flavour!r} is not a table such as {{ cores = 1, memory_mb = 2000 }}", field=where
-            )
-        cores = whole(flavour, "cores", where, _MOST_CORES)
-        if cores in names:
-            other = names[cores]
-            raise SpecError(f"{other} has {cores} cores already, and traces tell nothing else", field=where)
-        names[cores] = name
-        amounts = {resource: flavour[resource] for resource in flavour if resource != CORES}
-        flavours[cores] = checked_amounts(amounts, field=where)
-    return flavours
-
-
-def _group(table: Mapping[str, Any], where: str) -> tuple[str | None, Spread | None]:
-    if "group" not in table and "spread" not in table:
-        return None, None
-    spread = table.get("spread")
-    if spread not in list(Spread):
-        accepted = " or ".join(Spread)
-        raise SpecError(f"a group needs to be spread: {accepted}", field=f"{where}.spread")
-    return checked_name(table.get("group"), field=f"{where}.group"), Spread(spread)

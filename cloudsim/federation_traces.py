@@ -20,13 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from cloudsim.durations import parse_duration_s
 from cloudsim.errors import SpecError
-from cloudsim.federation_fields import only, positive, text
+from cloudsim.federation_schema import PreemptionTrace, PriceTrace, SyntheticTrace, TraceSource
 from cloudsim.markets import formats as price_files
 from cloudsim.markets.formats.listing import list_beside
 from cloudsim.markets.prices import PriceSeries
@@ -43,7 +41,6 @@ from cloudsim.traces.trace import Trace
 NO_LOAD = Trace.checked(
     name="none", instance=[], start_s=np.zeros(0), stop_s=np.zeros(0), cores=np.zeros(0, dtype=np.int64)
 )
-_PRODUCTION = "production-"
 _MOST_TOLD = 8
 
 Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
@@ -82,35 +79,32 @@ class Traces:
         self._beside = beside
         self._data_dir = data_dir
         self._told = told
-        self._known: dict[str, Trace] = {}
+        self._known: dict[tuple[TraceSource, tuple[int, ...] | None], Trace] = {}
         self._prices: dict[Path, _Prices] = {}
 
-    def of(self, table: Mapping[str, Any], where: str, node_cores: Sequence[int] | None = None) -> Trace:
-        """The field ``trace`` of a table. node_cores: of the cloud whose own load it is; None: it is a
-        workload.
+    def of(self, source: TraceSource, where: str, node_cores: Sequence[int] | None = None) -> Trace:
+        """Return the trace that a field ``trace`` describes; ``where`` names the field in errors.
+
+        node_cores: of the cloud whose own load it is; only the load of a public cloud needs them.
 
         Raises SpecError naming the field, and TraceError naming file and line of a trace.
         """
-        where = f"{where}.trace"
-        value = table.get("trace")
-        public = isinstance(value, Mapping) and not {"prices", "preemptions"}.isdisjoint(value)
-        key = repr((value, node_cores if public else None))
+        public = isinstance(source, PriceTrace | PreemptionTrace)
+        key = (source, tuple(node_cores) if public and node_cores is not None else None)
         if key not in self._known:
-            if isinstance(value, str):
-                self._known[key] = self._read(value, where)
-            elif isinstance(value, Mapping):
-                self._known[key] = self._made(value, where, node_cores)
-            else:
-                raise SpecError("name a trace file or a synthetic trace", field=where)
+            self._known[key] = self._make(source, where, node_cores or ())
         return self._known[key]
 
-    def _made(self, value: Mapping[str, Any], where: str, node_cores: Sequence[int] | None) -> Trace:
-        for name, make in (("prices", self._priced), ("preemptions", self._preempted)):
-            if name in value:
-                if node_cores is None:
-                    raise SpecError("is the own load of a cloud, and no workload", field=f"{where}.{name}")
-                return make(value, where, node_cores)
-        return _synthesise(value, where)
+    def _make(self, source: TraceSource, where: str, node_cores: Sequence[int]) -> Trace:
+        match source:
+            case str():
+                return self._read(source, where)
+            case PriceTrace():
+                return self._priced(source, where, node_cores)
+            case PreemptionTrace():
+                return self._preempted(source, where, node_cores)
+            case SyntheticTrace():
+                return _synthesise(source)
 
     def _read(self, name: str, where: str) -> Trace:
         file = self._find(name, where)
@@ -119,44 +113,41 @@ class Traces:
             self._told(file, warning)
         return trace
 
-    def _priced(self, value: Mapping[str, Any], where: str, node_cores: Sequence[int]) -> Trace:
-        only(value, {"prices", "market", "bid_usd_per_hour"}, where)
-        file = self._find(text(value, "prices", where), f"{where}.prices", directories=True)
+    def _priced(self, table: PriceTrace, where: str, node_cores: Sequence[int]) -> Trace:
+        file = self._find(table.prices, f"{where}.prices", directories=True)
         listed = list_beside(file)
         source, market = (file, None) if listed is None else listed
         if source not in self._prices:
             self._prices[source] = _Prices.of(source)
         prices = self._prices[source]
-        if market is not None and value.get("market", market) != market:
+        if market is not None and table.market not in {None, market}:
             raise SpecError(f"the file holds {market}", field=f"{where}.market")
-        chosen = _market({**value, "market": market} if market else value, prices.series, where)
+        chosen = _market(market or table.market, prices.series, where)
         series = prices.series[chosen]
         for warning in prices.warnings(chosen, file):
             self._told(file, warning)
-        bid = value.get("bid_usd_per_hour", series.on_demand_usd_per_hour)
+        bid = series.on_demand_usd_per_hour if table.bid_usd_per_hour is None else table.bid_usd_per_hour
         if bid is None:
             raise SpecError(
                 "is missing, and no list names an on-demand price", field=f"{where}.bid_usd_per_hour"
             )
-        return priced_load(series, positive(bid, f"{where}.bid_usd_per_hour"), node_cores)
+        return priced_load(series, bid, node_cores)
 
-    def _preempted(self, value: Mapping[str, Any], where: str, node_cores: Sequence[int]) -> Trace:
-        only(value, {"preemptions", "market", "days", "taken", "seed"}, where)
-        file = self._find(text(value, "preemptions", where), f"{where}.preemptions")
-        found = observed(load(file))
-        if found.quarantined:
-            self._told(file, f"{found.quarantined} rows cannot be used.")
-        chosen = slice(None) if "market" not in value else found.market == _market(value, found.market, where)
-        taken_s = parse_duration_s(value.get("taken", "1h"), field=f"{where}.taken")
-        if taken_s <= 0:
-            raise SpecError("must be more than no time", field=f"{where}.taken")
+    def _preempted(self, table: PreemptionTrace, where: str, node_cores: Sequence[int]) -> Trace:
+        file = self._find(table.preemptions, f"{where}.preemptions")
+        lifetimes = observed(load(file))
+        if lifetimes.quarantined:
+            self._told(file, f"{lifetimes.quarantined} rows cannot be used.")
+        chosen = slice(None)
+        if table.market is not None:
+            chosen = lifetimes.market == _market(table.market, lifetimes.market, where)
         return preempted_load(
-            _rng(value, where),
-            LifetimeDistribution.from_samples(found.lifetime_s[chosen], found.preempted[chosen]),
+            np.random.default_rng(table.seed),
+            LifetimeDistribution.from_samples(lifetimes.lifetime_s[chosen], lifetimes.preempted[chosen]),
             node_cores,
-            days=positive(value.get("days", 60), f"{where}.days"),
-            taken_s=taken_s,
-            name=value.get("market", "preempted"),
+            days=table.days,
+            taken_s=table.taken_s,
+            name=table.market or "preempted",
         )
 
     def _find(self, name: str, where: str, *, directories: bool = False) -> Path:
@@ -170,36 +161,20 @@ class Traces:
         raise SpecError(f"no such trace: {looked}. Set SPOTFED_DATA to the data directory", field=where)
 
 
-def _market(value: Mapping[str, Any], markets: Iterable[str], where: str) -> str:
-    """The one that is named, or the only one there is."""
+def _market(named: str | None, markets: Iterable[str], where: str) -> str:
+    """Return the market that is named, or the only one there is."""
     there = sorted(set(markets))
-    if "market" not in value and len(there) == 1:
+    if named is None and len(there) == 1:
         return there[0]
-    named = value.get("market")
-    if not isinstance(named, str) or named not in there:
-        told = ", ".join(there[:_MOST_TOLD]) + (", …" if len(there) > _MOST_TOLD else "")
-        raise SpecError(f"{named!r} is none of: {told}", field=f"{where}.market")
+    if named is None or named not in there:
+        listed = ", ".join(there[:_MOST_TOLD]) + (", …" if len(there) > _MOST_TOLD else "")
+        problem = "name one of" if named is None else f"{named!r} is none of"
+        raise SpecError(f"{problem}: {listed}", field=f"{where}.market")
     return named
 
 
-def _rng(value: Mapping[str, Any], where: str) -> np.random.Generator:
-    seed = value.get("seed", 0)
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise SpecError(f"{seed!r} is not a whole number of 0 or more", field=f"{where}.seed")
-    return np.random.default_rng(seed)
-
-
-def _synthesise(value: Mapping[str, Any], where: str) -> Trace:
-    kind = value.get("synthetic")
-    rng = _rng(value, where)
-    if kind == "table-1":
-        only(value, {"synthetic", "seed", "hours"}, where)
-        return lognormal_trace(rng, hours=positive(value.get("hours", 240), f"{where}.hours"), name="table-1")
-    if isinstance(kind, str) and kind.removeprefix(_PRODUCTION) in ("A", "B", "C", "D"):
-        only(value, {"synthetic", "seed", "days"}, where)
-        days = positive(value["days"], f"{where}.days") if "days" in value else None
-        return production_like(rng, kind.removeprefix(_PRODUCTION), days=days)
-    raise SpecError(
-        f"{kind!r} is not a synthetic trace; there are: table-1, production-A to production-D",
-        field=f"{where}.synthetic",
-    )
+def _synthesise(table: SyntheticTrace) -> Trace:
+    rng = np.random.default_rng(table.seed)
+    if table.synthetic == "table-1":
+        return lognormal_trace(rng, hours=240 if table.hours is None else table.hours, name=table.synthetic)
+    return production_like(rng, table.synthetic.removeprefix("production-"), days=table.days)

@@ -47,15 +47,15 @@ from cloudsim.scheduling.pipeline import allowed_nodes, plan
 
 
 def headroom_of(
-    value: object, node_cores: tuple[int, ...], details: NodeDetails, field: str
+    shape: str | None, node_cores: tuple[int, ...], details: NodeDetails, field: str
 ) -> tuple[int, ...]:
-    """Cores of each block, from a shape such as ``"2x12"``; none from None. Raises SpecError naming the
-    field."""
-    if value is None:
+    """Return the cores of each block, from a shape such as ``"2x12"``; none from None.
+
+    Raises SpecError naming ``field`` where the nodes have no room for the blocks and for others.
+    """
+    if shape is None:
         return ()
-    if not isinstance(value, str):
-        raise SpecError(f"{value!r} is not BLOCKSxCORES, for example 2x12", field=field)
-    blocks = parse_nodes(value, field=field)
+    blocks = parse_nodes(shape, field=field)
     for cores in sorted(set(blocks)):
         needed = (cores, *(dict(details.flavour(cores)).get(name, 0) for name in details.resources[1:]))
         columns = (node_cores, *(amounts for _, amounts in details.amounts))

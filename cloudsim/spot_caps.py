@@ -5,11 +5,8 @@ Off unless it is told: then nothing is counted. A cap changes no promise that wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from cloudsim.errors import SpecError
 from cloudsim.inventory import Inventory
 from cloudsim.requests import Quote, Reason, Refusal, Request
 
@@ -37,21 +34,3 @@ class SpotCaps:
 
 
 NO_CAPS = SpotCaps()
-
-
-def spot_caps_of(table: Mapping[str, Any], where: str) -> SpotCaps:
-    """``spot_cap_cores`` and ``spot_caps`` of a cloud in a federation file. Raises SpecError."""
-    single = table.get("spot_caps", {})
-    if not isinstance(single, Mapping):
-        raise SpecError(f"{single!r} is not a table such as {{ B = 48 }}", field=f"{where}.spot_caps")
-    caps = {name: _cap(cores, f"{where}.spot_caps.{name}") for name, cores in single.items()}
-    every = table.get("spot_cap_cores")
-    return SpotCaps(
-        None if every is None else _cap(every, f"{where}.spot_cap_cores"), tuple(sorted(caps.items()))
-    )
-
-
-def _cap(cores: object, where: str) -> int:
-    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 0:
-        raise SpecError(f"{cores!r} is not a number of cores", field=where)
-    return cores

@@ -9,23 +9,27 @@ from typing import TypeVar
 import redis
 import structlog
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+from broker.backoff import Backoff
+
+# No jitter: one owner asks at a time, and a simulated one must be reproducible.
+_AWAY_BACKOFF = Backoff(first_s=0.05, longest_s=1.0, jitter=(1.0, 1.0))
 
 Result = TypeVar("Result")
 log = structlog.get_logger(__name__)
 
 
 def until_answered(call: Callable[[], Result]) -> Result:
-    """Call Redis again and again while it is away, and return the first answer.
+    """Return the result of ``call``, calling it again for as long as Redis is away.
 
-    ``call`` must be safe to repeat: Redis may have carried it out before the connection broke.
+    ``call`` must be safe to repeat: Redis may have done its work although no answer came.
     """
-    pause_s = _FIRST_PAUSE_S
-    while True:
+    is_logged = False
+    for pause_s in _AWAY_BACKOFF.pauses():
         try:
             return call()
         except redis.RedisError as error:
-            if pause_s == _FIRST_PAUSE_S:
+            if not is_logged:
                 log.warning("redis is away", why=str(error))
+                is_logged = True
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    raise AssertionError("pauses never end")

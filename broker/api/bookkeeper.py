@@ -7,15 +7,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-import redis
 import redis.asyncio
-from pydantic import ValidationError
 
 from broker.answers import BrokenPromise
-from broker.contract import Event
 from broker.keys import Keys
 from broker.ledger import CloudLedger
-from broker.versions import read
+from broker.storage.outages import retry_through_outages
+from broker.storage.streams import event_or_none
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +36,9 @@ class Bookkeeper:
         return {} if ledger is None else ledger.broken(now_s)
 
     async def run(self) -> None:
-        """Reads for ever; outlives outages of Redis."""
-        away = False
+        """Refresh the ledgers until the task is cancelled, through outages of Redis."""
         while True:
-            try:
-                await self.refresh()
-                away = False
-            except (redis.RedisError, OSError) as error:
-                if not away:  # once an outage
-                    log.warning("ledger: %s; trying again", error)
-                away = True
+            await retry_through_outages(self.refresh, "ledger")
             await asyncio.sleep(_EVERY_S)
 
     async def refresh(self) -> None:
@@ -101,10 +92,7 @@ class Bookkeeper:
 def _fold(ledger: CloudLedger, sequence: int, text: bytes) -> None:
     if sequence <= ledger.sequence:
         return
-    try:
-        event = read(Event, text)
-    except ValidationError:  # of another version
-        event = None
+    event = event_or_none(text)
     if event is None or event.lease is None or event.sequence != sequence:
         ledger.pass_over(sequence)
     else:

@@ -32,6 +32,7 @@ from broker.redis_server import connect, connect_async
 from broker.settings import Settings, SettingsError
 from broker.signing.parties import BROKER
 from broker.signing.signer import MessageSigner
+from broker.storage.outages import retry_through_outages
 from broker.submission.exchange import Doorbells, Exchange
 from broker.submission.replies import Replies
 from broker.submission.service import Service
@@ -176,11 +177,11 @@ class Broker:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
-            try:
-                await self.authenticator.refresh()
-                await self.service.sweep()
-            except (redis.RedisError, OSError) as error:
-                log.warning("sweeper: %s; trying again", error)
+            await retry_through_outages(self._sweep_once, "sweeper")
+
+    async def _sweep_once(self) -> None:
+        await self.authenticator.refresh()
+        await self.service.sweep()
 
 
 async def _keep_up(name: str, work: Callable[[], Awaitable[None]]) -> None:

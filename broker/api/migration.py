@@ -9,29 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import redis
 import redis.asyncio
-from pydantic import ValidationError
 
 from broker.adverts import Adverts
-from broker.api import groups
 from broker.api.desk import Desk
 from broker.asked import QuoteRequest
-from broker.contract import Event, EventKind, Migrate, QuoteView
+from broker.contract import EventKind, Migrate, QuoteView
 from broker.keys import Keys
+from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, event_or_none
 from broker.submission.exchange import Exchange
 from broker.submission.wishes import SubmitError
-from broker.versions import read
 
 log = logging.getLogger(__name__)
 
 GROUP = "migration"
 _WARNED = b'"kind":"warned"'
-_PAUSE_S = 0.1  # reading as one of a group is a write, which others wait for: not for every event
+_PAUSE_S = 0.1
 
 
 class MigrationDesk:
-    """Handles warnings for one process."""
+    """Makes offers to the holders of warned leases, on behalf of one API process."""
 
     def __init__(
         self,
@@ -42,40 +39,23 @@ class MigrationDesk:
         adverts: Adverts,
         exchange: Exchange,
     ):
-        """``client`` blocks while it reads: it is used by nobody else."""
-        self._client, self._stream, self._name = client, keys.all_events, name
+        """Open nothing yet. ``client`` is used here alone, because it blocks while it reads."""
+        self._group = ConsumerGroup(
+            client, GROUP, name, {keys.all_events: GroupStream(start="$")}, pause_s=_PAUSE_S
+        )
         self._desk, self._adverts, self._exchange = desk, adverts, exchange
 
     async def run(self) -> None:
-        """Reads for ever; outlives outages of Redis."""
-        while True:
-            try:
-                await self._read()
-            except redis.ResponseError as error:
-                if not groups.is_missing(error):
-                    raise
-                await groups.create(self._client, GROUP, self._stream, "$")
-            except (redis.RedisError, OSError) as error:
-                log.warning("migration: %s; trying again", error)
-                await asyncio.sleep(1.0)
+        """Handle warnings until the task is cancelled, through outages of Redis."""
+        await EventConsumer("migration", self._group, self._offer_others).run()
 
-    async def _read(self) -> None:
-        entries = await groups.abandoned(self._client, GROUP, self._stream, self._name)
-        if not entries:
-            found = await groups.fresh(self._client, GROUP, self._name, self._stream)
-            entries = [entry for _, page in found for entry in page]
-        if entries:
-            texts = [fields.get(b"e", b"") for _, fields in entries]
-            await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
-            await self._client.xack(self._stream, GROUP, *(entry for entry, _ in entries))
-            await asyncio.sleep(_PAUSE_S)
+    async def _offer_others(self, page: Page) -> None:
+        texts = [fields.get(b"e", b"") for _, fields in page.entries]
+        await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
 
     async def _warned(self, text: bytes) -> None:
-        try:
-            event = read(Event, text)
-        except ValidationError:  # of another version
-            return
-        if event.kind is not EventKind.WARNED or event.lease is None:
+        event = event_or_none(text)
+        if event is None or event.kind is not EventKind.WARNED or event.lease is None:
             return
         lease, members = event.lease, await self._adverts.members()
         others = [member.info.id for member in members if member.info.id not in (lease.cloud, lease.origin)]

@@ -18,18 +18,24 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Literal
 
-import redis
 import redis.asyncio
 from pydantic import ValidationError
 
 from broker.adverts import Adverts
-from broker.api import groups
 from broker.api.desk import Desk
-from broker.contract import CloudId, Event, EventKind, Id, Needs, Overflow, SpotRequest
+from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest
 from broker.keys import Keys
 from broker.records import Accept, Outcome, Records
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError, written_ms
+from broker.storage.streams import (
+    CLAIM_AFTER_MS,
+    ConsumerGroup,
+    EventConsumer,
+    GroupStream,
+    Page,
+    event_or_none,
+)
 from broker.submission.exchange import Exchange
 from broker.submission.service import Service
 from broker.submission.wishes import LONGEST_REQUEST_ID, InFlightError, Settled
@@ -70,7 +76,7 @@ class Offer(Needs):
 
 
 class OverflowDesk:
-    """Handles offers and ends for one process."""
+    """Submits offers and reports the ends of their leases, on behalf of one API process."""
 
     def __init__(
         self,
@@ -85,67 +91,38 @@ class OverflowDesk:
         exchange: Exchange,
         signing: MessageSigner = UNSIGNED,
     ):
-        """``client`` blocks while it reads: it is used by nobody else. ``signing``: who is believed."""
-        self._client, self._keys, self._name = client, keys, name
+        """Open nothing yet.
+
+        ``client`` is used here alone, because it blocks while it reads. ``signing`` verifies offers.
+        """
+        # Offers from the first on; ends from now on, as before there were none of ours.
+        streams = {keys.overflow: GroupStream("0", deletes=True), keys.all_events: GroupStream("$")}
+        self._group, self._keys = ConsumerGroup(client, GROUP, name, streams), keys
         self._service, self._desk, self._records = service, desk, records
         self._adverts, self._exchange, self._signing = adverts, exchange, signing
 
     async def run(self) -> None:
-        """Reads for ever; outlives outages of Redis. Idle while no member has overflow on."""
-        while True:
-            try:
-                members = await self._adverts.members()
-                if any(member.info.overflow and member.info.time == "wall" for member in members):
-                    await self._read()
-                else:
-                    await asyncio.sleep(groups.BLOCK_MS / 1000)
-            except (redis.RedisError, OSError) as error:
-                log.warning("overflow: %s; trying again", error)
-                await asyncio.sleep(1.0)
+        """Handle both streams until the task is cancelled, through outages of Redis.
 
-    async def _read(self) -> None:
-        offers, ends = self._keys.overflow, self._keys.all_events
-        for stream in (offers, ends):
-            for entry, fields in await self._abandoned(stream):
-                await self._handle(stream, [(entry, fields)])
-        try:
-            found = await groups.fresh(self._client, GROUP, self._name, offers, ends)
-        except redis.ResponseError as error:
-            if not groups.is_missing(error):
-                raise
-            await self._create_groups()
-            return
-        for stream, entries in found:
-            await self._handle(stream, entries)
+        It is idle while no member has overflow on.
+        """
+        await EventConsumer("overflow", self._group, self._handle, prepare=self._has_overflow).run()
 
-    async def _create_groups(self) -> None:
-        # Offers from the first on; ends from now on, as before there were none of ours.
-        for stream, start in ((self._keys.overflow, "0"), (self._keys.all_events, "$")):
-            await groups.create(self._client, GROUP, stream, start)
+    async def _has_overflow(self) -> bool:
+        members = await self._adverts.members()
+        return any(member.info.overflow and member.info.time == "wall" for member in members)
 
-    async def _abandoned(self, stream: str) -> groups.Entries:
-        try:
-            return await groups.abandoned(self._client, GROUP, stream, self._name)
-        except redis.ResponseError as error:
-            if not groups.is_missing(error):
-                raise
+    async def _handle(self, page: Page) -> list[str]:
+        """Handle a page of either stream. Return the ids of offers that need another attempt."""
+        if page.stream == self._keys.all_events:
+            await self._ends([fields.get(b"e", b"") for _, fields in page.entries])
             return []
-
-    async def _handle(self, stream: str, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> None:
-        if stream == self._keys.all_events:
-            done = [entry for entry, _ in entries]
-            await self._ends([fields.get(b"e", b"") for _, fields in entries])
-        else:
-            handled = await asyncio.gather(*(self._offer(*one) for one in entries))
-            done = [entry for (entry, _), finished in zip(entries, handled, strict=True) if finished]
-        if done:
-            await self._client.xack(stream, GROUP, *done)
-            if stream == self._keys.overflow:
-                await self._client.xdel(stream, *done)
+        finished = await asyncio.gather(*(self._offer(*entry) for entry in page.entries))
+        return [entry for (entry, _), done in zip(page.entries, finished, strict=True) if not done]
 
     # -- offers -------------------------------------------------------------------------------------------
 
-    async def _offer(self, entry: bytes, fields: Mapping[bytes, bytes]) -> bool:
+    async def _offer(self, entry: str, fields: Mapping[bytes, bytes]) -> bool:
         """False: it is to be taken up again."""
         text = fields.get(b"o", b"")
         try:
@@ -155,7 +132,7 @@ class OverflowDesk:
                 text,
                 self._keys.overflow,
                 {cloud_party(offer.cloud)},
-                written_ms(entry.decode()),
+                written_ms(entry),
             )
             request = None if offer.stop else SpotRequest(
                 id=offer.request_id,
@@ -215,7 +192,7 @@ class OverflowDesk:
             await self._desk.cancel(offer.lease, PRINCIPAL)
             return True
         # A record of another fingerprint, closed at once: who submits the offer later finds its id taken.
-        (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", groups.IDLE_MS)])
+        (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", CLAIM_AFTER_MS)])
         if accepted.outcome is Outcome.NEW:
             await self._records.close({offer.request_id: Settled(lease=None, refusals=[]).model_dump_json()})
             return True
@@ -234,9 +211,8 @@ class OverflowDesk:
         for text in texts:
             if b'"request":"' + _PREFIX.encode() not in text:
                 continue  # nearly all of them: not worth reading
-            try:
-                event = read(Event, text)
-            except ValidationError:
+            event = event_or_none(text)
+            if event is None:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease
             if outcome is None or lease is None or not lease.request.startswith(f"{_PREFIX}{lease.origin}/"):

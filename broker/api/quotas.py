@@ -9,34 +9,30 @@ is for by much.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import redis
 import redis.asyncio
-from pydantic import ValidationError
 
-from broker import events
 from broker.api.auth import Roster
-from broker.contract import Event, Lease
+from broker.contract import Lease
 from broker.holds import Holds
 from broker.keys import Keys
-from broker.records import State, attempt_id, read_stream
+from broker.records import State, attempt_id
 from broker.shown import NOT_ENDED, ShownLeases
+from broker.storage.streams import Cursor, EventConsumer, Page, event_or_none
 
 log = logging.getLogger(__name__)
 
 RECONCILE_S = 30.0
-_BLOCK_MS = 1000
 _PAGE = 200
 _MOST_ATTEMPTS = 16  # looked for where the record of a request is no longer kept
 
 
 class QuotaKeeper:
-    """Works for one process."""
+    """Gives back what ended leases held, on behalf of one API process."""
 
     def __init__(
         self,
@@ -46,41 +42,38 @@ class QuotaKeeper:
         holds: Holds,
         roster: Roster,
     ):
-        """``reading`` blocks while it reads: it is used by nobody else."""
-        self._client, self._reading, self._keys = client, reading, keys
+        """Open nothing yet. ``reading`` is used here alone, because it blocks."""
+        self._client, self._keys = client, keys
+        # Events may be trimmed before they are read: `reconcile` finds what they would have told.
+        self._cursor = Cursor(reading, keys.all_events)
+        self._reconciled_s = float("-inf")
         self._holds, self._roster = holds, roster
         self._shown = ShownLeases(client, keys)
 
     async def run(self) -> None:
-        """Reads for ever; outlives outages of Redis. Idle while there are no members."""
-        after: str | None = None
-        reconciled_s = float("-inf")
-        while True:
-            try:
-                if not await self._roster.members():
-                    await asyncio.sleep(_BLOCK_MS / 1000)
-                    continue
-                after = after or await events.last_id(self._client, self._keys)
-                if time.monotonic() >= reconciled_s + RECONCILE_S:
-                    await self.reconcile()
-                    reconciled_s = time.monotonic()
-                after = await self._read(after)
-            except (redis.RedisError, OSError) as error:
-                log.warning("quotas: %s; trying again", error)
-                await asyncio.sleep(1.0)
+        """Release holds until the task is cancelled, through outages of Redis; idle without members."""
+        await EventConsumer("quotas", self._cursor, self._release_holds, prepare=self._prepare).run()
 
-    async def _read(self, after: str) -> str:
-        page = await read_stream(self._reading, self._keys.all_events, after, _PAGE, _BLOCK_MS)
+    async def _prepare(self) -> bool:
+        """Reconcile if it is time to. Return whether there are members."""
+        if not await self._roster.members():
+            return False
+        await self._cursor.locate()  # what ends after this is in the events, if it is not reconciled
+        if time.monotonic() >= self._reconciled_s + RECONCILE_S:
+            await self.reconcile()
+            self._reconciled_s = time.monotonic()
+        return True
+
+    async def _release_holds(self, page: Page) -> None:
+        """Release what the requests of ended leases hold."""
         ended: dict[str, set[str]] = {}
-        for entry, fields in page:
-            after = entry
+        for _, fields in page.entries:
             lease = _ended(fields.get(b"e", b""))
             member = None if lease is None else await self._roster.member_of(lease.origin)
             if lease is not None and member is not None:
                 ended.setdefault(member.name, set()).add(lease.request)
         for name, requests in ended.items():
             await self._let_go(name, sorted(requests))
-        return after
 
     async def reconcile(self) -> int:
         """Compares all holds with what is true. Returns how many cores came back. Raises redis.RedisError."""
@@ -143,9 +136,7 @@ def _leases_of(
 
 
 def _ended(text: bytes) -> Lease | None:
-    """The lease that an event says has ended."""
-    try:
-        lease = Event.model_validate_json(text).lease
-    except ValidationError:  # of another version
-        return None
+    """Return the lease that an event says has ended."""
+    event = event_or_none(text)
+    lease = None if event is None else event.lease
     return None if lease is None or lease.state in NOT_ENDED else lease

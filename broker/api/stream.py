@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 import redis.asyncio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from broker import events
 from broker.api.problems import ProblemError, events_gone, invalid_field
 from broker.keys import Keys
+from broker.storage.outages import retry_through_outages
+from broker.storage.streams import BEGINNING, Entry, EventsLostError, event_of, newest_id, read_all_after
 
 HEARTBEAT_S = 15.0
 SLOW_S = 10.0  # a reader that takes nothing for so long is disconnected; it resumes by its last id
 _BLOCK_MS = 1000
 _PAGE = 200
-_PAUSE_S = 0.5
-_LARGEST = 2**64
 
 
 async def event_stream(
@@ -31,22 +28,31 @@ async def event_stream(
     follow: bool,
     let_in: Callable[[], Awaitable[None]],
 ) -> EventSourceResponse:
-    """The response, with the events of leases of these origins (None: all). What is wrong with the id is told
-    before the first event. It ends when ``let_in`` raises ProblemError: the key was revoked meanwhile.
+    """Return a response that streams events, from after ``last_event_id`` or, if that is None, from now on.
+
+    Args:
+        client: connection to Redis that may block.
+        keys: where its events are.
+        last_event_id: id of the last event that the reader has; it is checked before the response begins.
+        cloud: only events of this cloud; None: of all.
+        origins: only events of leases of these origins; None: all events.
+        follow: go on with what happens later. Otherwise the stream begins with the oldest event that is kept,
+            unless there is an id, and ends with the newest.
+        let_in: called for each page; the stream ends if it raises ProblemError because the key was revoked.
 
     Raises ProblemError (410, 422), redis.RedisError.
     """
     if last_event_id is not None:
-        if not _is_stream_id(last_event_id):
-            raise invalid_field("Last-Event-ID", "is no id of this stream")
         after = last_event_id
         try:
-            await events.read(client, keys, after, count=1)
-        except events.EventsLost:
+            await read_all_after(client, keys.all_events, after, count=1)
+        except ValueError:
+            raise invalid_field("Last-Event-ID", "is no id of this stream") from None
+        except EventsLostError:
             # Taken before the reader looks at what is true now: what happens from here on is not missed.
-            raise events_gone(await events.last_id(client, keys)) from None
+            raise events_gone(await newest_id(client, keys.all_events)) from None
     else:
-        after = await events.last_id(client, keys) if follow else events.BEGINNING
+        after = await newest_id(client, keys.all_events) if follow else BEGINNING
     source = _events(client, keys, after, cloud, origins, follow, let_in)
     return EventSourceResponse(
         source,
@@ -54,11 +60,6 @@ async def event_stream(
         ping_message_factory=lambda: ServerSentEvent(comment="still here"),
         send_timeout=SLOW_S,
     )
-
-
-def _is_stream_id(text: str) -> bool:
-    parts = re.fullmatch(r"([0-9]{1,20})-([0-9]{1,20})", text)
-    return parts is not None and all(int(part) < _LARGEST for part in parts.groups())
 
 
 async def _events(
@@ -70,23 +71,26 @@ async def _events(
     follow: bool,
     let_in: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[ServerSentEvent]:
-    """Ends when there are no more (unless ``follow``), or when the reader has fallen behind what is kept."""
+    """Yield events until there are no more, or for ever; end early if the reader has fallen behind."""
+
+    async def read_entries() -> list[Entry]:
+        entries = await read_all_after(client, keys.all_events, after, _PAGE, _BLOCK_MS if follow else None)
+        await let_in()
+        return entries
+
     told = after
     while True:
         try:
-            page = await events.read(client, keys, after, _PAGE, _BLOCK_MS if follow else None)
-            await let_in()
-        except events.EventsLost:
+            if follow:
+                entries = await retry_through_outages(read_entries, None)
+            else:
+                entries = await read_entries()  # a failure breaks the connection, which the reader resumes
+        except EventsLostError:
             return  # who comes back with its last id is told 410
         except ProblemError:
             return  # and who comes back with a revoked key, 401
-        except (redis.RedisError, OSError):
-            if not follow:
-                raise  # a broken connection is resumed, an end is believed
-            await asyncio.sleep(_PAUSE_S)
-            continue
-        for entry, event in page:
-            after = entry
+        for entry, fields in entries:
+            after, event = entry, event_of(fields)
             lease = event.lease
             if cloud not in (None, event.cloud) or (
                 origins is not None and (not lease or lease.origin not in origins)
@@ -97,5 +101,5 @@ async def _events(
         if after != told:  # what the reader did not want: its place moves on all the same
             yield ServerSentEvent(id=after)
             told = after
-        if not page and not follow:
+        if not entries and not follow:
             return

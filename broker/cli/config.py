@@ -1,4 +1,4 @@
-"""``config show``: what commands and processes that are started here are told, and where it comes from."""
+"""``config``: the settings of commands and processes started here, and the schema of federation files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from broker.cli.output import JsonOption, console, next_step, print_json, warn
 if TYPE_CHECKING:
     from broker.settings import Settings
 
-config = typer.Typer(no_args_is_help=True, help="Settings, and where they come from.")
+config = typer.Typer(
+    no_args_is_help=True, help="Settings, where they come from, and the schema of federation files."
+)
 
 
 @config.callback()
 def _group() -> None:
-    """Settings, and where they come from."""
+    """Settings, where they come from, and the schema of federation files."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,20 @@ def show(
         return
     _table(found, origin=origin)
     next_step("spotfed doctor checks them")
+
+
+@config.command()
+def schema(as_json: JsonOption = False) -> None:
+    """Print the JSON Schema of federation files, with which editors complete and check them.
+
+    It is JSON with and without --json.
+
+    Example: spotfed config schema > federation.schema.json
+    """
+    del as_json
+    from cloudsim.federation_schema import FederationFile
+
+    print_json(FederationFile.model_json_schema())
 
 
 def shown_settings(told: Settings) -> list[Shown]:

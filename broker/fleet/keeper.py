@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from broker.backoff import Backoff
 from broker.client import (
     Client,
     GrantedRequest,
@@ -26,7 +27,7 @@ from broker.fleet.happenings import Happening, Kind, Tally, now_text
 from broker.fleet.kept import FleetError, FleetFile, Kept, prefix_of
 from broker.fleet.market import Market
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_REFUSED_BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
 _NO_MARKET = Market({})
 
 
@@ -73,7 +74,7 @@ class Keeper:
         self.offers: CounterOffers | None = None  # of those who refused last
         self._client, self._file, self._kept, self._commands, self._tell = client, file, kept, commands, tell
         self._cooling: dict[str, float] = {}
-        self._not_before_s, self._pause_s = 0.0, _FIRST_PAUSE_S
+        self._not_before_s, self._refusals = 0.0, 0
         self._away = False
         self._counted_s = time.monotonic()
 
@@ -292,16 +293,16 @@ class Keeper:
             raise failed
 
     def _wait_after(self, refused: RefusedRequest | None, *, any_granted: bool) -> None:
-        """Who was refused comes again later, and ever later."""
+        """Ask again after a pause that grows with each refusal since the last grant."""
         if any_granted:
-            self._pause_s = _FIRST_PAUSE_S
+            self._refusals = 0
         if refused is None:
             if any_granted:
                 self.offers = None
             return
         self.offers = refused.counter_offers
-        self._not_before_s = time.monotonic() + self._pause_s * random.uniform(0.5, 1.0)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._refusals += 1
+        self._not_before_s = time.monotonic() + _REFUSED_BACKOFF.pause_s(self._refusals)
         reasons = sorted({one.reason.value for one in refused.refusals if one.reason.value != "not_a_target"})
         self._happened(Kind.REFUSED, detail=", ".join(reasons) or None)
 

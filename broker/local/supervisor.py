@@ -17,12 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.backoff import Backoff
 from broker.deathbound import deathbound
 from broker.local.layout import Process
 
 STOP_LIMIT_S = 8.0
 _LOOK_S = 0.1
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+_RESTART_BACKOFF = Backoff(first_s=0.1, longest_s=10.0, factor=4.0, jitter=(1.0, 1.0))
 _SETTLED_S = 10.0  # who ran for so long starts again without a long pause
 _LAST_WORDS = 12  # lines of a log that an error shows
 
@@ -37,7 +38,7 @@ class Child:
     running: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     started_s: float = 0.0
-    pause_s: float = _FIRST_PAUSE_S
+    failures: int = 0  # ends since it last ran for `_SETTLED_S`
     due_s: float = 0.0
 
 
@@ -115,11 +116,11 @@ class Supervisor:
         elif child.running.poll() is not None:
             _signal(child.running, signal.SIGKILL)  # what it forked and left behind
             if now_s - child.started_s > _SETTLED_S:
-                child.pause_s = _FIRST_PAUSE_S
+                child.failures = 0
+            child.failures += 1
             how = _how_it_ended(child.running.returncode)
             self._say(f"{child.process.name} {how}; starting it again (its log: {child.log})")
-            child.running, child.due_s = None, now_s + child.pause_s
-            child.pause_s = min(4 * child.pause_s, _LONGEST_PAUSE_S)
+            child.running, child.due_s = None, now_s + _RESTART_BACKOFF.pause_s(child.failures)
 
 
 def last_words(log: Path) -> str:

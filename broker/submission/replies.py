@@ -9,15 +9,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import redis
 import redis.asyncio
 from pydantic import ValidationError
 
 from broker.contract import Answer, replies
 from broker.keys import Keys
-from broker.records import read_stream
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, Signature, SignatureError, written_ms
+from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,8 @@ class Replies:
         self._stream = keys.replies(name)
         self._waiting: dict[str, _Asked] = {}
         self.refused: Counter[str] = Counter()
-        self._last_id = "0-0"
+        # What was delivered before an outage is ignored when it is read again.
+        self._cursor = Cursor(client, self._stream, BEGINNING, count=_BATCH, block_ms=BLOCK_MS, rewinds=True)
         self._housekeeping_due_s = 0.0
 
     @property
@@ -77,29 +77,24 @@ class Replies:
             future.cancel()
 
     async def run(self) -> None:
-        """Reads for ever; outlives outages of Redis."""
-        while True:
-            try:
-                await self._housekeeping()
-                entries = await read_stream(self._client, self._stream, self._last_id, _BATCH, BLOCK_MS)
-                for entry_id, fields in entries:
-                    self._deliver(entry_id, fields)
-                    self._last_id = entry_id
-            except (redis.RedisError, OSError) as error:
-                log.warning("reply stream: %s; trying again", error)
-                # A server that lost its data may count from below: read again; what was delivered is ignored.
-                self._last_id = "0-0"
-                await asyncio.sleep(0.2)
+        """Deliver answers until the task is cancelled, through outages of Redis."""
+        await EventConsumer("reply stream", self._cursor, self._deliver_page, prepare=self._trim_stream).run()
 
-    async def _housekeeping(self) -> None:
+    async def _trim_stream(self) -> bool:
+        """Forget what was read and keep the rest from expiring, now and then."""
         now_s = time.monotonic()
-        if now_s < self._housekeeping_due_s:
-            return
-        pipe = self._client.pipeline(transaction=False)
-        pipe.xtrim(self._stream, minid=self._last_id)
-        pipe.expire(self._stream, KEPT_S)
-        await pipe.execute()
-        self._housekeeping_due_s = now_s + _HOUSEKEEPING_S
+        if now_s >= self._housekeeping_due_s:
+            pipe = self._client.pipeline(transaction=False)
+            pipe.xtrim(self._stream, minid=await self._cursor.locate())
+            pipe.expire(self._stream, KEPT_S)
+            await pipe.execute()
+            self._housekeeping_due_s = now_s + _HOUSEKEEPING_S
+        return True
+
+    async def _deliver_page(self, page: Page) -> None:
+        """Deliver each entry to those who wait for its answers."""
+        for entry_id, fields in page.entries:
+            self._deliver(entry_id, fields)
 
     def _deliver(self, entry_id: str, fields: dict[bytes, bytes]) -> None:
         if not self._waiting:

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import redis.asyncio
 
-from broker import events
 from broker.keys import Keys
 from broker.settings import Settings
+from broker.storage.streams import newest_id
 from broker.webhooks.addresses import SystemResolver, check
 from broker.webhooks.envelope import Sending, of_event, of_test
 from broker.webhooks.models import (
@@ -23,7 +23,7 @@ from broker.webhooks.models import (
 from broker.webhooks.sender import Sender
 from broker.webhooks.storage import Storage, Stored, timestamp
 from broker.webhooks.vault import Vault, new_secret
-from broker.webhooks.worker import Backoff, Members, Worker, delivery_of, scope_of
+from broker.webhooks.worker import Members, RetryPolicy, Worker, delivery_of, scope_of
 
 _BY_HAND = 8  # tests and redeliveries at a time
 _PAUSED_BY_HAND = "paused by its holder"
@@ -59,14 +59,14 @@ class WebhookDesk:
             connect_timeout_s=told.webhook_connect_timeout_s,
             timeout_s=told.webhook_timeout_s,
         )
-        backoff = Backoff(told.webhook_retry_first_s, told.webhook_retry_longest_s, told.webhook_attempts)
+        retries = RetryPolicy(told.webhook_retry_first_s, told.webhook_retry_longest_s, told.webhook_attempts)
         self._worker = Worker(
             self._storage,
             following,
             name,
             sender=self._sender,
             vault=self._vault,
-            backoff=backoff,
+            retries=retries,
             members=members,
         )
         self._by_hand = asyncio.Semaphore(_BY_HAND)
@@ -87,7 +87,7 @@ class WebhookDesk:
         """
         await check(wish.url, self._sender.resolve, self._sender.allowed)
         secret = new_secret()
-        position = await events.last_id(self._client, self._keys)
+        position = await newest_id(self._client, self._keys.all_events)
         stored = await self._storage.create(holder, wish, self._vault.seal(secret), position)
         return NewWebhook(webhook=stored.view(), secret=secret)
 

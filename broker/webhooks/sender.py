@@ -8,11 +8,11 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from importlib import metadata
 
 import httpx
 
+from broker.backoff import retry_after_s
 from broker.webhooks.addresses import Checked, Network, Resolver, TargetError, check
 from broker.webhooks.envelope import Sending, headers
 
@@ -61,12 +61,12 @@ class Sender:
         loop, wire = asyncio.get_running_loop(), self._wire()
         began_s = loop.time()
         status: int | None = None
-        retry_after_s: float | None = None
+        asked_s: float | None = None
         try:
             async with asyncio.timeout_at(began_s + self.timeout_s):
                 checked = await check(url, self.resolve, self.allowed)
                 response = await self._post(wire, checked, sending, secrets)
-            status, retry_after_s = response.status_code, _retry_after_s(response)
+            status, asked_s = response.status_code, retry_after_s(response)
             await _discard(response, began_s + self.timeout_s)
             error = _complaint(status)
         except TargetError as refusal:
@@ -79,7 +79,7 @@ class Sender:
             error = _words(failure)
         except (httpx.InvalidURL, ValueError):
             error = "not sent: the URL cannot be used"
-        return Outcome(status, error, round(loop.time() - began_s, 4), retry_after_s)
+        return Outcome(status, error, round(loop.time() - began_s, 4), asked_s)
 
     async def aclose(self) -> None:
         """Closes what is open."""
@@ -167,16 +167,3 @@ def _words(failure: httpx.HTTPError) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in str(failure):
         return "no connection: its certificate cannot be verified"
     return reason
-
-
-def _retry_after_s(response: httpx.Response) -> float | None:
-    text = response.headers.get("retry-after", "").strip()
-    if not text:
-        return None
-    if text.isascii() and text.isdecimal():
-        return float(text[:9])
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

@@ -18,12 +18,20 @@ from datetime import UTC, datetime, timedelta
 import redis
 import redis.asyncio
 
-from broker import events
+from broker.backoff import Backoff
 from broker.ending import end
 from broker.failpoints import Failpoint, failpoint
 from broker.identity.store import MemberRecord
 from broker.keys import Keys
-from broker.records import read_stream
+from broker.storage.outages import retry_through_outages
+from broker.storage.streams import (
+    BEGINNING,
+    EventsLostError,
+    before_oldest,
+    parse_id,
+    read_after,
+    read_all_after,
+)
 from broker.webhooks.envelope import Sending, of_event, of_gap
 from broker.webhooks.models import Delivery, WebhookState
 from broker.webhooks.sender import GONE, Outcome, Sender
@@ -42,7 +50,6 @@ _SLOW_S = 1.0  # a delivery that takes longer
 _TURN_S = 10.0  # then the others may, who waited for a slot
 _SHORT_TURN_S = 1.0  # the same while somebody waits
 _MARGIN_S = 20.0  # a claim outlasts a delivery by this
-_JITTER = 0.25
 _END_AGAIN_S = 0.5
 _FAULT_S = 60.0  # this process leaves a webhook alone with which it has a fault
 
@@ -53,19 +60,23 @@ _Page = deque[tuple[str, dict[bytes, bytes]]]
 
 
 @dataclass(frozen=True)
-class Backoff:
-    """How long to wait after each failed attempt, and how many there are."""
+class RetryPolicy:
+    """Decides when a failed delivery is attempted again, and how often it is attempted at most.
+
+    ``first_s``, ``longest_s``: the shortest and the longest pause between attempts, in seconds.
+    """
 
     first_s: float = 5.0
     longest_s: float = 21_600.0
     attempts: int = 10
 
     def wait_s(self, failed: int, asked_s: float | None = None) -> float:
-        """After ``failed`` attempts: four times as long each time, a quarter more or less by chance, not
-        sooner than the receiver asked for, nor later than the longest wait."""
-        wait_s = min(self.first_s * 4.0 ** min(failed - 1, 30), self.longest_s)
-        wait_s *= random.uniform(1 - _JITTER, 1 + _JITTER)
-        return min(max(wait_s, asked_s or 0.0), self.longest_s)
+        """Return the pause after ``failed`` attempts: four times as long each time, up to the longest.
+
+        ``asked_s``: the pause that the receiver asked for, which is kept up to the same limit.
+        """
+        backoff = Backoff(self.first_s, self.longest_s, factor=4.0, jitter=(0.75, 1.25))
+        return min(max(backoff.pause_s(failed), asked_s or 0.0), self.longest_s)
 
 
 class MemberGoneError(Exception):
@@ -108,13 +119,13 @@ class Worker:
         *,
         sender: Sender,
         vault: Vault,
-        backoff: Backoff,
+        retries: RetryPolicy,
         members: Members,
     ):
         """``following`` blocks while it reads: it is used by nobody else."""
         self._members = members
         self._storage, self._following, self._name = storage, following, name
-        self._sender, self._vault, self._backoff = sender, vault, backoff
+        self._sender, self._vault, self._retries = sender, vault, retries
         self._ttl_ms = round(1000 * (sender.timeout_s + _MARGIN_S))
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._slow: set[str] = set()  # webhooks whose delivery takes long, or whose last one did
@@ -125,18 +136,10 @@ class Worker:
         return self._storage.keys
 
     async def run(self) -> None:
-        """Delivers for ever; outlives outages of Redis."""
-        away = False
+        """Deliver until the task is cancelled, through outages of Redis."""
         try:
             while True:
-                try:
-                    await self._round()
-                    away = False
-                except (redis.RedisError, OSError) as error:
-                    if not away:  # once an outage
-                        log.warning("webhooks: %s; trying again", error)
-                    away = True
-                    await asyncio.sleep(1.0)
+                await retry_through_outages(self._round, "webhooks")
         finally:
             await end(list(self._serving.values()), _END_AGAIN_S)
 
@@ -154,8 +157,8 @@ class Worker:
         waits = [place.next_at_ms - survey.now_ms for place in survey.places if place.active]
         soonest = min((wait for wait in waits if wait > 0), default=_POLL_MS)
         block_ms = _BUSY_MS if due or self._serving else _POLL_MS
-        after = survey.last or events.BEGINNING
-        await read_stream(self._following, self._keys.all_events, after, 1, min(block_ms, soonest))
+        after = survey.last or BEGINNING
+        await read_after(self._following, self._keys.all_events, after, 1, min(block_ms, soonest))
         await asyncio.sleep(0.01)  # events come in bursts
 
     def _choose(self, due: list[str]) -> list[str]:
@@ -177,7 +180,7 @@ class Worker:
             and place.id not in self._serving
             and place.next_at_ms <= survey.now_ms
             and survey.last is not None
-            and events.is_before(place.position, survey.last)
+            and parse_id(place.position) < parse_id(survey.last)
         )
 
     async def _serve(self, webhook: str) -> None:
@@ -243,9 +246,9 @@ class Worker:
         client = self._storage.client
         if not page:
             try:
-                page.extend(await events.read_fields(client, self._keys, stored.position, _PAGE))
-            except events.EventsLost:
-                goes_on = await events.before_oldest(client, self._keys)
+                page.extend(await read_all_after(client, self._keys.all_events, stored.position, _PAGE))
+            except EventsLostError:
+                goes_on = await before_oldest(client, self._keys.all_events)
                 return goes_on, of_gap(stored.position, goes_on)
         position = stored.position
         while page:
@@ -297,11 +300,11 @@ class Worker:
         wait_s: float | None = None
         if outcome.status == GONE:
             fields |= _given_up(stored, WebhookState.DISABLED, "its receiver answered 410 Gone")
-        elif delivery.attempt >= self._backoff.attempts:
+        elif delivery.attempt >= self._retries.attempts:
             tries = f"{delivery.attempt} attempts to deliver {delivery.message} failed"
             fields |= _given_up(stored, WebhookState.PAUSED, f"{tries}, the last: {outcome.error}")
         else:
-            wait_s = self._backoff.wait_s(delivery.attempt, outcome.retry_after_s)
+            wait_s = self._retries.wait_s(delivery.attempt, outcome.retry_after_s)
             next_at = datetime.now(UTC) + timedelta(seconds=wait_s)
             delivery = delivery.model_copy(update={"next_attempt_at": next_at.isoformat()})
         delay_ms = None if wait_s is None else max(1, round(1000 * wait_s))

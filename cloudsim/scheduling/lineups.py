@@ -121,13 +121,12 @@ EVICTIONS = {
 _BY_NAME = {lineup.name: lineup for lineup in (*LINEUPS, *EVICTIONS.values())}
 
 
-def lineup(name: str, *, field: str = "lineup") -> LineUp:
+def lineup(name: object, *, field: str = "lineup") -> LineUp:
     """The line-up of that name. Raises SpecError naming ``field`` and listing those that exist."""
-    try:
-        return _BY_NAME[name]
-    except KeyError:
+    if not isinstance(name, str) or name not in _BY_NAME:
         known = ", ".join(sorted(_BY_NAME))
-        raise SpecError(f"no line-up is called {name!r}; there are: {known}", field=field) from None
+        raise SpecError(f"no line-up is called {name!r}; there are: {known}", field=field)
+    return _BY_NAME[name]
 
 
 def eviction_lineup(name: object, *, field: str = "eviction") -> LineUp:

@@ -8,13 +8,11 @@ read from is another matter: ``disclosed_tables``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from cloudsim.errors import SpecError
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.requests import Mode, Quote, Reason, Refusal, Request
+from cloudsim.requests import Quote, Reason, Refusal, Request
 from cloudsim.volatile.disclosed_tables import CoarseTable
 from cloudsim.volatile.information import SHARES, Disclosure
 
@@ -52,17 +50,3 @@ def veiled_refusal(refusal: Refusal, level: Disclosure) -> Refusal:
 def empty_slots(node_cores: Sequence[int], cores: int) -> int:
     """Slots of a size on a cloud where nothing runs."""
     return sum(node // cores for node in node_cores)
-
-
-def disclosure_of(table: Mapping[str, Any], mode: Mode, where: str) -> Disclosure:
-    """``disclosure`` of a cloud in a federation file. Raises SpecError."""
-    level = table.get("disclosure", Disclosure.FULL.value)
-    if level not in list(Disclosure):
-        raise SpecError(f"{level!r} is not one of {', '.join(Disclosure)}", field=f"{where}.disclosure")
-    if mode is Mode.POPULATION and level != Disclosure.FULL:
-        raise SpecError(
-            f'admission = "{mode}" moves its bar with what became of earlier promises, which tells more than '
-            f"{level}: leave one of the two out",
-            field=f"{where}.disclosure",
-        )
-    return Disclosure(level)

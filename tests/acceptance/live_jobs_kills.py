@@ -50,7 +50,7 @@ class Kills:
                 return
             kind = ("jobs-", "agent-", REDIS, "cloud-")[number % 4]
             for child in self._local._supervisor.children:
-                child.pause_s = 0.1  # who dies often is started again at once
+                child.failures = 0  # who dies often is started again at once
             if kind == REDIS:
                 self._end(REDIS, self._server.pid)
                 self._server.start()

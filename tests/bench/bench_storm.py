@@ -3,7 +3,7 @@
     python -m tests.bench.bench_storm [--leases 10000]
 
 Prints how long it takes, from the call that drains the cloud, until all evictions are in the journal, and
-until each of three subscribers has heard all of them, each once and in order: ``broker.events.Subscriber``,
+until each of three subscribers has heard all of them, each once and in order: an `EventConsumer`,
 server-sent events, and plain pub/sub that reads the cloud's stream for what it missed.
 """
 
@@ -22,9 +22,9 @@ import httpx
 import redis
 from httpx_sse import connect_sse
 
-from broker.events import Subscriber, last_id
 from broker.keys import Keys
 from broker.redis_server import EmbeddedRedis, connect, connect_async
+from broker.storage.streams import Cursor, EventConsumer, Page, event_of, newest_id
 from tests.bench.bench_admission import federation
 from tests.bench.targets import line
 
@@ -62,15 +62,26 @@ class Ear(threading.Thread):
         return self._last
 
 
-def with_subscriber(url: str, ear: Ear) -> None:
-    """``broker.events.Subscriber``."""
+def with_consumer(url: str, after: str, ear: Ear) -> None:
+    """An `EventConsumer` of the merged stream."""
 
     async def listen() -> None:
-        async with connect_async(url) as client, Subscriber(client, KEYS, [CLOUD]) as events:
-            ear.ready.set()
-            async for event in events:
+        over = asyncio.Event()
+
+        async def hear(page: Page) -> None:
+            for _, fields in page.entries:
+                event = event_of(fields)
                 if ear.hear(event.kind.value, event.sequence or 0):
+                    over.set()
                     return
+
+        async with connect_async(url) as client:
+            consumer = EventConsumer("storm", Cursor(client, KEYS.all_events, after), hear)
+            running = asyncio.create_task(consumer.run())
+            ear.ready.set()
+            await over.wait()
+            running.cancel()
+            await asyncio.wait([running])
 
     asyncio.run(listen())
 
@@ -154,13 +165,11 @@ def main() -> None:
 
         async def place() -> str:
             async with connect_async(server.url) as asynchronous:
-                return await last_id(asynchronous, KEYS)
+                return await newest_id(asynchronous, KEYS.all_events)
 
         newest = asyncio.run(place())
         ears = [
-            Ear(
-                "broker.events.Subscriber", before, told.leases, lambda ear: with_subscriber(server.url, ear)
-            ),
+            Ear("EventConsumer", before, told.leases, lambda ear: with_consumer(server.url, newest, ear)),
             Ear("server-sent events", before, told.leases, lambda ear: through_api(client, newest, ear)),
             Ear("plain pub/sub with repair", before, told.leases, lambda ear: plainly(server.url, ear)),
         ]

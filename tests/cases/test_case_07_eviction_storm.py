@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.api.overflow import RESUBMITTED_WITHIN_S, Offer, jitter_s
+from broker.backoff import API_BACKOFF
 from broker.contract import EventKind
-from broker.patience import pauses
 from tests.contract.harness import KEY, Federation
 from tests.contract.test_requests import until
 from tests.unit.workers.owners import (
@@ -149,7 +149,7 @@ def test_a_storm_of_resubmissions_is_spread_over_the_whole_time() -> None:
 
 
 def test_clients_that_were_turned_away_together_do_not_come_back_together() -> None:
-    rounds = [list(islice(pauses(), 6)) for _ in range(50)]
+    rounds = [list(islice(API_BACKOFF.pauses(), 6)) for _ in range(50)]
     for step in zip(*rounds, strict=True):
         assert len({round(pause, 6) for pause in step}) > 40
         assert max(step) <= 2 * min(step) + 1e-9, "jitter stays within half of the pause"

@@ -40,7 +40,7 @@ from tests.integration.storm_users import (
     Storm,
     listen_plainly,
     listen_to_api,
-    listen_with_subscriber,
+    listen_with_consumer,
     submit,
 )
 from workers.owner.owner import Owner
@@ -164,11 +164,11 @@ def storm(
                 for user, client in enumerate(clients)
             ]
             hearing = stack.enter_context(local.client(deadline_s=LISTENER_GIVES_UP_S))
-            state.heard = {"api": [], "Subscriber": [], "plain pub/sub": []}
-            through_api, with_subscriber, plainly = state.heard.values()
+            state.heard = {"api": [], "consumer": [], "plain pub/sub": []}
+            through_api, with_consumer, plainly = state.heard.values()
             by_api = threading.Thread(target=listen_to_api, args=(state, hearing, through_api))
             listeners = [
-                threading.Thread(target=listen_with_subscriber, args=(state, url, KEYS, with_subscriber)),
+                threading.Thread(target=listen_with_consumer, args=(state, url, KEYS, with_consumer)),
                 threading.Thread(target=listen_plainly, args=(state, url, KEYS, CLOUDS, plainly)),
             ]
             for thread in [*users, by_api, *listeners]:
@@ -197,7 +197,7 @@ def storm(
             breaches += _await_quotas(redis_client)
             breaches += _await_heard(through_api, redis_client.xlen(KEYS.all_events), "api")
         published = {cloud: redis_client.xlen(KEYS.events(cloud)) for cloud in CLOUDS}
-        for name in ("Subscriber", "plain pub/sub"):
+        for name in ("consumer", "plain pub/sub"):
             _await_heard(state.heard[name], sum(published.values()), name)
         state.over.set()
         for thread in [by_api, *listeners]:

@@ -109,7 +109,7 @@ class Killers:
             thread.start()
         while not self._budget.over.wait(0.5):
             for child in self._local._supervisor.children:
-                child.pause_s = 0.1  # who dies often is started again at once
+                child.failures = 0  # who dies often is started again at once
         for thread in self._threads:
             thread.join()
         self._server.start()

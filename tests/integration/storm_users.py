@@ -15,9 +15,9 @@ import redis
 
 from broker.client import Client, ClientError, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import ExtensionRequest, SpotRequest
-from broker.events import Subscriber
 from broker.keys import Keys
 from broker.redis_server import connect, connect_async
+from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page, event_of
 
 #: What a subscriber has heard: cloud and sequence, in order of arrival.
 Heard = list[tuple[str, int]]
@@ -104,24 +104,25 @@ def listen_to_api(storm: Storm, client: Client, heard: Heard) -> None:
                     return
 
 
-def listen_with_subscriber(storm: Storm, url: str, keys: Keys, heard: Heard) -> None:
-    """Hears with ``broker.events.Subscriber``, through deaths of the server."""
+def listen_with_consumer(storm: Storm, url: str, keys: Keys, heard: Heard) -> None:
+    """Hears with an `EventConsumer` of the merged stream, through deaths of the server."""
+
+    async def hear(page: Page) -> None:
+        for _, fields in page.entries:
+            event = event_of(fields)
+            assert event.sequence is not None
+            heard.append((event.cloud, event.sequence))
 
     async def listen() -> None:
         async with connect_async(url) as client:
-            events = Subscriber(client, keys, after={})
-            while not storm.over.is_set():
-                with suppress(redis.RedisError, OSError):
-                    await events.__aenter__()
-                    break
+            consumer = EventConsumer("storm", Cursor(client, keys.all_events, BEGINNING), hear)
+            running = asyncio.create_task(consumer.run())
+            while not storm.over.is_set() and not running.done():
                 await asyncio.sleep(_LOOK_S)
-            while not storm.over.is_set():
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_S):
-                        event = await anext(events)
-                    assert event.sequence is not None
-                    heard.append((event.cloud, event.sequence))
-            await events.aclose()
+            if not running.done():
+                running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
 
     asyncio.run(listen())
 

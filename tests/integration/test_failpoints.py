@@ -33,7 +33,7 @@ from tests.contract.webhooks.receiver import Receiver, receiving
 from tests.integration import kill_storm
 from tests.integration.checker import check
 from tests.integration.kill_storm import KEYS, MEMBER, PREFIX, SPOT_CORES
-from tests.integration.storm_users import Storm, listen_with_subscriber
+from tests.integration.storm_users import Storm, listen_with_consumer
 from tests.integration.worker_processes import ROOT, wait_for
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("failpoints")]
@@ -54,7 +54,7 @@ class Site:
 
     def __init__(self, server: EmbeddedRedis, directory: Path):
         self.server, self.directory, self.storm = server, directory, Storm()
-        self.storm.heard = {"Subscriber": []}
+        self.storm.heard = {"consumer": []}
         self.file = directory / "federation.toml"
         self.file.write_text(FEDERATION)
         self.port = kill_storm._free_port()
@@ -152,7 +152,7 @@ class Site:
             breaches += kill_storm.judge(self.storm, findings)
             breaches += kill_storm.fold_equals_inventory(self.client, self.file, findings)
             published = self.client.xlen(KEYS.events(CLOUD))
-            breaches += kill_storm._await_heard(self.storm.heard["Subscriber"], published, "Subscriber")
+            breaches += kill_storm._await_heard(self.storm.heard["consumer"], published, "consumer")
             breaches += kill_storm.judge_heard(self.storm, {CLOUD: published})
         finally:
             owner.send_signal(signal.SIGCONT)
@@ -173,8 +173,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             client.add_member(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
             site.key = client.create_key(KeyWish(principal=MEMBER)).key
         listener = threading.Thread(
-            target=listen_with_subscriber,
-            args=(site.storm, server.url, KEYS, site.storm.heard["Subscriber"]),
+            target=listen_with_consumer,
+            args=(site.storm, server.url, KEYS, site.storm.heard["consumer"]),
             daemon=True,
         )
         listener.start()

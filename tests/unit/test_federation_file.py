@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 from cloudsim.errors import InputError, SpecError
 from cloudsim.federation import Prices
 from cloudsim.federation_file import load
+from cloudsim.federation_schema import FederationFile
 from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.requests import Mode
+from cloudsim.volatile.information import Disclosure
 
 GOOD = """
 until = "2d"
@@ -119,7 +123,7 @@ def test_a_real_cloud_has_instances_and_perhaps_a_record_of_its_load(tmp_path: P
         ),
     ):
         file.write_text(REAL.replace('id = "real"', f'id = "real"\n{wrong}'))
-        with pytest.raises(SpecError, match="goes not with instances") as raised:
+        with pytest.raises(SpecError, match="does not go with instances") as raised:
             load(file, None)
         assert raised.value.field == f"cloud[0].{field}"
     file.write_text(REAL.replace('id = "real"', 'id = "real"\ntrace = "b.txt"'))
@@ -128,7 +132,7 @@ def test_a_real_cloud_has_instances_and_perhaps_a_record_of_its_load(tmp_path: P
     assert len(federation.clouds[0].own_load) > 0
     assert federation.ends_s == federation.clouds[0].own_load.last_stop_s
     file.write_text(REAL.partition("[cloud.instances]")[0] + 'instances = "ec2"\n')
-    with pytest.raises(SpecError, match="is not a table"):
+    with pytest.raises(SpecError, match="should be a table, not 'ec2'"):
         load(file, None)
 
 
@@ -206,5 +210,81 @@ def test_a_cloud_says_to_whom_its_sla_is_a_promise(tmp_path: Path) -> None:
     assert first.spec.admission.mode is Mode.POPULATION
     assert first.spec.prediction == CAREFUL_RULE
     assert second.spec.admission.mode is Mode.STRICT
-    with pytest.raises(InputError, match=r"cloud\[0\].admission.*'mean' is not strict or population"):
+    with pytest.raises(InputError, match=r"cloud\[0\].admission: should be 'strict' or 'population'"):
         load(write(tmp_path, GOOD.replace("overflow = true", 'admission = "mean"')), None)
+
+
+def test_a_cloud_says_how_much_it_tells_of_lifetimes(tmp_path: Path) -> None:
+    def disclosure(lines: str) -> Disclosure:
+        return load(write(tmp_path, GOOD.replace("overflow = true", lines)), None).clouds[0].spec.disclosure
+
+    assert disclosure('admission = "population"') is Disclosure.FULL
+    assert disclosure('disclosure = "p10"') is Disclosure.P10
+    for lines, message in (
+        ('disclosure = "p50"', "should be 'nothing', 'mttr', 'p10', 'p90' or 'full', not 'p50'"),
+        ("disclosure = 10", "should be 'nothing', 'mttr', 'p10', 'p90' or 'full', not 10"),
+        ('disclosure = "p10"\nadmission = "population"', "leave one of the two out"),
+    ):
+        with pytest.raises(InputError, match=message) as caught:
+            disclosure(lines)
+        assert caught.value.field == "cloud[0].disclosure"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('until = "2d"', 'untill = "2d"', "untill: unknown field; did you mean until? known are: cloud, "),
+        ('nodes = "8x4"', 'node = "8x4"', "cloud[0].node: unknown field; did you mean nodes?"),
+        ("seed = 1", "sede = 1", "cloud[0].trace.sede: unknown field; did you mean seed?"),
+        ("sla = 0.05", "zz = 1", "workload[0].zz: unknown field; known are: delay, group, labels, "),
+        ("[[workload]]", "[workload]", "workload: write each as [[workload]]"),
+        ('nodes = "8x4"', "", "cloud[0].nodes: is missing"),
+        ('nodes = "8x4"', "nodes = 8", 'cloud[0].nodes: write a shape such as "7x12", or a list of groups'),
+        ('"b.txt"', "7", "cloud[1].trace: name a trace file, or write a table with synthetic, prices"),
+        ('"b.txt"', '{ price = "x" }', "cloud[1].trace: name a trace file, or write a table with synthetic"),
+        ("overflow = true", "overflow_sla = 0.1", "cloud[0].overflow_sla: goes with overflow = true"),
+        ("hours = 30", "days = 30", "cloud[0].trace.days: goes with production traces; write hours"),
+        ('delay = "1h"', "delay = [1]", "workload[0].delay: [1] is not a duration such as 30s, 15m"),
+        ("sla = 0.05", "sla = 1979-05-27", "workload[0].sla: should be a valid number, not datetime.date("),
+        ("sla = 0.05", 'sla = "{low}"', "workload[0].sla: should be a valid number, not '{low}'"),
+        ("sla = 0.05", 'labels = { "{x}" = "y" }', "workload[0].labels.{x}: '{x}' is no name: letters"),
+    ],
+)
+def test_an_error_says_what_to_do(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(SpecError) as caught:
+        load(path, None)
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_a_file_needs_a_cloud(tmp_path: Path) -> None:
+    for text in ("", "cloud = []"):
+        with pytest.raises(SpecError, match=r"toml: cloud: a federation needs at least one \[\[cloud\]\]"):
+            load(write(tmp_path, text), None)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = sorted([*(ROOT / "deploy").rglob("*.toml"), *(ROOT / "broker/cli/federations").glob("*.toml")])
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_json_schema_accepts_every_file_that_is_shipped(path: Path) -> None:
+    jsonschema_rs.validate(FederationFile.model_json_schema(), tomllib.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "accepted"),
+    [
+        ('nodes = "8x4"', "nodes = [{ count = 2, cores = 8, gpus = 1, labels = { zone = 'a' } }]", True),
+        ('trace = "b.txt"', "trace = { prices = 'prices', bid_usd_per_hour = 0.1 }", True),
+        ('delay = "1h"', "delay = 3600", True),
+        ('delay = "1h"', "delay = true", False),
+        ('until = "2d"', 'untill = "2d"', False),
+        ('nodes = "8x4"', "nodes = [{ count = 2 }]", False),
+        ('id = "B"', "id = 7", False),
+    ],
+)
+def test_the_json_schema_agrees_with_the_reader(old: str, new: str, accepted: bool) -> None:
+    assert old in GOOD
+    document = tomllib.loads(GOOD.replace(old, new, 1))
+    assert jsonschema_rs.is_valid(FederationFile.model_json_schema(), document) is accepted

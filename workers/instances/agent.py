@@ -6,7 +6,6 @@ the cloud is away nothing ends.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import redis
 import structlog
 
 from broker.answers import LeaseGranted
+from broker.backoff import Backoff
 from broker.contract import Answer, Command, Gone, RefusalView, StartOnDemand, StopOnDemand
 from cloudsim.blocks import FREED, FREED_S
 from workers.instances import deciding
@@ -40,7 +40,7 @@ from workers.instances.pending import Called, Calls
 POLL_S = 0.5
 #: So long the owner may take to answer.
 _ANSWER_S = 5.0
-_LONGEST_PAUSE_S = 20.0
+_LONGEST_LIST_PAUSE_S = 20.0
 _SIZES_WARNED = 100  # so many at most
 _LIST = "list"
 
@@ -70,7 +70,8 @@ class InstanceAgent:
         self._held: dict[str, HeldLease] = {}
         self._foreign: dict[str, HeldForeign] = {}
         self._read = False
-        self._list_due_s, self._pause_s = float("-inf"), poll_s
+        self._list_due_s, self._list_failures = float("-inf"), 0
+        self._list_backoff = Backoff(2 * poll_s, max(_LONGEST_LIST_PAUSE_S, poll_s))
         self._limit_s = deciding.MISSING_S
         self._warned: set[str] = set()
         self._away = False
@@ -130,11 +131,11 @@ class InstanceAgent:
     def _note_listing(self, called: Called) -> None:
         now_s = self._now_s()
         if called.error is not None:
-            self._pause_s = min(2 * self._pause_s, max(_LONGEST_PAUSE_S, self._poll_s))
-            self._list_due_s = now_s + self._pause_s * random.uniform(0.5, 1.0)
+            self._list_failures += 1
+            self._list_due_s = now_s + self._list_backoff.pause_s(self._list_failures)
             log.warning("instances cannot be listed; none ends for that", why=str(called.error))
             return
-        self._pause_s = self._poll_s
+        self._list_failures = 0
         listing: list[Instance] = called.result
         own: dict[str, Instance] = {}
         foreign: dict[str, Instance] = {}

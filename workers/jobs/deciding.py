@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from broker.backoff import Backoff
 from broker.jobs.entries import (
     Cancelled,
     Ended,
@@ -40,8 +41,8 @@ _MOST_DOUBLINGS = 30
 #: A cloud that refused is not asked again for so long.
 REFUSED_S = 20.0
 _JITTER_S = 1.5
-_RETRY_FIRST_S, _RETRY_LONGEST_S = 2.0, 300.0
-_WAIT_FIRST_S, _WAIT_LONGEST_S = 2.0, 60.0
+_RETRY_BACKOFF = Backoff(first_s=2.0, longest_s=300.0)
+_WAIT_BACKOFF = Backoff(first_s=2.0, longest_s=60.0)
 #: After so many vain tries to measure it at home a job is run unmeasured.
 _MOST_WAITS_TO_MEASURE = 3
 _LOOK_S = 2.0
@@ -211,7 +212,7 @@ class _Deciding:
         now, failed = self.seen.now, [one for one in new if _outcome(one) is Outcome.FAILED]
         if failed:
             assert failed[0].ended is not None
-            pause_s = min(_RETRY_FIRST_S * 2 ** (self.job.failures - 1), _RETRY_LONGEST_S)
+            pause_s = _RETRY_BACKOFF.nominal_s(self.job.failures)
             left = self.job.wish.retries - self.job.failures
             why = f"{failed[0].ended.why}; it is run again then, and {left} more times if need be"
             self.say(Waits(at=now, until=now + self._jittered(pause_s), why=why))
@@ -303,7 +304,7 @@ class _Deciding:
                 self.say(planned)
 
     def _wait(self, why: str) -> None:
-        pause_s = min(_WAIT_FIRST_S * 2 ** min(self.job.waited, _MOST_DOUBLINGS), _WAIT_LONGEST_S)
+        pause_s = _WAIT_BACKOFF.nominal_s(1 + self.job.waited)
         now = self.seen.now
         self.say(Waits(at=now, until=now + self._jittered(pause_s), why=why))
 

@@ -107,6 +107,18 @@ def test_a_malformed_one_is_named(spotfed: Spotfed) -> None:
     assert "SPOTFED_PORT: " in done.err
 
 
+def test_the_schema_of_federation_files_is_printed(spotfed: Spotfed) -> None:
+    done = spotfed("config", "schema")
+    assert done.code == 0
+    schema = json.loads(done.out)
+    assert schema["required"] == ["cloud"]
+    assert schema["properties"].keys() == {"until", "flavours", "cloud", "workload"}
+    cloud = schema["$defs"]["CloudTable"]
+    assert cloud["additionalProperties"] is False
+    assert "partial-hour" in cloud["properties"]["lineup"]["enum"]
+    assert {"type": "string"} in cloud["properties"]["grace"]["anyOf"]
+
+
 # -- the first key -------------------------------------------------------------------------------------------
 
 

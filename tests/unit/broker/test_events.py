@@ -1,25 +1,30 @@
-"""Subscribers on a real server: at once, whole, in order, without gaps."""
+"""Public events on a real server: at once, whole, in order, without gaps."""
 
 import asyncio
 import json
-import random
 
 import pytest
 import redis
 
 from broker.contract import CloudInfo, Event, EventKind, Lease, LeaseState
-from broker.events import BEGINNING, EventsLost, Subscriber, last_id, read
 from broker.journal import Commit, Journal
 from broker.keys import Keys
 from broker.redis_server import connect_async
+from broker.storage.streams import (
+    BEGINNING,
+    Cursor,
+    EventConsumer,
+    EventsLostError,
+    event_of,
+    newest_id,
+    read_all_after,
+)
 from cloudsim.requests import Kind
 
 pytestmark = pytest.mark.redis
 
 KEYS = Keys()
 TTL_S = 60.0
-#: Longer than any test: what arrives came by pub/sub, or because a gap was noticed.
-NO_POLL_S = 100.0
 
 
 class Cloud:
@@ -71,11 +76,6 @@ class Cloud:
     def publish(self, count: int = 1) -> None:
         self.commit([self.event() for _ in range(count)])
 
-    def lost(self, count: int = 1) -> None:
-        for _ in range(count):
-            event = self.event()
-            self.client.xadd(KEYS.events(self.name), {"e": event.model_dump_json()}, id=f"0-{event.sequence}")
-
 
 @pytest.fixture
 def cloud(redis_client):
@@ -99,26 +99,17 @@ def run(redis_client, redis_url):
     return _run
 
 
-async def take(events, count):
-    """The next events as (cloud, sequence)."""
-    taken = [await asyncio.wait_for(anext(events), 10) for _ in range(count)]
-    return [(event.cloud, event.sequence) for event in taken]
-
-
-async def nothing(events, seconds=0.15):
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(anext(events), seconds)
-
-
-def numbers(cloud, first, last):
-    return [(cloud, n) for n in range(first, last + 1)]
+async def read(client, after, count=100, block_ms=None):
+    """Pairs of id and event."""
+    entries = await read_all_after(client, KEYS.all_events, after, count, block_ms)
+    return [(entry, event_of(fields)) for entry, fields in entries]
 
 
 # -- anybody's subscriber -----------------------------------------------------------------------------
 
 
 def test_a_plain_redis_subscriber_sees_an_eviction_whole(redis_url, cloud):
-    """What the head of `broker.events` promises, to the letter."""
+    """What the head of `broker.storage.streams` promises, to the letter."""
     listener = redis.Redis.from_url(redis_url, socket_timeout=None)
     pubsub = listener.pubsub()
     pubsub.psubscribe("spotfed:events:*")
@@ -139,241 +130,6 @@ def test_a_plain_redis_subscriber_sees_an_eviction_whole(redis_url, cloud):
     listener.close()
 
 
-# -- Subscriber ---------------------------------------------------------------------------------------
-
-
-def test_events_arrive_at_once(run, cloud):
-    async def story(client):
-        cloud.publish(3)
-        async with Subscriber(client, KEYS, poll_s=NO_POLL_S) as events:
-            assert events.seen == {"a": 3}
-            cloud.publish()
-            assert await take(events, 1) == [("a", 4)]
-            cloud.publish(2)
-            assert await take(events, 2) == [("a", 5), ("a", 6)]
-            await nothing(events)
-            assert events.seen == {"a": 6}
-
-    run(story)
-
-
-def test_a_gap_is_read_from_the_stream(run, cloud):
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=NO_POLL_S) as events:
-            cloud.publish()
-            cloud.lost(5)
-            cloud.publish()
-            cloud.lost()
-            cloud.publish(2)
-            assert await take(events, 10) == numbers("a", 1, 10)
-            await nothing(events)
-
-    run(story)
-
-
-def test_a_loss_that_nothing_follows_is_noticed_by_looking(run, cloud):
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=0.05) as events:
-            cloud.lost(2)
-            assert await take(events, 2) == numbers("a", 1, 2)
-
-    run(story)
-
-
-def test_what_comes_twice_is_told_once(run, cloud, redis_client):
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=NO_POLL_S) as events:
-            cloud.publish(2)
-            for _, fields in redis_client.xrange(KEYS.events("a")):
-                redis_client.publish(KEYS.channel("a"), fields[b"e"])
-            cloud.publish()
-            assert await take(events, 3) == numbers("a", 1, 3)
-            await nothing(events)
-
-    run(story)
-
-
-@pytest.mark.parametrize("message", [b"", b"\xff", b"{}", b'{"kind": "evicted"}', b"[" * 10_000])
-def test_what_no_owner_published_is_ignored(run, cloud, redis_client, message):
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=NO_POLL_S) as events:
-            redis_client.publish(KEYS.channel("a"), message)
-            unnumbered = cloud.event().model_copy(update={"sequence": None})
-            redis_client.publish(KEYS.channel("a"), unnumbered.model_dump_json())
-            cloud.sequence -= 1
-            cloud.publish()
-            assert await take(events, 1) == [("a", 1)]
-
-    run(story)
-
-
-@pytest.mark.parametrize("clouds", [None, ["a"]])
-def test_a_lost_connection_is_made_up_for(run, cloud, redis_client, clouds):
-    async def story(client):
-        async with Subscriber(client, KEYS, clouds, poll_s=NO_POLL_S) as events:
-            cloud.publish(2)
-            assert await take(events, 1) == [("a", 1)]
-            assert redis_client.client_kill_filter(_type="pubsub") == 1
-            cloud.publish(3)
-            assert await take(events, 4) == numbers("a", 2, 5)
-            cloud.publish()
-            assert await take(events, 1) == [("a", 6)]
-
-    run(story)
-
-
-def test_clouds_are_followed_each_in_its_own_order(run, cloud, redis_client):
-    other = Cloud(redis_client, "b")
-
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=NO_POLL_S) as events:
-            cloud.lost()
-            other.publish()
-            cloud.publish()
-            other.lost(2)
-            other.publish()
-            taken = await take(events, 6)
-        assert [one for one in taken if one[0] == "a"] == numbers("a", 1, 2)
-        assert [one for one in taken if one[0] == "b"] == numbers("b", 1, 4)
-
-    run(story)
-
-
-def test_only_the_clouds_that_were_named_are_followed(run, cloud, redis_client):
-    others = [Cloud(redis_client, name) for name in "bc"]
-
-    async def story(client):
-        async with Subscriber(client, KEYS, ["b", "a", "b"], poll_s=0.05) as events:
-            for one in (*others, cloud):
-                one.publish()
-            assert sorted(await take(events, 2)) == [("a", 1), ("b", 1)]
-            await nothing(events)
-
-    run(story)
-
-
-@pytest.mark.parametrize("lost", [True, False])
-def test_a_cloud_that_joins_later_is_followed_from_its_first_event(run, cloud, redis_client, lost):
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=0.05 if lost else NO_POLL_S) as events:
-            late = Cloud(redis_client, "late")
-            late.lost(2)
-            if not lost:
-                late.publish()
-            count = 2 if lost else 3
-            assert await take(events, count) == numbers("late", 1, count)
-
-    run(story)
-
-
-def test_a_subscriber_resumes_where_another_stopped(run, cloud, redis_client):
-    other = Cloud(redis_client, "b")
-
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=NO_POLL_S) as events:
-            cloud.publish(3)
-            assert await take(events, 2) == numbers("a", 1, 2)
-            seen = dict(events.seen)
-        cloud.publish()
-        other.publish()
-        async with Subscriber(client, KEYS, after=seen, poll_s=NO_POLL_S) as events:
-            assert sorted(await take(events, 3)) == [*numbers("a", 3, 4), ("b", 1)]
-        async with Subscriber(client, KEYS, after={}, poll_s=NO_POLL_S) as events:
-            assert sorted(await take(events, 5)) == [*numbers("a", 1, 4), ("b", 1)]
-
-    run(story)
-
-
-def test_a_long_way_back_is_gone_page_by_page(run, cloud):
-    async def story(client):
-        cloud.publish(1800)
-        async with Subscriber(client, KEYS, after={"a": 10}, poll_s=NO_POLL_S) as events:
-            cloud.publish()
-            assert await take(events, 1791) == numbers("a", 11, 1801)
-            cloud.lost(1200)
-            cloud.publish()
-            assert await take(events, 1201) == numbers("a", 1802, 3002)
-
-    run(story)
-
-
-def test_a_wait_that_is_given_up_loses_nothing(run, cloud):
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=0.01) as events:
-            taken: list[int | None] = []
-            for n in range(60):
-                cloud.publish() if n % 3 else cloud.lost()
-                try:
-                    event = await asyncio.wait_for(anext(events), random.Random(n).uniform(0, 0.004))
-                    taken.append(event.sequence)
-                except TimeoutError:
-                    pass
-            rest = await take(events, 60 - len(taken))
-        assert taken + [sequence for _, sequence in rest] == list(range(1, 61))
-
-    run(story)
-
-
-def test_a_wait_can_always_be_given_up(run, cloud):
-    """redis-py uses asyncio.wait_for, which in Python 3.11 may forget a cancellation."""
-
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=0.002) as events:
-            for n in range(300):
-                await nothing(events, 0.002 + n * 1e-6)
-
-    run(story)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_whatever_is_lost_every_event_comes_once_and_in_order(run, redis_client, seed):
-    chance = random.Random(seed)
-    clouds = [Cloud(redis_client, name) for name in "ab"]
-
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=0.05) as events:
-            taken: list[tuple[str, int | None]] = []
-            for _ in range(100):
-                one = chance.choice(clouds)
-                chance.choice([one.publish, one.lost])(chance.randint(1, 3))
-                if chance.random() < 0.05:
-                    redis_client.client_kill_filter(_type="pubsub")
-                if chance.random() < 0.3:
-                    taken += await take(events, 1) if len(taken) < sum(c.sequence for c in clouds) else []
-            taken += await take(events, sum(one.sequence for one in clouds) - len(taken))
-            await nothing(events)
-        for one in clouds:
-            assert [each for each in taken if each[0] == one.name] == numbers(one.name, 1, one.sequence)
-
-    run(story)
-
-
-def test_events_that_are_no_longer_kept_are_an_error(run, cloud, redis_client):
-    async def story(client):
-        cloud.publish(5)
-        redis_client.xtrim(KEYS.events("a"), maxlen=2, approximate=False)
-        async with Subscriber(client, KEYS, after={"a": 3}) as events:
-            assert await take(events, 2) == numbers("a", 4, 5)
-        with pytest.raises(EventsLost, match="events 2 to 3"):
-            async with Subscriber(client, KEYS, after={"a": 1}):
-                pass
-
-    run(story)
-
-
-def test_a_server_that_lost_events_is_an_error(run, cloud, redis_client):
-    async def story(client):
-        async with Subscriber(client, KEYS, poll_s=NO_POLL_S) as events:
-            cloud.publish(3)
-            assert await take(events, 3) == numbers("a", 1, 3)
-            redis_client.xdel(KEYS.events("a"), "0-3")
-            redis_client.client_kill_filter(_type="pubsub")
-            with pytest.raises(EventsLost, match="event 3 was seen, 2 is the newest"):
-                await take(events, 1)
-
-    run(story)
-
-
 # -- the merged stream --------------------------------------------------------------------------------
 
 
@@ -381,16 +137,16 @@ def test_the_merged_stream_is_read_and_resumed(run, cloud, redis_client):
     other = Cloud(redis_client, "b")
 
     async def story(client):
-        assert await read(client, KEYS, BEGINNING) == []
-        assert await last_id(client, KEYS) == BEGINNING
+        assert await read(client, BEGINNING) == []
+        assert await newest_id(client, KEYS.all_events) == BEGINNING
         cloud.publish(2)
         other.publish()
-        found = await read(client, KEYS, BEGINNING)
+        found = await read(client, BEGINNING)
         assert [(event.cloud, event.sequence) for _, event in found] == [("a", 1), ("a", 2), ("b", 1)]
-        assert await read(client, KEYS, BEGINNING, count=2) == found[:2]
-        assert await read(client, KEYS, found[0][0]) == found[1:]
-        assert await last_id(client, KEYS) == found[-1][0]
-        assert await read(client, KEYS, found[-1][0], block_ms=1) == []
+        assert await read(client, BEGINNING, count=2) == found[:2]
+        assert await read(client, found[0][0]) == found[1:]
+        assert await newest_id(client, KEYS.all_events) == found[-1][0]
+        assert await read(client, found[-1][0], block_ms=1) == []
 
     run(story)
 
@@ -398,8 +154,8 @@ def test_the_merged_stream_is_read_and_resumed(run, cloud, redis_client):
 def test_reading_the_merged_stream_waits(run, cloud):
     async def story(client):
         for after in (BEGINNING, None):
-            position = after or await last_id(client, KEYS)
-            waiting = asyncio.create_task(read(client, KEYS, position, block_ms=4000))
+            position = after or await newest_id(client, KEYS.all_events)
+            waiting = asyncio.create_task(read(client, position, block_ms=4000))
             await asyncio.sleep(0.05)
             assert not waiting.done()
             cloud.publish()
@@ -412,12 +168,57 @@ def test_reading_the_merged_stream_waits(run, cloud):
 def test_a_reader_behind_the_oldest_event_is_told(run, cloud, redis_client):
     async def story(client):
         cloud.publish(5)
-        found = await read(client, KEYS, BEGINNING)
+        found = await read(client, BEGINNING)
         redis_client.xtrim(KEYS.all_events, maxlen=3, approximate=False)
-        assert await read(client, KEYS, found[2][0]) == found[3:]
-        assert await read(client, KEYS, BEGINNING) == found[2:]
-        with pytest.raises(EventsLost):
-            await read(client, KEYS, found[0][0])
+        assert await read(client, found[2][0]) == found[3:]
+        assert await read(client, BEGINNING) == found[2:]
+        with pytest.raises(EventsLostError):
+            await read(client, found[0][0])
+
+    run(story)
+
+
+def test_a_consumer_outlives_its_connections(run, cloud, redis_client):
+    async def story(client):
+        heard: list[int | None] = []
+        complete = asyncio.Event()
+
+        async def hear(page):
+            heard.extend(event_of(fields).sequence for _, fields in page.entries)
+            if len(heard) >= 300:
+                complete.set()
+
+        cursor = Cursor(client, KEYS.all_events, BEGINNING, count=7)
+        consumer = asyncio.create_task(EventConsumer("test", cursor, hear).run())
+        for number in range(100):
+            cloud.publish(3)
+            if number % 20 == 10:
+                await asyncio.sleep(0.01)
+                redis_client.client_kill_filter(_type="normal", skipme=True)
+        await asyncio.wait_for(complete.wait(), 30)
+        consumer.cancel()
+        await asyncio.wait([consumer], timeout=5)
+        assert consumer.cancelled()
+        assert heard == list(range(1, 301))
+
+    run(story)
+
+
+def test_a_consumer_always_ends_when_it_is_cancelled(run, cloud):
+    """redis-py uses asyncio.wait_for, which in Python 3.11 may forget a cancellation."""
+
+    async def nothing(page):
+        del page
+
+    async def story(client):
+        cloud.publish()
+        for number in range(300):
+            cursor = Cursor(client, KEYS.all_events, BEGINNING, block_ms=1)
+            consumer = asyncio.create_task(EventConsumer("test", cursor, nothing).run())
+            await asyncio.sleep(0.002 + number * 1e-6)
+            consumer.cancel()
+            await asyncio.wait([consumer], timeout=0.5)
+            assert consumer.cancelled()
 
     run(story)
 
@@ -426,6 +227,6 @@ def test_a_reader_behind_the_oldest_event_is_told(run, cloud, redis_client):
 def test_a_position_that_is_none_is_refused(run, wrong):
     async def story(client):
         with pytest.raises(ValueError, match="not a stream id"):
-            await read(client, KEYS, wrong)
+            await read(client, wrong)
 
     run(story)

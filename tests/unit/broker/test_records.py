@@ -19,7 +19,6 @@ from broker.records import (
     Standing,
     State,
     attempt_id,
-    read_stream,
 )
 from broker.redis_server import connect_async
 
@@ -335,18 +334,3 @@ def test_commands_reach_the_owners(run, redis_client):
     for cloud, expected in (("a", [question, Tick(id="t")]), ("b", [Tick(id="u")])):
         ((_, batch),) = Journal(redis_client, KEYS, cloud).read_inbox("0-0")
         assert batch == expected
-
-
-def test_a_stream_is_read_in_portions_and_waited_for(run):
-    async def story(records):
-        client = records.redis
-        assert await read_stream(client, "s", "0-0", 10, None) == []
-        assert await read_stream(client, "s", "0-0", 10, 1) == []
-        waiting = asyncio.create_task(read_stream(client, "s", "0-0", 10, 4000))
-        await asyncio.sleep(0.02)
-        for n in (1, 2, 3):
-            await client.xadd("s", {"n": n}, id=f"{n}-0")
-        assert (await waiting)[0] == ("1-0", {b"n": b"1"})
-        return [entry for entry, _ in await read_stream(client, "s", "1-0", 1, None)]
-
-    assert run(story) == ["2-0"]

@@ -1,13 +1,10 @@
-"""What is left out of answers, and where it is told what is to be left out."""
+"""What is left out of answers."""
 
 from __future__ import annotations
 
-import pytest
-
-from cloudsim.errors import SpecError
-from cloudsim.requests import Kind, Mode, Quote, Reason, Refusal, Request
+from cloudsim.requests import Kind, Quote, Reason, Refusal, Request
 from cloudsim.volatile.information import Disclosure
-from cloudsim.volatile.veil import disclosure_of, veiled, veiled_refusal
+from cloudsim.volatile.veil import veiled, veiled_refusal
 
 REQUEST = Request("r", Kind.SPOT, 3, 100.0, 0.5)
 QUOTE = Quote("A", 3, 5, 0.2, 900.0, "v", 0.0)
@@ -34,15 +31,3 @@ def test_without_figures_there_is_no_promise_and_with_them_there_may_be_one_late
     young = Refusal("A", Reason.NO_TABLE)
     assert veiled_refusal(young, Disclosure.NOTHING).reason is Reason.NOT_DISCLOSED
     assert veiled_refusal(young, Disclosure.P10).reason is Reason.NO_TABLE
-
-
-def test_a_federation_file_names_the_level() -> None:
-    assert disclosure_of({}, Mode.POPULATION, "cloud[0]") is Disclosure.FULL
-    assert disclosure_of({"disclosure": "p10"}, Mode.STRICT, "cloud[0]") is Disclosure.P10
-    with pytest.raises(SpecError, match="not one of nothing, mttr, p10, p90, full") as found:
-        disclosure_of({"disclosure": "p50"}, Mode.STRICT, "cloud[2]")
-    assert found.value.field == "cloud[2].disclosure"
-    with pytest.raises(SpecError, match="leave one of the two out"):
-        disclosure_of({"disclosure": "p10"}, Mode.POPULATION, "cloud[0]")
-    with pytest.raises(SpecError):
-        disclosure_of({"disclosure": 10}, Mode.STRICT, "cloud[0]")

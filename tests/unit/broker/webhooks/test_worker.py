@@ -6,13 +6,13 @@ from typing import Any, get_args
 import pytest
 import redis
 
-from broker import events
 from broker.contract import PUBLIC_KINDS
 from broker.keys import Keys
 from broker.redis_server import connect_async
+from broker.storage.streams import BEGINNING, EventsLostError, before_oldest, read_all_after
 from broker.webhooks.models import Delivery, Kind, WebhookState, WebhookWish
 from broker.webhooks.storage import DELIVERIES_KEPT, Storage
-from broker.webhooks.worker import Backoff
+from broker.webhooks.worker import RetryPolicy
 
 WISH = WebhookWish(url="https://hooks.example/")
 DONE = Delivery(
@@ -21,21 +21,21 @@ DONE = Delivery(
 
 
 def test_waits_grow_fourfold_up_to_the_longest() -> None:
-    backoff = Backoff()
+    retries = RetryPolicy()
     for failed, middle_s in enumerate((5, 20, 80, 320, 1280, 5120, 20_480), 1):
-        waits = [backoff.wait_s(failed) for _ in range(50)]
+        waits = [retries.wait_s(failed) for _ in range(50)]
         assert all(0.75 * middle_s <= wait_s <= min(1.25 * middle_s, 21_600) for wait_s in waits)
         assert len(set(waits)) > 1
-    assert 0.75 * 21_600 <= backoff.wait_s(10_000) <= 21_600
+    assert 0.75 * 21_600 <= retries.wait_s(10_000) <= 21_600
     # Ten attempts take about a day: a receiver may be away for a night.
-    assert 12 * 3600 < sum(backoff.wait_s(failed) for failed in range(1, 10)) < 30 * 3600
+    assert 12 * 3600 < sum(retries.wait_s(failed) for failed in range(1, 10)) < 30 * 3600
 
 
 def test_the_receiver_may_ask_for_more_time_but_not_for_ever() -> None:
-    backoff = Backoff()
-    assert backoff.wait_s(1, 600.0) == 600.0
-    assert backoff.wait_s(1, 1e9) == 21_600.0
-    assert backoff.wait_s(3, 1.0) >= 60.0
+    retries = RetryPolicy()
+    assert retries.wait_s(1, 600.0) == 600.0
+    assert retries.wait_s(1, 1e9) == 21_600.0
+    assert retries.wait_s(3, 1.0) >= 60.0
 
 
 def test_the_kinds_are_the_public_ones() -> None:
@@ -138,16 +138,17 @@ def test_after_a_gap_further_trimming_is_noticed(
         for entry in ("5-0", "7-0", "7-1", "9-0"):
             await client.xadd(keys.all_events, {"e": "x"}, id=entry)
         await client.xtrim(keys.all_events, maxlen=3, approximate=False)
-        with pytest.raises(events.EventsLost):
-            await events.read_fields(client, keys, "5-0")
-        floor = await events.before_oldest(client, keys)
-        assert [entry for entry, _ in await events.read_fields(client, keys, floor)] == ["7-0", "7-1", "9-0"]
+        with pytest.raises(EventsLostError):
+            await read_all_after(client, keys.all_events, "5-0")
+        floor = await before_oldest(client, keys.all_events)
+        entries = await read_all_after(client, keys.all_events, floor)
+        assert [entry for entry, _ in entries] == ["7-0", "7-1", "9-0"]
         await client.xtrim(keys.all_events, maxlen=2, approximate=False)
-        with pytest.raises(events.EventsLost):
-            await events.read_fields(client, keys, floor)
+        with pytest.raises(EventsLostError):
+            await read_all_after(client, keys.all_events, floor)
         # The one before was read: nothing is lost, though it is not there any more.
-        assert len(await events.read_fields(client, keys, "7-0")) == 2
+        assert len(await read_all_after(client, keys.all_events, "7-0")) == 2
         await client.delete(keys.all_events)
-        assert await events.before_oldest(client, keys) == events.BEGINNING
+        assert await before_oldest(client, keys.all_events) == BEGINNING
 
     run(redis_url, keys, work)

@@ -1,0 +1,60 @@
+"""One behaviour while Redis is away, for everything that runs on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import redis
+
+from broker.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+#: Without jitter: a process has few readers, and a simulated outage must be reproducible.
+OUTAGE_BACKOFF = Backoff(first_s=0.2, longest_s=1.0, jitter=(1.0, 1.0))
+
+
+async def retry_through_outages(
+    call: Callable[[], Awaitable[Result]],
+    name: str | None,
+    *,
+    recover: Callable[[], None] | None = None,
+    backoff: Backoff = OUTAGE_BACKOFF,
+) -> Result:
+    """Return the result of ``call``, calling it again for as long as Redis is away.
+
+    A cancellation of the task always ends the wait. redis-py sends under `asyncio.wait_for`, which in Python
+    3.11 may swallow a cancellation that comes as it completes; it is raised again here.
+
+    Args:
+        call: what to do. It must be safe to repeat: Redis may have done its part although no answer came.
+        name: who calls, for the log, which gets one warning an outage. None logs nothing.
+        recover: called after each failure, before the pause.
+        backoff: the pauses between calls.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "called outside a task"
+    cancellations = task.cancelling()
+    is_logged = False
+    for pause_s in backoff.pauses():
+        failure: Exception | None = None
+        try:
+            result = await call()
+        except (redis.RedisError, OSError) as error:
+            failure = error
+        if task.cancelling() > cancellations:
+            raise asyncio.CancelledError
+        if failure is None:
+            return result
+        if name is not None and not is_logged:
+            log.warning("%s: %s; trying again", name, failure)
+            is_logged = True
+        if recover is not None:
+            recover()
+        await asyncio.sleep(pause_s)
+    raise AssertionError("pauses never end")
