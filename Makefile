@@ -77,7 +77,7 @@ format: setup  ## lay the code out and repair what ruff can
 	$(BIN)/ruff check --fix
 
 figures: setup  ## draw docs/figures anew
-	@$(BIN)/python -m tests.docs.figures docs/figures
+	@$(BIN)/python -m tests.integration.docs.figures docs/figures
 
 docs: setup  ## the site of docs/, with references of commands, HTTP API and library: build/docs/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file docs/site/mkdocs.yml
@@ -118,11 +118,11 @@ chaos: setup  ## 100,000 simulated seeds and 2,000 kills, with a summary in buil
 	$(BIN)/python -m tests.integration.chaos --jobs $(JOBS)
 
 acceptance: setup  ## the papers' production pairs and the four-cloud federation, whole (minutes; needs SPOTFED_DATA)
-	$(BIN)/python -m tests.acceptance.production
+	$(BIN)/python -m tests.deep.acceptance.production
 
 jobs: setup  ## 30 batch jobs live on three clouds that evict them, without and with kills (-9), then judged (minutes)
-	$(BIN)/python -m tests.acceptance.live_jobs --jobs 30
-	$(BIN)/python -m tests.acceptance.live_jobs --jobs 30 --kills
+	$(BIN)/python -m tests.deep.acceptance.live_jobs --jobs 30
+	$(BIN)/python -m tests.deep.acceptance.live_jobs --jobs 30 --kills
 
 lock: setup  ## resolve the dependencies anew into requirements.lock
 	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes --no-header \

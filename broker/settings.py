@@ -190,7 +190,8 @@ class Settings(BaseSettings):
     jobs_kept_s: Seconds = 604_800.0
     """How long what was kept of a batch job stays after it has ended, and was last changed."""
     isolation: Literal["auto", "users", "landlock", "none"] = "auto"
-    """What keeps batch jobs apart from each other and from the federation, see `workers.drivers.isolation`;
+    """What keeps batch jobs apart from each other and from the federation, see
+    `workers.node_agent.process.isolation`;
     auto: ``users`` where the node agent is root, else ``landlock``."""
     job_users: Annotated[str, AfterValidator(_user_ids)] = "60706-61183"
     """The user ids that batch jobs run as where the node agent is root, first and last; nobody else's."""

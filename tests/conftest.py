@@ -8,7 +8,8 @@ import pytest
 import redis
 from hypothesis import settings as hypothesis_settings
 
-from broker.redis_server import EmbeddedRedis, connect
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 

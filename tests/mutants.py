@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
-from broker.lua import read_script
+from broker.storage.scripts import read_script
 
 #: A line of a script in three parts: before what the hook names, that itself, and the rest with the hook.
 _HOOKED = r"^( *(?:local \w+ = |if |elseif |and |or )?)(.*?)((?: then\b.*?)? +-- hook: {name})$"

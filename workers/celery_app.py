@@ -1,6 +1,6 @@
 """The Celery application of the worker processes: its tasks, and how a worker is run.
 
-A worker is started by ``python -m workers.owner``, ``workers.montecarlo`` or ``workers.jobs``.
+A worker is started by ``python -m workers.owner``, ``workers.montecarlo`` or ``workers.job_manager``.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from broker import failpoints, logs
+from broker import failpoints
 from broker.doctor.redis import require_safe
-from broker.keys import Keys
-from broker.redis_server import connect
+from broker.observability import logging
 from broker.settings import Settings
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 from workers.redis_retry import until_answered
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from workers.montecarlo import MonteCarlo
+    from workers.montecarlo.worker import MonteCarlo
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +40,9 @@ def create(settings: Settings, cloud: str | None = None, *, queue: str | None = 
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (set, not read)
     from celery import signals
 
-    from broker.queue import cloud_queue, make_app
+    from broker.queue.celery_config import cloud_queue, make_app
 
-    logs.configure(settings)
+    logging.configure(settings)
     # Celery sets up no logging of its own where this signal has a receiver, even one that does nothing.
     signals.setup_logging.connect(_keep_our_logging, weak=False)
     failpoints.arm(settings.failpoint)
@@ -64,7 +65,8 @@ def require_safe_queue(settings: Settings) -> None:
 
 def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
     """Register the task that is the doorbell of a cloud's owner."""
-    from broker.queue import DRAIN, bell_queue
+    from broker.queue.celery_config import DRAIN
+    from broker.queue.send import bell_queue
 
     app.conf.task_queues = [bell_queue(cloud)]
 
@@ -76,7 +78,8 @@ def serve_drains(app: Celery, cloud: str, drain: Callable[[], object]) -> None:
 def serve_batches(app: Celery, settings: Settings, name: str) -> None:
     """Register the task that runs Monte-Carlo batches, for the worker ``name``."""
     from broker.contract import Batch
-    from broker.queue import BATCH, BATCH_LIMIT_S, MONTECARLO, batch_queue, montecarlo_queue
+    from broker.queue.celery_config import BATCH, BATCH_LIMIT_S, MONTECARLO, montecarlo_queue
+    from broker.queue.send import batch_queue
 
     app.conf.task_queues = [batch_queue(queue) for queue in (MONTECARLO, montecarlo_queue(name))]
     child: list[MonteCarlo] = []  # made in the pool's child, whose connections it holds
@@ -90,7 +93,8 @@ def serve_batches(app: Celery, settings: Settings, name: str) -> None:
 
 def serve_jobs(app: Celery, look_after: Callable[[str], object]) -> None:
     """Register the task that is the doorbell of a job manager."""
-    from broker.queue import ADVANCE, job_queue
+    from broker.queue.celery_config import ADVANCE
+    from broker.queue.send import job_queue
 
     app.conf.task_queues = [job_queue()]
 
@@ -100,11 +104,11 @@ def serve_jobs(app: Celery, look_after: Callable[[str], object]) -> None:
 
 
 def _montecarlo(app: Celery, settings: Settings, name: str) -> MonteCarlo:
-    from broker.queue import ring
-    from workers.montecarlo import MonteCarlo
+    from broker.queue.send import ring
+    from workers.montecarlo.worker import MonteCarlo
 
     client = connect(str(settings.redis_url))
-    return MonteCarlo(name, client, Keys(settings.key_prefix), partial(ring, app))
+    return MonteCarlo(name, client, RedisKeys(settings.key_prefix), partial(ring, app))
 
 
 def run(

@@ -1,1 +1,1 @@
-"""The HTTP API under ``/v1``: thin over ``broker.submission.service``. Importing it connects to nothing."""
+"""The HTTP API under ``/v1``: thin over ``broker.requests.submit``. Importing it connects to nothing."""

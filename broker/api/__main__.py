@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import redis
 import uvicorn
 
-from broker import logs, telemetry
+from broker.contract.negotiation import ContractError, Speaking
 from broker.doctor.redis import UnsafeQueueError, require_safe
-from broker.keys import Keys
-from broker.redis_server import connect
+from broker.observability import logging, spans
 from broker.settings import SettingsError, load
-from broker.tls import server_options
-from broker.upgrading import ContractError, Speaking
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
+from broker.storage.tls import server_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,17 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return os.EX_CONFIG
     try:
         secured = server_options(told)
-        telemetry.require(told)
+        spans.require(told)
         with connect(told.redis_url) as client:
             require_safe(client, told.redis_url, _say)
-            Speaking(client, Keys(told.key_prefix)).look()
+            Speaking(client, RedisKeys(told.key_prefix)).look()
     except (SettingsError, UnsafeQueueError, ContractError) as error:
         _say(str(error))
         return os.EX_CONFIG
     except redis.RedisError as error:
         # It answers /healthz, and 503 to the rest. Nothing is admitted until owners run, who look again.
         _say(f"Redis does not answer, so whether it may drop keys is not known: {error}")
-    logs.configure(told)
+    logging.configure(told)
     uvicorn.run(
         "broker.api.app:create_process_app",
         factory=True,

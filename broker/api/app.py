@@ -9,17 +9,19 @@ from importlib import metadata, resources
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from broker import failpoints, garbage, logs
-from broker.api import dashboard_routes, metrics_routes, openapi, problems
-from broker.api.broker import Broker
-from broker.api.calls import Calls
-from broker.api.door import broker_of
-from broker.api.meter import Meter
-from broker.api.models import Health
+from broker import failpoints
+from broker.api import openapi, problems
+from broker.api.container import ApiServices
+from broker.api.dependencies import broker_of
+from broker.api.middleware import RequestLogMiddleware
 from broker.api.openapi import problem_responses
-from broker.api.routes import router
+from broker.api.routes import dashboard, metrics
+from broker.api.routes.requests import router
+from broker.api.schemas.clouds import Health
+from broker.observability import gc_tuning, logging
+from broker.observability.request_metrics import RequestMetrics
+from broker.observability.spans import Spans
 from broker.settings import Settings, settings
-from broker.telemetry import Spans
 
 DESCRIPTION = (
     "Spot instances on other clouds' idle cores, with a promised probability of living as long as you need. "
@@ -34,11 +36,11 @@ def create_app(told: Settings | None = None) -> FastAPI:
     """
     told = told or settings()
     failpoints.arm(told.failpoint)
-    meter, spans = Meter(), Spans.told(told, "spotfed-api")
+    meter, spans = RequestMetrics(), Spans.told(told, "spotfed-api")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with Broker(told, meter) as broker:
+        async with ApiServices(told, meter) as broker:
             app.state.broker = broker
             yield
         if spans is not None:
@@ -56,19 +58,19 @@ def create_app(told: Settings | None = None) -> FastAPI:
     problems.install(app)
     openapi.install(app)
     app.include_router(router)
-    app.include_router(dashboard_routes.router)
-    app.include_router(metrics_routes.router)
+    app.include_router(dashboard.router)
+    app.include_router(metrics.router)
     _add_pages(app)
-    app.add_middleware(Calls, of=app, meter=meter, spans=spans)
+    app.add_middleware(RequestLogMiddleware, of=app, meter=meter, spans=spans)
     return app
 
 
 def create_process_app() -> FastAPI:
     """The same for a process that does nothing else."""
     told = settings()
-    logs.configure(told)
+    logging.configure(told)
     app = create_app(told)
-    garbage.settle()
+    gc_tuning.settle()
     return app
 
 

@@ -19,14 +19,14 @@ import redis.asyncio
 from broker.api.problems import too_many_calls, unauthorized
 from broker.identity.permissions import Principal
 from broker.identity.store import IdentityStore, KeyRecord, MemberRecord, api_key_digest, parse_key_record
-from broker.keys import Keys
+from broker.storage.keys import RedisKeys
 
 KNOWN_FOR_S = 5.0  # how long a revoked key may still work in this process, if it cannot ask
 UNKNOWN_FOR_S = 1.0
 _MOST_REMEMBERED = 4096
 
 
-class Roster:
+class MemberCache:
     """The members, remembered for a moment."""
 
     def __init__(self, register: IdentityStore):
@@ -60,7 +60,7 @@ class Roster:
 class Authenticator:
     """Finds who holds a key; remembers the answer for a moment."""
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys, roster: Roster):
+    def __init__(self, client: redis.asyncio.Redis, keys: RedisKeys, roster: MemberCache):
         self._client, self._keys, self._roster = client, keys, roster
         self._remembered: OrderedDict[str, tuple[float, KeyRecord | None]] = OrderedDict()
         self._seen: Any = None

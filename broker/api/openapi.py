@@ -9,8 +9,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from broker.api.identity_models import KeyWish, MemberChange, MemberWish, Rotation
-from broker.api.models import Advance, DrainRequest, Problem
+from broker.api.schemas.clouds import Advance, DrainRequest
+from broker.api.schemas.identity import KeyWish, MemberChange, MemberWish, Rotation
+from broker.api.schemas.problems import Problem
 from broker.contract import (
     Event,
     ExtensionRequest,

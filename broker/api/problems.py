@@ -19,12 +19,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from broker import tracing
-from broker.api.models import FieldError, OnDemandOffer, Problem
+from broker.api.schemas.on_demand import OnDemandOffer
+from broker.api.schemas.problems import FieldError, Problem
 from broker.contract import CounterOffers, RefusalView
 from broker.identity.permissions import Role
-from broker.routing import UnfittableError, UnknownTargetError
-from broker.submission.wishes import (
+from broker.observability import request_id
+from broker.requests.routing import UnfittableError, UnknownTargetError
+from broker.requests.validation import (
     InFlightError,
     NoMembersError,
     ReusedError,
@@ -365,8 +366,10 @@ def install(app: FastAPI) -> None:
         response = translate(error).response()
         if response.status_code == 405 and (verbs := _verbs(request)):
             response.headers["Allow"] = ", ".join(verbs)
-        if response.status_code == 500 and (call := tracing.current()):  # it is answered outside of the rest
-            response.headers[tracing.HEADER] = call
+        if response.status_code == 500 and (
+            call := request_id.current()
+        ):  # it is answered outside of the rest
+            response.headers[request_id.HEADER] = call
         return response
 
     for kind, _ in TABLE:

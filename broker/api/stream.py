@@ -8,7 +8,7 @@ import redis.asyncio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from broker.api.problems import ProblemError, events_gone, invalid_field
-from broker.keys import Keys
+from broker.storage.keys import RedisKeys
 from broker.storage.outages import retry_through_outages
 from broker.storage.streams import BEGINNING, Entry, EventsLostError, event_of, newest_id, read_all_after
 
@@ -20,7 +20,7 @@ _PAGE = 200
 
 async def event_stream(
     client: redis.asyncio.Redis,
-    keys: Keys,
+    keys: RedisKeys,
     *,
     last_event_id: str | None,
     cloud: str | None,
@@ -64,7 +64,7 @@ async def event_stream(
 
 async def _events(
     client: redis.asyncio.Redis,
-    keys: Keys,
+    keys: RedisKeys,
     after: str,
     cloud: str | None,
     origins: Collection[str] | None,

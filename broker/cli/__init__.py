@@ -17,30 +17,30 @@ from broker.cli import (
     acl,
     api_key,
     config,
+    dead_letters,
     demo,
-    dlq,
     doctor,
-    draining,
+    drain,
     experiment,
     federate,
+    federation,
     fleet,
     instance,
     job,
     journal,
-    lasting,
     ledger,
-    looking,
     member,
     prices,
     replay,
-    requests,
     signing_key,
+    submit,
     table,
-    targeting,
-    trace,
-    webhooks,
+    target,
+    up,
+    webhook,
 )
-from broker.cli.output import exit_code_of, show_error
+from broker.cli.console import exit_code_of, show_error
+from broker.cli.trace import commands
 
 app = typer.Typer(
     name="spotfed",
@@ -55,36 +55,36 @@ app = typer.Typer(
 
 _PLAY, _USE, _STUDY = "Try it and run it", "Use a running federation", "Study traces"
 app.command(rich_help_panel=_PLAY)(demo.demo)
-app.command(rich_help_panel=_PLAY)(lasting.up)
-app.command(rich_help_panel=_PLAY)(lasting.ps)
+app.command(rich_help_panel=_PLAY)(up.up)
+app.command(rich_help_panel=_PLAY)(up.ps)
 app.command(rich_help_panel=_PLAY)(doctor.doctor)
-app.command(rich_help_panel=_USE)(looking.clouds)
-app.command(rich_help_panel=_USE)(targeting.target)
-app.command(rich_help_panel=_USE)(requests.quote)
-app.command(rich_help_panel=_USE)(requests.submit)
-app.command(rich_help_panel=_USE)(looking.leases)
+app.command(rich_help_panel=_USE)(federation.clouds)
+app.command(rich_help_panel=_USE)(target.target)
+app.command(rich_help_panel=_USE)(submit.quote)
+app.command(rich_help_panel=_USE)(submit.submit)
+app.command(rich_help_panel=_USE)(federation.leases)
 app.command(rich_help_panel=_USE)(instance.instance)
-app.command(rich_help_panel=_USE)(looking.extend)
-app.command(rich_help_panel=_USE)(looking.release)
-app.command(rich_help_panel=_USE)(draining.acknowledge)
-app.command(rich_help_panel=_USE)(looking.events)
+app.command(rich_help_panel=_USE)(federation.extend)
+app.command(rich_help_panel=_USE)(federation.release)
+app.command(rich_help_panel=_USE)(drain.acknowledge)
+app.command(rich_help_panel=_USE)(federation.events)
 app.command(rich_help_panel=_USE)(ledger.ledger)
 app.add_typer(job.job, name="job", rich_help_panel=_USE)
 app.add_typer(fleet.fleet, name="fleet", rich_help_panel=_USE)
-app.add_typer(draining.cloud, name="cloud", rich_help_panel=_USE)
+app.add_typer(drain.cloud, name="cloud", rich_help_panel=_USE)
 app.add_typer(member.member, name="member", rich_help_panel=_USE)
 app.add_typer(api_key.key, name="key", rich_help_panel=_USE)
 app.add_typer(config.config, name="config", rich_help_panel=_PLAY)
 app.add_typer(acl.acl, name="acl", rich_help_panel=_PLAY)
-app.add_typer(webhooks.webhook, name="webhook", rich_help_panel=_USE)
+app.add_typer(webhook.webhook, name="webhook", rich_help_panel=_USE)
 app.add_typer(journal.journal, name="journal", rich_help_panel=_USE)
-app.add_typer(dlq.dlq, name="dlq", rich_help_panel=_USE)
+app.add_typer(dead_letters.dlq, name="dlq", rich_help_panel=_USE)
 app.add_typer(signing_key.trust, name="trust", rich_help_panel=_PLAY)
 app.command(rich_help_panel=_STUDY)(replay.replay)
 app.command(rich_help_panel=_STUDY)(table.table)
 app.command(rich_help_panel=_STUDY)(federate.federate)
 app.command(rich_help_panel=_STUDY)(prices.prices)
-app.add_typer(trace.trace, name="trace", rich_help_panel=_STUDY)
+app.add_typer(commands.trace, name="trace", rich_help_panel=_STUDY)
 app.command(rich_help_panel=_STUDY)(experiment.experiment)
 
 

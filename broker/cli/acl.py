@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from broker.cli.output import CommandError, JsonOption, console, print_json
+from broker.cli.console import CommandError, JsonOption, console, print_json
 
 if TYPE_CHECKING:
-    from broker.redis_acl import User
+    from broker.storage.acl import User
 
 acl = typer.Typer(no_args_is_help=True, help="Separate the clouds in a Redis that they share.")
 
@@ -49,8 +49,8 @@ def generate(
 
     Example: spotfed acl generate federation.toml --out users.acl --redis rediss://redis.example:6379/0
     """
-    from broker.keys import Keys
-    from broker.redis_acl import (
+    from broker.settings import settings
+    from broker.storage.acl import (
         acl_file,
         hashes_in,
         login_url,
@@ -59,10 +59,10 @@ def generate(
         users,
         write_secret,
     )
-    from broker.settings import settings
+    from broker.storage.keys import RedisKeys
 
     told = settings()
-    keys, place = Keys(told.key_prefix), _address(address or told.redis_url)
+    keys, place = RedisKeys(told.key_prefix), _address(address or told.redis_url)
     everybody = users(keys, _clouds(federation))
     renewed = set(rotate or ())
     if unknown := renewed - {user.name for user in everybody}:
@@ -95,8 +95,8 @@ def _clouds(federation: Path) -> list[str]:
 
     from pydantic import TypeAdapter, ValidationError
 
-    from broker.asked import CloudId
-    from cloudsim.errors import SpecError
+    from broker.contract import CloudId
+    from cloudsim.model.errors import SpecError
 
     try:
         stored = tomllib.loads(federation.read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ def _address(told: str | None) -> str:
 
 
 def _bad_input(message: str, field: str) -> Exception:
-    from cloudsim.errors import InputError
+    from cloudsim.model.errors import InputError
 
     return InputError(message, field=field)
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from broker.cli import words
+from broker.cli import formatting
 from broker.cli.connection import connected
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json, warn
+from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json, warn
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from broker.api.identity_models import NewKey
+    from broker.api.schemas.identity import NewKey
     from broker.identity.store import KeyRecord
 
     Body = TypeVar("Body", bound=BaseModel)
@@ -69,8 +69,8 @@ def create_key(
 
     Example: spotfed key create acme/ci --lifetime 90d
     """
-    from broker.api.identity_models import KeyWish
-    from cloudsim.durations import parse_duration_s
+    from broker.api.schemas.identity import KeyWish
+    from cloudsim.model.durations import parse_duration_s
 
     fields: dict[str, Any] = {"principal": principal, "role": role}
     if cloud:
@@ -106,8 +106,8 @@ def rotate_key(
 
     Example: spotfed key rotate 4f1c9a0b2d3e --grace 1h
     """
-    from broker.api.identity_models import Rotation
-    from cloudsim.durations import parse_duration_s
+    from broker.api.schemas.identity import Rotation
+    from cloudsim.model.durations import parse_duration_s
 
     rotation = request_body(Rotation, {"grace_s": parse_duration_s(grace, field="--grace")})
     with connected() as client:
@@ -191,9 +191,9 @@ def _show_keys(keys: list[KeyRecord]) -> None:
 
 
 def _ago(at_s: float) -> str:
-    return f"{words.duration(max(0.0, time.time() - at_s))} ago"
+    return f"{formatting.duration(max(0.0, time.time() - at_s))} ago"
 
 
 def _in(at_s: float) -> str:
     left_s = at_s - time.time()
-    return f"in {words.duration(left_s)}" if left_s > 0 else "has ended"
+    return f"in {formatting.duration(left_s)}" if left_s > 0 else "has ended"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.output import JsonOption, console, next_step, print_json, warn
+from broker.cli.console import JsonOption, console, next_step, print_json, warn
 
 if TYPE_CHECKING:
     from broker.settings import Settings
@@ -67,7 +67,7 @@ def schema(as_json: JsonOption = False) -> None:
     Example: spotfed config schema > federation.schema.json
     """
     del as_json
-    from cloudsim.federation_schema import FederationFile
+    from cloudsim.federation.file_schema import FederationFile
 
     print_json(FederationFile.model_json_schema())
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.cli.output import CommandError, ExitCode
+from broker.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
     import redis
 
     from broker.client import Client
-    from broker.keys import Keys
     from broker.settings import Settings
+    from broker.storage.keys import RedisKeys
 
 #: A person waits for so long for a broker, or a queue, that does not answer.
 DEADLINE_S = 5.0
@@ -29,8 +29,7 @@ def connected(deadline_s: float | None = None) -> Iterator[Client]:
 
     ``deadline_s``: how long it waits for a broker that is away; None: as long as a person does.
     """
-    from broker.api.outcomes import UntrustedError
-    from broker.client import Client, UnauthorizedError, UnavailableError
+    from broker.client import Client, UnauthorizedError, UnavailableError, UntrustedError
     from broker.local.queue import key_file
     from broker.settings import settings
 
@@ -72,14 +71,14 @@ def api_key(told: Settings) -> str | None:
 
 
 @contextmanager
-def queue() -> Iterator[tuple[redis.Redis, Keys]]:
+def queue() -> Iterator[tuple[redis.Redis, RedisKeys]]:
     """SPOTFED_REDIS_URL, else the embedded server that runs on this machine."""
     import redis
 
-    from broker.keys import Keys
     from broker.local.queue import address_file
-    from broker.redis_server import connect
     from broker.settings import public_address, settings
+    from broker.storage.connections import connect
+    from broker.storage.keys import RedisKeys
 
     told = settings()
     url = told.redis_url
@@ -93,7 +92,7 @@ def queue() -> Iterator[tuple[redis.Redis, Keys]]:
             ) from None
     try:
         with connect(url, socket_timeout=DEADLINE_S, socket_connect_timeout=DEADLINE_S) as client:
-            yield client, Keys(told.key_prefix)
+            yield client, RedisKeys(told.key_prefix)
     except redis.RedisError as error:
         raise CommandError(
             f"{public_address(url)} does not do it: {error}; see `spotfed doctor`", ExitCode.UNREACHABLE

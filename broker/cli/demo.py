@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli import packaged, words
+from broker.cli import federations, formatting
+from broker.cli.console import JsonOption, can_draw, check_picture, command_name, console, print_json
 from broker.cli.federate import load, slas_of
-from broker.cli.federation_view import show_report
 from broker.cli.live_run import LiveRun, drive, journal, running
-from broker.cli.output import JsonOption, can_draw, check_picture, command_name, console, print_json
-from broker.cli.single_cloud import SEED, samples_and_seed
+from broker.cli.simulation_options import SEED, samples_and_seed
+from broker.cli.views.federation import show_report
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from broker.federate import Answer
     from broker.local.federation import LocalFederation
-    from cloudsim.requests import Request
+    from broker.local.trace_driver import Answer
+    from cloudsim.model.requests import Request
 
 _RECORDED = "eucalyptus/DS5-trace.txt"
 _EVICTIONS_TOLD = 12  # the others are only counted
@@ -47,13 +47,13 @@ def demo(
 
     Example: spotfed demo
     """
-    from broker.cli.usage import cloud_use
+    from broker.cli.cloud_use import cloud_use
 
     path = _picture_path(picture)
     out = console(stderr=as_json)
     _, key = samples_and_seed(samples, seed)
     file = _federation_file()
-    recorded = file == packaged.DEMO_RECORDED
+    recorded = file == federations.DEMO_RECORDED
     out.print(
         f"A federation of three clouds on {'recorded' if recorded else 'synthesised'} loads ({file.name})."
     )
@@ -102,9 +102,9 @@ def _federation_file() -> Path:
 
     data = settings().data
     return (
-        packaged.DEMO_RECORDED
+        federations.DEMO_RECORDED
         if data is not None and (data / _RECORDED).is_file()
-        else packaged.DEMO_SYNTHETIC
+        else federations.DEMO_SYNTHETIC
     )
 
 
@@ -133,7 +133,7 @@ class _Counter:
 def _evictions(out: Console, local: LocalFederation) -> Iterator[None]:
     """Tells of evictions as a plain Redis subscriber hears of them."""
     from broker.contract import Event
-    from broker.redis_server import connect
+    from broker.storage.connections import connect
 
     assert local.redis_url is not None, "it runs"
     over = threading.Event()
@@ -150,7 +150,7 @@ def _evictions(out: Console, local: LocalFederation) -> Iterator[None]:
                 continue
             told += 1
             if told <= _EVICTIONS_TOLD:
-                ran = words.duration(event.at_s - event.lease.starts_at_s)
+                ran = formatting.duration(event.at_s - event.lease.starts_at_s)
                 out.print(f"      [red]evicted[/red] on {event.cloud}: {event.lease.request} after {ran}")
             elif told == _EVICTIONS_TOLD + 1:
                 out.print("      (further evictions are in the table and the picture)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from broker.cli.output import ExitCode, JsonOption, console, print_json
+from broker.cli.console import ExitCode, JsonOption, console, print_json
 
 if TYPE_CHECKING:
     from broker.doctor import CheckResult, Installation

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json, progress, warn
+from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json, progress, warn
 
 if TYPE_CHECKING:
     from cloudsim.experiments.experiment import Experiment

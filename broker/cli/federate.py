@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli.federation_view import show_report
+from broker.cli.console import JsonOption, console, print_json, progress, warn
 from broker.cli.live_run import LiveRun, drive, running
-from broker.cli.output import JsonOption, console, print_json, progress, warn
-from broker.cli.single_cloud import SAMPLES, SEED, samples_and_seed
+from broker.cli.simulation_options import SAMPLES, SEED, samples_and_seed
+from broker.cli.views.federation import show_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cloudsim.federation import Federation
+    from cloudsim.federation.model import Federation
 
 
 def federate(
@@ -45,7 +45,7 @@ def federate(
     if live:
         report = _live(LiveRun(file, federation, until, births, key, monte_carlo))
     else:
-        from cloudsim.replay import replay
+        from cloudsim.federation.replay import replay
 
         with progress("replaying", federation.ends_s) as reached:
             report = replay(federation, seed=key, births=births, progress=reached)
@@ -70,8 +70,8 @@ def load(
     ``told`` hears what is odd about the traces.
     """
     from broker.settings import settings
-    from cloudsim.durations import parse_duration_s
-    from cloudsim.federation_file import load as read
+    from cloudsim.federation.file import load as read
+    from cloudsim.model.durations import parse_duration_s
 
     until_s = None if until is None else parse_duration_s(until, field="--until")
     return read(file, settings().data, until_s=until_s, told=told)

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from broker.cli.connection import connected
-from broker.cli.lasting import until_told
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json, warn
-from broker.cli.requests import (
+from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json, warn
+from broker.cli.submit import (
     CloudOption,
     CoresOption,
     LabelOption,
-    Needs,
+    NeedsOptions,
     OriginOption,
     ResourceOption,
     request_of,
 )
+from broker.cli.up import until_told
 
 if TYPE_CHECKING:
-    from broker.fleet.happenings import Happening
-    from broker.fleet.keeper import Keeper, Wish
-    from broker.fleet.kept import FleetFile
+    from broker.fleet.controller import FleetController, FleetSpec
+    from broker.fleet.events import FleetEvent
+    from broker.fleet.state_file import FleetFile
 
 fleet = typer.Typer(
     no_args_is_help=True, help="Keep so many spot instances that pull work, whatever is evicted."
@@ -86,11 +86,11 @@ def keep(
 
     Example: spotfed fleet keep --instances 20 --cores 2 --name night --on-start ./worker.sh
     """
-    from broker.fleet.keeper import Wish
-    from cloudsim.durations import parse_duration_s
+    from broker.fleet.controller import FleetSpec
+    from cloudsim.model.durations import parse_duration_s
 
-    needs = Needs(resource, label, None, None, None)
-    wish = Wish(
+    needs = NeedsOptions(resource, label, None, None, None)
+    wish = FleetSpec(
         _checked(name or f"f{secrets.token_hex(4)}"),
         instances,
         request_of(cores, lifetime, sla, origin, cloud, needs),
@@ -117,20 +117,20 @@ def status(
 
     Example: spotfed fleet status night
     """
-    from broker.cli.fleet_view import leases_table
-    from broker.fleet import market
-    from broker.fleet.kept import BusyError
+    from broker.cli.views.fleet import leases_table
+    from broker.fleet import snapshot
+    from broker.fleet.state_file import FleetBusyError
 
     _checked(name)
     pid, asked = None, 0
     try:
         with _file(name).alone() as kept:
             asked = len(kept.asked)
-    except BusyError as busy:
+    except FleetBusyError as busy:
         pid = busy.pid
     with connected() as client:
-        seen = market.read_market(client)
-        leases = market.running(client, name, origin, seen)
+        seen = snapshot.read_market(client)
+        leases = snapshot.running(client, name, origin, seen)
     if as_json:
         told = [lease.model_dump(mode="json") for lease in leases.values()]
         print_json({"name": name, "keeper": pid, "asked": asked, "leases": told})
@@ -146,25 +146,25 @@ def end(name: NameArgument, origin: OriginOption = "user", as_json: JsonOption =
 
     Example: spotfed fleet end night
     """
-    from broker.cli.fleet_view import happening_line
+    from broker.cli.views.fleet import happening_line
     from broker.contract import SpotRequest
     from broker.fleet.commands import Commands
-    from broker.fleet.happenings import Kind
-    from broker.fleet.keeper import Keeper, Wish
+    from broker.fleet.controller import FleetController, FleetSpec
+    from broker.fleet.events import FleetEventKind
 
     file = _file(_checked(name))
     _end_keeper(file, name)
-    wish = Wish(name, 0, SpotRequest(origin=origin, cores=1, lifetime_s=0.0))
+    wish = FleetSpec(name, 0, SpotRequest(origin=origin, cores=1, lifetime_s=0.0))
     returned: list[str] = []
 
-    def tell(what: Happening) -> None:
-        if what.kind is Kind.RETURNED and what.lease is not None:
+    def tell(what: FleetEvent) -> None:
+        if what.kind is FleetEventKind.RETURNED and what.lease is not None:
             returned.append(what.lease)
-        if not as_json and what.kind is not Kind.FOUND:
+        if not as_json and what.kind is not FleetEventKind.FOUND:
             console().print(happening_line(what), soft_wrap=True)
 
     with file.alone() as kept, connected() as client:
-        left = Keeper(client, wish, file, kept, Commands(None, None), tell).give_back()
+        left = FleetController(client, wish, file, kept, Commands(None, None), tell).give_back()
     if as_json:
         print_json({"name": name, "returned": returned, "left": left})
     else:
@@ -176,7 +176,7 @@ def end(name: NameArgument, origin: OriginOption = "user", as_json: JsonOption =
 
 
 def _keep(
-    wish: Wish,
+    wish: FleetSpec,
     on_start: str | None,
     on_end: str | None,
     limit_s: float | None,
@@ -184,15 +184,15 @@ def _keep(
     keep_leases: bool,
     as_json: bool,
 ) -> None:
-    from broker.cli.fleet_view import screen
+    from broker.cli.views.fleet import screen
     from broker.fleet.commands import Commands
-    from broker.fleet.keeper import Keeper
+    from broker.fleet.controller import FleetController
 
     file = _file(wish.name)
     left: list[str] = []
     with until_told() as over, file.alone() as kept, connected() as client:
         with screen(wish, as_json=as_json) as shown:
-            keeper = Keeper(client, wish, file, kept, Commands(on_start, on_end), shown.tell)
+            keeper = FleetController(client, wish, file, kept, Commands(on_start, on_end), shown.tell)
             if not as_json:
                 warn(f"fleet {wish.name}: {wish.instances} instances; Ctrl-C gives them back")
             try:
@@ -210,8 +210,8 @@ def _keep(
     _exit_if(left, wish.name)
 
 
-def _summary(keeper: Keeper) -> None:
-    from broker.cli.fleet_view import summary_lines
+def _summary(keeper: FleetController) -> None:
+    from broker.cli.views.fleet import summary_lines
 
     for line in summary_lines(keeper.wish, keeper.tally):
         console().print(line)
@@ -232,14 +232,14 @@ def _end_keeper(file: FleetFile, name: str) -> None:
     import signal
     import time
 
-    from broker.fleet.kept import BusyError
+    from broker.fleet.state_file import FleetBusyError
 
     told, gives_up_s = False, time.monotonic() + _ENDING_S
     while True:
         try:
             with file.alone():
                 return
-        except BusyError as busy:
+        except FleetBusyError as busy:
             if time.monotonic() > gives_up_s:
                 raise
             if not told and busy.pid is not None:
@@ -250,7 +250,7 @@ def _end_keeper(file: FleetFile, name: str) -> None:
 
 
 def _file(name: str) -> FleetFile:
-    from broker.fleet.kept import FleetFile
+    from broker.fleet.state_file import FleetFile
     from broker.settings import settings
 
     return FleetFile(settings().state_dir, name)
@@ -259,7 +259,7 @@ def _file(name: str) -> FleetFile:
 def _checked(name: str) -> str:
     from pydantic import TypeAdapter, ValidationError
 
-    from broker.fleet.kept import FleetName
+    from broker.fleet.state_file import FleetName
 
     try:
         return TypeAdapter(FleetName).validate_python(name)

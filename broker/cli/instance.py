@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import words
+from broker.cli import formatting
 from broker.cli.connection import connected
-from broker.cli.output import JsonOption, console, print_json
+from broker.cli.console import JsonOption, console, print_json
 
 
 def instance(
@@ -25,7 +25,7 @@ def instance(
         print_json(found.model_dump(mode="json"))
         return
     out = console()
-    lasting = words.duration(max(0.0, time.time() - found.since))
+    lasting = formatting.duration(max(0.0, time.time() - found.since))
     out.print(f"{lease}: {found.own_id or 'no instance yet'}, {found.state} for {lasting}", markup=False)
     if found.addresses:
         out.print(f"addresses: {', '.join(found.addresses)}", markup=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from broker.cli.connection import connected
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json, warn
+from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json, warn
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -163,7 +163,7 @@ def list_jobs(
 
     Example: spotfed job list --state running
     """
-    from broker.cli.job_view import list_rows
+    from broker.cli.views.job import list_rows
     from broker.jobs.models import JobState
 
     if state is not None and state not in set(JobState):
@@ -268,7 +268,7 @@ def cancel(job_id: IdArgument, as_json: JsonOption = False) -> None:
 
 
 def _show(found: JobView) -> None:
-    from broker.cli.job_view import status_lines
+    from broker.cli.views.job import status_lines
 
     for line in status_lines(found, console().width, time.time()):
         typer.echo(line)
@@ -309,7 +309,7 @@ _OPTIONS = {
 
 def _named_option(error: ValidationError) -> Exception:
     """What a message says of its field, said of the option it came from."""
-    from cloudsim.errors import SpecError
+    from cloudsim.model.errors import SpecError
 
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
@@ -321,7 +321,7 @@ def _named_option(error: ValidationError) -> Exception:
 
 
 def _environment(written: list[str] | None) -> dict[str, str]:
-    from cloudsim.errors import SpecError
+    from cloudsim.model.errors import SpecError
 
     found: dict[str, str] = {}
     for text in written or ():
@@ -335,7 +335,7 @@ def _environment(written: list[str] | None) -> dict[str, str]:
 
 
 def _profile(work: str | None, more: dict[str, float]) -> dict[str, float] | None:
-    from cloudsim.errors import SpecError
+    from cloudsim.model.errors import SpecError
 
     if work is not None:
         return {"work_s": _seconds(work, "--work"), **more}
@@ -354,7 +354,7 @@ def _checkpoint(wanted: bool, save: str | None, restore: str | None) -> dict[str
 
 def _words(text: str, option: str) -> tuple[str, ...]:
     """A command as a shell splits it."""
-    from cloudsim.errors import SpecError
+    from cloudsim.model.errors import SpecError
 
     try:
         found = tuple(shlex.split(text))
@@ -366,6 +366,6 @@ def _words(text: str, option: str) -> tuple[str, ...]:
 
 
 def _seconds(text: str, option: str) -> float:
-    from cloudsim.durations import parse_duration_s
+    from cloudsim.model.durations import parse_duration_s
 
     return parse_duration_s(text, field=option)

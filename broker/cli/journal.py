@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from broker.cli.connection import queue
-from broker.cli.looking import CloudOption
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.federation import CloudOption
 
 if TYPE_CHECKING:
     import redis
 
-    from broker.archive import Archive
-    from broker.chain import Entry
-    from broker.entries import Entries
-    from broker.keys import Keys
-    from broker.verify import Finding
+    from broker.journal.archive import Archive
+    from broker.journal.entries import Entries
+    from broker.journal.hash_chain import Entry
+    from broker.journal.verify import JournalFinding
+    from broker.storage.keys import RedisKeys
 
 journal = typer.Typer(
     no_args_is_help=True,
@@ -40,7 +40,7 @@ def verify(cloud: CloudOption = None, as_json: JsonOption = False) -> None:
 
     Example: spotfed journal verify --cloud A
     """
-    from broker import verify as verifying
+    from broker.journal import verify as verifying
 
     with queue() as (client, keys):
         found = []
@@ -56,7 +56,7 @@ def verify(cloud: CloudOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show_findings(found: list[Finding]) -> None:
+def _show_findings(found: list[JournalFinding]) -> None:
     from rich.markup import escape
 
     out = console()
@@ -88,7 +88,7 @@ def show(
 
     Example: spotfed journal show A --after 3-120 --limit 5
     """
-    from broker.chain import place_of
+    from broker.journal.hash_chain import place_of
 
     try:
         place = (0, 0) if after is None else place_of(after)
@@ -123,7 +123,7 @@ def _entries(entries: Entries, archive: Archive, after: tuple[int, int]) -> Iter
     return chain(archived, entries.after("{}-{}".format(*after)))
 
 
-def entries_of(client: redis.Redis, keys: Keys, cloud: str, after: tuple[int, int]) -> Iterator[Entry]:
+def entries_of(client: redis.Redis, keys: RedisKeys, cloud: str, after: tuple[int, int]) -> Iterator[Entry]:
     """Those of a cloud's journal after a place, from its archive where the journal has been cut."""
     (name,) = _clouds(client, keys, cloud)
     entries, archive = _of(client, keys, name)
@@ -133,7 +133,7 @@ def entries_of(client: redis.Redis, keys: Keys, cloud: str, after: tuple[int, in
 
 @contextmanager
 def _readable(archive: Archive) -> Iterator[None]:
-    from broker.archive import ArchiveError
+    from broker.journal.archive import ArchiveError
 
     try:
         yield
@@ -144,18 +144,18 @@ def _readable(archive: Archive) -> Iterator[None]:
 # -- where they are ------------------------------------------------------------------------------------------
 
 
-def _of(client: redis.Redis, keys: Keys, cloud: str) -> tuple[Entries, Archive]:
-    from broker.archive import Archive, archive_directory
-    from broker.entries import Entries
+def _of(client: redis.Redis, keys: RedisKeys, cloud: str) -> tuple[Entries, Archive]:
+    from broker.journal.archive import Archive, archive_directory
+    from broker.journal.entries import Entries
     from broker.settings import settings
 
     told = settings()
     return Entries(client, keys, cloud), Archive(archive_directory(told.state_dir, told.key_prefix, cloud))
 
 
-def _clouds(client: redis.Redis, keys: Keys, wanted: str | None) -> list[str]:
+def _clouds(client: redis.Redis, keys: RedisKeys, wanted: str | None) -> list[str]:
     """Members, and clouds with an archive here; only the wanted one."""
-    from broker.archive import archives_directory
+    from broker.journal.archive import archives_directory
     from broker.settings import settings
 
     told = settings()

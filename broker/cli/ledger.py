@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from broker.cli import words
+from broker.cli import formatting
 from broker.cli.connection import connected
-from broker.cli.looking import CloudOption, OriginOption
-from broker.cli.output import JsonOption, console, print_json
+from broker.cli.console import JsonOption, console, print_json
+from broker.cli.federation import CloudOption, OriginOption
 
 if TYPE_CHECKING:
-    from broker.api.models import LedgerEntry, LedgerView
+    from broker.api.schemas.ledger import LedgerEntry, LedgerView
 
 _VERDICTS = {"yes": "[green]yes[/green]", "broken": "[red]broken[/red]", "open": "open"}
 
@@ -34,7 +34,7 @@ def ledger(
 
     Example: spotfed ledger --cloud A --by origin,sla
     """
-    promise = None if sla is None else words.parse_sla(sla, field="--sla")
+    promise = None if sla is None else formatting.parse_sla(sla, field="--sla")
     with connected() as client:
         found = client.ledger(cloud=cloud, origin=origin, sla=promise, by=by.split(","))
     if as_json:
@@ -80,7 +80,7 @@ def _show(found: LedgerView) -> None:
 def _named(value: str | float | None) -> str:
     if value is None:
         return "–"
-    return value if isinstance(value, str) else words.sla(value)
+    return value if isinstance(value, str) else formatting.sla(value)
 
 
 def _figures(entry: LedgerEntry) -> tuple[str, ...]:
@@ -90,8 +90,8 @@ def _figures(entry: LedgerEntry) -> tuple[str, ...]:
         str(entry.running),
         str(entry.completed),
         str(entry.evicted),
-        words.risk(entry.realised),
+        formatting.risk(entry.realised),
         f"{entry.at_least:.4f}–{entry.at_most:.4f}",
-        words.risk(entry.mean_risk),
+        formatting.risk(entry.mean_risk),
         _VERDICTS[entry.kept],
     )

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from broker.contract import Event
-    from broker.federate import Told
     from broker.local.federation import LocalFederation
-    from cloudsim.federation import Federation
+    from broker.local.trace_driver import Told
+    from cloudsim.federation.model import Federation
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LiveRun:
 def running(run: LiveRun, say: Callable[[str], None]) -> Iterator[LocalFederation]:
     """The federation in trace time, on a queue of its own or behind a prefix in SPOTFED_REDIS_URL."""
     from broker.local.federation import LocalFederation
-    from broker.local.layout import Layout, trace_time
+    from broker.local.process_list import Layout, trace_time
     from broker.settings import settings
 
     layout = Layout(
@@ -64,16 +64,16 @@ def running(run: LiveRun, say: Callable[[str], None]) -> Iterator[LocalFederatio
 
 def drive(run: LiveRun, local: LocalFederation, told: Told) -> dict[str, Any]:
     """Sends the federation's requests to its end and returns the report."""
-    from broker import federate
+    from broker.local import trace_driver
 
-    with local.client(deadline_s=federate.PATIENCE_S, timeout_s=federate.ANSWER_S) as client:
-        return federate.drive(run.federation, client, lambda cloud: journal(local, cloud), told=told)
+    with local.client(deadline_s=trace_driver.PATIENCE_S, timeout_s=trace_driver.ANSWER_S) as client:
+        return trace_driver.drive(run.federation, client, lambda cloud: journal(local, cloud), told=told)
 
 
 def journal(local: LocalFederation, cloud: str) -> Iterable[Event]:
     """All events of a cloud."""
-    from broker.journal import Journal
-    from broker.redis_server import connect
+    from broker.journal.journal import Journal
+    from broker.storage.connections import connect
 
     assert local.redis_url is not None, "it runs"
     with connect(local.redis_url) as client:

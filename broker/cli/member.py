@@ -8,10 +8,10 @@ import typer
 
 from broker.cli.api_key import CloudOption, request_body
 from broker.cli.connection import connected
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json
+from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
-    from broker.api.identity_models import MemberView
+    from broker.api.schemas.identity import MemberView
 
 member = typer.Typer(no_args_is_help=True, help="Members of the federation, and how much spot they may hold.")
 
@@ -36,7 +36,7 @@ def add_member(
 
     Example: spotfed member add acme --cloud acme-1 --spot-cores 500
     """
-    from broker.api.identity_models import MemberWish
+    from broker.api.schemas.identity import MemberWish
 
     fields = {"name": name, **_member_fields(cloud, spot_cores, spot_instances)}
     request = request_body(MemberWish, fields)
@@ -74,7 +74,7 @@ def set_member(
 
     Example: spotfed member set acme --spot-cores none
     """
-    from broker.api.identity_models import MemberChange
+    from broker.api.schemas.identity import MemberChange
 
     fields = _member_fields(cloud, spot_cores, spot_instances)
     if not fields:

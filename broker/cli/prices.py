@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from broker.cli import words
-from broker.cli.output import JsonOption, console, print_json, warn
+from broker.cli import formatting
+from broker.cli.console import JsonOption, console, print_json, warn
 
 if TYPE_CHECKING:
     from cloudsim.markets.gaps import GapRule
@@ -68,9 +68,9 @@ def prices(
 
 
 def _gap_rule(max_gap: str, max_silence: str) -> GapRule:
-    from cloudsim.durations import parse_duration_s
-    from cloudsim.errors import SpecError
     from cloudsim.markets.gaps import GapRule
+    from cloudsim.model.durations import parse_duration_s
+    from cloudsim.model.errors import SpecError
 
     def limit_s(text: str, field: str) -> float | None:
         if text.strip().lower() == "none":
@@ -106,6 +106,6 @@ def _figures(one: SeriesReport) -> tuple[str, ...]:
     return (
         *(datetime.fromtimestamp(at_s, UTC).date().isoformat() for at_s in (one.starts_s, one.ends_s)),
         *(str(count) for count in (one.records, one.unknown, one.repeated)),
-        words.duration(in_gaps_s) if in_gaps_s else "–",
+        formatting.duration(in_gaps_s) if in_gaps_s else "–",
         *("–" if price is None else f"{price:.7g}" for price in usd),
     )

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.cli import words
-from broker.cli.output import JsonOption, console, print_json, progress
-from broker.cli.single_cloud import (
+from broker.cli import formatting
+from broker.cli.console import JsonOption, console, print_json, progress
+from broker.cli.simulation_options import (
     CLOUD,
     NODES_HELP,
     RULE,
@@ -56,10 +56,10 @@ def replay(
 
     Example: spotfed replay --on-demand DS2-trace.txt --spot DS3-trace.txt --nodes 7x12 --sla 0.01
     """
-    from cloudsim.replay import replay as run
+    from cloudsim.federation.replay import replay as run
 
     births, key = samples_and_seed(samples, seed)
-    promise = words.parse_sla(sla, field="--sla")
+    promise = formatting.parse_sla(sla, field="--sla")
     federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup)
     began = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:
@@ -93,7 +93,7 @@ def _show(result: dict[str, Any], nodes: str) -> None:
 
     on_demand, spot, hours = result["on_demand"], result["spot"], result["spot_core_hours"]
     table = Table(
-        title=f"Replay on {nodes}, SLA {words.sla(result['sla'])}, rule {result['rule']}",
+        title=f"Replay on {nodes}, SLA {formatting.sla(result['sla'])}, rule {result['rule']}",
         title_justify="left",
     )
     for name in ("", "requests", "admitted", "share", "completed", "evicted", "evicted / admitted"):
@@ -102,14 +102,14 @@ def _show(result: dict[str, Any], nodes: str) -> None:
         "on-demand",
         str(on_demand["requests"]),
         str(on_demand["admitted"]),
-        words.share(on_demand["admitted"], on_demand["requests"]),
+        formatting.share(on_demand["admitted"], on_demand["requests"]),
     )
     table.add_row(
         "spot",
         *(str(spot[name]) for name in ("requests", "admitted")),
-        words.share(spot["admitted"], spot["requests"]),
+        formatting.share(spot["admitted"], spot["requests"]),
         *(str(spot[name]) for name in ("completed", "evicted")),
-        words.share(spot["evicted"], spot["admitted"]),
+        formatting.share(spot["evicted"], spot["admitted"]),
     )
     out = console()
     out.print(table)
@@ -125,7 +125,9 @@ def _show(result: dict[str, Any], nodes: str) -> None:
     if result["refusals"]:
         out.print(
             "Refused: "
-            + ", ".join(f"{count} {words.REASONS[reason]}" for reason, count in result["refusals"].items())
+            + ", ".join(
+                f"{count} {formatting.REASONS[reason]}" for reason, count in result["refusals"].items()
+            )
             + "."
         )
     out.print(f"{result['seconds']:.1f} s")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from broker.cli.output import CommandError, ExitCode, JsonOption, console, next_step, print_json
+from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
     from broker.signing.key_files import KeyFiles, PublicKey

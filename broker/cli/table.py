@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.cli import words
-from broker.cli.output import JsonOption, check_picture, console, print_json, progress
-from broker.cli.single_cloud import NODES_HELP, SAMPLES, SEED, samples_and_seed, single_cloud
+from broker.cli import formatting
+from broker.cli.console import JsonOption, check_picture, console, print_json, progress
+from broker.cli.simulation_options import NODES_HELP, SAMPLES, SEED, samples_and_seed, single_cloud
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cloudsim.federation import Federation
+    from cloudsim.federation.model import Federation
     from cloudsim.prediction.tables import QuantileTable
 
 SCHEMA = "spotfed.table/1"
@@ -62,7 +62,7 @@ def table(
     if picture is not None:
         check_picture(picture, field="--picture")
     federation = single_cloud(
-        nodes, trace, "--trace", spot, spot_delay, words.parse_sla(spot_sla, field="--spot-sla")
+        nodes, trace, "--trace", spot, spot_delay, formatting.parse_sla(spot_sla, field="--spot-sla")
     )
     asked = _sizes(federation, sizes)
     at_s = _at_s(federation, at)
@@ -89,11 +89,11 @@ def table(
 
 
 def _levels(texts: list[str] | None) -> tuple[float, ...]:
-    from cloudsim.errors import SpecError
+    from cloudsim.model.errors import SpecError
 
     levels = []
     for text in texts or ():
-        level = words.parse_sla(text, field="--sla")
+        level = formatting.parse_sla(text, field="--sla")
         if level is None:
             raise SpecError("a quantile needs a probability from 0 to 1", field="--sla")
         levels.append(level)
@@ -101,12 +101,12 @@ def _levels(texts: list[str] | None) -> tuple[float, ...]:
 
 
 def _sizes(federation: Federation, text: str | None) -> tuple[int, ...]:
-    from cloudsim.errors import SpecError
+    from cloudsim.model.errors import SpecError
 
     member = federation.clouds[0]
     largest = max(member.spec.node_cores)
     if text is not None:
-        asked = words.parse_sizes(text, field="--sizes")
+        asked = formatting.parse_sizes(text, field="--sizes")
         if asked[-1] > largest:
             raise SpecError(
                 f"an instance of {asked[-1]} cores fits on no node of {member.nodes}", field="--sizes"
@@ -118,8 +118,8 @@ def _sizes(federation: Federation, text: str | None) -> tuple[int, ...]:
 
 
 def _at_s(federation: Federation, text: str | None) -> float:
-    from cloudsim.durations import parse_duration_s
-    from cloudsim.errors import SpecError
+    from cloudsim.model.durations import parse_duration_s
+    from cloudsim.model.errors import SpecError
 
     ends_s = federation.ends_s
     if text is None:
@@ -138,10 +138,11 @@ def _make(
     seed: int,
     reached: Callable[[float], None],
 ) -> QuantileTable:
-    """The table that ``cloudsim.replay`` would make if ``at_s`` were one of its refresh boundaries."""
-    from cloudsim.cloud import Cloud
-    from cloudsim.cloud_spec import sampler_spec
-    from cloudsim.eventlog import PHASE_STOP
+    """The table that ``cloudsim.federation.replay`` would make if ``at_s`` were one of its refresh
+    boundaries."""
+    from cloudsim.cloud.cloud import Cloud
+    from cloudsim.cloud.spec import sampler_spec
+    from cloudsim.history.event_log import PHASE_STOP
     from cloudsim.prediction.predictor import LocalPredictor
 
     member = federation.clouds[0]
@@ -166,7 +167,7 @@ def _make(
 def _save(path: Path, result: dict[str, Any], levels: tuple[float, ...]) -> None:
     from cloudsim.plots import save, table_figure
 
-    title = f"{result['trace']} on {result['nodes']}, {words.duration(result['at_s'])} of history"
+    title = f"{result['trace']} on {result['nodes']}, {formatting.duration(result['at_s'])} of history"
     save(table_figure(result["rows"], levels, title=title), path)
     console(stderr=True).print(f"saved {path}", soft_wrap=True)
 
@@ -196,7 +197,7 @@ def _show(result: dict[str, Any], levels: tuple[float, ...]) -> None:
             f"{low}–{high}" if high > low else str(low),
             str(row["samples"]),
             str(row["evictions"]),
-            words.duration(row["followed_up_s"]),
-            *(words.duration(row["quantiles_s"][level]) for level in levels),
+            formatting.duration(row["followed_up_s"]),
+            *(formatting.duration(row["quantiles_s"][level]) for level in levels),
         )
     console().print(view)

@@ -7,18 +7,7 @@ with the decorator ``check``; only a new module is named here as well.
 
 from __future__ import annotations
 
-from broker.doctor import (
-    api,
-    clouds,
-    contract,
-    directories,
-    instances,
-    jobs,
-    keys,
-    packages,
-    redis,
-    settings,
-)
+from broker.doctor import api, clouds, contract, directories, instances, jobs, keys, packages, redis, settings
 from broker.doctor.check import Check, CheckResult, State
 from broker.doctor.installation import Installation
 

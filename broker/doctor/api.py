@@ -10,7 +10,7 @@ from broker.doctor.check import CheckResult, State, check, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation, NoAnswerError
 from broker.doctor.packages import installed_version
 from broker.settings import SettingsError, public_address, variable
-from broker.tls import api_context
+from broker.storage.tls import api_context
 
 if TYPE_CHECKING:
     import httpx

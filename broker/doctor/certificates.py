@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from broker.doctor.check import CheckResult, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S
 from broker.settings import Settings, SettingsError
-from broker.tls import api_context, redis_context, refusal
+from broker.storage.tls import api_context, redis_context, refusal
 
 #: A certificate that ends sooner is worth a warning.
 EXPIRES_SOON = timedelta(days=21)

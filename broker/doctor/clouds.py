@@ -8,12 +8,11 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from broker.contract import Advert, CloudInfo
+from broker.contract import Advert, CloudInfo, read
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.doctor.redis import CLOCK_TOLERANCE_S
 from broker.settings import variable
-from broker.versions import read
 
 #: Clouds make their tables anew every six hours of their time, unless their file says otherwise.
 TABLE_REFRESH_S = 6 * 3600.0

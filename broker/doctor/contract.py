@@ -6,9 +6,9 @@ import json
 from typing import Any, cast
 
 from broker.contract import VERSION
+from broker.contract.negotiation import holding_back, spoken
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
-from broker.upgrading import holding_back, spoken
 
 
 @check("contract")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 import redis
 
 from broker.contract import CloudInfo
-from broker.keys import Keys
 from broker.settings import Settings, SettingsError
+from broker.storage.keys import RedisKeys
 
 if TYPE_CHECKING:
     import httpx
@@ -89,9 +89,9 @@ class Installation:
         self.connections.close()
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> RedisKeys:
         """The names of the federation's Redis keys."""
-        return Keys(self.settings.key_prefix)
+        return RedisKeys(self.settings.key_prefix)
 
     @property
     def redis_client(self) -> redis.Redis:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from broker.contract import CloudInfo
+from broker.contract.instances import recorded
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
-from broker.instances import recorded
 
 
 @check("instances")
@@ -24,7 +24,7 @@ def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
     if not client.exists(keys.agent(cloud.id)):
         return failure(
             f"no agent runs: leases get no {cloud.instances} instances, and those of ended leases run on",
-            f"start it: python -m workers.instances --cloud {cloud.id} --federation FILE",
+            f"start it: python -m workers.cloud_agent --cloud {cloud.id} --federation FILE",
             name=name,
         )
     records = recorded(client, keys, cloud.id)

@@ -23,7 +23,7 @@ def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
         else:
             yield failure(
                 f"none runs, so what is placed on {cloud.id} does not begin, and what runs is not watched",
-                f"start it: python -m workers.agent --cloud {cloud.id} --federation FILE",
+                f"start it: python -m workers.node_agent --cloud {cloud.id} --federation FILE",
                 name=name,
             )
 
@@ -40,7 +40,7 @@ def check_job_managers(installation: Installation) -> Iterator[CheckResult]:
     if overdue:
         yield failure(
             f"of {count} open jobs nobody looks after {overdue}",
-            "start a job manager (python -m workers.jobs), or look into its log",
+            "start a job manager (python -m workers.job_manager), or look into its log",
         )
     else:
         yield ok(f"none of {count} open jobs waits for one")

@@ -17,9 +17,10 @@ from packaging.version import InvalidVersion, Version
 from broker.doctor.certificates import certificate_result
 from broker.doctor.check import CheckResult, State, check, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
-from broker.redis_server import RedisServerError, connect, find_server
 from broker.settings import Settings, public_address, variable
-from broker.tls import refusal
+from broker.storage.connections import connect
+from broker.storage.embedded_server import RedisServerError, find_server
+from broker.storage.tls import refusal
 
 SAFE_POLICY = "noeviction"
 OLDEST_VERSION = "6.2"

@@ -30,7 +30,7 @@ _GLANCE_S = 0.1
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedRun:
     """The rows of a case, and how long it took."""
 
     rows: list[Row]
@@ -38,13 +38,13 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedRun:
     """Why a case has no rows."""
 
     error: str
 
 
-Answer = Done | Failed
+Answer = FinishedRun | FailedRun
 
 
 def run_cases(
@@ -63,7 +63,7 @@ def run_cases(
                 if (yield from _until_one_dies(deque([case]), data, 1, interrupted)):
                     yield (
                         case,
-                        Failed("its process died (killed, out of memory, or crashed in compiled code)"),
+                        FailedRun("its process died (killed, out of memory, or crashed in compiled code)"),
                     )
 
 
@@ -149,5 +149,5 @@ def _work(case: Case, data: Path | None) -> Answer:
     try:
         rows = case.function(data, **case.options)
     except Exception as error:  # noqa: BLE001  (whatever it is, it is said with the name of the case)
-        return Failed(f"{type(error).__name__}: {error}")
-    return Done(rows, time.perf_counter() - began)
+        return FailedRun(f"{type(error).__name__}: {error}")
+    return FinishedRun(rows, time.perf_counter() - began)

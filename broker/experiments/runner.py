@@ -7,7 +7,8 @@
     OUT/NAME/manifest.json, result.json
 
 JSON schema ``spotfed.experiment/1`` (``result.json``): name, title, source, findings [sentence],
-papers [published figures beside ours, see ``cloudsim.experiments.published.beside``], rows [{column: value}],
+papers [published figures beside ours, see ``cloudsim.experiments.promise.published_numbers.beside``], rows
+[{column: value}],
 pictures [{name, caption}], failed {case: error}, skipped {case: [missing file]}, manifest; and
 ``Experiment.own_keys``.
 """
@@ -27,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.experiments.manifest import case_digest, manifest, missing
-from broker.experiments.pool import Done, Failed, run_cases
+from broker.experiments.pool import FailedRun, FinishedRun, run_cases
 from cloudsim.experiments.experiment import Case, Experiment, Row
-from cloudsim.experiments.published import beside
+from cloudsim.experiments.promise.published_numbers import beside
 
 SCHEMA = "spotfed.experiment/1"
 
@@ -97,7 +98,7 @@ def run(
 
 def _run(
     cases: Sequence[Case], store: Path, data: Path | None, processes: int, progress: Progress
-) -> tuple[dict[str, Done], dict[str, str], int]:
+) -> tuple[dict[str, FinishedRun], dict[str, str], int]:
     """Rows by case, errors by case, and how many were done before."""
     store.mkdir(parents=True, exist_ok=True)
     paths = {case.name: store / f"{case_digest(case, data)}.json" for case in cases}
@@ -108,9 +109,9 @@ def _run(
     with closing(run_cases([case for case in cases if case.name not in done], data, processes)) as answers:
         for case, answer in answers:
             match answer:
-                case Failed(error):
+                case FailedRun(error):
                     failed[case.name] = error
-                case Done(rows, seconds):
+                case FinishedRun(rows, seconds):
                     try:
                         _write_json(paths[case.name], {"case": case.name, "seconds": seconds, "rows": rows})
                     except (TypeError, ValueError) as error:  # no JSON, or a number that JSON does not have
@@ -121,12 +122,12 @@ def _run(
     return done, failed, kept
 
 
-def _stored(path: Path) -> Done | None:
+def _stored(path: Path) -> FinishedRun | None:
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    return Done(found["rows"], found["seconds"])
+    return FinishedRun(found["rows"], found["seconds"])
 
 
 def _draw(experiment: Experiment, rows: Sequence[Row], folder: Path) -> list[dict[str, str]]:

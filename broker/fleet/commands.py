@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from broker.deathbound import deathbound
+from broker.local.child_process import deathbound
 
 #: A command that was told to end has so long.
 _GRACE_S = 10.0

@@ -21,10 +21,10 @@ import redis
 import redis.asyncio
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from broker.asked import CloudId
+from broker.contract import CloudId
 from broker.identity.permissions import Principal, Role
-from broker.keys import Keys
-from broker.lua import read_script
+from broker.storage.keys import RedisKeys
+from broker.storage.scripts import read_script
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def api_key_digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def let_in_operator(client: redis.Redis, keys: Keys, key: str, name: str = "first") -> None:
+def let_in_operator(client: redis.Redis, keys: RedisKeys, key: str, name: str = "first") -> None:
     """Store ``key`` as an operator's key, without any check: for the start of a federation."""
     parts = _KEY.fullmatch(key)
     record = KeyRecord(
@@ -148,7 +148,7 @@ def _parse_record(model: type[Any], text: bytes | None) -> Any:
 class IdentityStore:
     """Reads and changes members and API keys. Every method may raise redis.RedisError."""
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys):
+    def __init__(self, client: redis.asyncio.Redis, keys: RedisKeys):
         self._client, self._keys = client, keys
         self._administer = client.register_script(read_script("administer"))
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from broker.asked import CloudId, Cores, Id, LivingSeconds, Message, Name, Seconds
-from cloudsim.jobs.job import Storage
+from broker.contract import CloudId, Cores, Id, LivingSeconds, Message, Name, Seconds
+from cloudsim.jobs.job import StorageKind
 
 _MOST_WORDS = 1_000
 #: NUL ends an argument for the kernel.
@@ -128,7 +128,7 @@ class Attempt(Message):
     number: int
     role: Literal["profile", "main", "replica", "backup", "on-demand"]
     mechanism: str
-    storage: Storage = Storage.LOCAL
+    storage: StorageKind = StorageKind.LOCAL
     cloud: CloudId
     spot: bool
     cores: Cores
@@ -237,7 +237,7 @@ class Work(Message):
     memory_mb: Annotated[int, Field(ge=1)] | None = None
     server: Id | None = None
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    storage: Storage = Storage.LOCAL
+    storage: StorageKind = StorageKind.LOCAL
     checkpoint_s: Seconds | None = None
     save: Command | None = None
     resume: Command | None = None

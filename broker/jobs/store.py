@@ -1,4 +1,4 @@
-"""Journals of jobs in Redis. A job is the fold of its journal (``broker.jobs.fold``), and an entry is
+"""Journals of jobs in Redis. A job is the fold of its journal (``broker.jobs.view``), and an entry is
 appended only after all those that the writer has read: of two job managers that look after one job, one
 writes.
 """
@@ -10,9 +10,9 @@ from typing import cast
 
 import redis
 
-from broker.jobs.entries import JobEntry, entry_of, entry_text
-from broker.keys import Keys
-from broker.lua import read_script
+from broker.jobs.events import JobEntry, entry_of, entry_text
+from broker.storage.keys import RedisKeys
+from broker.storage.scripts import read_script
 
 _READ_AT_ONCE = 1_000
 
@@ -24,7 +24,7 @@ class LostRaceError(Exception):
 class JobStore:
     """Reads and appends; every call raises redis.RedisError when the queue is away."""
 
-    def __init__(self, client: redis.Redis, keys: Keys):
+    def __init__(self, client: redis.Redis, keys: RedisKeys):
         self._client, self._keys = client, keys
         self._append = client.register_script(read_script("job_append"))
 

@@ -11,11 +11,10 @@ from typing import Any, cast
 import redis
 from pydantic import ValidationError
 
-from broker.contract import Lease
+from broker.contract import Lease, read
 from broker.jobs.models import Profile, Work, WorkReport
-from broker.keys import Keys
 from broker.signing.signer import UNSIGNED, MessageSigner
-from broker.versions import read
+from broker.storage.keys import RedisKeys
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,7 @@ log = logging.getLogger(__name__)
 class WorkStore:
     """Every call raises redis.RedisError when the queue is away, and may then be made again."""
 
-    def __init__(self, client: redis.Redis, keys: Keys, signing: MessageSigner = UNSIGNED):
+    def __init__(self, client: redis.Redis, keys: RedisKeys, signing: MessageSigner = UNSIGNED):
         self._client, self._keys, self._signing = client, keys, signing
 
     # -- work ---------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ import sys
 from typing import Literal
 
 from broker.local import queue
-from broker.redis_server import RedisServerError
 from broker.settings import SettingsError, settings
+from broker.storage.embedded_server import RedisServerError
 
 _USAGE_QUEUE = "python -m broker.local queue"
 
@@ -59,9 +59,9 @@ def _signing(arguments: list[str]) -> dict[str, str]:
     match arguments:
         case ["-m", "broker.api", *_]:
             party = BROKER
-        case ["-m", "workers.jobs", *_]:
+        case ["-m", "workers.job_manager", *_]:
             party = JOBS
-        case ["-m", "workers.owner" | "workers.agent", *options] if "--cloud" in options[:-1]:
+        case ["-m", "workers.owner" | "workers.node_agent", *options] if "--cloud" in options[:-1]:
             party = cloud_party(options[options.index("--cloud") + 1])
         case _:
             return {}
@@ -73,7 +73,7 @@ def _signing(arguments: list[str]) -> dict[str, str]:
 def _calling(arguments: list[str]) -> dict[str, str]:
     """What a client of the API is told of it; nothing where it is none, or knows already."""
     told = settings()
-    if arguments[:2] != ["-m", "workers.jobs"]:
+    if arguments[:2] != ["-m", "workers.job_manager"]:
         return {}
     known = {}
     if "url" not in told.model_fields_set:

@@ -12,12 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from broker.local.layout import QUEUE, Layout, Process
+from broker.local.process_list import QUEUE, Layout, ProcessSpec
 from broker.local.supervisor import Child, Supervisor, last_words
 
 if TYPE_CHECKING:
     from broker.client import Client
-    from broker.keys import Keys
+    from broker.storage.keys import RedisKeys
 
 START_LIMIT_S = 120.0
 _LOOK_S = 0.1
@@ -79,11 +79,11 @@ class LocalFederation:
             forget_keys(self.redis_url, self.key_prefix)
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> RedisKeys:
         """Names of what this federation keeps in Redis."""
-        from broker.keys import Keys
+        from broker.storage.keys import RedisKeys
 
-        return Keys(self.key_prefix)
+        return RedisKeys(self.key_prefix)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -120,7 +120,7 @@ class LocalFederation:
         self._start_signing(others, {"SPOTFED_REDIS_URL": url})
         self._await_clouds(limit_s)
 
-    def _start_signing(self, processes: Sequence[Process], environment: Mapping[str, str]) -> None:
+    def _start_signing(self, processes: Sequence[ProcessSpec], environment: Mapping[str, str]) -> None:
         """Starts processes, each with the key of its party and what clients of the API need; keys of parties
         that are missing are made."""
         from broker.signing.key_files import local_key_files
@@ -135,8 +135,7 @@ class LocalFederation:
 
     def _await_clouds(self, limit_s: float) -> None:
         """Returns when all clouds are there, as the API sees it."""
-        from broker.api.outcomes import UntrustedError
-        from broker.client import ClientError
+        from broker.client import ClientError, UntrustedError
 
         missing = set(self.layout.clouds)
         while missing and not self.over.is_set():
@@ -182,7 +181,7 @@ class LocalFederation:
 
 def forget_keys(redis_url: str, key_prefix: str) -> None:
     """Removes a federation's keys from a server that others use too."""
-    from broker.redis_server import connect
+    from broker.storage.connections import connect
 
     with connect(redis_url) as client:
         for key in client.scan_iter(f"{key_prefix}*", count=1000):

@@ -14,9 +14,10 @@ from pathlib import Path
 import redis
 
 from broker.identity.store import api_key_digest, generate_api_key, let_in_operator
-from broker.keys import Keys
-from broker.redis_server import EmbeddedRedis, connect
 from broker.settings import Settings
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.keys import RedisKeys
 
 WAIT_S = 60.0
 _LOOK_S = 0.1
@@ -74,7 +75,7 @@ def _ready(url: str, told: Settings) -> bool:
     try:
         key = key_file(told.state_dir).read_text(encoding="utf-8").strip()
         with connect(url) as client:
-            return bool(client.hexists(Keys(told.key_prefix).api_keys, api_key_digest(key)))
+            return bool(client.hexists(RedisKeys(told.key_prefix).api_keys, api_key_digest(key)))
     except (OSError, redis.RedisError):
         return False
 
@@ -92,7 +93,7 @@ def _register_key(url: str, told: Settings) -> None:
     """Lets the first API key in."""
     key = first_key(told)
     with connect(url) as client:
-        let_in_operator(client, Keys(told.key_prefix), key)
+        let_in_operator(client, RedisKeys(told.key_prefix), key)
 
 
 def _write(path: Path, text: str) -> None:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.backoff import Backoff
-from broker.deathbound import deathbound
-from broker.local.layout import Process
+from broker.local.child_process import deathbound
+from broker.local.process_list import ProcessSpec
 
 STOP_LIMIT_S = 8.0
 _LOOK_S = 0.1
@@ -32,7 +32,7 @@ _LAST_WORDS = 12  # lines of a log that an error shows
 class Child:
     """A process and how it fares. ``running`` is None while it waits to be started again."""
 
-    process: Process
+    process: ProcessSpec
     log: Path
     environment: Mapping[str, str]
     running: subprocess.Popen[bytes] | None = None
@@ -61,7 +61,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
-    def start(self, processes: Sequence[Process], environment: Mapping[str, str]) -> None:
+    def start(self, processes: Sequence[ProcessSpec], environment: Mapping[str, str]) -> None:
         """Starts further processes, with further variables in their environment."""
         with self._lock:
             for process in processes:

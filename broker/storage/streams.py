@@ -30,8 +30,7 @@ import redis
 import redis.asyncio
 from pydantic import ValidationError
 
-from broker import versions
-from broker.contract import Event
+from broker.contract import Event, version
 from broker.storage.outages import retry_through_outages
 
 BEGINNING = "0-0"
@@ -77,13 +76,13 @@ def event_of(fields: Mapping[bytes, bytes]) -> Event:
 
     Raises pydantic.ValidationError if it is of a version that this one cannot read.
     """
-    return versions.read(Event, fields[b"e"])
+    return version.read(Event, fields[b"e"])
 
 
 def event_or_none(text: bytes) -> Event | None:
     """Return the event of this JSON, or None if it is of a version that this one cannot read."""
     try:
-        return versions.read(Event, text)
+        return version.read(Event, text)
     except ValidationError:
         return None
 

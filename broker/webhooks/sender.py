@@ -13,8 +13,8 @@ from importlib import metadata
 import httpx
 
 from broker.backoff import retry_after_s
-from broker.webhooks.addresses import Checked, Network, Resolver, TargetError, check
 from broker.webhooks.envelope import Sending, headers
+from broker.webhooks.targets import Checked, Network, Resolver, TargetError, check
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ GONE = 410
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeliveryOutcome:
     """What came of a delivery. ``retry_after_s``: what the receiver asked for."""
 
     status: int | None
@@ -56,7 +56,7 @@ class Sender:
         self._trust, self._agent = trust, f"spotfed/{metadata.version('spotfed')}"
         self._transport: httpx.AsyncHTTPTransport | None = None
 
-    async def send(self, url: str, sending: Sending, secrets: Sequence[str]) -> Outcome:
+    async def send(self, url: str, sending: Sending, secrets: Sequence[str]) -> DeliveryOutcome:
         """Tries once. Everything that goes wrong is an outcome."""
         loop, wire = asyncio.get_running_loop(), self._wire()
         began_s = loop.time()
@@ -79,7 +79,7 @@ class Sender:
             error = _words(failure)
         except (httpx.InvalidURL, ValueError):
             error = "not sent: the URL cannot be used"
-        return Outcome(status, error, round(loop.time() - began_s, 4), asked_s)
+        return DeliveryOutcome(status, error, round(loop.time() - began_s, 4), asked_s)
 
     async def aclose(self) -> None:
         """Closes what is open."""

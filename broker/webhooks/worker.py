@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 import redis
 import redis.asyncio
 
+from broker.api.task_end import end
 from broker.backoff import Backoff
-from broker.ending import end
 from broker.failpoints import Failpoint, failpoint
 from broker.identity.store import MemberRecord
-from broker.keys import Keys
+from broker.storage.keys import RedisKeys
 from broker.storage.outages import retry_through_outages
 from broker.storage.streams import (
     BEGINNING,
@@ -34,9 +34,9 @@ from broker.storage.streams import (
 )
 from broker.webhooks.envelope import Sending, of_event, of_gap
 from broker.webhooks.models import Delivery, WebhookState
-from broker.webhooks.sender import GONE, Outcome, Sender
-from broker.webhooks.storage import Place, Storage, Stored, Survey
-from broker.webhooks.vault import SecretError, Vault
+from broker.webhooks.secrets import SecretError, SecretVault
+from broker.webhooks.sender import GONE, DeliveryOutcome, Sender
+from broker.webhooks.store import StoredWebhook, WebhookBatch, WebhookPosition, WebhookStore
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class MemberGoneError(Exception):
     """The member that a webhook belongs to has left the federation."""
 
 
-async def scope_of(stored: Stored, members: Members) -> frozenset[str] | None:
+async def scope_of(stored: StoredWebhook, members: Members) -> frozenset[str] | None:
     """The origins whose leases a webhook may tell of, as they are now; None: all. Raises MemberGoneError."""
     if stored.holder.startswith(OPERATORS):
         return None
@@ -93,7 +93,7 @@ async def scope_of(stored: Stored, members: Members) -> frozenset[str] | None:
     return frozenset((record.name, *record.clouds))
 
 
-def delivery_of(sending: Sending, outcome: Outcome, attempt: int = 1) -> Delivery:
+def delivery_of(sending: Sending, outcome: DeliveryOutcome, attempt: int = 1) -> Delivery:
     """What is logged."""
     return Delivery(
         message=sending.id,
@@ -108,17 +108,17 @@ def delivery_of(sending: Sending, outcome: Outcome, attempt: int = 1) -> Deliver
     )
 
 
-class Worker:
+class WebhookWorker:
     """Delivers for one process."""
 
     def __init__(
         self,
-        storage: Storage,
+        storage: WebhookStore,
         following: redis.asyncio.Redis,
         name: str,
         *,
         sender: Sender,
-        vault: Vault,
+        vault: SecretVault,
         retries: RetryPolicy,
         members: Members,
     ):
@@ -132,7 +132,7 @@ class Worker:
         self._crowded = False
 
     @property
-    def _keys(self) -> Keys:
+    def _keys(self) -> RedisKeys:
         return self._storage.keys
 
     async def run(self) -> None:
@@ -174,7 +174,7 @@ class Worker:
             chosen += random.sample(those, max(0, min(len(those), free)))
         return chosen
 
-    def _has_work(self, place: Place, survey: Survey) -> bool:
+    def _has_work(self, place: WebhookPosition, survey: WebhookBatch) -> bool:
         return (
             place.active
             and place.id not in self._serving
@@ -235,12 +235,12 @@ class Worker:
         turn_s = _SHORT_TURN_S if self._crowded else _TURN_S
         return asyncio.get_running_loop().time() - began_s > turn_s
 
-    async def _pause(self, stored: Stored, token: str, reason: str) -> None:
+    async def _pause(self, stored: StoredWebhook, token: str, reason: str) -> None:
         fields = {"state": WebhookState.PAUSED.value, "reason": reason}
         await self._storage.settle(stored.id, token, fields=fields)
 
     async def _next(
-        self, stored: Stored, page: _Page, scope: Collection[str] | None
+        self, stored: StoredWebhook, page: _Page, scope: Collection[str] | None
     ) -> tuple[str, Sending | None]:
         """What is to be delivered next, and the position once it is. None: nothing up to that position."""
         client = self._storage.client
@@ -259,7 +259,7 @@ class Worker:
         return position, None
 
     async def _deliver(
-        self, stored: Stored, token: str, position: str, sending: Sending, secrets: list[str]
+        self, stored: StoredWebhook, token: str, position: str, sending: Sending, secrets: list[str]
     ) -> bool:
         """One attempt. True: delivered and noted, go on."""
         outcome = await self._send(stored, sending, secrets)
@@ -270,7 +270,7 @@ class Worker:
             return await self._settle(stored, token, position, delivery)
         return await self._fail(stored, token, delivery, outcome)
 
-    async def _send(self, stored: Stored, sending: Sending, secrets: list[str]) -> Outcome:
+    async def _send(self, stored: StoredWebhook, sending: Sending, secrets: list[str]) -> DeliveryOutcome:
         """It proves to be slow while it is, and quick when it was."""
         timer = asyncio.get_running_loop().call_later(_SLOW_S, self._slow.add, stored.id)
         try:
@@ -282,7 +282,7 @@ class Worker:
         return outcome
 
     async def _settle(
-        self, stored: Stored, token: str, position: str, delivery: Delivery | None = None
+        self, stored: StoredWebhook, token: str, position: str, delivery: Delivery | None = None
     ) -> bool:
         if position == stored.position and delivery is None:
             return True
@@ -291,7 +291,9 @@ class Worker:
             fields |= {"delivered": str(stored.delivered + 1), "last_delivered_at": delivery.at}
         return await self._storage.settle(stored.id, token, fields=fields, delivery=delivery)
 
-    async def _fail(self, stored: Stored, token: str, delivery: Delivery, outcome: Outcome) -> bool:
+    async def _fail(
+        self, stored: StoredWebhook, token: str, delivery: Delivery, outcome: DeliveryOutcome
+    ) -> bool:
         fields = {
             "attempts": str(delivery.attempt),
             "failed": str(stored.failed + 1),
@@ -312,5 +314,5 @@ class Worker:
         return False
 
 
-def _given_up(stored: Stored, state: WebhookState, reason: str) -> dict[str, str]:
+def _given_up(stored: StoredWebhook, state: WebhookState, reason: str) -> dict[str, str]:
     return {"state": state.value, "reason": reason, "given_up": str(stored.given_up + 1)}

@@ -25,7 +25,7 @@ class Replica:
 
 
 @dataclass(frozen=True)
-class State:
+class JobPosition:
     """Where a job stands at ``at_s``. job: what is left of it from its last saved state on.
 
     saved_gb: what must be read to go on from there, 0 at the beginning; it is readable at ``saved_at_s``.
@@ -44,7 +44,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttemptPlan:
     """Where and how to go on. markets: by number, none is on-demand; bids: US dollars an hour, for each.
 
     cost_usd, time_s: what the whole of the rest is expected to cost and to take. keeps: the replicas that run
@@ -75,16 +75,16 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Step:
+class AttemptResult:
     """How an attempt ended: where the job stands then, and what it cost."""
 
-    state: State
+    state: JobPosition
     finished: bool
     charges: tuple[Charge, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class MarketCandidates:
     """Ways in which a mechanism could run a job: c of them in k markets each.
 
     cost_usd, time_s: shape (c,), infinite where it cannot. markets, bids: shape (c, k).
@@ -103,7 +103,7 @@ class Candidates:
         time_s: FloatArray,
         markets: IntArray,
         bids: FloatArray,
-    ) -> Candidates:
+    ) -> MarketCandidates:
         """Those that are ``usable`` and whose cost is known and positive."""
         good = usable & (cost_usd > 0) & np.isfinite(cost_usd)
         return cls(np.where(good, cost_usd, np.inf), np.where(good, time_s, np.inf), markets, bids)
@@ -121,10 +121,12 @@ class Mechanism(Protocol):
         """Whether the job can be run so at all."""
         ...
 
-    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> Candidates:
+    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """The expected cost and time of the whole job in every market."""
         ...
 
-    def step(self, plan: Plan, state: State, world: World, overheads: Overheads) -> Step:
+    def step(
+        self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
+    ) -> AttemptResult:
         """Run until the job is done, or something is revoked that makes the plan void."""
         ...

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from cloudsim.errors import SpecError
+from cloudsim.model.errors import SpecError
 
 
-class Storage(StrEnum):
+class StorageKind(StrEnum):
     """Where a job writes what it needs while it runs."""
 
     #: Fast, and gone with the instance: it is saved together with the memory.
@@ -70,11 +70,11 @@ class Overheads:
     boot_spot_s: float = 224.0
     boot_on_demand_s: float = 62.0
 
-    def state_gb(self, job: Job, storage: Storage) -> float:
+    def state_gb(self, job: Job, storage: StorageKind) -> float:
         """What must be saved of a job to go on elsewhere."""
-        return job.memory_gb + (job.disk_gb if storage is Storage.LOCAL else 0.0)
+        return job.memory_gb + (job.disk_gb if storage is StorageKind.LOCAL else 0.0)
 
-    def save_s(self, job: Job, storage: Storage) -> float:
+    def save_s(self, job: Job, storage: StorageKind) -> float:
         """T_c: how long saving takes."""
         return self.save_s_per_gb * self.state_gb(job, storage)
 
@@ -82,9 +82,11 @@ class Overheads:
         """How long it takes until a saved state runs again."""
         return self.restore_s_per_gb * state_gb
 
-    def stretch(self, job: Job, storage: Storage) -> float:
+    def stretch(self, job: Job, storage: StorageKind) -> float:
         """Running time on this storage over that on local storage."""
-        return 1.0 if storage is Storage.LOCAL else 1.0 - job.io_share + job.io_share * self.remote_slowdown
+        return (
+            1.0 if storage is StorageKind.LOCAL else 1.0 - job.io_share + job.io_share * self.remote_slowdown
+        )
 
 
 #: The papers' constants.

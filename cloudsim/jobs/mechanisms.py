@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cloudsim.jobs.attempts import Candidates, Charge, Plan, State, Step
-from cloudsim.jobs.job import Job, Overheads, Storage
+from cloudsim.jobs.attempts import AttemptPlan, AttemptResult, Charge, JobPosition, MarketCandidates
+from cloudsim.jobs.job import Job, Overheads, StorageKind
 from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
 from cloudsim.markets.prices import FloatArray
@@ -34,19 +34,21 @@ class OnDemand:
         del job, overheads
         return True
 
-    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> Candidates:
+    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """One candidate without a market."""
         del overheads
         cost = np.array([markets.on_demand * job.instances * job.work_s / HOUR_S])
-        return Candidates(cost, np.array([job.work_s]), np.empty((1, 0), np.int64), np.empty((1, 0)))
+        return MarketCandidates(cost, np.array([job.work_s]), np.empty((1, 0), np.int64), np.empty((1, 0)))
 
-    def step(self, plan: Plan, state: State, world: World, overheads: Overheads) -> Step:
+    def step(
+        self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
+    ) -> AttemptResult:
         """Runs to the end."""
         del plan
         start_s = max(state.at_s + overheads.boot_on_demand_s, state.saved_at_s)
         end_s = start_s + overheads.restore_s(state.saved_gb) + state.job.work_s
         charge = world.at_fixed_price(start_s, end_s, state.job.instances)
-        return Step(replace(state, at_s=end_s), True, (charge,))
+        return AttemptResult(replace(state, at_s=end_s), True, (charge,))
 
 
 class _OnOneMarket(ABC):
@@ -54,7 +56,7 @@ class _OnOneMarket(ABC):
 
     @property
     @abstractmethod
-    def storage(self) -> Storage: ...
+    def storage(self) -> StorageKind: ...
 
     @abstractmethod
     def wall_s(self, job: Job, overheads: Overheads) -> float:
@@ -76,7 +78,9 @@ class _OnOneMarket(ABC):
         """What a revocation costs beside the work that it destroys: instances that do not advance the job."""
 
     @abstractmethod
-    def after(self, plan: Plan, state: State, elapsed_s: float, world: World, overheads: Overheads) -> State:
+    def after(
+        self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
+    ) -> JobPosition:
         """Where the job stands when it is revoked ``elapsed_s`` after it began to run; ``at_s`` is then."""
 
     def price(self, odds: Odds, bid: FloatArray, markets: Markets) -> FloatArray:
@@ -84,12 +88,14 @@ class _OnOneMarket(ABC):
         del bid, markets
         return odds.price
 
-    def beside(self, plan: Plan, start_s: float, end_s: float, world: World, job: Job) -> tuple[Charge, ...]:
+    def beside(
+        self, plan: AttemptPlan, start_s: float, end_s: float, world: World, job: Job
+    ) -> tuple[Charge, ...]:
         """What is paid beside the instance."""
         del plan, start_s, end_s, world, job
         return ()
 
-    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> Candidates:
+    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """Cost over useful work: what the whole job costs when all attempts go like this one."""
         wall_s, bid = self.wall_s(job, overheads), self.bid(job, markets, overheads)
         odds = markets.odds(bid, wall_s, job.instances)
@@ -98,9 +104,11 @@ class _OnOneMarket(ABC):
             time_s = (odds.running_s + odds.revoked * self.pause_s(job, overheads)) / useful
             cost_usd = time_s * self.price(odds, bid, markets) * job.instances / HOUR_S
         usable = (markets.price_now <= bid) & (markets.memory_gb >= job.memory_gb)
-        return Candidates.where(usable, cost_usd, time_s, np.arange(len(bid))[:, None], bid[:, None])
+        return MarketCandidates.where(usable, cost_usd, time_s, np.arange(len(bid))[:, None], bid[:, None])
 
-    def step(self, plan: Plan, state: State, world: World, overheads: Overheads) -> Step:
+    def step(
+        self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
+    ) -> AttemptResult:
         """Until the job is done or its instance is revoked."""
         (market,), (bid,), job = plan.markets, plan.bids, state.job
         ready_s = max(state.at_s + overheads.boot_spot_s, state.saved_at_s)
@@ -110,10 +118,10 @@ class _OnOneMarket(ABC):
         if revoked_s >= end_s:
             charge = world.spot(market, ready_s, end_s, revoked=False, instances=job.instances)
             beside = self.beside(plan, begins_s, end_s, world, job)
-            return Step(replace(state, at_s=end_s), True, (charge, *beside))
+            return AttemptResult(replace(state, at_s=end_s), True, (charge, *beside))
         left = replace(state, at_s=revoked_s + overheads.poll_s, revocations=state.revocations + 1)
         if revoked_s <= ready_s:  # it never came
-            return Step(left, False, ())
+            return AttemptResult(left, False, ())
         notice_s = 0.0
         charges: tuple[Charge, ...] = ()
         if revoked_s > begins_s:
@@ -123,19 +131,19 @@ class _OnOneMarket(ABC):
         charge = world.spot(
             market, ready_s, revoked_s, revoked=True, notice_s=notice_s, instances=job.instances
         )
-        return Step(left, False, (charge, *charges))
+        return AttemptResult(left, False, (charge, *charges))
 
 
-def _done(state: State, work_s: float) -> State:
+def _done(state: JobPosition, work_s: float) -> JobPosition:
     """The same with less left to do, seconds of the job's own running time; never nothing, by rounding."""
     return replace(state, job=replace(state.job, work_s=max(state.job.work_s - work_s, _LEAST_S)))
 
 
 @dataclass(frozen=True)
-class Migrate(_OnOneMarket):
+class Migration(_OnOneMarket):
     """The job is saved within the warning and goes on elsewhere."""
 
-    storage: Storage = Storage.REMOTE
+    storage: StorageKind = StorageKind.REMOTE
 
     @property
     def name(self) -> str:
@@ -165,7 +173,9 @@ class Migrate(_OnOneMarket):
         restore_s = overheads.restore_s(overheads.state_gb(job, self.storage))
         return overheads.save_s(job, self.storage) + restore_s
 
-    def after(self, plan: Plan, state: State, elapsed_s: float, world: World, overheads: Overheads) -> State:
+    def after(
+        self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
+    ) -> JobPosition:
         """Nothing is lost."""
         del plan, world
         saved_s = overheads.save_s(state.job, self.storage)
@@ -185,7 +195,7 @@ class Checkpoint(_OnOneMarket):
     T' = T (1 + T_c / tau).
     """
 
-    storage: Storage = Storage.REMOTE
+    storage: StorageKind = StorageKind.REMOTE
 
     @property
     def name(self) -> str:
@@ -221,7 +231,9 @@ class Checkpoint(_OnOneMarket):
         """T_restore."""
         return overheads.restore_s(overheads.state_gb(job, self.storage))
 
-    def after(self, plan: Plan, state: State, elapsed_s: float, world: World, overheads: Overheads) -> State:
+    def after(
+        self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
+    ) -> JobPosition:
         """Back to the last checkpoint, if there was one."""
         del plan, world
         interval_s = self.interval_s(state.job, overheads)
@@ -246,9 +258,9 @@ class Backup(_OnOneMarket):
         return "backup"
 
     @property
-    def storage(self) -> Storage:
+    def storage(self) -> StorageKind:
         """Nothing is saved."""
-        return Storage.LOCAL
+        return StorageKind.LOCAL
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
         """It must bear to run twice."""
@@ -281,12 +293,16 @@ class Backup(_OnOneMarket):
         del job, overheads
         return 0.0
 
-    def beside(self, plan: Plan, start_s: float, end_s: float, world: World, job: Job) -> tuple[Charge, ...]:
+    def beside(
+        self, plan: AttemptPlan, start_s: float, end_s: float, world: World, job: Job
+    ) -> tuple[Charge, ...]:
         """The share of the on-demand server."""
         slower = 1.0 - plan.bids[0] / world.on_demand
         return (world.shared(start_s, end_s, job.instances, slower),)
 
-    def after(self, plan: Plan, state: State, elapsed_s: float, world: World, overheads: Overheads) -> State:
+    def after(
+        self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
+    ) -> JobPosition:
         """Where the replica is; nothing needs restoring."""
         del overheads
         slower = 1.0 - plan.bids[0] / world.on_demand

@@ -8,16 +8,16 @@ from typing import Protocol
 
 import numpy as np
 
-from cloudsim.jobs.attempts import Mechanism, Plan, State
-from cloudsim.jobs.job import Job, Overheads, Storage
-from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migrate, OnDemand
+from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism
+from cloudsim.jobs.job import Job, Overheads, StorageKind
+from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import HOUR_S, Markets
 
 ON_DEMAND = OnDemand()
 
 
-class Policy(Protocol):
+class PlacementPolicy(Protocol):
     """Decides where a job goes on, again after each revocation."""
 
     @property
@@ -25,12 +25,14 @@ class Policy(Protocol):
         """As people say it."""
         ...
 
-    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+    def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         """For what is left of the job."""
         ...
 
 
-def options(job: Job, mechanisms: Sequence[Mechanism], markets: Markets, overheads: Overheads) -> list[Plan]:
+def options(
+    job: Job, mechanisms: Sequence[Mechanism], markets: Markets, overheads: Overheads
+) -> list[AttemptPlan]:
     """The best plan of each mechanism that suits the job and has a market, in their order."""
     plans = []
     for mechanism in mechanisms:
@@ -43,11 +45,11 @@ def options(job: Job, mechanisms: Sequence[Mechanism], markets: Markets, overhea
         if np.isfinite(found.cost_usd[best]):
             numbers, bids = tuple(found.markets[best].tolist()), tuple(found.bids[best].tolist())
             cost_usd, time_s = float(found.cost_usd[best]), float(found.time_s[best])
-            plans.append(Plan(mechanism, numbers, bids, cost_usd, time_s))
+            plans.append(AttemptPlan(mechanism, numbers, bids, cost_usd, time_s))
     return plans
 
 
-def _least(plans: Sequence[Plan]) -> Plan:
+def _least(plans: Sequence[AttemptPlan]) -> AttemptPlan:
     return min(plans, key=lambda plan: (plan.cost_usd, plan.time_s))
 
 
@@ -57,7 +59,7 @@ class OnDemandOnly:
 
     name: str = "on-demand"
 
-    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+    def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         """Always the same."""
         return options(state.job, (ON_DEMAND,), markets, overheads)[0]
 
@@ -70,10 +72,10 @@ class Basic:
 
     name: str = "basic"
 
-    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+    def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         """For what is left of the job."""
         job = state.job
-        mechanism = next((one for one in (Migrate(), Checkpoint()) if one.suits(job, overheads)), None)
+        mechanism = next((one for one in (Migration(), Checkpoint()) if one.suits(job, overheads)), None)
         if state.revocations or mechanism is None or not len(markets.price_now):
             return options(job, (ON_DEMAND,), markets, overheads)[0]
         bid = mechanism.bid(job, markets, overheads)
@@ -83,7 +85,7 @@ class Basic:
             return options(job, (ON_DEMAND,), markets, overheads)[0]
         wall_s = mechanism.wall_s(job, overheads)
         cost_usd = float(price[lowest]) * wall_s / HOUR_S
-        return Plan(mechanism, (lowest,), (float(bid[lowest]),), cost_usd, wall_s)
+        return AttemptPlan(mechanism, (lowest,), (float(bid[lowest]),), cost_usd, wall_s)
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,15 @@ class CostAware:
 
     name: str = "cost-aware"
     mechanisms: tuple[Mechanism, ...] = (
-        Migrate(),
-        Migrate(Storage.LOCAL),
+        Migration(),
+        Migration(StorageKind.LOCAL),
         Checkpoint(),
-        Checkpoint(Storage.LOCAL),
+        Checkpoint(StorageKind.LOCAL),
         Replicate(),
         Backup(),
     )
 
-    def plan(self, state: State, markets: Markets, overheads: Overheads) -> Plan:
+    def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         """For what is left of the job. Replicas that still run either go on as they are, or one is saved and
         the job goes on from there in the way that is then best.
         """
@@ -114,14 +116,14 @@ class CostAware:
             return kept
         left = replace(state.job, work_s=state.job.work_s - state.done_s)
         plans = options(left, (*self.mechanisms, ON_DEMAND), markets, overheads)
-        state_gb = overheads.state_gb(left, Storage.LOCAL)
-        moved_s = overheads.save_s(left, Storage.LOCAL) + overheads.restore_s(state_gb)
+        state_gb = overheads.state_gb(left, StorageKind.LOCAL)
+        moved_s = overheads.save_s(left, StorageKind.LOCAL) + overheads.restore_s(state_gb)
         price = sum(float(markets.price_now[one.market]) for one in state.running)
         moved_usd = price * moved_s / HOUR_S
         return _least([kept, *(replace(one, cost_usd=one.cost_usd + moved_usd) for one in plans)])
 
 
-CHECKPOINT_ONLY = CostAware("checkpoint only", (Checkpoint(), Checkpoint(Storage.LOCAL)))
+CHECKPOINT_ONLY = CostAware("checkpoint only", (Checkpoint(), Checkpoint(StorageKind.LOCAL)))
 
 #: JOBS.md "Policies to compare".
-POLICIES: tuple[Policy, ...] = (OnDemandOnly(), Basic(), CHECKPOINT_ONLY, CostAware())
+POLICIES: tuple[PlacementPolicy, ...] = (OnDemandOnly(), Basic(), CHECKPOINT_ONLY, CostAware())

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from cloudsim.jobs.attempts import Candidates, Plan, Replica, State, Step
+from cloudsim.jobs.attempts import AttemptPlan, AttemptResult, JobPosition, MarketCandidates, Replica
 from cloudsim.jobs.job import Job, Overheads
 from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
@@ -47,7 +47,7 @@ class Replicate:
         del overheads
         return job.idempotent
 
-    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> Candidates:
+    def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """Sum of C_k M_k + product of P_k x C_od T. The last of n revocations is taken at n / (n + 1) of
         twice the mean time to one, as if they were spread evenly.
         """
@@ -61,9 +61,11 @@ class Replicate:
         sets = found[_sets(len(found), self.degree)]
         cost_usd, time_s = _together(odds, sets, markets.on_demand * job.work_s, job.work_s)
         bids = np.full(sets.shape, bid)
-        return Candidates.where(np.ones(len(sets), np.bool_), cost_usd * job.instances, time_s, sets, bids)
+        return MarketCandidates.where(
+            np.ones(len(sets), np.bool_), cost_usd * job.instances, time_s, sets, bids
+        )
 
-    def kept(self, state: State, markets: Markets) -> Plan:
+    def kept(self, state: JobPosition, markets: Markets) -> AttemptPlan:
         """The plan to go on with the replicas that still run, and what it costs."""
         job, left_s = state.job, state.job.work_s - state.done_s
         numbers = tuple(one.market for one in state.running)
@@ -72,9 +74,11 @@ class Replicate:
         odds = markets.odds(everywhere, left_s, job.instances)
         again_usd_h = markets.on_demand * job.work_s
         cost, time_s = _together(odds, np.array([numbers]), again_usd_h, job.work_s)
-        return Plan(self, numbers, bids, float(cost[0]) * job.instances, float(time_s[0]), keeps=True)
+        return AttemptPlan(self, numbers, bids, float(cost[0]) * job.instances, float(time_s[0]), keeps=True)
 
-    def step(self, plan: Plan, state: State, world: World, overheads: Overheads) -> Step:
+    def step(
+        self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
+    ) -> AttemptResult:
         """Until one is done, or all are revoked; unless it ``waits``, until the first is revoked."""
         running = state.running
         if not plan.keeps:
@@ -107,13 +111,13 @@ class Replicate:
                 revocations=state.revocations + place + 1,
                 only_on_demand=self.waits,
             )
-            return Step(lost, False, tuple(charges))
+            return AttemptResult(lost, False, tuple(charges))
         charges += [
             world.spot(one.market, one.since_s, end_s, revoked=False, instances=state.job.instances)
             for at_s, one in revoked
             if at_s >= end_s
         ]
-        return Step(replace(state, at_s=end_s, running=()), True, tuple(charges))
+        return AttemptResult(replace(state, at_s=end_s, running=()), True, tuple(charges))
 
 
 def _together(odds: Odds, sets: IntArray, again: float, again_s: float) -> tuple[FloatArray, FloatArray]:

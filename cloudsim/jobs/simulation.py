@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cloudsim.jobs.attempts import Charge, Plan, State
-from cloudsim.jobs.job import Job, Overheads, Storage
-from cloudsim.jobs.planner import Policy
+from cloudsim.jobs.attempts import AttemptPlan, Charge, JobPosition
+from cloudsim.jobs.job import Job, Overheads, StorageKind
+from cloudsim.jobs.planner import PlacementPolicy
 from cloudsim.jobs.world import World
 
 #: A job that needs more attempts than this is no longer a job but a fault.
@@ -14,7 +14,7 @@ _MOST_ATTEMPTS = 100_000
 
 
 @dataclass(frozen=True)
-class Attempt:
+class SimulatedAttempt:
     """One plan and what came of it. ``start_s``: when it was made."""
 
     mechanism: str
@@ -25,14 +25,14 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedJob:
     """A finished job."""
 
     submitted_s: float
     finished_s: float
     cost_usd: float
     revocations: int
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[SimulatedAttempt, ...]
 
     @property
     def time_s(self) -> float:
@@ -40,35 +40,35 @@ class Outcome:
         return self.finished_s - self.submitted_s
 
 
-def play(job: Job, policy: Policy, world: World, at_s: float, overheads: Overheads) -> Outcome:
+def play(job: Job, policy: PlacementPolicy, world: World, at_s: float, overheads: Overheads) -> SimulatedJob:
     """Run a job that is handed in at ``at_s``. The planner knows the prices until then, and no later ones."""
-    state, attempts = State(at_s, job), list[Attempt]()
+    state, attempts = JobPosition(at_s, job), list[SimulatedAttempt]()
     for _ in range(_MOST_ATTEMPTS):
         plan = policy.plan(state, world.known(state.at_s), overheads)
         left = _saved(state, plan, world, overheads)
         step = plan.mechanism.step(plan, left.state, world, overheads)
         charges = left.charges + step.charges
         names = tuple(world.histories[one].name for one in plan.markets)
-        attempts.append(Attempt(plan.mechanism.name, names, state.at_s, step.state.at_s, charges))
+        attempts.append(SimulatedAttempt(plan.mechanism.name, names, state.at_s, step.state.at_s, charges))
         if step.finished:
             spent = sum(charge.usd for attempt in attempts for charge in attempt.charges)
-            return Outcome(at_s, step.state.at_s, spent, step.state.revocations, tuple(attempts))
+            return SimulatedJob(at_s, step.state.at_s, spent, step.state.revocations, tuple(attempts))
         state = step.state
     raise AssertionError(f"{job} did not end within {_MOST_ATTEMPTS} attempts of {policy.name}")
 
 
 @dataclass(frozen=True)
 class _Left:
-    state: State
+    state: JobPosition
     charges: tuple[Charge, ...]
 
 
-def _saved(state: State, plan: Plan, world: World, overheads: Overheads) -> _Left:
+def _saved(state: JobPosition, plan: AttemptPlan, world: World, overheads: Overheads) -> _Left:
     """Replicas that the plan does not keep are stopped, and one of them is saved first."""
     if plan.keeps or not state.running:
         return _Left(state, ())
     job = state.job
-    until_s = state.at_s + overheads.save_s(job, Storage.LOCAL)
+    until_s = state.at_s + overheads.save_s(job, StorageKind.LOCAL)
     charges = tuple(
         world.spot(one.market, one.since_s, until_s, revoked=False, instances=job.instances)
         for one in state.running
@@ -76,7 +76,7 @@ def _saved(state: State, plan: Plan, world: World, overheads: Overheads) -> _Lef
     saved = replace(
         state,
         job=replace(job, work_s=job.work_s - state.done_s),
-        saved_gb=overheads.state_gb(job, Storage.LOCAL),
+        saved_gb=overheads.state_gb(job, StorageKind.LOCAL),
         saved_at_s=until_s,
         running=(),
         done_s=0.0,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudsim.errors import SpecError
 from cloudsim.markets.prices import FloatArray
+from cloudsim.model.errors import SpecError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudsim.errors import TraceError
+from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.columns import bad_ids, read_columns
 from cloudsim.traces.formats.source import load
 from cloudsim.traces.report import QuarantinedLine, refuse_damaged

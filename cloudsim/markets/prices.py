@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloudsim.errors import SpecError, TraceError
-from cloudsim.frozen import freeze_columns
+from cloudsim.model.arrays import freeze_columns
+from cloudsim.model.errors import SpecError, TraceError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

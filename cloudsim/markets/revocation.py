@@ -14,9 +14,9 @@ from typing import Protocol
 
 import numpy as np
 
-from cloudsim.errors import SpecError
-from cloudsim.lengths import Survival
 from cloudsim.markets.prices import FloatArray, IntArray, PriceSeries
+from cloudsim.model.errors import SpecError
+from cloudsim.model.lengths import Survival
 
 WINDOW_S = 7 * 86_400.0
 START_EVERY_S = 300.0
@@ -269,7 +269,8 @@ class QuotedMarkets:
 
 @dataclass(frozen=True)
 class Memoryless:
-    """Lifetimes with the same risk at any age, a ``cloudsim.lengths.Survival``: the paper's made markets."""
+    """Lifetimes with the same risk at any age, a ``cloudsim.model.lengths.Survival``: the paper's made
+    markets."""
 
     mean_s: float
 

@@ -72,7 +72,7 @@ class Forecast:
         have left that are to end within the horizon. Up to a horizon counts the mean, over it and those
         before it, of the probability that no slot is left at its end.
         """
-        from cloudsim.prediction import ages_kernel as kernel
+        from cloudsim.prediction.kernels import ages as kernel
 
         first = np.searchsorted(at_s, runs.start_s, side="left")
         last = np.searchsorted(at_s, runs.left_s, side="left")

@@ -16,8 +16,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import SpecError
-from cloudsim.lengths import check_share
+from cloudsim.model.errors import SpecError
+from cloudsim.model.lengths import check_share
 from cloudsim.prediction.rule import OUR_RULE, Censoring, PredictionRule
 
 
@@ -180,7 +180,8 @@ class LifetimeDistribution:
         return steps[index] if index < len(steps) else 1.0
 
     def survival(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(L >= length_s), for what a cloud tells of its lifetimes (``cloudsim.lengths.Survival``). Whoever
+        """P(L >= length_s), for what a cloud tells of its lifetimes (``cloudsim.model.lengths.Survival``).
+        Whoever
         still ran at ``followed_up_s`` is taken as evicted there, here and in the mean and the quantiles.
         """
         return 1.0 - self.risk(np.asarray(length_s, dtype=np.float64))

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudsim.eventlog import EventLog
-from cloudsim.pools import STACK_TOP
-from cloudsim.prediction.lineup_sampler import LineUpSampler
-from cloudsim.prediction.pool_sampler import PoolSampler
+from cloudsim.admission.pools import STACK_TOP
+from cloudsim.history.event_log import EventLog
+from cloudsim.model.requests import Amounts
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
-from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
+from cloudsim.prediction.samplers.line_up import LineUpSampler
+from cloudsim.prediction.samplers.pool import PoolSampler
+from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
+from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Flavour, Samples, flavour_of
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.prediction.uniform import UniformSampler
-from cloudsim.requests import Amounts
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 
 __all__ = ["LocalPredictor", "Sampler", "SamplerSpec"]
@@ -38,7 +38,7 @@ class Sampler:
 
     Where all is of one size the place does not matter, but the victims do: other orders than
     youngest-job-first, further resources and restricted instances are always replayed (``LineUpSampler``).
-    Of a pool (``cloudsim.pools``) only own users count (``PoolSampler``).
+    Of a pool (``cloudsim.admission.pools``) only own users count (``PoolSampler``).
     Which of them it is hangs on the spec and on the events before the boundary alone, so that all shares
     agree, and so does whoever is fed the same history elsewhere.
     """

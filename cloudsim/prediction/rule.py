@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cloudsim.errors import SpecError
-from cloudsim.requests import Mode
+from cloudsim.model.errors import SpecError
+from cloudsim.model.requests import Mode
 
 
 class Censoring(StrEnum):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.model.requests import Amounts
 from cloudsim.prediction.ages import Runs
-from cloudsim.requests import Amounts
 
 # Little-endian: mark, bytes a number, level, bytes a span (0 when all are points), cores, until_s, count.
 # Then the columns: number (as multiples of 2**level), birth_s (float64), free_slots (int32), duration_s

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import NoTableError, SpecError
-from cloudsim.nodes import CORES_ONLY, NodeDetails
+from cloudsim.model.errors import NoTableError, SpecError
+from cloudsim.model.nodes import CORES_ONLY, NodeDetails
+from cloudsim.model.requests import Amounts
 from cloudsim.prediction.ages import LEVELS, Forecast
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Flavour, Samples
-from cloudsim.requests import Amounts
 
 #: Bins of free slots: one a number below this, then so many to each doubling.
 SINGLE_BELOW = 8

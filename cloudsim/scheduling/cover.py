@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import SpecError
+from cloudsim.model.errors import SpecError
 
 #: Partial sets that the exact search looks at before it leaves the node to the solver: some 50 ms.
 MOST_LABELS = 20_000

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.inventory import Inventory
-from cloudsim.requests import Instance
-from cloudsim.spots import Spots
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.cloud.spot_columns import SpotColumns
+from cloudsim.model.instances import Instance
 
 # -- orders: first to leave first ----------------------------------------------------------------------------
 
@@ -75,22 +75,22 @@ def _mixed(number: int) -> int:
 # -- costs: what is lost when one leaves ---------------------------------------------------------------------
 
 #: Of all rows, at a time in seconds: float64 (rows,), 0 or more. What stands in free rows means nothing.
-Cost = Callable[[Spots, float], NDArray[np.float64]]
+Cost = Callable[[SpotColumns, float], NDArray[np.float64]]
 
 
-def partial_hour(spots: Spots, now_s: float) -> NDArray[np.float64]:
+def partial_hour(spots: SpotColumns, now_s: float) -> NDArray[np.float64]:
     """Run time since the last full hour, in seconds: work that nobody pays for (004 Algorithm 4)."""
     run_s = now_s - spots.start_s
     rest_s = run_s - 3600.0 * np.floor(run_s / 3600.0)  # ten times as fast as np.mod
     return np.where(rest_s < 0.0, 0.0, rest_s)  # the quotient may have been rounded up
 
 
-def lost_work(spots: Spots, now_s: float) -> NDArray[np.float64]:
+def lost_work(spots: SpotColumns, now_s: float) -> NDArray[np.float64]:
     """Core-seconds run so far."""
     return (now_s - spots.start_s) * spots.amounts[:, 0]
 
 
-def each_the_same(spots: Spots, _now_s: float) -> NDArray[np.float64]:
+def each_the_same(spots: SpotColumns, _now_s: float) -> NDArray[np.float64]:
     """1: as few instances as possible leave."""
     return np.ones(len(spots.start_s))
 
@@ -99,7 +99,7 @@ def each_the_same(spots: Spots, _now_s: float) -> NDArray[np.float64]:
 _NEVER_EARNED = 1e6
 
 
-def broken_promises(spots: Spots, _now_s: float) -> NDArray[np.float64]:
+def broken_promises(spots: SpotColumns, _now_s: float) -> NDArray[np.float64]:
     """How many promises must be made and kept to earn back one that is broken: 1 / SLA; 0 where nothing was
     promised, so that whose promise is fulfilled or never was leaves first."""
     sla = spots.sla

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.inventory import Inventory
-from cloudsim.requests import Request, Spread
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.requests import Request, Spread
 
 Nodes = NDArray[np.bool_]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from cloudsim.errors import SpecError
+from cloudsim.model.errors import SpecError
 from cloudsim.scheduling import eviction, filters, weighers
 from cloudsim.scheduling.filters import Filter
-from cloudsim.scheduling.victims import Policy, cheapest, in_order
+from cloudsim.scheduling.victims import VictimPolicy, cheapest, in_order
 from cloudsim.scheduling.weighers import Weigher
 
 Weighers = tuple[tuple[Weigher, float], ...]
@@ -32,7 +32,7 @@ class LineUp:
     """
 
     name: str
-    victims: Policy
+    victims: VictimPolicy
     weighers: Weighers = ()
     spot_weighers: Weighers = ()
     filters: tuple[Filter, ...] = filters.ALL
@@ -106,7 +106,7 @@ LINEUPS = (
 FIFO = replace(OLDEST_JOB_FIRST, name="fifo", renews=True)
 #: "LIFO" where renewing makes an instance the newest, which leaves first.
 LIFO_RECENCY = replace(YOUNGEST_JOB_FIRST, name="lifo-recency", renews=True)
-#: "LIFO-Pools" as products (``cloudsim.pools``).
+#: "LIFO-Pools" as products (``cloudsim.admission.pools``).
 LIFO_POOLS = LineUp("lifo-pools", in_order(eviction.upper_pools_first, sparing_last=True))
 
 #: The paper's policies (002 §3.1) by their names there. Those of LINEUPS are the same under two names.

@@ -11,27 +11,31 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.inventory import Inventory
-from cloudsim.requests import Instance, Kind, Placement, Reason, Request
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling import filters
 from cloudsim.scheduling.fit import nodes_with_room
 from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
-from cloudsim.scheduling.victims import Wanted
+from cloudsim.scheduling.victims import PlacementRequest
 
 _NodeNumbers = NDArray[np.int64]
 
 
-def plan(inventory: Inventory, request: Request, lineup: LineUp, now_s: float = 0.0) -> Placement | Reason:
+def plan(
+    inventory: Inventory, request: Request, lineup: LineUp, now_s: float = 0.0
+) -> Placement | RefusalReason:
     """Where the request goes, and at whose expense; or why it goes nowhere.
 
     Spot requests only take free room. On-demand requests evict when nothing is free (P1 §II-A), and so does
     a spot request with a promise, but only instances without one (P2 §3.6). now_s: the cloud's time.
     """
     if inventory.lacks(request):
-        return Reason.TOO_LARGE
+        return RefusalReason.TOO_LARGE
     allowed = allowed_nodes(inventory, request, lineup)
     if allowed is not None and not allowed.any():
-        return Reason.NO_SUCH_NODE
+        return RefusalReason.NO_SUCH_NODE
     needed = inventory.needed(request)
     node = _with_room(inventory, request, lineup, inventory.free_full, needed, allowed)
     if node is not None:
@@ -44,13 +48,13 @@ def plan(inventory: Inventory, request: Request, lineup: LineUp, now_s: float = 
             if node is not None:
                 return Placement(node, waits=True)
     elif not (request.promised and inventory.any_yields):
-        return Reason.NO_CAPACITY
-    wanted = Wanted(request, needed, room, allowed, now_s)
+        return RefusalReason.NO_CAPACITY
+    wanted = PlacementRequest(request, needed, room, allowed, now_s)
 
     def choose(nodes: _NodeNumbers, costs: NDArray[np.int64]) -> int:
         return _best(inventory, request, lineup, nodes, costs)
 
-    return lineup.victims(inventory, wanted, choose) or Reason.NO_CAPACITY
+    return lineup.victims(inventory, wanted, choose) or RefusalReason.NO_CAPACITY
 
 
 def warm_up(lineup: LineUp) -> None:

@@ -13,19 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.inventory import Inventory
-from cloudsim.requests import Instance, Kind, Placement, Request
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.cloud.spot_columns import NOBODY
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling.cover import Cover, cheapest_cover
 from cloudsim.scheduling.eviction import Cost, Order
 from cloudsim.scheduling.fit import fits, nodes_with_room
-from cloudsim.spots import NOBODY
 
 #: Costs are whole thousandths, so that sums are exact and ties are ties.
 _THOUSANDTHS = 1000.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlacementRequest:
     """A request that finds no room.
 
     needed: of each resource. room: (resources, nodes), what is there without evicting anybody. allowed: bool
@@ -46,10 +47,10 @@ class Wanted:
 
 #: Picks one of some nodes, int64 (some,); the second array is what the victims on each would cost.
 Choose = Callable[[NDArray[np.int64], NDArray[np.int64]], int]
-Policy = Callable[[Inventory, Wanted, Choose], Placement | None]
+VictimPolicy = Callable[[Inventory, PlacementRequest, Choose], Placement | None]
 
 
-def in_order(order: Order, *, sparing_last: bool = False) -> Policy:
+def in_order(order: Order, *, sparing_last: bool = False) -> VictimPolicy:
     """The node that is first to have room when instances are marked in ``order``, and who must leave it.
 
     Marks go per node over the whole cloud. Of the marked instances of the node taken those that turn out not
@@ -57,7 +58,7 @@ def in_order(order: Order, *, sparing_last: bool = False) -> Policy:
     evicting all of them helps (PREDICTION.md, "Eviction, line-up youngest-job-first").
     """
 
-    def select(inventory: Inventory, wanted: Wanted, _choose: Choose) -> Placement | None:
+    def select(inventory: Inventory, wanted: PlacementRequest, _choose: Choose) -> Placement | None:
         marked: defaultdict[int, list[Instance]] = defaultdict(list)
         room: dict[int, list[int]] = {}  # free and marked room, of nodes that have a mark
         for instance in order(inventory):
@@ -94,14 +95,14 @@ def _needed(
     return tuple(victims)
 
 
-def cheapest(cost: Cost) -> Policy:
+def cheapest(cost: Cost) -> VictimPolicy:
     """The node whose victims cost least in all; of equals the one that the weighers prefer.
 
     Only when instances without a guarantee do not suffice anywhere are others looked at. Ties between sets of
     victims of one node: see ``cover.cheapest_cover``. None when not even evicting all of them helps.
     """
 
-    def select(inventory: Inventory, wanted: Wanted, choose: Choose) -> Placement | None:
+    def select(inventory: Inventory, wanted: PlacementRequest, choose: Choose) -> Placement | None:
         spots = inventory.spots
         if not len(spots):
             return None
@@ -122,7 +123,7 @@ def cheapest(cost: Cost) -> Policy:
 
 def _cheapest(
     inventory: Inventory,
-    wanted: Wanted,
+    wanted: PlacementRequest,
     choose: Choose,
     costs: NDArray[np.int64],
     slots: NDArray[np.int64],

@@ -20,7 +20,7 @@ class SizeProfile:
 
 
 @dataclass(frozen=True)
-class Profile:
+class TraceProfile:
     """A recorded trace in numbers, enough to make another like it."""
 
     name: str
@@ -47,9 +47,9 @@ def _sizes_of(*rows: tuple[int, int, float, float]) -> tuple[SizeProfile, ...]:
 
 #: The four production traces of P1 and P2. Nodes, spans, sizes, counts and peaks are those of
 #: data/eucalyptus/PROVENANCE.md; medians and means of lifetimes were measured on DS2, DS3, DS5 and DS6.
-PRODUCTION: Mapping[str, Profile] = MappingProxyType(
+PRODUCTION: Mapping[str, TraceProfile] = MappingProxyType(
     {
-        "A": Profile(
+        "A": TraceProfile(
             "A",
             nodes=7,
             cores_per_node=12,
@@ -63,7 +63,7 @@ PRODUCTION: Mapping[str, Profile] = MappingProxyType(
                 (12, 51, 27233, 74105),
             ),
         ),
-        "B": Profile(
+        "B": TraceProfile(
             "B",
             nodes=7,
             cores_per_node=8,
@@ -75,7 +75,7 @@ PRODUCTION: Mapping[str, Profile] = MappingProxyType(
                 (4, 328, 3938, 32017),
             ),
         ),
-        "C": Profile(
+        "C": TraceProfile(
             "C",
             nodes=31,
             cores_per_node=32,
@@ -91,7 +91,7 @@ PRODUCTION: Mapping[str, Profile] = MappingProxyType(
                 (24, 40, 183091, 298794),
             ),
         ),
-        "D": Profile(
+        "D": TraceProfile(
             "D",
             nodes=31,
             cores_per_node=32,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cloudsim.errors import TraceError
+from cloudsim.model.errors import TraceError
 from cloudsim.traces.statistics import DropOut
 
 #: A quarantined line is quoted up to this many characters.

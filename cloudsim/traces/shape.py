@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudsim.errors import SpecError
+from cloudsim.model.errors import SpecError
 from cloudsim.traces import statistics
 from cloudsim.traces.statistics import DropOut
 from cloudsim.traces.trace import FloatArray, IntArray, Trace

@@ -10,8 +10,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from cloudsim.errors import SpecError
-from cloudsim.traces.profiles import PRODUCTION, Profile
+from cloudsim.model.errors import SpecError
+from cloudsim.traces.profiles import PRODUCTION, TraceProfile
 from cloudsim.traces.trace import FloatArray, IntArray, Trace
 
 #: One size for all instances, or sizes and their weights (which need not sum to 1).
@@ -133,7 +133,7 @@ def production_like(rng: np.random.Generator, which: str, days: float | None = N
     return modelled_on(rng, PRODUCTION[which], days=days)
 
 
-def modelled_on(rng: np.random.Generator, profile: Profile, *, days: float | None = None) -> Trace:
+def modelled_on(rng: np.random.Generator, profile: TraceProfile, *, days: float | None = None) -> Trace:
     """A trace with a profile's statistics, in whole seconds, ``days`` long (default: as long as the profile).
 
     What matches: the count of each size, the median and mean lifetime of each size, hence the mean cores in
@@ -187,7 +187,7 @@ def _bisect(rising: Callable[[float], float], low: float, high: float, target: f
 
 
 def _placed(
-    rng: np.random.Generator, profile: Profile, cores: IntArray, lifetimes: FloatArray, span_s: float
+    rng: np.random.Generator, profile: TraceProfile, cores: IntArray, lifetimes: FloatArray, span_s: float
 ) -> Trace:
     """Choose the starts, largest work first, so that the peak of the profile is kept."""
     bin_s = max(span_s / _BINS, 60.0)

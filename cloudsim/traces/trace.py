@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloudsim.errors import SpecError, TraceError
-from cloudsim.frozen import freeze_columns
+from cloudsim.model.arrays import freeze_columns
+from cloudsim.model.errors import SpecError, TraceError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,9 +15,9 @@ from math import lcm
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloudsim.errors import SpecError
-from cloudsim.frozen import freeze_columns
 from cloudsim.markets.prices import BoolArray, FloatArray, IntArray, PriceSeries
+from cloudsim.model.arrays import freeze_columns
+from cloudsim.model.errors import SpecError
 
 UnitArray = NDArray[np.int32]
 
@@ -39,7 +39,7 @@ class Unknown(StrEnum):
     CARRY = "carry"
 
 
-class Reason(StrEnum):
+class ExclusionReason(StrEnum):
     """Why a series makes no pool."""
 
     NEVER_CHANGES = "never_changes"
@@ -48,11 +48,11 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Excluded:
+class ExcludedSeries:
     """A series that makes no pool, and why in a sentence."""
 
     name: str
-    reason: Reason
+    reason: ExclusionReason
     detail: str
 
 
@@ -174,28 +174,30 @@ def whole(series: PriceSeries, step_s: int = STEP_S) -> Window:
     return Window(float(begin), max(int((series.ends_s - begin) // step_s) + 1, 1), step_s)
 
 
-def first(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | Excluded:
+def first(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | ExcludedSeries:
     """The first samples of a series, 90 days if not told."""
     return _cut(series, samples, whole(series, step_s), from_end=False)
 
 
-def last(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | Excluded:
+def last(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | ExcludedSeries:
     """The last samples of a series, 90 days if not told."""
     return _cut(series, samples, whole(series, step_s), from_end=True)
 
 
-def _cut(series: PriceSeries, samples: int, window: Window, *, from_end: bool) -> Window | Excluded:
+def _cut(series: PriceSeries, samples: int, window: Window, *, from_end: bool) -> Window | ExcludedSeries:
     if samples < 1:
         raise SpecError(f"must be at least 1, not {samples}", field="samples")
     if window.samples < samples:
-        return Excluded(series.name, Reason.TOO_SHORT, f"{window.samples} samples, {samples} are needed")
+        return ExcludedSeries(
+            series.name, ExclusionReason.TOO_SHORT, f"{window.samples} samples, {samples} are needed"
+        )
     skipped = (window.samples - samples) * window.step_s if from_end else 0
     return Window(window.starts_at_s + skipped, samples, window.step_s)
 
 
 def availability(
     series: PriceSeries, window: Window | None = None, unknown: Unknown = Unknown.REFUSE
-) -> Availability | Excluded:
+) -> Availability | ExcludedSeries:
     """The idle units of a pool over a window, the whole series if not told.
 
     ``V(t) = floor((max p - p(t)) / (max p - min p) * 5000)``, in exact decimals; the highest and the lowest
@@ -215,29 +217,33 @@ def availability(
         return excluded
     units = _units(series, record)
     if units is None:
-        return Excluded(series.name, Reason.NEVER_CHANGES, "the price is the same in the whole window")
+        return ExcludedSeries(
+            series.name, ExclusionReason.NEVER_CHANGES, "the price is the same in the whole window"
+        )
     return Availability(series.name, units, known, chosen.starts_at_s, chosen.step_s)
 
 
 def pools(
     series: Iterable[PriceSeries], unknown: Unknown = Unknown.REFUSE
-) -> tuple[tuple[Availability, ...], tuple[Excluded, ...]]:
+) -> tuple[tuple[Availability, ...], tuple[ExcludedSeries, ...]]:
     """The pool of each series over its whole length, and those that are excluded."""
     made = [availability(one, unknown=unknown) for one in series]
     return (
         tuple(one for one in made if isinstance(one, Availability)),
-        tuple(one for one in made if isinstance(one, Excluded)),
+        tuple(one for one in made if isinstance(one, ExcludedSeries)),
     )
 
 
-def _unfit(series: PriceSeries, record: IntArray, known: BoolArray, unknown: Unknown) -> Excluded | None:
+def _unfit(
+    series: PriceSeries, record: IntArray, known: BoolArray, unknown: Unknown
+) -> ExcludedSeries | None:
     missing = int((~known).sum()) if unknown is Unknown.REFUSE else int((record < 0).sum())
     if not missing:
         return None
     detail = f"the price of {missing} of {len(known)} samples is unknown"
     if unknown is Unknown.REFUSE:
         detail += "; choose a window without gaps, or carry the last price forward as the paper does"
-    return Excluded(series.name, Reason.UNKNOWN_PRICES, detail)
+    return ExcludedSeries(series.name, ExclusionReason.UNKNOWN_PRICES, detail)
 
 
 def _units(series: PriceSeries, record: IntArray) -> UnitArray | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.lengths import LONGEST_BINS
-from cloudsim.prediction.kernel import compiled
+from cloudsim.model.lengths import LONGEST_BINS
+from cloudsim.prediction.kernels.youngest_first import compiled
 
 
 @compiled

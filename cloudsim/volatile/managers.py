@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import SpecError
-from cloudsim.lengths import LengthHistogram
+from cloudsim.model.errors import SpecError
+from cloudsim.model.lengths import LengthHistogram
 
 
-class Policy(StrEnum):
+class RevocationPolicy(StrEnum):
     """Which unit is revoked first."""
 
     RANDOM = "random"  # any
@@ -42,7 +42,7 @@ _FLOORS = np.arange(POOLS)[::-1] * POOL_UNITS
 
 def intervals(
     units: NDArray[np.integer[Any]],
-    policy: Policy,
+    policy: RevocationPolicy,
     generator: np.random.Generator | None = None,
     renewal: Renewal = Renewal.SLOT,
 ) -> tuple[LengthHistogram, ...]:
@@ -59,17 +59,17 @@ def intervals(
 
     units = checked_units(units)
     match policy:
-        case Policy.RANDOM:
+        case RevocationPolicy.RANDOM:
             if generator is None:
                 raise SpecError("the random policy draws from a generator: give it one", field="generator")
             counts = [kernels.at_random(units, generator.random(revocations(units)))]
-        case Policy.FIFO:
+        case RevocationPolicy.FIFO:
             counts = [kernels.queue(units, False)]
-        case Policy.LIFO if renewal is Renewal.RECENCY:
+        case RevocationPolicy.LIFO if renewal is Renewal.RECENCY:
             counts = [kernels.queue(units, True)]
-        case Policy.LIFO:
+        case RevocationPolicy.LIFO:
             counts = list(kernels.stack(units, _FLOORS[-1:]))
-        case Policy.LIFO_POOLS:
+        case RevocationPolicy.LIFO_POOLS:
             if units.max() > POOLS * POOL_UNITS:
                 raise SpecError(f"{POOLS} pools hold {POOLS * POOL_UNITS:,} units", field="units")
             if renewal is Renewal.RECENCY:

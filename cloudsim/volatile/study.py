@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.lengths import LengthHistogram
-from cloudsim.volatile.information import Disclosed, Disclosure, disclose
-from cloudsim.volatile.managers import Policy, Renewal, intervals
+from cloudsim.disclosure.levels import Disclosed, Disclosure, disclose
+from cloudsim.model.lengths import LengthHistogram
+from cloudsim.volatile.managers import Renewal, RevocationPolicy, intervals
 from cloudsim.volatile.targeting import HOUR_S, LINEAR, POLYNOMIAL, Value, expected_value, target_s
 
 
@@ -29,7 +29,7 @@ class Model(StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """Of one policy, model and value function.
 
     targets_s: of each pool, None where none is told, empty for the Oracle. value: of all intervals, in hours.
@@ -37,7 +37,7 @@ class Outcome:
     reach their target. per_unit_hour: value by hour of a unit that is up. Shares of nothing are 0.
     """
 
-    policy: Policy
+    policy: RevocationPolicy
     model: Model
     value_name: str
     targets_s: tuple[float | None, ...]
@@ -53,8 +53,8 @@ class Study:
     value function.
     """
 
-    lengths: Mapping[Policy, tuple[LengthHistogram, ...]]
-    outcomes: tuple[Outcome, ...]
+    lengths: Mapping[RevocationPolicy, tuple[LengthHistogram, ...]]
+    outcomes: tuple[StudyOutcome, ...]
 
 
 def study(
@@ -72,9 +72,9 @@ def study(
 
     Raises SpecError naming the field when units are none or negative, or more than LIFO-pools hold.
     """
-    lengths: dict[Policy, tuple[LengthHistogram, ...]] = {}
-    outcomes: list[Outcome] = []
-    for policy in Policy:
+    lengths: dict[RevocationPolicy, tuple[LengthHistogram, ...]] = {}
+    outcomes: list[StudyOutcome] = []
+    for policy in RevocationPolicy:
         lengths[policy] = told = intervals(units, policy, generator, renewal)
         if informed_by is not None:
             told = intervals(informed_by, policy, generator, renewal)
@@ -92,12 +92,12 @@ def _disclosed(pools: Sequence[LengthHistogram], model: Model) -> list[Disclosed
 
 
 def _outcome(
-    policy: Policy,
+    policy: RevocationPolicy,
     model: Model,
     value: Value,
     pools: Sequence[LengthHistogram],
     told: Sequence[Disclosed],
-) -> Outcome:
+) -> StudyOutcome:
     perfect = float(sum(one.counts @ value.perfect(one.lengths_s) for one in pools))
     count = sum(one.count for one in pools)
     hours = sum(one.total_s for one in pools) / HOUR_S
@@ -109,7 +109,7 @@ def _outcome(
         aimed = list(zip(targets, pools, strict=True))
         total = sum(one.count * expected_value(value, target, one) for target, one in aimed)
         reached = sum(one.count * _success(target, one) for target, one in aimed)
-    return Outcome(
+    return StudyOutcome(
         policy,
         model,
         value.name,

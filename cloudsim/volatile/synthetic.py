@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cloudsim.errors import SpecError
 from cloudsim.markets.prices import FloatArray
+from cloudsim.model.errors import SpecError
 from cloudsim.volatile.availability import DAY_S, MAX_UNITS, STEP_S, STUDY_SAMPLES, Availability
 
 _STEPS_A_DAY = DAY_S // STEP_S
@@ -47,7 +47,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedExemplar:
     """What the paper prints of an exemplar."""
 
     #: Table 2: standard deviation over dynamic range.
@@ -57,12 +57,12 @@ class Published:
     intervals: tuple[int, int, int]
 
 
-PUBLISHED: Mapping[str, Published] = MappingProxyType(
+PUBLISHED: Mapping[str, PublishedExemplar] = MappingProxyType(
     {
-        "stable-1": Published(0.674 / 13.798, 1.05e7, (366_720, 347_529, 414_713)),
-        "stable-2": Published(0.038 / 0.436, 9.74e6, (387_225, 360_889, 451_394)),
-        "periodic": Published(0.005 / 0.043, 6.38e6, (416_876, 390_007, 485_364)),
-        "unstable": Published(17.836 / 42.135, 7.46e6, (723_939, 722_159, 732_563)),
+        "stable-1": PublishedExemplar(0.674 / 13.798, 1.05e7, (366_720, 347_529, 414_713)),
+        "stable-2": PublishedExemplar(0.038 / 0.436, 9.74e6, (387_225, 360_889, 451_394)),
+        "periodic": PublishedExemplar(0.005 / 0.043, 6.38e6, (416_876, 390_007, 485_364)),
+        "unstable": PublishedExemplar(17.836 / 42.135, 7.46e6, (723_939, 722_159, 732_563)),
     }
 )
 

@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.errors import SpecError
-from cloudsim.lengths import Survival
-from cloudsim.volatile.information import LATTICE_S, Disclosed, Disclosure
+from cloudsim.disclosure.levels import LATTICE_S, Disclosed, Disclosure
+from cloudsim.model.errors import SpecError
+from cloudsim.model.lengths import Survival
 
 HOUR_S = 3600.0
 

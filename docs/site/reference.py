@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from broker.api.app import create_app
-from broker.api.door import Door
+from broker.api.dependencies import PermissionDependency
 from broker.identity.permissions import LEAST, RANK, Action
 from broker.settings import Settings
 
@@ -42,7 +42,7 @@ def _actions(app: FastAPI) -> Iterator[tuple[str, Action]]:
         while dependants:
             dependant = dependants.pop()
             dependants += dependant.dependencies
-            if isinstance(dependant.call, Door):
+            if isinstance(dependant.call, PermissionDependency):
                 path = (route.path or "").replace(":path}", "}")
                 yield from ((f"{method} {path}", dependant.call.action) for method in route.methods or ())
 

@@ -8,7 +8,7 @@ import os
 import redis
 from celery import Celery
 
-from broker.redis_server import celery_url, connect
+from broker.storage.connections import celery_url, connect
 
 REPLIES = "bench:replies"
 QUEUE = "bench"

@@ -29,10 +29,11 @@ import httpx
 import redis
 
 from broker.identity.store import let_in_operator
-from broker.keys import Keys
-from broker.redis_server import EmbeddedRedis, connect
 from broker.signing.key_files import local_key_files
 from broker.signing.parties import BROKER, cloud_party
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.keys import RedisKeys
 from tests.bench import bare_celery
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +104,7 @@ def federation(
         file = directory / "federation.toml"
         file.write_text(federation_text(clouds))
         processes = Processes(directory, redis_url, signed=signed)
-        let_in_operator(client, Keys(), key, "bench")
+        let_in_operator(client, RedisKeys(), key, "bench")
         try:
             for number in range(clouds):
                 processes.start(

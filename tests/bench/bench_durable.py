@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from broker.redis_server import EmbeddedRedis
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.bench import cpu
 from tests.bench.bench_admission import body, federation, lists
 from tests.bench.targets import line, percentile

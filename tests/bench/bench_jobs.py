@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from broker.settings import settings
-from cloudsim.experiments.jobs_runs import JOBS, MARKETS_2015, PRICES_OD_2015, job_of, policy_rows, world_2015
-from cloudsim.jobs.attempts import State
+from cloudsim.experiments.jobs.runs import JOBS, MARKETS_2015, PRICES_OD_2015, job_of, policy_rows, world_2015
+from cloudsim.jobs.attempts import JobPosition
 from cloudsim.jobs.job import OVERHEADS, Job
-from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migrate
+from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
 from cloudsim.jobs.planner import POLICIES, CostAware
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.jobs.world import World
@@ -61,13 +61,13 @@ def hundred(world: World) -> World:
 
 def plan_ms(world: World) -> float:
     """The mean plan of the four mechanisms, from prices to choice; the first ones are not counted."""
-    policy = CostAware("four", (Migrate(), Checkpoint(), Replicate(), Backup()))
+    policy = CostAware("four", (Migration(), Checkpoint(), Replicate(), Backup()))
     job, begin_s = Job(36_000.0, 3.5, io_share=0.2), max(float(one.at_s[0]) for one in world.histories)
     taken = []
     for plan in range(PLANS + 5):
         at_s = begin_s + 30 * DAY_S + plan * 3600.0
         began = time.thread_time()
-        policy.plan(State(at_s, job), world.known(at_s), OVERHEADS)
+        policy.plan(JobPosition(at_s, job), world.known(at_s), OVERHEADS)
         taken.append(time.thread_time() - began)
     return 1e3 * float(np.mean(taken[5:]))
 

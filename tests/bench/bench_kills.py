@@ -21,14 +21,14 @@ from pathlib import Path
 
 import httpx
 
-from broker.keys import Keys
 from broker.local.federation import LocalFederation
-from broker.local.layout import Layout
-from broker.redis_server import connect
+from broker.local.process_list import Layout
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 from tests.bench.targets import line
 
 TARGET_S = 3.0
-KEYS, CLOUD = Keys(), "c0"
+KEYS, CLOUD = RedisKeys(), "c0"
 #: What the cloud's own users leave in the journal an hour of replayed history, about.
 _ENTRIES_AN_HOUR = 130
 _LIMIT_S = 120.0

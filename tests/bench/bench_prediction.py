@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
-from cloudsim.prediction import kernel, naive
+from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.prediction.kernels import youngest_first as kernel
 from cloudsim.prediction.predictor import LocalPredictor
-from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
+from cloudsim.prediction.reference import youngest_first as naive
+from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 NAIVE_SAMPLES = 8  # replayed by the twin to estimate what all would take it
@@ -39,7 +40,7 @@ def admitted(node_cores: tuple[int, ...], on_demand: Requests, spot: Requests, u
     arrivals = [(start, START_ON_DEMAND, stop, cores) for start, stop, cores in on_demand]
     arrivals += [(start, START_SPOT, stop, cores) for start, stop, cores in spot]
     arrivals.sort(key=lambda one: one[:2])
-    cloud = naive.NaiveCloud(node_cores)
+    cloud = naive.ReferenceCloud(node_cores)
     stops: list[tuple[float, int, int, int]] = []  # time, phase, instance, cores
     events: list[tuple[float, int, int, int]] = []  # time, kind, instance, cores
     number = 0

@@ -23,19 +23,20 @@ from typing import Any, NoReturn
 import psutil
 import redis
 
-from broker.archive import Archive, archive_directory
 from broker.contract import Cancel, Command, Confirm, LeaseGranted, Reserve, replies
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.redis_server import EmbeddedRedis, connect
+from broker.journal.archive import Archive, archive_directory
+from broker.journal.journal import Journal
 from broker.settings import Settings
-from cloudsim.federation_file import load
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.keys import RedisKeys
+from cloudsim.federation.file import load
 from workers.owner.__main__ import parser, process_spec
 from workers.owner.process import OwnerProcess, epochs_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "bench:"
-KEYS = Keys(PREFIX)
+KEYS = RedisKeys(PREFIX)
 ARGUMENTS = ("--cloud", "A", "--federation", "federation.toml", "--history", "1s")
 FEDERATION = """
 [[cloud]]

@@ -25,11 +25,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
-from cloudsim.prediction import kernel
-from cloudsim.prediction.chunks import Events, HistoryCutter, SpotLine
-from cloudsim.prediction.replays import Replays, base_replay, resized
-from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
+from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.prediction.history_chunks import Events, HistoryCutter, SpotLine
+from cloudsim.prediction.kernels import youngest_first
+from cloudsim.prediction.kernels.replays import Replays, base_replay, resized
+from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from tests.bench.bench_prediction import CountedAdvance
 
 DAY_S = 86_400.0
@@ -105,10 +105,12 @@ def _log(
 def _place(events: Events, spots: SpotLine, base: Replays, placed: NDArray[np.bool_]) -> None:
     """Which starts of a chunk are placed."""
     marked = np.zeros(base.free.shape[1], np.int32)
-    index = kernel._new_index(events, base.free.shape[1])
-    kernel._index(events.sizes, base.free[0], index)
+    index = youngest_first._new_index(events, base.free.shape[1])
+    youngest_first._index(events.sizes, base.free[0], index)
     for event in range(len(events.kind)):
-        kernel._run(events, spots, event, event + 1, base.free[0], base.node[0], -1, 1, 0, marked, index)
+        youngest_first._run(
+            events, spots, event, event + 1, base.free[0], base.node[0], -1, 1, 0, marked, index
+        )
         placed[event] = events.kind[event] == STOP or base.node[0, events.slot[event]] != -1
 
 
@@ -128,7 +130,7 @@ def admitted(case: Case, seed: int = 1) -> EventLog:
 def sample(case: Case, log: EventLog, sizes: tuple[int, ...]) -> dict[str, Any]:
     """One process's part: some sizes, one after the other."""
     counted = CountedAdvance()
-    kernel.advance = counted  # type: ignore[assignment]
+    youngest_first.advance = counted  # type: ignore[assignment]
     spec = SamplerSpec((CORES,) * case.nodes, seed=1, births=case.births, horizon_s=DAY_S)
     ReplaySampler(SamplerSpec((CORES,) * 65, seed=1, births=10), 1).feed(EventLog.empty(), DAY_S)  # compiles
     began, cpu = time.perf_counter(), time.process_time()

@@ -22,14 +22,15 @@ import httpx
 import redis
 from httpx_sse import connect_sse
 
-from broker.keys import Keys
-from broker.redis_server import EmbeddedRedis, connect, connect_async
+from broker.storage.connections import connect, connect_async
+from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.keys import RedisKeys
 from broker.storage.streams import Cursor, EventConsumer, Page, event_of, newest_id
 from tests.bench.bench_admission import federation
 from tests.bench.targets import line
 
 JOURNALED_S, HEARD_S = 2.0, 5.0
-KEYS, CLOUD = Keys(), "c0"
+KEYS, CLOUD = RedisKeys(), "c0"
 _LIMIT_S = 60.0
 _LIST = 500
 

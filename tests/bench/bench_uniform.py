@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
-from cloudsim.prediction import naive
-from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
+from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.prediction.reference import youngest_first
+from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
+from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.prediction.uniform import UniformSampler
 from tests.bench.bench_prediction import admitted, synthetic
-from tests.unit.prediction.compiled_twin import CompiledTwin
+from tests.unit.cloudsim.prediction.compiled_twin import CompiledTwin
 
 HOUR_S = 3600.0
 NODES = (4,) * 8
@@ -75,7 +75,7 @@ def side_by_side(seed: int, births: int, *, always_youngest: bool = False) -> di
     compare(samples, born_s, replayed)
     began = time.thread_time()
     for birth_s in born_s[:: len(born_s) // PYTHON_SAMPLES].tolist()[:PYTHON_SAMPLES]:
-        naive.replay(NODES, log, until_s, 1, birth_s)
+        youngest_first.replay(NODES, log, until_s, 1, birth_s)
     python_s = (time.thread_time() - began) / PYTHON_SAMPLES * births
     ReplaySampler(SamplerSpec(NODES, seed, 10), 1).feed(log, until_s)  # compiles
     began = time.thread_time()
@@ -98,7 +98,9 @@ def drawn(samples: Samples, births: int, generator: np.random.Generator) -> np.n
     return samples.birth_s[chosen] + generator.random(births) * samples.span_s[chosen]
 
 
-def compare(samples: Samples, born_s: np.ndarray, replayed: list[naive.NaiveSample | None]) -> None:
+def compare(
+    samples: Samples, born_s: np.ndarray, replayed: list[youngest_first.ReferenceSample | None]
+) -> None:
     """Every replay must say what its interval says."""
     rows = np.searchsorted(samples.birth_s, born_s, side="right") - 1
     ends_s = samples.birth_s + samples.duration_s

@@ -21,7 +21,7 @@ import numpy as np
 
 from broker.settings import settings
 from cloudsim.markets.formats import read
-from cloudsim.volatile import events, kernels
+from cloudsim.volatile import kernels, reference
 from cloudsim.volatile.availability import Availability, Unknown
 from cloudsim.volatile.availability import pools as of_prices
 from cloudsim.volatile.managers import revocations
@@ -54,23 +54,23 @@ def side_by_side() -> dict[str, float]:
     pairs: dict[str, tuple[Callable[[], np.ndarray], Callable[[], list[list[int]]]]] = {
         "random": (
             lambda: kernels.at_random(units, draws)[np.newaxis],
-            lambda: events.intervals(plain, events.drawn(draws), [SMALL_UNITS]),
+            lambda: reference.intervals(plain, reference.drawn(draws), [SMALL_UNITS]),
         ),
         "fifo": (
             lambda: kernels.queue(units, False)[np.newaxis],
-            lambda: events.intervals(plain, events.oldest_first, [SMALL_UNITS]),
+            lambda: reference.intervals(plain, reference.oldest_first, [SMALL_UNITS]),
         ),
         "lifo": (
             lambda: kernels.stack(units, floors[-1:]),
-            lambda: events.intervals(plain, events.top_first, [SMALL_UNITS]),
+            lambda: reference.intervals(plain, reference.top_first, [SMALL_UNITS]),
         ),
         "lifo, recency": (
             lambda: kernels.queue(units, True)[np.newaxis],
-            lambda: events.intervals(plain, events.newest_first, [SMALL_UNITS]),
+            lambda: reference.intervals(plain, reference.newest_first, [SMALL_UNITS]),
         ),
         "lifo-pools": (
             lambda: kernels.stack(units, floors),
-            lambda: events.intervals(plain, events.top_first, BANDS),
+            lambda: reference.intervals(plain, reference.top_first, BANDS),
         ),
     }
     ratios = {}

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from broker.contract import Batch
-from broker.journal import Journal
-from broker.queue import send_batch
-from broker.redis_server import EmbeddedRedis
-from cloudsim.eventlog import EventLog
+from broker.journal.journal import Journal
+from broker.queue.send import send_batch
+from broker.storage.embedded_server import EmbeddedRedis
+from cloudsim.history.event_log import EventLog
 from tests.bench import bench_prediction, bench_scale
 from tests.integration.worker_processes import Processes, wait_for
 from workers.owner.table_refresh import Refresher, Sampling

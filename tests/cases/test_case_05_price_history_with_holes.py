@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.errors import TraceError
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
+from cloudsim.model.errors import TraceError
 from cloudsim.volatile.availability import (
     STEP_S,
     Availability,
-    Excluded,
-    Reason,
+    ExcludedSeries,
+    ExclusionReason,
     Unknown,
     availability,
 )
-from tests.unit.markets.histories import BEGIN, HOUR, Record, csv, page, record, source
+from tests.unit.cloudsim.markets.histories import BEGIN, HOUR, Record, csv, page, record, source
 
 #: Ways to say that a price is not known, as JSON values.
 UNKNOWN = (
@@ -162,8 +162,8 @@ def test_a_gap_stays_a_gap(texts: list[str], position: int, gap_s: int, as_csv: 
     assert np.isnan(series.price_at([start_s + 1, (start_s + end_s) / 2, end_s - 1])).all()
     assert np.array_equal(series.price_at(times), np.array(texts, dtype=float))
     made, carried = availability(series), availability(series, unknown=Unknown.CARRY)
-    assert isinstance(made, Excluded)
-    assert made.reason is Reason.UNKNOWN_PRICES
+    assert isinstance(made, ExcludedSeries)
+    assert made.reason is ExclusionReason.UNKNOWN_PRICES
     assert isinstance(carried, Availability)
     at_s = carried.starts_at_s + np.arange(len(carried)) * carried.step_s
     assert np.array_equal(carried.known, (at_s <= start_s) | (at_s >= end_s))

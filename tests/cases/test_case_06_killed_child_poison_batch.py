@@ -14,19 +14,19 @@ import pytest
 import redis
 
 from broker.contract import Batch
-from broker.dead_letters import Kind
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.redis_server import connect
+from broker.journal.dead_letters import DeadLetterKind
+from broker.journal.journal import Journal
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 from cloudsim.prediction.tables import QuantileTable
 from tests.integration.test_workers_montecarlo import CHUNKS
-from workers import montecarlo
-from workers.montecarlo import MonteCarlo, warm_up
+from workers.montecarlo import worker as montecarlo
+from workers.montecarlo.worker import MonteCarlo, warm_up
 from workers.owner.table_refresh import LONGEST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("c6:")
+KEYS = RedisKeys("c6:")
 BATCHES = 100
 NODES = (BATCHES,)
 _FORK = multiprocessing.get_context("fork")
@@ -158,7 +158,7 @@ def test_a_poison_batch_is_given_up_and_the_table_comes_from_the_others(
     assert not table.has(size), "nothing is promised of a size without samples"
     assert len(table.sizes) == BATCHES - 1
     (letter,) = scene.journal.dead_letters.letters()
-    assert letter.kind is Kind.BATCH
+    assert letter.kind is DeadLetterKind.BATCH
     assert f"begun {MOST_TRIES} times" in letter.why
     assert Batch.model_validate_json(letter.body).cores == size
 

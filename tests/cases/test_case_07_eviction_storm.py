@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.api.overflow import RESUBMITTED_WITHIN_S, Offer, jitter_s
+from broker.api.services.overflow import RESUBMITTED_WITHIN_S, OverflowOffer, jitter_s
 from broker.backoff import API_BACKOFF
 from broker.contract import EventKind
 from tests.contract.harness import KEY, Federation
@@ -30,8 +30,8 @@ from tests.unit.workers.owners import (
 STORM, WITHIN_S = 200, 180.0
 
 
-def offer(attempt: int, instance: str = "vm") -> Offer:
-    return Offer(cloud="home", instance=instance, attempt=attempt, cores=1, lifetime_s=60.0)
+def offer(attempt: int, instance: str = "vm") -> OverflowOffer:
+    return OverflowOffer(cloud="home", instance=instance, attempt=attempt, cores=1, lifetime_s=60.0)
 
 
 @pytest.mark.parametrize("together", [1, 5])

@@ -13,11 +13,12 @@ import pytest
 import redis
 from structlog.testing import capture_logs
 
-from broker.adverts import Adverts
 from broker.contract import EventKind, LeaseGranted, LeaseState
-from broker.keys import Keys
-from broker.records import Accept, Records
-from broker.redis_server import connect_async
+from broker.requests.members import MembershipView
+from broker.requests.models import Accept
+from broker.requests.store import RequestStore
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 from tests.integration.test_workers_runtime import Bench, Make
 from tests.unit.broker.test_api_adverts import WALL, Clocks, publish, view
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve, spec
@@ -151,7 +152,7 @@ def test_a_reservation_is_timed_by_the_monotonic_clock_alone(jump_s: float) -> N
 def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
     redis_client: redis.Redis, redis_url: str, jump: timedelta
 ) -> None:
-    async def scenario(make: Callable[..., Adverts]) -> None:
+    async def scenario(make: Callable[..., MembershipView]) -> None:
         clocks = Clocks()
         async with connect_async(redis_url) as client:
             adverts = make(client, clocks)
@@ -170,10 +171,10 @@ def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
             clocks.pass_s(SUSPENDED_S)
             assert not await view(adverts), "silent for five minutes"
 
-    keys = Keys("adverts:")
+    keys = RedisKeys("adverts:")
     asyncio.run(
         scenario(
-            lambda client, clocks: Adverts(
+            lambda client, clocks: MembershipView(
                 client, keys, max_age_s=10, monotonic=lambda: clocks.monotonic_s, now=lambda: clocks.wall
             )
         )
@@ -189,7 +190,7 @@ def test_a_jump_makes_no_request_overdue_for_the_sweeper(
 
     async def scenario() -> None:
         async with connect_async(redis_url) as client:
-            records = Records(client, Keys("sweep:"))
+            records = RequestStore(client, RedisKeys("sweep:"))
             await records.accept([Accept(f"r{n}", "f", "{}", look_after_ms=60_000) for n in range(50)])
             assert await records.overdue(100, 1000) == []
             monkeypatch.setattr(time, "time", lambda: real() + jump.total_seconds())

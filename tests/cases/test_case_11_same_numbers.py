@@ -11,16 +11,16 @@ import pytest
 import redis
 
 from broker.contract import Batch
-from broker.keys import Keys
-from broker.redis_server import connect
-from cloudsim.eventlog import HistoryChunk
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
+from cloudsim.history.event_log import HistoryChunk
 from cloudsim.prediction.samples import Samples
 from tests.integration.test_workers_montecarlo import CHUNKS
-from workers.montecarlo import MonteCarlo, warm_up
+from workers.montecarlo.worker import MonteCarlo, warm_up
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("c11:")
+KEYS = RedisKeys("c11:")
 NODES = (16, 16)
 BATCHES, SHARES = 50, 5
 

@@ -6,8 +6,9 @@ import httpx
 import pytest
 
 from broker.contract import EventKind, LeaseState
-from broker.journal import Journal
-from broker.redis_server import EmbeddedRedis, connect
+from broker.journal.journal import Journal
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import until
 from tests.integration.test_workers_runtime import Make

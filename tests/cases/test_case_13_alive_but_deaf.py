@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from broker.contract import Advert, EventKind
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.redis_server import connect
+from broker.journal.journal import Journal
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 from tests.cases.socket_proxy import Proxy, proxy_to
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import until
@@ -65,7 +65,7 @@ def owner(
 def api(owner: Deaf, redis_url: str) -> Iterator[httpx.Client]:
     unsigned = {"trust": None, "signing_key": None}  # as its owner is
     federation = Federation(redis_url, advert_max_age_s=MAX_AGE_S, reply_deadline_s=5.0, **unsigned)
-    federation.prefix, federation.keys = "rt:", Keys("rt:")
+    federation.prefix, federation.keys = "rt:", RedisKeys("rt:")
     federation.settings = federation.settings.model_copy(update={"key_prefix": "rt:"})
     assert owner.advert().cloud == "A"
     with (

@@ -21,22 +21,23 @@ import uvicorn
 
 from broker.api.app import create_app
 from broker.contract import CloudInfo
+from broker.contract.convert import node_kinds
 from broker.identity.store import let_in_operator
-from broker.journal import Commit, Journal, Malformed
-from broker.keys import Keys
-from broker.redis_server import connect
+from broker.journal.inbox import Malformed
+from broker.journal.journal import Commit, Journal
 from broker.settings import Settings
 from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
 from broker.signing.parties import BROKER, cloud_party
 from broker.signing.signer import MessageSigner
-from broker.views import node_kinds
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.fair_share import FairShare
-from cloudsim.nodes import CORES_ONLY, NodeDetails
-from cloudsim.pools import POOLS
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
+from cloudsim.admission.fair_share import FairShare
+from cloudsim.admission.pools import POOLS
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.disclosure.levels import Disclosure
+from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import warm_up
-from cloudsim.volatile.information import Disclosure
 from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
@@ -57,7 +58,7 @@ class FakeOwner(threading.Thread):
     def __init__(
         self,
         url: str,
-        keys: Keys,
+        keys: RedisKeys,
         cloud: str,
         nodes: tuple[int, ...],
         order: int,
@@ -182,7 +183,7 @@ class Federation:
 
     def __init__(self, redis_url: str, **settings: Any):
         self.prefix = f"t{uuid.uuid4().hex[:12]}:"
-        self.keys = Keys(self.prefix)
+        self.keys = RedisKeys(self.prefix)
         self.redis_url = redis_url
         files = signing_files()
         signing = {"trust": files.trust, "signing_key": files.key(BROKER)}

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import time
 
-from broker.jobs.entries import Began, Ended, Finished, JobEntry, Planned, PlannedAttempt, Started, work_id
+from broker.jobs.events import (
+    AttemptBegan,
+    AttemptEnded,
+    AttemptStarted,
+    JobEntry,
+    JobFinished,
+    JobPlanned,
+    PlannedAttempt,
+    work_id,
+)
 from broker.jobs.models import Outcome
 from broker.jobs.store import JobStore
 from broker.jobs.work_log import shown_log
@@ -30,17 +39,17 @@ class Journals:
         )
         self.add(
             job,
-            Planned(at=at, attempts=(plan,)),
-            Began(at=at, attempt=attempt, leases=(work_id(job, attempt),), nodes=(0,)),
-            Started(at=at, attempt=attempt, started_at=at),
+            JobPlanned(at=at, attempts=(plan,)),
+            AttemptBegan(at=at, attempt=attempt, leases=(work_id(job, attempt),), nodes=(0,)),
+            AttemptStarted(at=at, attempt=attempt, started_at=at),
         )
 
     def end(self, job: str, outcome: Outcome, attempt: int = 1) -> None:
-        self.add(job, Ended(at=time.time(), attempt=attempt, outcome=outcome, why="so it was"))
+        self.add(job, AttemptEnded(at=time.time(), attempt=attempt, outcome=outcome, why="so it was"))
 
     def finish(self, job: str, attempt: int = 1) -> None:
         self.end(job, Outcome.WON, attempt)
-        self.add(job, Finished(at=time.time(), attempt=attempt), ended=True)
+        self.add(job, JobFinished(at=time.time(), attempt=attempt), ended=True)
 
     def write(self, job: str, text: bytes, *, before: int = 0, attempt: int = 1, rank: int = 0) -> None:
         key = self._keys.work_log("north", work_id(job, attempt, rank))

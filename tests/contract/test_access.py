@@ -11,8 +11,8 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from broker.api.app import create_app
-from broker.api.door import Door
-from broker.api.identity_models import KeyWish, MemberWish
+from broker.api.dependencies import PermissionDependency
+from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client
 from broker.contract import OnDemandRequest, SpotRequest
 from broker.identity.permissions import Action, Role
@@ -184,7 +184,7 @@ def doors() -> dict[str, list[Action]]:
         while dependants:
             one = dependants.pop()
             dependants += one.dependencies
-            if isinstance(one.call, Door):
+            if isinstance(one.call, PermissionDependency):
                 declared.append(one.call.action)
         for method in route.methods or ():
             found[f"{method} {route.path}"] = declared

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.archive import Archive, archive_directory
 from broker.contract import CloudInfo, Event, EventKind
-from broker.journal import Commit, Journal
+from broker.journal.archive import Archive, archive_directory
+from broker.journal.journal import Commit, Journal
 from broker.settings import settings
 from tests.contract.harness import Federation, Run
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from broker.archive import Archive, archive_directory
 from broker.contract import CloudInfo
-from broker.journal import Commit, Journal
+from broker.journal.archive import Archive, archive_directory
+from broker.journal.journal import Commit, Journal
 from broker.settings import settings
 from cloudsim.traces.formats import read
 from tests.contract.harness import Federation, Run
@@ -97,7 +97,7 @@ def test_a_trace_is_kept_current_until_it_is_stopped(
         if len(stops_s) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("broker.cli.recording.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("broker.cli.trace.record.time", SimpleNamespace(sleep=sleep))
     code, out, _ = spotfed("trace", "record", "--cloud", "A", "--output", file, "--follow")
     assert (code, out.count("instances of A are in")) == (0, 2), "it is not written anew for nothing"
     assert stops_s[0] != stops_s[1] == stops_s[2] == PLAYED.stop_s[:4].tolist()

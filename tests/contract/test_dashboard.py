@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from broker.contract import PUBLIC_KINDS, DisclosureLevel, LeaseState
-from cloudsim.requests import Reason
+from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
 
 pytestmark = pytest.mark.redis
@@ -104,7 +104,7 @@ def keys_of(name: str) -> set[str]:
 
 
 def test_its_words_are_those_of_the_contract() -> None:
-    assert keys_of("REASONS") == {reason.value for reason in Reason}
+    assert keys_of("REASONS") == {reason.value for reason in RefusalReason}
     assert keys_of("STATES") == {state.value for state in LeaseState}
     assert keys_of("EVENT_KINDS") == {kind.value for kind in PUBLIC_KINDS}
     assert keys_of("DISCLOSURE") == set(get_args(DisclosureLevel))

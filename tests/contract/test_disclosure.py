@@ -14,11 +14,11 @@ import httpx
 import numpy as np
 import pytest
 
-from broker.adverts import REFRESH_S
 from broker.client import Client, NotFoundError
-from cloudsim.errors import SpecError
-from cloudsim.volatile.disclosed_tables import shown_table
-from cloudsim.volatile.information import Disclosure
+from broker.requests.members import REFRESH_S
+from cloudsim.disclosure.levels import Disclosure
+from cloudsim.disclosure.masked_tables import shown_table
+from cloudsim.model.errors import SpecError
 from tests.contract.harness import KEY, Federation, Run
 from tests.contract.test_requests import until
 from tests.contract.twins import LIVES, NODES, table_of

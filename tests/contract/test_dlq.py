@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.contract import Cancel, CloudInfo, Reserve
-from broker.dead_letters import DeadLetters, Kind
-from broker.journal import Journal
+from broker.journal.dead_letters import DeadLetterKind, DeadLetters
+from broker.journal.journal import Journal
 from broker.settings import Settings, settings
 from broker.signing.key_files import local_key_files
 from broker.signing.parties import BROKER, cloud_party
@@ -35,12 +35,16 @@ def boxes(federation: Federation, monkeypatch: pytest.MonkeyPatch, spotfed: Run)
     cancel = Cancel(id="c1", lease="r.1", by="me")
     wish = Reserve(id="c2", attempt="r.1", request="r", origin="B", cores=1, lifetime_s=None, sla=None)
     found["A"].put(
-        "5-1/0", Kind.POISON, "ValueError: no", f"[{cancel.model_dump_json()}]".encode(), entry="5-1"
+        "5-1/0",
+        DeadLetterKind.POISON,
+        "ValueError: no",
+        f"[{cancel.model_dump_json()}]".encode(),
+        entry="5-1",
     )
     found["A"].put(
-        "5-2/0", Kind.POISON, "ValueError: no", f"[{wish.model_dump_json()}]".encode(), entry="5-2"
+        "5-2/0", DeadLetterKind.POISON, "ValueError: no", f"[{wish.model_dump_json()}]".encode(), entry="5-2"
     )
-    found["B"].put("5-1", Kind.UNREADABLE, "not JSON", b'{"password": "hunter2"', entry="5-1")
+    found["B"].put("5-1", DeadLetterKind.UNREADABLE, "not JSON", b'{"password": "hunter2"', entry="5-1")
     return found
 
 
@@ -131,7 +135,9 @@ def test_what_is_sent_again_is_signed_where_the_federation_signs(
     assert (code, "SPOTFED_SIGNING_KEY" in err) == (3, True)
     assert boxes["A"].count() == 2, "nothing is lost that its owner would refuse"
     files.ensure([BROKER, cloud_party("A")])
-    boxes["A"].put("5-3", Kind.SIGNATURE, "it is not signed", boxes["A"].letters()[0].body, entry="5-3")
+    boxes["A"].put(
+        "5-3", DeadLetterKind.SIGNATURE, "it is not signed", boxes["A"].letters()[0].body, entry="5-3"
+    )
     assert spotfed("dlq", "replay", "5-1", "--cloud", "A")[0] == 0
     code, _, err = spotfed("dlq", "replay", "5-3")
     assert (code, "vouch" in err) == (3, True)

@@ -10,7 +10,7 @@ from broker.client import Client, InputRefusedError, NotFoundError, RefusedReque
 from broker.contract import Extend, ExtensionRequest, QuoteRequest
 from tests.contract.harness import KEY, FakeOwner, Federation, serving
 from tests.contract.test_requests import problem, until
-from tests.unit.test_offers import table
+from tests.unit.cloudsim.test_offers import table
 
 pytestmark = pytest.mark.redis
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cloudsim.fair_share import FairShare
+from cloudsim.admission.fair_share import FairShare
 from tests.contract.harness import Federation, Run
 from tests.contract.test_requests import problem, until
 

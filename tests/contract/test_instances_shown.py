@@ -5,10 +5,9 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from broker.api.outcomes import NotFoundError
-from broker.client import Client
+from broker.client import Client, NotFoundError
 from broker.contract import SpotRequest
-from broker.instances import InstanceRecord
+from broker.contract.instances import InstanceRecord
 from tests.contract.harness import KEY, Federation, Run
 from tests.contract.test_requests import problem
 

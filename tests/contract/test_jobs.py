@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.identity_models import KeyWish, MemberWish
+from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client, InputRefusedError, NotFoundError, ProblemAnswer
 from broker.identity.permissions import Role
-from broker.jobs.entries import Cancelled, Failed, Submitted
+from broker.jobs.events import JobCancelled, JobFailed, JobSubmitted
+from broker.jobs.ids import LONGEST_CHOSEN, mark
 from broker.jobs.models import JobWish, Outcome
-from broker.jobs.names import LONGEST_CHOSEN, mark
 from broker.jobs.store import JobStore
-from broker.queue import JOBS
+from broker.queue.celery_config import JOBS
 from tests.contract.harness import KEY, Federation, Run, serving
 from tests.contract.job_journals import Journals
 from tests.integration.worker_processes import wait_for
@@ -61,7 +61,7 @@ def test_a_job_is_noted_and_job_managers_are_told(running: Federation, api: http
     assert made.headers["location"] == "/v1/jobs/nightly"
     assert api.get(made.headers["location"]).json()["id"] == "nightly"
     (entry,) = JobStore(running.redis, running.keys).entries("nightly")
-    assert isinstance(entry, Submitted)
+    assert isinstance(entry, JobSubmitted)
     assert (entry.wish.cores, entry.wish.environment) == (2, {"A": "1"})
     assert JobStore(running.redis, running.keys).due(time.time(), 10) == ["nightly"]
     bell = wait_for(lambda: running.redis.lrange(f"{running.prefix}{JOBS}", 0, -1), "a doorbell")
@@ -327,7 +327,7 @@ def test_cancelling_is_asked_for_once(journals: Journals, api: httpx.Client) -> 
     kinds = [one.kind for one in journals.store.entries("j")]
     assert kinds == ["submitted", "cancel"]
     assert journals.store.due(time.time(), 10) == ["j"]
-    journals.add("j", Cancelled(at=time.time(), by="tester"), ended=True)
+    journals.add("j", JobCancelled(at=time.time(), by="tester"), ended=True)
     assert api.delete("/v1/jobs/j").json()["state"] == "cancelled"
 
 
@@ -339,7 +339,7 @@ def test_what_has_ended_is_not_cancelled(journals: Journals, api: httpx.Client, 
         journals.finish("j")
     else:
         journals.end("j", Outcome.FAILED)
-        journals.add("j", Failed(at=time.time(), why="no more retries"), ended=True)
+        journals.add("j", JobFailed(at=time.time(), why="no more retries"), ended=True)
     refused = api.delete("/v1/jobs/j")
     assert problem(refused) == (409, "job-ended")
     assert ended in refused.json()["detail"]
@@ -374,7 +374,7 @@ def test_the_command_line_from_one_end_to_the_other(
     code, out, _ = spotfed("job", "cancel", "n")
     assert (code, out) == (0, "job n: Is being cancelled, as tester asked.\n")
     journals.end("n", Outcome.STOPPED)
-    journals.add("n", Cancelled(at=time.time(), by="tester"), ended=True)
+    journals.add("n", JobCancelled(at=time.time(), by="tester"), ended=True)
     again = ("job", "submit", "--home", "north", "--id", "n", "--wait", "--", "echo", "--json", "hello")
     assert spotfed(*again)[0] == 1
     assert spotfed("job", "logs", "n", "--follow") == (0, "hello\n", "")

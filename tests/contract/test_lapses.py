@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from broker.contract import LeaseGranted, LeaseState, SpotRequest
-from broker.submission.wishes import OpenRequest
-from cloudsim.requests import Reason
+from broker.requests.validation import OpenRequest
+from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
 from tests.contract.test_requests import until
 from tests.unit.workers.owners import Live, confirm, reserve, spec
@@ -56,7 +56,7 @@ def test_a_cloud_whose_lease_is_over_before_the_decision_is_passed_over() -> Non
     assert one.heard("A", answer) is None
     (refusal,) = one.asked.values()
     assert (refusal.reason, refusal.detail) == (
-        Reason.ENDED,
+        RefusalReason.ENDED,
         "it was completed before the broker could decide for it",
     )
     assert live.tell(confirm("r.1"), 10.0) == answer, "should it be decided all the same, it is told"

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-import broker.api.lease_list
+import broker.leases.pages
 from broker.client import Client, InputRefusedError
 from broker.contract import LeaseState, SpotRequest
 from tests.contract.harness import KEY, Federation, Run
@@ -97,15 +97,15 @@ def test_a_page_goes_on_where_enough_was_looked_through(
 ) -> None:
     rare = ended(client, ["rare"], origin="seldom")
     ended(client, [f"n{number}" for number in range(6)])
-    monkeypatch.setattr(broker.api.lease_list, "_PAGE", 2)
-    monkeypatch.setattr(broker.api.lease_list, "_LOOKED_THROUGH", 4)
+    monkeypatch.setattr(broker.leases.pages, "_PAGE", 2)
+    monkeypatch.setattr(broker.leases.pages, "_LOOKED_THROUGH", 4)
     first = client.leases(origin="seldom")
     assert (first.leases, first.more) == ([], True)
     assert [lease.id for lease in client.all_leases(origin="seldom")] == rare
 
 
 def test_members_turn_the_pages_of_their_own(client: Client, federation: Federation) -> None:
-    from broker.api.identity_models import KeyWish, MemberWish
+    from broker.api.schemas.identity import KeyWish, MemberWish
 
     client.add_member(MemberWish(name="acme"))
     key = client.create_key(KeyWish(principal="acme")).key

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.adverts import REFRESH_S
 from broker.client import Client, InputRefusedError
 from broker.contract import SpotRequest
+from broker.requests.members import REFRESH_S
 from tests.contract.harness import KEY, FakeOwner, Federation, Run, serving
 from tests.contract.test_requests import problem, until
 from tests.unit.workers.owners import harmless_table

@@ -11,16 +11,15 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.auth import Roster
-from broker.api.identity_models import KeyWish, MemberChange, MemberWish, Rotation
-from broker.api.outcomes import GrantedRequest, InputRefusedError, RefusedRequest
-from broker.api.quotas import QuotaKeeper
-from broker.client import Client
+from broker.api.auth import MemberCache
+from broker.api.schemas.identity import KeyWish, MemberChange, MemberWish, Rotation
+from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import QuoteRequest, SpotRequest
-from broker.holds import Holds
 from broker.identity.permissions import Role
 from broker.identity.store import IdentityStore
-from broker.redis_server import connect_async
+from broker.requests.quota import QuotaHolds
+from broker.requests.quota_reconciler import QuotaReconciler
+from broker.storage.connections import connect_async
 from tests.contract.harness import KEY, Federation, Run, serving
 from tests.contract.test_requests import until
 
@@ -241,9 +240,9 @@ def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation
     async def reconciled() -> int:
         client = connect_async(federation.redis_url)
         try:
-            holds = Holds(client, federation.keys)
-            roster = Roster(IdentityStore(client, federation.keys))
-            return await QuotaKeeper(client, client, federation.keys, holds, roster).reconcile()
+            holds = QuotaHolds(client, federation.keys)
+            roster = MemberCache(IdentityStore(client, federation.keys))
+            return await QuotaReconciler(client, client, federation.keys, holds, roster).reconcile()
         finally:
             await client.aclose()
 

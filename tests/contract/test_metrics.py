@@ -11,13 +11,13 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.api.identity_models import KeyWish, MemberWish
-from broker.api.survey import LOOK_S
+from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client
 from broker.contract import Cancel, Confirm, Reserve
 from broker.identity.permissions import Role
-from broker.measures import Measures
-from cloudsim.volatile.information import Disclosure
+from broker.observability.federation_survey import LOOK_S
+from broker.observability.owner_stats import OwnerStats
+from cloudsim.disclosure.levels import Disclosure
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import until
 from tests.unit.test_deploy_observability import RULES, queries
@@ -74,7 +74,7 @@ def lived_in(federation: Federation, api: httpx.Client) -> Federation:
     until(lambda: api.get("/v1/clouds/east").json()["advert"]["free_cores"] == 4)
     listed = api.post("/v1/requests", json=TWO).json()["results"]
     assert [one["lease"]["state"] for one in listed] == ["running", "running"]
-    measures: Mapping[Any, Any] = Measures(2, 3.0, 1.0, 10, 1).written()
+    measures: Mapping[Any, Any] = OwnerStats(2, 3.0, 1.0, 10, 1).written()
     federation.redis.hset(federation.keys.measures("east"), mapping=measures)
     return federation
 
@@ -154,7 +154,7 @@ def test_without_redis_a_process_tells_that_and_its_own_work(
     async def away(*_: object) -> None:
         raise redis.ConnectionError
 
-    monkeypatch.setattr("broker.adverts.Adverts.members", away)
+    monkeypatch.setattr("broker.requests.members.MembershipView.members", away)
     until(lambda: scrape(api).value("spotfed_redis_up") == 0)
     assert scrape(api).value("spotfed_http_requests_in_progress") == 1
 
@@ -233,7 +233,7 @@ def test_a_fault_of_ours_is_answered_with_the_id_that_the_log_has(
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("broker.adverts.Adverts.members", broken)
+    monkeypatch.setattr("broker.requests.members.MembershipView.members", broken)
     with serving(Federation(redis_url)) as federation:
         answer = httpx.get(
             f"{federation.url}/v1/clouds",

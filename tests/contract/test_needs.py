@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from broker.contract import Reserve
-from cloudsim.nodes import NodeGroup, nodes_of
+from cloudsim.model.nodes import NodeGroup, nodes_of
 from tests.contract.harness import FakeOwner, Federation, Run
 from tests.contract.test_requests import problem, until
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from broker.api.app import create_app
-from broker.api.models import Problem
+from broker.api.schemas.problems import Problem
 from broker.contract import ExtensionRequest, QuoteRequest, SpotRequest
 from broker.settings import Settings
 
@@ -161,7 +161,7 @@ def test_a_wrong_method_is_told_all_right_ones(document: dict[str, Any]) -> None
 
 def test_the_web_process_starts_without_heavy_modules() -> None:
     code = (
-        "import sys; from broker.api.app import create_app; import broker.client;"
+        "import sys; from broker.api.app import create_app; import broker.client.client;"
         "create_app(); heavy = {'numba', 'pandas', 'matplotlib', 'typer', 'numpy'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from broker.client import Client, GrantedRequest, UnavailableError
 from broker.contract import SpotRequest
-from broker.redis_server import EmbeddedRedis
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import WISH, problem, until
 

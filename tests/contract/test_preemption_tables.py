@@ -4,8 +4,8 @@ order of their age, each to its host, then the request that finds no room."""
 import httpx
 import pytest
 
-from cloudsim.experiments.preemption_tables import CORES, MEMORY, MEMORY_MB, SIZES, TESTS
-from cloudsim.nodes import NodeGroup, nodes_of
+from cloudsim.experiments.preemption.tables import CORES, MEMORY, MEMORY_MB, SIZES, TESTS
+from cloudsim.model.nodes import NodeGroup, nodes_of
 from cloudsim.scheduling.lineups import PARTIAL_HOUR
 from tests.contract.harness import Federation
 

@@ -9,7 +9,7 @@ import pytest
 from cloudsim.scheduling.lineups import EVICTIONS
 from tests.contract.harness import FakeOwner, Federation, Run
 from tests.contract.test_requests import problem, until
-from tests.unit.test_products import NODES, table
+from tests.unit.cloudsim.test_products import NODES, table
 from tests.unit.workers.owners import harmless_table
 
 pytestmark = pytest.mark.redis

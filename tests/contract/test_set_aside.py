@@ -5,7 +5,7 @@ import pytest
 
 from broker.client import Client, ProblemAnswer
 from broker.contract import Command, RefusalView, Reply
-from cloudsim.requests import Reason
+from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
 from tests.contract.test_requests import problem, until
 from workers.owner.event_writer import Decisions
@@ -27,7 +27,7 @@ def east(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> FakeOwner:
     until(lambda: len(east.handled) == 2)  # reserved and confirmed
 
     def put_aside(self: Owner, command: Command, now_s: float, now: str) -> Decisions:
-        refusal = RefusalView(cloud="east", reason=Reason.UNREACHABLE, detail="set aside")
+        refusal = RefusalView(cloud="east", reason=RefusalReason.UNREACHABLE, detail="set aside")
         reply = Reply(command=command.id, answer=refusal)
         return Decisions(replies=[] if command.reply_to is None else [(command.reply_to, reply)])
 

@@ -8,12 +8,12 @@ import pytest
 
 from broker.client import Client, InputRefusedError
 from broker.contract import Event, SpotRequest
-from broker.federate import drive
-from broker.journal import Journal
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.federation import FederatedCloud, Workload
-from cloudsim.federation import Federation as SimulatedFederation
-from cloudsim.replay import replay
+from broker.journal.journal import Journal
+from broker.local.trace_driver import drive
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.federation.model import FederatedCloud, Workload
+from cloudsim.federation.model import Federation as SimulatedFederation
+from cloudsim.federation.replay import replay
 from cloudsim.traces.trace import Trace
 from tests.contract.harness import KEY, Federation
 from tests.contract.test_requests import problem

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudsim.pools import Pools
+from cloudsim.admission.pools import Pools
+from cloudsim.disclosure.levels import Disclosure
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.volatile.information import Disclosure
 
 NODES = (8, 8, 8)
 SIZES = (1, 2, 4)

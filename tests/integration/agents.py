@@ -13,17 +13,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-from broker.answers import Lease, LeaseState
+from broker.contract import Advert, CloudInfo, Lease, LeaseState
 from broker.jobs.models import Work, WorkReport, WorkState
 from broker.jobs.work_log import read_log
-from broker.keys import Keys
-from broker.known import Advert, CloudInfo
-from broker.redis_server import connect
 from broker.signing.signer import UNSIGNED, MessageSigner
-from cloudsim.requests import Kind
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
+from cloudsim.model.requests import Kind
 from tests.integration.worker_processes import Started, wait_for
-from workers.drivers.groups import Group
-from workers.drivers.tasks import begun, shim_lives
+from workers.node_agent.process.process_tree import ProcessTree
+from workers.node_agent.process.task_files import begun, shim_lives
 
 FEDERATION = """
 [[cloud]]
@@ -53,7 +52,7 @@ class Agents:
         # Not pytest's: through its directories only their owner may pass, as through those of a user.
         self.directory = Path(tempfile.mkdtemp(prefix="spotfed-agents-"))
         self.url, self.signing = redis_url, signing
-        self.keys = Keys(f"a{os.getpid()}-{next(_prefixes)}:")
+        self.keys = RedisKeys(f"a{os.getpid()}-{next(_prefixes)}:")
         self.client = connect(redis_url)
         self.file = self.directory / "federation.toml"
         self.file.write_text(FEDERATION)
@@ -81,7 +80,7 @@ class Agents:
             "SPOTFED_STATE_DIR": str(self.directory),
             "SPOTFED_KEY_PREFIX": self.keys.prefix,
         }
-        command = ["workers.agent", "--cloud", cloud, "--federation", str(self.file), *options]
+        command = ["workers.node_agent", "--cloud", cloud, "--federation", str(self.file), *options]
         return self._started.start(command, {**told, **self.environ, **environ})
 
     # -- what it is told ------------------------------------------------------------------------------------
@@ -193,5 +192,5 @@ def end_shim(state: Path) -> None:
     """Ends what a test left running there."""
     found = begun(state)
     if found is not None:
-        Group(found, None).kill()
+        ProcessTree(found, None).kill()
     wait_for(lambda: not shim_lives(state), f"nothing runs in {state}")

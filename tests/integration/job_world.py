@@ -9,18 +9,18 @@ from typing import Any
 
 from broker.client import Client
 from broker.contract import LeaseState
-from broker.jobs.entries import Submitted
-from broker.jobs.fold import view
+from broker.jobs.backup_servers import BackupServers
+from broker.jobs.events import JobSubmitted
 from broker.jobs.models import ENDED, WORK_ENDED, JobView, JobWish, Usage, Work, WorkReport, WorkState
-from broker.jobs.servers import BackupServers
 from broker.jobs.store import JobStore
+from broker.jobs.view import view
 from broker.jobs.work_store import WorkStore
-from broker.redis_server import connect
+from broker.storage.connections import connect
 from tests.contract.harness import KEY, FakeOwner, Federation
-from workers.jobs.doing import Doing
-from workers.jobs.looking import Looking
-from workers.jobs.manager import Advancing, Manager
-from workers.jobs.observing import Observing
+from workers.job_manager.effects import JobEffects
+from workers.job_manager.manager import JobAdvance, JobManager
+from workers.job_manager.market_client import MarketClient
+from workers.job_manager.observer import JobObserver
 
 LIMIT_S = 30.0
 
@@ -144,7 +144,7 @@ class JobWorld:
         self.redis = federation.redis
         self.store = JobStore(self.redis, self.keys)
         self.agents: dict[str, ScriptedAgent] = {}
-        self.managers: list[Manager] = []
+        self.managers: list[JobManager] = []
         self._clients: list[Client] = []
 
     def client(self) -> Client:
@@ -160,15 +160,15 @@ class JobWorld:
         self.agents[cloud] = agent
         return owner
 
-    def manage(self) -> Manager:
+    def manage(self) -> JobManager:
         """One manager more, with connections of its own."""
         client, events = self.client(), self.client()
         works = WorkStore(self.redis, self.keys)
         servers = BackupServers(self.redis, self.keys)
-        doing, looking = Doing(client, works, servers), Looking(client, works)
-        observing = Observing(client, works, servers, doing, looking, time.time)
-        advancing = Advancing(self.store, works, doing, observing)
-        manager = Manager(advancing, self.store, servers, doing, events)
+        doing, looking = JobEffects(client, works, servers), MarketClient(client, works)
+        observing = JobObserver(client, works, servers, doing, looking, time.time)
+        advancing = JobAdvance(self.store, works, doing, observing)
+        manager = JobManager(advancing, self.store, servers, doing, events)
         manager.start()
         self.managers.append(manager)
         return manager
@@ -176,7 +176,7 @@ class JobWorld:
     def submit(self, job: str, **wish: Any) -> None:
         now = time.time()
         asked = JobWish(id=job, **wish)
-        entry = Submitted(at=now, job=job, wish=asked, holder="tester", origin="home", home="home")
+        entry = JobSubmitted(at=now, job=job, wish=asked, holder="tester", origin="home", home="home")
         self.store.append(job, 0, [entry], next_at=now, submitted_at=now)
 
     def view(self, job: str) -> JobView:

@@ -24,25 +24,20 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from broker.api.identity_models import KeyWish, MemberWish
+from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client, GrantedRequest, NotFoundError, RefusedRequest
 from broker.contract import Advert
-from broker.journal import Journal
-from broker.keys import Keys
+from broker.journal.journal import Journal
 from broker.local.federation import LocalFederation
-from broker.local.layout import Layout
-from broker.redis_server import EmbeddedRedis, connect
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.federation_file import load
+from broker.local.process_list import Layout
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.keys import RedisKeys
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.federation.file import load
 from tests.integration.checker import Findings, check
 from tests.integration.storm_kills import Budget, Killers
-from tests.integration.storm_users import (
-    Storm,
-    listen_plainly,
-    listen_to_api,
-    listen_with_consumer,
-    submit,
-)
+from tests.integration.storm_users import Storm, listen_plainly, listen_to_api, listen_with_consumer, submit
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
 
@@ -53,7 +48,7 @@ FEDERATION = "".join(
     for seed, cloud in enumerate(CLOUDS)
 )
 PREFIX = "storm:"
-KEYS = Keys(PREFIX)
+KEYS = RedisKeys(PREFIX)
 #: Shorter than by default, so that the dead are not waited for longer than they need to come back.
 ENVIRONMENT = {"SPOTFED_REPLY_DEADLINE_S": "2", "SPOTFED_RESERVATION_TTL_S": "12", "SPOTFED_CALLS_PER_S": "0"}
 PATIENCE_S = 180.0  # an answer may have to wait for several restarts in a row

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import redis
 
-from broker.redis_server import connect, find_server
+from broker.storage.connections import connect
+from broker.storage.embedded_server import find_server
 from tests.integration.worker_processes import wait_for
 
 ADMIN = "user admin on >pw ~* &* +@all"

@@ -24,9 +24,10 @@ from typing import Any
 import redis
 
 from broker.client import ClientError
-from broker.keys import Keys
 from broker.local.federation import LocalFederation
-from broker.redis_server import EmbeddedRedis, connect
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.keys import RedisKeys
 
 REDIS = "redis"
 #: A victim that is not back after so long is killed all the same: it may need another start.
@@ -88,7 +89,7 @@ class Killers:
         self,
         local: LocalFederation,
         server: EmbeddedRedis,
-        keys: Keys,
+        keys: RedisKeys,
         seed: int,
         budget: Budget,
         answered: Callable[[], int],

@@ -15,8 +15,8 @@ import redis
 
 from broker.client import Client, ClientError, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import ExtensionRequest, SpotRequest
-from broker.keys import Keys
-from broker.redis_server import connect, connect_async
+from broker.storage.connections import connect, connect_async
+from broker.storage.keys import RedisKeys
 from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page, event_of
 
 #: What a subscriber has heard: cloud and sequence, in order of arrival.
@@ -104,7 +104,7 @@ def listen_to_api(storm: Storm, client: Client, heard: Heard) -> None:
                     return
 
 
-def listen_with_consumer(storm: Storm, url: str, keys: Keys, heard: Heard) -> None:
+def listen_with_consumer(storm: Storm, url: str, keys: RedisKeys, heard: Heard) -> None:
     """Hears with an `EventConsumer` of the merged stream, through deaths of the server."""
 
     async def hear(page: Page) -> None:
@@ -127,7 +127,7 @@ def listen_with_consumer(storm: Storm, url: str, keys: Keys, heard: Heard) -> No
     asyncio.run(listen())
 
 
-def listen_plainly(storm: Storm, url: str, keys: Keys, clouds: tuple[str, ...], heard: Heard) -> None:
+def listen_plainly(storm: Storm, url: str, keys: RedisKeys, clouds: tuple[str, ...], heard: Heard) -> None:
     """Hears as any Redis client can: pub/sub, and the cloud's stream for what pub/sub has lost."""
     last = dict.fromkeys(clouds, 0)
 

@@ -17,23 +17,23 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from broker import cli
-from broker.contract import Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
+from broker.contract import VERSION, Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
+from broker.contract.instances import InstanceRecord
+from broker.contract.negotiation import Speaking
 from broker.identity.store import let_in_operator
-from broker.instances import InstanceRecord
-from broker.journal import Commit, Journal
-from broker.queue import JOBS, cloud_queue, make_app, ring, ring_for_job
-from broker.redis_server import connect
+from broker.journal.journal import Commit, Journal
+from broker.queue.celery_config import JOBS, cloud_queue, make_app
+from broker.queue.send import ring, ring_for_job
 from broker.settings import Settings, settings
 from broker.signing.key_files import create_key
 from broker.signing.signer import UNSIGNED
-from broker.upgrading import Speaking
-from broker.versions import VERSION
-from cloudsim.requests import Kind
+from broker.storage.connections import connect
+from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes, wait_for
-from workers.agent.tenure import AgentTenure
-from workers.instances.asking import OwnerLine
-from workers.instances.leases import Leases
+from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.owner_client import OwnerClient
+from workers.node_agent.agent_lock import AgentLock
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
 
@@ -125,12 +125,12 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         SPOTFED_WEBHOOK_ALLOW="127.0.0.0/8", **signed,
     )  # fmt: skip
     processes.start(
-        "workers.agent", "--cloud", "A", "--federation", str(processes.file),
+        "workers.node_agent", "--cloud", "A", "--federation", str(processes.file),
         SPOTFED_REDIS_URL=shared.url("agent-A"),
         SPOTFED_SIGNING_KEY=str(processes.directory / "cloud.A.key"), **signed,
     )  # fmt: skip
     processes.start(
-        "workers.jobs", SPOTFED_REDIS_URL=shared.url("jobs"), SPOTFED_URL=f"http://127.0.0.1:{port}",
+        "workers.job_manager", SPOTFED_REDIS_URL=shared.url("jobs"), SPOTFED_URL=f"http://127.0.0.1:{port}",
         SPOTFED_API_KEY="k", SPOTFED_SIGNING_KEY=str(processes.directory / "jobs.key"), **signed,
     )  # fmt: skip
     processes.table(1)  # made of the Monte-Carlo worker's samples
@@ -298,19 +298,19 @@ def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:
     processes.opened(1)
     told = Settings(redis_url=shared.url("instances-A"), key_prefix=keys.prefix)
     with shared.client("instances-A") as agent:
-        line = OwnerLine(agent, keys, "A", "p", UNSIGNED, partial(ring, make_app(told)))
+        line = OwnerClient(agent, keys, "A", "p", UNSIGNED, partial(ring, make_app(told)))
         command = StartOnDemand(
             id="A/direct-i-1:start", reply_to=line.reply_to, instance="A/direct-i-1", cores=1, lifetime_s=None
         )
         assert isinstance(line.ask([command], 30)[command.id], LeaseGranted)
-        leases = Leases(agent, keys, "A")
+        leases = CloudLeases(agent, keys, "A")
         assert leases.shown(["nobody.1"]) == {"nobody.1": None}
         assert leases.wall_time(0.0) > 0
         record = InstanceRecord(lease=None, since=1.0)
         leases.keep("x", record)
-        assert Leases(agent, keys, "A").records() == {"x": record}
+        assert CloudLeases(agent, keys, "A").records() == {"x": record}
         leases.drop("x")
-        tenure = AgentTenure(agent, keys, "A", 5.0, processes.directory / "a.lock")
+        tenure = AgentLock(agent, keys, "A", 5.0, processes.directory / "a.lock")
         assert tenure.begin(threading.Event())
         tenure.end()
         _subscribe(agent, keys.channel("A"))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.answers import LeaseState
+from broker.contract import LeaseState
 from broker.jobs.models import WorkState
-from broker.redis_server import EmbeddedRedis
 from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
 from broker.signing.parties import BROKER, JOBS
 from broker.signing.signer import MessageSigner
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.integration.agents import Agents
 from tests.integration.worker_processes import wait_for
 

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from broker import cli
-from broker.cli.output import exit_code_of
+from broker.cli.console import exit_code_of
 from broker.settings import settings
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Case, Experiment
-from tests.unit import experiment_fakes as fakes
+from tests.unit.cloudsim import experiment_fakes as fakes
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -13,7 +13,7 @@ from broker.cli import live_run
 from broker.cli.federate import load
 from broker.cli.live_run import LiveRun
 from broker.settings import settings
-from cloudsim.replay import replay
+from cloudsim.federation.replay import replay
 
 pytestmark = [
     pytest.mark.redis,

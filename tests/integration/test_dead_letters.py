@@ -11,11 +11,14 @@ import pytest
 import redis
 
 from broker.contract import EventKind, LeaseGranted, LeaseState, RefusalView
-from broker.dead_letters import Kind
-from broker.queue import DRAIN
-from cloudsim.requests import Reason
-from tests.integration.test_workers_runtime import Bench, Failed, Make
-from tests.integration.test_workers_runtime import make_bench as make_bench  # noqa: PLC0414
+from broker.journal.dead_letters import DeadLetterKind
+from broker.queue.celery_config import DRAIN
+from cloudsim.model.refusals import RefusalReason
+from tests.integration.test_workers_runtime import (
+    Bench,
+    Failed,
+    Make,
+)
 from tests.integration.worker_processes import Processes, wait_for
 from tests.unit.workers.owners import (
     acknowledge,
@@ -78,12 +81,12 @@ def test_it_becomes_a_dead_letter_and_who_waits_is_told(
     bench.journal.send("A", [reserve("a.1"), poison, reserve("b.1")])
     answers = {reply.command: reply.answer for reply in drained(bench, 3)}
     (letter,) = bench.journal.dead_letters.letters()
-    assert (letter.kind, json.loads(letter.body)[0]["id"]) == (Kind.POISON, poison.id)
+    assert (letter.kind, json.loads(letter.body)[0]["id"]) == (DeadLetterKind.POISON, poison.id)
     assert letter.why.startswith("RuntimeError: half way")
     assert _SECRET not in letter.why
     refusal = answers[poison.id]
     assert isinstance(refusal, RefusalView)
-    assert (refusal.reason, "has set it aside" in str(refusal.detail)) == (Reason.UNREACHABLE, True)
+    assert (refusal.reason, "has set it aside" in str(refusal.detail)) == (RefusalReason.UNREACHABLE, True)
     assert sum(isinstance(answer, LeaseGranted) for answer in answers.values()) == 2
     assert bench.client.xlen(bench.keys.inbox("A")) == 0, "nothing is left that breaks the next owner"
     bench.runtime.close()
@@ -134,15 +137,15 @@ def test_many_of_one_entry_are_one_senders_fault(make_bench: Make, broken: set[s
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        ("{", Kind.UNREADABLE),
-        ('[{"kind": "conquer", "id": "x"}]', Kind.UNREADABLE),
-        ('[{"kind": "tick", "id": "x", "version": 99}]', Kind.UNKNOWN_VERSION),
-        ("[" + " " * 10_000_000 + "]", Kind.TOO_LARGE),
+        ("{", DeadLetterKind.UNREADABLE),
+        ('[{"kind": "conquer", "id": "x"}]', DeadLetterKind.UNREADABLE),
+        ('[{"kind": "tick", "id": "x", "version": 99}]', DeadLetterKind.UNKNOWN_VERSION),
+        ("[" + " " * 10_000_000 + "]", DeadLetterKind.TOO_LARGE),
     ],
     ids=["bad JSON", "unknown kind", "unknown version", "10 MB"],
 )
 def test_what_cannot_be_read_beside_what_breaks_is_put_aside_too(
-    make_bench: Make, broken: set[str], body: str, kind: Kind
+    make_bench: Make, broken: set[str], body: str, kind: DeadLetterKind
 ) -> None:
     """In whatever order they are met: neither hides the other."""
     bench = make_bench(spec())
@@ -155,7 +158,7 @@ def test_what_cannot_be_read_beside_what_breaks_is_put_aside_too(
     answers = {reply.command: reply.answer for reply in drained(bench, 3)}
     assert isinstance(answers[after.id], LeaseGranted)
     kinds = [letter.kind for letter in bench.journal.dead_letters.letters()]
-    assert sorted(kinds) == sorted([kind, Kind.POISON])
+    assert sorted(kinds) == sorted([kind, DeadLetterKind.POISON])
 
 
 def test_sent_again_once_the_owner_is_mended_it_is_carried_out(make_bench: Make, broken: set[str]) -> None:

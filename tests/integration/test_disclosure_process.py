@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from broker.contract import QuoteView, RefusalView
-from broker.redis_server import EmbeddedRedis
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.integration.worker_processes import Processes, wait_for
 from tests.unit.workers.owners import ask
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
 
-#: Of those that the broker and readers may not read (``broker.redis_acl``).
+#: Of those that the broker and readers may not read (``broker.storage.acl``).
 _FOR_OWNER_AND_WORKERS = ("history:", "batch:", "journal:", "snapshot:")
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from broker import cli
 from broker.identity.store import let_in_operator
-from broker.redis_server import EmbeddedRedis
 from broker.signing.key_files import local_key_files
 from broker.signing.parties import BROKER
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.integration.worker_processes import Processes, wait_for
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]

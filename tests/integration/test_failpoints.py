@@ -20,15 +20,16 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from broker.api.identity_models import KeyWish, MemberWish
-from broker.chain import place_of
+from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client, GrantedRequest, RefusedRequest
 from broker.contract import Advert, ExtensionRequest, SpotRequest
 from broker.identity.store import let_in_operator
-from broker.journal import Journal
-from broker.redis_server import EmbeddedRedis, connect
+from broker.journal.hash_chain import place_of
+from broker.journal.journal import Journal
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
 from broker.webhooks.models import WebhookWish
-from cloudsim.requests import Reason
+from cloudsim.model.refusals import RefusalReason
 from tests.contract.webhooks.receiver import Receiver, receiving
 from tests.integration import kill_storm
 from tests.integration.checker import check
@@ -193,7 +194,7 @@ def submit(site: Site) -> str | None:
     site.note(wish, answer)
     if isinstance(answer, GrantedRequest):
         return answer.lease.id
-    assert [one.reason for one in answer.refusals] == [Reason.UNREACHABLE]
+    assert [one.reason for one in answer.refusals] == [RefusalReason.UNREACHABLE]
     return None
 
 

@@ -19,8 +19,9 @@ import pytest
 import redis
 
 from broker.contract import LeaseGranted
-from broker.journal import Journal
-from broker.redis_server import EmbeddedRedis, connect
+from broker.journal.journal import Journal
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import until
 from tests.integration.checker import check

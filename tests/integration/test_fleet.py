@@ -20,17 +20,19 @@ import pytest
 from broker.client import Client, InputRefusedError, UnavailableError
 from broker.contract import LeaseState, OnDemandRequest, SpotRequest
 from broker.fleet.commands import Commands
-from broker.fleet.happenings import Happening, Kind
-from broker.fleet.keeper import Keeper, Wish
-from broker.fleet.kept import FleetFile
+from broker.fleet.controller import FleetController, FleetSpec
+from broker.fleet.events import FleetEvent, FleetEventKind
+from broker.fleet.state_file import FleetFile
 from broker.local.federation import LocalFederation
-from broker.local.layout import Layout, wall_time
+from broker.local.process_list import Layout, wall_time
 from tests.contract.harness import KEY, Federation, serving
 from tests.integration.test_local import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SPOTFED = (sys.executable, "-c", "from broker.cli import main; main()")
-WISH = Wish("night", 3, SpotRequest(origin="lab", cores=1, lifetime_s=3600.0), cool_down_s=1000.0, poll_s=0.1)
+WISH = FleetSpec(
+    "night", 3, SpotRequest(origin="lab", cores=1, lifetime_s=3600.0), cool_down_s=1000.0, poll_s=0.1
+)
 
 pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("federation")]
 
@@ -66,15 +68,17 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 class Kept:
     """A keeper in this process, and what it told."""
 
-    def __init__(self, stack: ExitStack, client: Client, directory: Path, wish: Wish = WISH, **commands: str):
-        self.told: list[Happening] = []
+    def __init__(
+        self, stack: ExitStack, client: Client, directory: Path, wish: FleetSpec = WISH, **commands: str
+    ):
+        self.told: list[FleetEvent] = []
         file = FleetFile(directory, wish.name)
         kept = stack.enter_context(file.alone())
         made = Commands(commands.get("on_start"), commands.get("on_end"))
-        self.keeper = Keeper(client, wish, file, kept, made, self.told.append)
+        self.keeper = FleetController(client, wish, file, kept, made, self.told.append)
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[FleetEventKind]:
         return [one.kind for one in self.told]
 
     def rounds_until(self, condition: Callable[[], Any], what: str) -> Any:
@@ -86,7 +90,7 @@ class Kept:
 
 
 @contextmanager
-def kept(client: Client, directory: Path, wish: Wish = WISH, **commands: str) -> Iterator[Kept]:
+def kept(client: Client, directory: Path, wish: FleetSpec = WISH, **commands: str) -> Iterator[Kept]:
     with ExitStack() as stack:
         yield Kept(stack, client, directory, wish, **commands)
 
@@ -107,7 +111,7 @@ def test_what_is_evicted_is_replaced_elsewhere_and_all_is_returned(client: Clien
         added = running(client).keys() - first.keys()
         other = "south" if taken == "north" else "north"
         assert {running(client)[lease] for lease in added} == {other}
-        evicted = [one for one in fleet.told if one.kind is Kind.EVICTED]
+        evicted = [one for one in fleet.told if one.kind is FleetEventKind.EVICTED]
         assert {one.lease for one in evicted} == gone
         assert fleet.keeper.give_back() == []
         assert running(client) == {}
@@ -116,7 +120,7 @@ def test_what_is_evicted_is_replaced_elsewhere_and_all_is_returned(client: Clien
             [f"{lease} {taken} 1 night evicted" for lease in gone]
             + [f"{lease} {first.get(lease) or other} 1 night returned" for lease in {*first, *added} - gone]
         )
-        assert fleet.keeper.tally.counts[Kind.RETURNED] == 3
+        assert fleet.keeper.tally.counts[FleetEventKind.RETURNED] == 3
     assert not (tmp_path / "fleets" / "night.json").exists()
 
 
@@ -128,7 +132,7 @@ def test_ends_are_put_off(client: Client, tmp_path: Path) -> None:
 
         def all_extended() -> bool:
             client.quote(request)  # these clouds look at the clock when they are asked something
-            extended = {one.lease for one in fleet.told if one.kind is Kind.EXTENDED}
+            extended = {one.lease for one in fleet.told if one.kind is FleetEventKind.EXTENDED}
             return extended == first.keys()
 
         fleet.rounds_until(all_extended, "each is extended")
@@ -157,9 +161,9 @@ def test_without_room_there_are_fewer_and_later_all(client: Client, tmp_path: Pa
         for number in range(2):
             client.start_on_demand(cloud, OnDemandRequest(id=f"{cloud}.{number}", cores=2))
     with kept(client, tmp_path) as fleet:
-        fleet.rounds_until(lambda: Kind.REFUSED in fleet.kinds, "a refusal")
+        fleet.rounds_until(lambda: FleetEventKind.REFUSED in fleet.kinds, "a refusal")
         assert running(client) == {}
-        assert next(one.detail for one in fleet.told if one.kind is Kind.REFUSED) == "no_capacity"
+        assert next(one.detail for one in fleet.told if one.kind is FleetEventKind.REFUSED) == "no_capacity"
         client.stop_on_demand("south", "south.0")
         fleet.rounds_until(lambda: len(running(client)) == 2, "as many as there is room for")
         client.stop_on_demand("south", "south.1")
@@ -178,18 +182,18 @@ def test_the_next_keeper_goes_on_where_answers_were_lost(client: Client, tmp_pat
     with Deaf(str(client._http.base_url), KEY) as deaf, kept(deaf, tmp_path) as fleet:
         fleet.keeper.round()
         fleet.keeper.round()
-        assert fleet.kinds == [Kind.AWAY]
+        assert fleet.kinds == [FleetEventKind.AWAY]
     first = until(lambda: running(client) if len(running(client)) == 3 else None, "three run")
     with kept(client, tmp_path) as fleet:
         fleet.keeper.round()
-        assert fleet.kinds == [Kind.ADMITTED] * 3
+        assert fleet.kinds == [FleetEventKind.ADMITTED] * 3
         assert fleet.keeper.members.keys() == first.keys()
         fleet.keeper.round()
         assert running(client) == first
     (tmp_path / "fleets" / "night.json").unlink()
     with kept(client, tmp_path, replace(WISH, instances=2)) as fleet:
         fleet.keeper.round()
-        assert fleet.kinds == [Kind.FOUND] * 3 + [Kind.RETURNED]
+        assert fleet.kinds == [FleetEventKind.FOUND] * 3 + [FleetEventKind.RETURNED]
         assert len(running(client)) == 2
         fleet.keeper.give_back()
         assert running(client) == {}
@@ -203,12 +207,12 @@ def test_while_the_broker_is_away_nothing_is_lost(federation: Federation, tmp_pa
         client._send = lambda *_, **__: (_ for _ in ()).throw(UnavailableError("away"))  # type: ignore[method-assign]
         for _ in range(3):
             fleet.keeper.round()
-        assert fleet.kinds.count(Kind.AWAY) == 1
+        assert fleet.kinds.count(FleetEventKind.AWAY) == 1
         assert fleet.keeper.members.keys() == first.keys()
         assert sorted(fleet.keeper.give_back(limit_s=0.2)) == sorted(first)
         client._send = send  # type: ignore[method-assign]
         fleet.keeper.round()
-        assert fleet.kinds[-1] is Kind.BACK
+        assert fleet.kinds[-1] is FleetEventKind.BACK
         assert running(client) == first
         assert fleet.keeper.give_back() == []
 
@@ -379,7 +383,7 @@ def test_a_cloud_with_a_load_of_its_own_evicts_and_the_fleet_stands(redis_url: s
     file.write_text(_FEDERATION)
     options = wall_time(speed=600, history="48h", samples=200, seed=0)
     layout = Layout(file, ("harbour", "meadow"), options, port=free_port())
-    wish = Wish("live", 12, SpotRequest(cores=1, lifetime_s=48 * 3600), cool_down_s=300.0, poll_s=0.5)
+    wish = FleetSpec("live", 12, SpotRequest(cores=1, lifetime_s=48 * 3600), cool_down_s=300.0, poll_s=0.5)
     with (
         LocalFederation(
             layout, tmp_path / "state", redis_url=redis_url, key_prefix="fleet:", forget=True
@@ -389,10 +393,16 @@ def test_a_cloud_with_a_load_of_its_own_evicts_and_the_fleet_stands(redis_url: s
     ):
         counts = fleet.keeper.tally.counts
         fleet.rounds_until(lambda: len(fleet.keeper.members) == 12, "all stand")
-        fleet.rounds_until(lambda: counts[Kind.EVICTED] >= 3, "evictions")
+        fleet.rounds_until(lambda: counts[FleetEventKind.EVICTED] >= 3, "evictions")
         fleet.rounds_until(lambda: len(fleet.keeper.members) == 12, "all stand again")
         assert fleet.keeper.give_back() == []
         assert client.leases(state=LeaseState.RUNNING).leases == []
         assert fleet.keeper.tally.as_dict()["cost_usd"] > 0
-        ends = (Kind.EVICTED, Kind.COMPLETED, Kind.CANCELLED, Kind.FAILED, Kind.RETURNED)
-        assert counts[Kind.ADMITTED] == sum(counts[kind] for kind in ends)
+        ends = (
+            FleetEventKind.EVICTED,
+            FleetEventKind.COMPLETED,
+            FleetEventKind.CANCELLED,
+            FleetEventKind.FAILED,
+            FleetEventKind.RETURNED,
+        )
+        assert counts[FleetEventKind.ADMITTED] == sum(counts[kind] for kind in ends)

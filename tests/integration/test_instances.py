@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker.api.outcomes import GrantedRequest, NotFoundError
-from broker.client import Client
+from broker.client import Client, GrantedRequest, NotFoundError
 from broker.contract import SpotRequest
-from broker.instances import InstanceRecord
+from broker.contract.instances import InstanceRecord
 from broker.local.federation import LocalFederation
-from broker.local.layout import Layout, wall_time
-from broker.redis_server import connect
+from broker.local.process_list import Layout, wall_time
+from broker.storage.connections import connect
 from tests.integration.test_local import await_that, free_port
-from tests.unit.instances.ec2_server import IMAGE, REGION, Ec2Scene, ec2_scene, error
+from tests.unit.workers.cloud_agent.ec2_server import IMAGE, REGION, Ec2Scene, ec2_scene, error
 
 pytestmark = [
     pytest.mark.redis,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.jobs.entries import CancelAsked, Finished
+from broker.jobs.events import CancelRequested, JobFinished
 from broker.jobs.models import JobState, Outcome
 from broker.jobs.store import LostRaceError
 from tests.contract.harness import Federation, serving
@@ -96,7 +96,7 @@ def test_the_first_replica_to_finish_wins(world: JobWorld) -> None:
         job.said
     )
     assert {one.role for one in job.attempts} == {"replica"}
-    assert sum(isinstance(one, Finished) for one in world.store.entries("job")) == 1
+    assert sum(isinstance(one, JobFinished) for one in world.store.entries("job")) == 1
     until(world.nothing_left)
 
 
@@ -149,7 +149,7 @@ def test_a_cancelled_job_leaves_nothing(world: JobWorld) -> None:
     while True:
         entries = world.store.entries("job")
         try:
-            world.store.append("job", len(entries), [CancelAsked(at=0.0, by="tester")], next_at=0.0)
+            world.store.append("job", len(entries), [CancelRequested(at=0.0, by="tester")], next_at=0.0)
             break
         except LostRaceError:
             continue
@@ -186,7 +186,7 @@ def test_two_managers_do_not_do_a_job_twice(world: JobWorld) -> None:
     for name in names:
         job = world.ended(name)
         assert job.state is JobState.FINISHED, job.said
-        assert sum(isinstance(one, Finished) for one in world.store.entries(name)) == 1
+        assert sum(isinstance(one, JobFinished) for one in world.store.entries(name)) == 1
     begun = [work.id for agent in world.agents.values() for work in agent.begun]
     assert len(begun) == len(set(begun))
     until(world.nothing_left)

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from broker.local.layout import QUEUE, Layout, wall_time
+from broker.local.process_list import QUEUE, Layout, wall_time
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from broker.local.federation import LocalFederation
-from broker.local.layout import Layout, wall_time
+from broker.local.process_list import Layout, wall_time
 from tests.contract.test_metrics import Scrape, named
 from tests.integration.test_local import FEDERATION
 from tests.integration.worker_processes import wait_for

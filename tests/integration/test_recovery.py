@@ -11,20 +11,21 @@ from typing import Any, NoReturn
 import pytest
 import redis
 
-from broker.archive import Archive, archive_directory
 from broker.contract import CloudInfo, EventKind, LeaseGranted, Reply, replies
-from broker.entries import Entries
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.redis_server import EmbeddedRedis, connect
+from broker.journal.archive import Archive, archive_directory
+from broker.journal.entries import Entries
+from broker.journal.journal import Journal
+from broker.journal.verify import JournalFinding, verify
 from broker.settings import Settings
-from broker.verify import Finding, verify
+from broker.storage.connections import connect
+from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.keys import RedisKeys
 from tests.unit.workers.owners import cancel, confirm, reserve, snapshot, spec, start
 from workers.owner.process import OwnerProcess, OwnerProcessSpec
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("rc:")
+KEYS = RedisKeys("rc:")
 FOREVER_S = 1e6
 
 
@@ -103,7 +104,7 @@ class Site:
             self.admit(f"{name}{number}.1")
             self.tell(cancel(f"{name}{number}.1"))
 
-    def verified(self) -> Finding:
+    def verified(self) -> JournalFinding:
         return verify("A", Entries(self.client, KEYS, "A"), self.archive)
 
     def ids(self) -> list[str]:

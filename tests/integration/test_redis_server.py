@@ -17,15 +17,9 @@ import pytest
 import redis
 from celery import Celery
 
-from broker import redis_server
-from broker.redis_server import (
-    EmbeddedRedis,
-    RedisServerError,
-    celery_url,
-    connect,
-    connect_async,
-    find_server,
-)
+from broker.storage import embedded_server
+from broker.storage.connections import celery_url, connect, connect_async
+from broker.storage.embedded_server import SOCKET_PATH_BYTES, EmbeddedRedis, RedisServerError, find_server
 
 pytestmark = pytest.mark.redis
 
@@ -51,7 +45,7 @@ def hold(directory: Path) -> tuple[subprocess.Popen[str], int, bool, str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(redis_server.__file__).parent.parent,
+        cwd=Path(embedded_server.__file__).parents[2],
     )
     assert holder.stdout is not None
     pid, shared, url = holder.stdout.readline().split()
@@ -166,7 +160,7 @@ def test_two_processes_that_start_at_once_get_one_server(tmp_path: Path) -> None
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(redis_server.__file__).parent.parent,
+            cwd=Path(embedded_server.__file__).parents[2],
         )
         for _ in range(2)
     ]
@@ -179,7 +173,7 @@ def test_two_processes_that_start_at_once_get_one_server(tmp_path: Path) -> None
 
 
 def test_a_lock_without_a_server_is_told_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_server, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(embedded_server, "ANSWER_TIMEOUT_S", 0.2)
     with EmbeddedRedis(tmp_path) as server:
         os.kill(server.pid, signal.SIGKILL)
         assert wait_until_gone(server.pid)
@@ -198,7 +192,7 @@ def test_a_state_directory_too_long_for_a_socket_works(tmp_path: Path) -> None:
     directory = tmp_path / ("d" * 120)
     with EmbeddedRedis(directory) as server:
         socket = Path(server.url.removeprefix("unix://").removesuffix("?db=0"))
-        assert len(os.fsencode(socket)) <= redis_server.SOCKET_PATH_BYTES
+        assert len(os.fsencode(socket)) <= SOCKET_PATH_BYTES
         assert socket.parent.stat().st_mode & 0o077 == 0
         with connect(server.url) as client, EmbeddedRedis(directory) as same:
             assert client.ping()
@@ -236,7 +230,7 @@ def test_a_forked_child_leaves_its_parents_server_alone(tmp_path: Path) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(redis_server.__file__).parent.parent,
+        cwd=Path(embedded_server.__file__).parents[2],
     )
     assert holder.stdout is not None
     url = holder.stdout.readline().split()[2]

@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 import redis
 
-from broker.adverts import Adverts
 from broker.contract import (
     Advert,
     CloudInfo,
@@ -24,16 +23,17 @@ from broker.contract import (
     commands,
     replies,
 )
-from broker.dead_letters import Kind
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.redis_server import connect_async
+from broker.journal.dead_letters import DeadLetterKind
+from broker.journal.journal import Journal
+from broker.requests.members import MembershipView
+from broker.requests.replies import Replies
 from broker.settings import Settings
 from broker.signing.key_files import create_key, distrust_key, read_private_key
 from broker.signing.parties import BROKER
 from broker.signing.signer import MessageSigner
-from broker.submission.replies import Replies
-from cloudsim.requests import Reason
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
+from cloudsim.model.refusals import RefusalReason
 from tests.integration.test_workers_runtime import fail
 from tests.unit.broker.forgeries import OTHER, Parties, forgeries
 from tests.unit.workers.owners import ask, reserve, spec
@@ -41,7 +41,7 @@ from workers.owner.process import OwnerProcess, OwnerProcessSpec
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("sig:")
+KEYS = RedisKeys("sig:")
 INBOX = KEYS.inbox("A")
 
 
@@ -96,7 +96,7 @@ class Live:
     def refused(self) -> dict[str, str]:
         """Why, by inbox entry, of all dead letters."""
         letters = self.journal.dead_letters.letters()
-        assert {letter.kind for letter in letters} <= {Kind.SIGNATURE}
+        assert {letter.kind for letter in letters} <= {DeadLetterKind.SIGNATURE}
         return {letter.of: letter.why for letter in letters}
 
 
@@ -212,7 +212,7 @@ def test_the_broker_believes_the_answer_of_the_cloud_that_was_asked(live: Live, 
             listening = Replies(client, KEYS, "me", live.parties.signing(BROKER))
             futures = listening.expect({"q": "A"})
             reading = asyncio.create_task(listening.run())
-            refusal = RefusalView(cloud="A", reason=Reason.NO_CAPACITY)
+            refusal = RefusalView(cloud="A", reason=RefusalReason.NO_CAPACITY)
             body = replies.dump_json([Reply(command="q", answer=refusal)])
             stream = KEYS.replies("me")
             forged = [
@@ -244,7 +244,7 @@ def test_a_table_counts_if_its_cloud_signed_it_and_never_goes_back(live: Live, r
 
     async def scenario() -> None:
         async with connect_async(redis_url) as client:
-            adverts = Adverts(client, KEYS, max_age_s=10, signing=live.parties.signing(BROKER))
+            adverts = MembershipView(client, KEYS, max_age_s=10, signing=live.parties.signing(BROKER))
             own = live.journal
             assert await adverts.table("A") is None
             own.set_table(table(5.0))
@@ -276,13 +276,13 @@ def test_a_table_counts_if_its_cloud_signed_it_and_never_goes_back(live: Live, r
 
 
 def test_an_advert_counts_if_its_cloud_signed_it_and_never_goes_back(live: Live, redis_url: str) -> None:
-    async def members(adverts: Adverts) -> list[Any]:
+    async def members(adverts: MembershipView) -> list[Any]:
         adverts._refreshed_s = float("-inf")
         return [(one.info.id, one.advert and one.advert.free_cores) for one in await adverts.members()]
 
     async def scenario() -> None:
         async with connect_async(redis_url) as client:
-            adverts = Adverts(client, KEYS, max_age_s=10, signing=live.parties.signing(BROKER))
+            adverts = MembershipView(client, KEYS, max_age_s=10, signing=live.parties.signing(BROKER))
             assert await members(adverts) == [("A", 8)]
             places = KEYS.advert("A"), KEYS.advert_signature("A")
             old: Any = await client.mget(places)

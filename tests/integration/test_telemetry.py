@@ -17,8 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from broker.api.app import create_app
 from broker.identity.store import let_in_operator
+from broker.observability.spans import caller, span_id, trace_id
 from broker.settings import Settings, SettingsError
-from broker.telemetry import caller, span_id, trace_id
 from tests.integration.test_local import free_port
 from tests.integration.worker_processes import Processes, wait_for
 

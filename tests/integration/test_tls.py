@@ -15,12 +15,11 @@ import pytest
 import redis
 
 from broker import cli
-from broker.api.outcomes import UnavailableError, UntrustedError
-from broker.client import Client, GrantedRequest
+from broker.client import Client, GrantedRequest, UnavailableError, UntrustedError
 from broker.contract import SpotRequest
 from broker.identity.store import api_key_digest, let_in_operator
-from broker.redis_server import connect
 from broker.settings import settings
+from broker.storage.connections import connect
 from tests.integration.certificates import Authority, Pair, terminating
 from tests.integration.worker_processes import Processes, wait_for
 

@@ -11,17 +11,18 @@ import pytest
 import redis
 
 from broker.contract import Batch
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.queue import MONTECARLO, montecarlo_queue
-from cloudsim.cloud_spec import sampler_spec
-from cloudsim.eventlog import EventLog
-from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
+from broker.journal.journal import Journal
+from broker.queue.celery_config import MONTECARLO, montecarlo_queue
+from broker.storage.keys import RedisKeys
+from cloudsim.cloud.spec import sampler_spec
+from cloudsim.history.event_log import EventLog
+from cloudsim.prediction.predictor import LocalPredictor
+from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import PARTIAL_HOUR
-from tests.unit.prediction.clouds import lived
+from tests.unit.cloudsim.prediction.clouds import lived
 from tests.unit.workers.owners import Live, load, spec
-from workers.montecarlo import Checkpoints, MonteCarlo
+from workers.montecarlo.worker import MonteCarlo, SamplerCache
 from workers.owner import table_refresh as refresh
 from workers.owner.table_refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
@@ -55,7 +56,7 @@ class Bench:
         births: int = 300,
         sampling: Sampling | None = None,
     ):
-        self.keys = Keys("mc:")
+        self.keys = RedisKeys("mc:")
         self.client = client
         self.now_s = 0.0
         self.queue: deque[tuple[str, Batch]] = deque()
@@ -253,7 +254,7 @@ def test_a_repeated_batch_is_not_made_again_and_a_broken_result_is(make: Make) -
 
 
 def test_checkpoints_go_when_there_are_too_many() -> None:
-    kept = Checkpoints(most=2)
+    kept = SamplerCache(most=2)
     same = {"cloud": "A", "epoch": 1, "refresh": "x", "chunks": 1, "share": 0, "shares": 1}
     one = Batch.model_validate(same | {"cores": 1, "node_cores": NODES, "seed": 0, "births": 9})
     batches = [one.model_copy(update={"cores": cores}) for cores in (1, 2, 3)]

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from broker.contract import EventKind, LeaseGranted, LeaseState, QuoteView
-from broker.queue import ring
-from broker.redis_server import EmbeddedRedis
-from cloudsim.federation_file import load
-from cloudsim.prediction.predictor import LocalPredictor, SamplerSpec
+from broker.queue.send import ring
+from broker.storage.embedded_server import EmbeddedRedis
+from cloudsim.federation.file import load
+from cloudsim.prediction.predictor import LocalPredictor
+from cloudsim.prediction.samplers.replay import SamplerSpec
 from tests.integration.worker_processes import Processes, wait_for
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve
 from workers.owner.owner import Owner

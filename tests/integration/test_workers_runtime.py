@@ -23,11 +23,11 @@ from broker.contract import (
     Reply,
     replies,
 )
-from broker.journal import Journal
-from broker.keys import Keys
+from broker.journal.journal import Journal
 from broker.settings import Settings
+from broker.storage.keys import RedisKeys
 from tests.unit.workers.owners import ask, command_id, confirm, load, reserve, spec, start
-from workers.montecarlo import MonteCarlo
+from workers.montecarlo.worker import MonteCarlo
 from workers.owner.owner import Owner
 from workers.owner.process import EXIT_BROKEN, EXIT_FENCED, OwnerProcess, OwnerProcessSpec
 from workers.owner.state import OwnerSpec
@@ -50,7 +50,7 @@ class Bench:
 
     def __init__(self, client: redis.Redis, directory: Path, owner: OwnerSpec, **options: Any):
         self.client, self.directory = client, directory
-        self.keys = Keys("rt:")
+        self.keys = RedisKeys("rt:")
         self.settings = Settings(state_dir=directory, key_prefix="rt:", owner_lease_ttl_s=60.0)
         self.journal = Journal(client, self.keys, "A")
         nodes = owner.cloud.node_cores

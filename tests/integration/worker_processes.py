@@ -16,11 +16,12 @@ from typing import Any, Self, TypeVar, cast
 import redis
 
 from broker.contract import Advert, Command, Event, Reply, replies
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.queue import make_app, ring
-from broker.redis_server import connect
+from broker.journal.journal import Journal
+from broker.queue.celery_config import make_app
+from broker.queue.send import ring
 from broker.settings import Settings
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60.0  # far beyond what anything here takes; a machine under load must not fail a test
@@ -97,7 +98,7 @@ class Processes:
         self.directory = directory
         self.tree = ROOT  # of the code that is started
         self.client = connect(redis_url)
-        self.keys = Keys(self.settings.key_prefix)
+        self.keys = RedisKeys(self.settings.key_prefix)
         self.journal = Journal(self.client, self.keys, "A")
         self.app = make_app(self.settings)
         self._started = Started(directory)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.inventory import Inventory
-from cloudsim.nodes import NodeDetails
-from cloudsim.requests import Instance, Kind, Request, Spread
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.instances import Instance
+from cloudsim.model.nodes import NodeDetails
+from cloudsim.model.requests import Kind, Request, Spread
 
 FURTHER = ("disk_gb", "memory_mb")
 NORTH = frozenset({("zone", "north")})

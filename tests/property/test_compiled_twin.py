@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.prediction import naive
-from tests.unit.prediction.clouds import DAY_S, random_log, random_nodes
-from tests.unit.prediction.compiled_twin import CompiledTwin
+from cloudsim.prediction.reference import youngest_first
+from tests.unit.cloudsim.prediction.clouds import DAY_S, random_log, random_nodes
+from tests.unit.cloudsim.prediction.compiled_twin import CompiledTwin
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 120))
@@ -19,4 +19,6 @@ def test_equals_the_plain_replay(seed: int, instances: int):
     for birth_s in births.tolist():
         cores = int(generator.integers(1, max(nodes) + 2))
         until_s = float(generator.uniform(birth_s, DAY_S))
-        assert twin.replay(until_s, cores, birth_s) == naive.replay(nodes, log, until_s, cores, birth_s)
+        assert twin.replay(until_s, cores, birth_s) == youngest_first.replay(
+            nodes, log, until_s, cores, birth_s
+        )

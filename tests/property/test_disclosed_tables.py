@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cloudsim.disclosure.levels import SHARES, Disclosure
+from cloudsim.disclosure.masked_tables import CoarseTable, promise_curve, told_by, usual_conditions
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.volatile.disclosed_tables import CoarseTable, promise_curve, told_by, usual_conditions
-from cloudsim.volatile.information import SHARES, Disclosure
 
 NODES = (4, 4, 4, 4, 4)
 

@@ -7,10 +7,13 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.cloud import Cloud
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.fair_share import FairShare, held_cores
-from cloudsim.requests import End, Kind, Quote, Reason, Refusal, Request
+from cloudsim.admission.fair_share import FairShare, held_cores
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.model.changes import End
+from cloudsim.model.instances import Quote
+from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.requests import Kind, Request
 
 WINDOW_S = 10.0
 ORIGINS = ("a", "b", "c")
@@ -73,7 +76,7 @@ def test_nobody_starves_and_nobody_is_held_up_for_nobody(
         others = set(waiting) - {request.origin}
         shares = rule.shares(cloud.inventory, {request.origin, *others})
         entitled = [origin for origin in others if held[origin] < shares[origin]]
-        if isinstance(answer, Refusal) and answer.reason is Reason.OVER_FAIR_SHARE:
+        if isinstance(answer, Refusal) and answer.reason is RefusalReason.OVER_FAIR_SHARE:
             assert held[request.origin] >= shares[request.origin] > 0, "below its share, and refused for it"
             assert entitled, "refused for nobody"
         if isinstance(answer, Quote) and entitled:

@@ -8,10 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.inventory import Inventory
-from cloudsim.nodes import NodeDetails
-from cloudsim.requests import Instance, Kind
-from cloudsim.spots import NOBODY, Spots
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.cloud.spot_columns import NOBODY, SpotColumns
+from cloudsim.model.instances import Instance
+from cloudsim.model.nodes import NodeDetails
+from cloudsim.model.requests import Kind
 from tests.property.scenes import room_now, some
 
 seeds = st.integers(0, 2**32 - 1)
@@ -150,7 +151,7 @@ def check(twin: Twin) -> None:
         assert inventory.nodes_of_group(group) == sorted(nodes)
 
 
-def columns(spots: Spots) -> dict[str, tuple[object, ...]]:
+def columns(spots: SpotColumns) -> dict[str, tuple[object, ...]]:
     """What the columns say of each instance; rows have no order."""
     found = {}
     for row in spots.rows().tolist():

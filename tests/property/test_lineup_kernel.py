@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.prediction import lineup_twin
-from cloudsim.prediction.lineup_cover import best_cover
-from cloudsim.prediction.lineup_sampler import LineUpSampler
-from cloudsim.prediction.naive import NaiveSample
-from cloudsim.prediction.sampler import SamplerSpec
+from cloudsim.prediction.kernels.line_up_cover import best_cover
+from cloudsim.prediction.reference import line_up
+from cloudsim.prediction.reference.youngest_first import ReferenceSample
+from cloudsim.prediction.samplers.line_up import LineUpSampler
+from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.scheduling.cover import cheapest_cover
 from cloudsim.scheduling.lineups import LINEUPS
-from tests.unit.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
+from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
 
 CLOUDS = 40
 #: Line-ups under which the virtual instance may always be the youngest: those that evict by age.
@@ -44,10 +44,10 @@ def test_samples_are_those_of_the_scheduler_itself(number: int):
             one.feed(part(log, one.until_s, until_s), until_s)
         found = one.samples()
         for row, birth_s in enumerate(found.birth_s.tolist()):
-            sample = NaiveSample(
+            sample = ReferenceSample(
                 int(found.free_slots[row]), float(found.duration_s[row]), bool(found.evicted[row])
             )
-            assert sample == lineup_twin.replay(spec, log, DAY_S, cores, birth_s, amounts), (seed, row)
+            assert sample == line_up.replay(spec, log, DAY_S, cores, birth_s, amounts), (seed, row)
         evicted += int(found.evicted.sum())
         survived += int((~found.evicted).sum())
     assert min(evicted, survived) > 20
@@ -78,8 +78,8 @@ def test_victims_of_a_node_are_those_of_the_slow_cover(candidates, deficit, data
 
 
 def test_line_ups_that_choose_otherwise_are_refused():
-    from cloudsim.errors import SpecError
-    from cloudsim.prediction.lineup_replays import rules_of
+    from cloudsim.model.errors import SpecError
+    from cloudsim.prediction.kernels.line_up_replays import rules_of
 
     for other in (
         replace(LINEUPS[0], draws=True),

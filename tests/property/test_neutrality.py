@@ -17,16 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.contract import Advert, CloudInfo, SpotRequest
-from broker.routing import Member, route
-from cloudsim.cloud import Cloud
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.fair_share import FairShare
-from cloudsim.federation import FederatedCloud, Federation, Workload
-from cloudsim.ranking import tightest_fit
-from cloudsim.replay import replay
-from cloudsim.requests import Ended, Kind, Quote, Refusal, Request, Started
+from broker.requests.routing import Member, route
+from cloudsim.admission.fair_share import FairShare
+from cloudsim.admission.origin_caps import SpotCaps
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.replay import replay
+from cloudsim.model.changes import Ended, Started
+from cloudsim.model.instances import Quote
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling.lineups import LINEUPS, LineUp
-from cloudsim.spot_caps import SpotCaps
 from tests.property.test_fair_share import NODES
 from tests.unit.workers.owners import harmless_table, load
 

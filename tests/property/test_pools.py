@@ -8,15 +8,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.eventlog import START_ON_DEMAND, STOP, EventLog
-from cloudsim.inventory import Inventory
-from cloudsim.pools import STACK_TOP
-from cloudsim.prediction.pool_sampler import PoolSampler
-from cloudsim.prediction.sampler import SamplerSpec
-from cloudsim.requests import Instance, Kind, Placement, Request
+from cloudsim.admission.pools import STACK_TOP
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.history.event_log import START_ON_DEMAND, STOP, EventLog
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.requests import Kind, Request
+from cloudsim.prediction.samplers.pool import PoolSampler
+from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.scheduling.lineups import LIFO_POOLS
 from cloudsim.scheduling.pipeline import plan
-from tests.unit.prediction.clouds import DAY_S, part, random_log, random_nodes
+from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_log, random_nodes
 
 NODES = (6, 4, 3)
 ABOVE_ALL = -1  # without a guarantee

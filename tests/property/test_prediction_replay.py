@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP
-from cloudsim.prediction import chunks, naive
-from cloudsim.prediction.sampler import ReplaySampler, SamplerSpec
+from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP
+from cloudsim.prediction import history_chunks
+from cloudsim.prediction.reference import youngest_first
+from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
-from tests.unit.prediction.clouds import from_rows, part
+from tests.unit.cloudsim.prediction.clouds import from_rows, part
 
 HOUR_S = 3600.0
 UNTIL_S = 24 * HOUR_S
@@ -46,19 +47,19 @@ def test_samples_are_those_of_the_plain_replay(
     spec = SamplerSpec(tuple(nodes), seed, births=6, horizon_s=horizon_s)
     parts = []
     for share in range(shares):
-        with patch.object(chunks, "NODES_SEARCHED_ONE_BY_ONE", one_by_one):
+        with patch.object(history_chunks, "NODES_SEARCHED_ONE_BY_ONE", one_by_one):
             one = ReplaySampler(spec, cores, share, shares)
         for until_s in (*sorted(bounds), UNTIL_S):
             one.feed(part(log, one.until_s, until_s), until_s)
         parts.append(one.samples())
     merged = Samples.merge(parts)
     for row in range(len(merged)):
-        twin = naive.replay(nodes, log, UNTIL_S, cores, float(merged.birth_s[row]))
+        twin = youngest_first.replay(nodes, log, UNTIL_S, cores, float(merged.birth_s[row]))
         assert twin is not None
-        cut = naive.NaiveSample(
+        cut = youngest_first.ReferenceSample(
             twin.free_slots, min(twin.duration_s, horizon_s), twin.evicted and twin.duration_s < horizon_s
         )
-        assert cut == naive.NaiveSample(
+        assert cut == youngest_first.ReferenceSample(
             int(merged.free_slots[row]), float(merged.duration_s[row]), bool(merged.evicted[row])
         )
     if cores <= max(nodes) and not started:

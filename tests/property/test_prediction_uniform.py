@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.errors import InputError, SpecError
-from cloudsim.eventlog import START_ON_DEMAND, START_SPOT, STOP, EventLog
-from cloudsim.prediction import naive, uniform
-from cloudsim.prediction.sampler import SamplerSpec
+from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
+from cloudsim.model.errors import InputError, SpecError
+from cloudsim.prediction.reference import youngest_first
+from cloudsim.prediction.samplers import uniform
+from cloudsim.prediction.samplers.replay import SamplerSpec
+from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
-from cloudsim.prediction.uniform import UniformSampler
-from tests.unit.prediction.clouds import DAY_S, from_rows, part, random_log, random_nodes
+from tests.unit.cloudsim.prediction.clouds import DAY_S, from_rows, part, random_log, random_nodes
 
 HOUR_S = 3600.0
 CLOUDS = 150
@@ -37,7 +38,7 @@ def assert_equal_twin(
     """Each birth is in the interval that says of it what the replay says, or in none if it had no room."""
     ends_s = found.birth_s + found.span_s
     for birth_s in births.tolist():
-        twin = naive.replay(
+        twin = youngest_first.replay(
             spec.node_cores, log, found.until_s, found.cores, birth_s, always_youngest=spec.always_youngest
         )
         row = np.flatnonzero((found.birth_s <= birth_s) & (birth_s < ends_s))

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.eventlog import RENEWAL, START_SPOT, STOP, EventLog
-from cloudsim.pools import Pools
-from cloudsim.prediction import lineup_twin
-from cloudsim.prediction.lineup_sampler import LineUpSampler
-from cloudsim.prediction.naive import NaiveSample
-from cloudsim.prediction.sampler import SamplerSpec
+from cloudsim.admission.pools import Pools
+from cloudsim.history.event_log import RENEWAL, START_SPOT, STOP, EventLog
+from cloudsim.prediction.reference import line_up
+from cloudsim.prediction.reference.youngest_first import ReferenceSample
+from cloudsim.prediction.samplers.line_up import LineUpSampler
+from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import EVICTIONS, FIFO, LIFO_RECENCY, LineUp
 from tests.property.test_snapshots import FromSnapshots
-from tests.unit.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
+from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
 from tests.unit.workers.owners import FOREVER_S, harmless_table, reserve, spec
 from tests.unit.workers.test_owner_machine import CARE, COMMANDS, CROWDS, play, steps_of
 
@@ -74,10 +74,10 @@ def test_samples_are_those_of_the_scheduler_itself(lineup: LineUp) -> None:
             one.feed(part(log, one.until_s, until_s), until_s)
         found = one.samples()
         for row, birth_s in enumerate(found.birth_s.tolist()):
-            sample = NaiveSample(
+            sample = ReferenceSample(
                 int(found.free_slots[row]), float(found.duration_s[row]), bool(found.evicted[row])
             )
-            assert sample == lineup_twin.replay(sampler, log, DAY_S, cores, birth_s), (seed, row)
+            assert sample == line_up.replay(sampler, log, DAY_S, cores, birth_s), (seed, row)
         evicted += int(found.evicted.sum())
         without = LineUpSampler(sampler, cores)
         assert log.details is not None

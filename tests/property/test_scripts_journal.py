@@ -16,18 +16,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.chain import BEGINNING
 from broker.contract import Done, Event, EventKind, Lease, LeaseState, Reply, Tick
-from broker.journal import Commit, Fenced, Journal, JournalError
-from broker.keys import Keys
-from broker.redis_server import connect
-from broker.verify import walked
-from cloudsim.requests import Kind
+from broker.journal.hash_chain import BEGINNING
+from broker.journal.journal import Commit, FencedError, Journal, JournalError
+from broker.journal.verify import walked
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
+from cloudsim.model.requests import Kind
 from tests.mutants import broken_script
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
-KEYS = Keys("p:")
+KEYS = RedisKeys("p:")
 TTL_S = 1000.0
 OWNERS = ["one", "two"]
 
@@ -117,7 +117,7 @@ class Takeovers(RuleBasedStateMachine):
             self.journals[token].renew(token, owner.epoch, TTL_S)
             self.holder = token
         else:
-            with pytest.raises(Fenced):
+            with pytest.raises(FencedError):
                 self.journals[token].renew(token, owner.epoch, TTL_S)
 
     @rule(token=owners)
@@ -180,7 +180,7 @@ class Takeovers(RuleBasedStateMachine):
     def send(self, commit: Commit) -> None:
         journal = self.journals[commit.token]
         if not self.is_owner(commit.token, commit.epoch):
-            with pytest.raises(Fenced):
+            with pytest.raises(FencedError):
                 journal.commit(commit)
             return
         self.holder = commit.token
@@ -306,6 +306,6 @@ def test_the_machine_finds_a_missing_check(redis_url, script, hook, broken):
     plan = settings(max_examples=3000, stateful_step_count=25, derandomize=True, phases=[Phase.generate])
     with (
         broken_script(script, {hook: broken}),
-        pytest.raises((AssertionError, JournalError, Fenced, pytest.fail.Exception)),
+        pytest.raises((AssertionError, JournalError, FencedError, pytest.fail.Exception)),
     ):
         run_state_machine_as_test(machine, settings=plan)

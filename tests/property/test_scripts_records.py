@@ -15,25 +15,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from broker.contract import Confirm, Release, Reserve, commands
-from broker.keys import Keys
-from broker.records import (
+from broker.requests.models import (
     Accept,
     Accepted,
-    Attempt,
-    Decision,
-    Outcome,
+    AcceptOutcome,
+    AttemptDecision,
     Record,
-    Records,
-    Standing,
-    State,
+    RequestAttempt,
+    RequestState,
+    RequestStatus,
     attempt_id,
 )
-from broker.redis_server import connect_async
+from broker.requests.store import RequestStore
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 from tests.mutants import broken_script
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
-KEYS = Keys("p:")
+KEYS = RedisKeys("p:")
 CLOUDS = ["a", "b", "c"]
 AT_ONCE, NEVER = 0, 10**9  # ms until somebody must look after it
 
@@ -64,14 +64,14 @@ class Known:
     fingerprint: str
     body: str
     token: str
-    state: State = State.OPEN
+    state: RequestState = RequestState.OPEN
     attempt: int = 0
     cloud: str | None = None
     answer: str | None = None
     overdue: bool = False
 
-    def standing(self) -> Standing:
-        return Standing(self.state, self.attempt, self.cloud, self.answer)
+    def standing(self) -> RequestStatus:
+        return RequestStatus(self.state, self.attempt, self.cloud, self.answer)
 
     def fields(self) -> dict[str, str]:
         fields = {
@@ -95,8 +95,10 @@ class Model:
         self.known: dict[str, Known] = {}
         self.inboxes: dict[str, list[str]] = defaultdict(list)
 
-    def standing(self, request: str) -> Standing:
-        return self.known[request].standing() if request in self.known else Standing(State.UNKNOWN)
+    def standing(self, request: str) -> RequestStatus:
+        return (
+            self.known[request].standing() if request in self.known else RequestStatus(RequestState.UNKNOWN)
+        )
 
     def accept(self, one: Accept, sent: dict[str, list[str]]) -> Accepted:
         known = self.known.get(one.id)
@@ -106,41 +108,41 @@ class Model:
             )
             if one.first is not None:
                 self.reserve(replace(one.first, look_after_ms=one.look_after_ms), sent)
-            return Accepted(Outcome.NEW)
+            return Accepted(AcceptOutcome.NEW)
         if known.fingerprint != one.fingerprint:
-            return Accepted(Outcome.MISMATCH)
+            return Accepted(AcceptOutcome.MISMATCH)
         if known.answer is not None:
-            return Accepted(Outcome.ANSWERED, known.answer)
-        untouched = (State.OPEN, 0) if one.first is None else (State.ATTEMPTING, 1)
+            return Accepted(AcceptOutcome.ANSWERED, known.answer)
+        untouched = (RequestState.OPEN, 0) if one.first is None else (RequestState.ATTEMPTING, 1)
         mine = known.token == one.token and (known.state, known.attempt) == untouched
-        return Accepted(Outcome.NEW if mine else Outcome.IN_FLIGHT)
+        return Accepted(AcceptOutcome.NEW if mine else AcceptOutcome.IN_FLIGHT)
 
-    def reserve(self, one: Attempt, sent: dict[str, list[str]]) -> Standing:
+    def reserve(self, one: RequestAttempt, sent: dict[str, list[str]]) -> RequestStatus:
         known = self.known.get(one.request)
-        if known is not None and known.state is State.OPEN and one.number > known.attempt:
-            known.state, known.attempt, known.cloud = State.ATTEMPTING, one.number, one.cloud
+        if known is not None and known.state is RequestState.OPEN and one.number > known.attempt:
+            known.state, known.attempt, known.cloud = RequestState.ATTEMPTING, one.number, one.cloud
             known.overdue = one.look_after_ms == AT_ONCE
             sent[one.cloud].append(f"reserve {one.command.attempt}")
         return self.standing(one.request)
 
-    def decide(self, one: Decision, sent: dict[str, list[str]]) -> Standing:
+    def decide(self, one: AttemptDecision, sent: dict[str, list[str]]) -> RequestStatus:
         known = self.known.get(one.request)
         mine = None if known is None else (known.state, known.attempt, known.cloud)
-        if known is not None and mine == (State.ATTEMPTING, one.number, one.cloud):
+        if known is not None and mine == (RequestState.ATTEMPTING, one.number, one.cloud):
             assert known.cloud is not None
             attempt = attempt_id(one.request, one.number)
             if one.answer is None:
-                known.state = State.OPEN
+                known.state = RequestState.OPEN
                 sent[known.cloud].append(f"release {attempt}")
             elif not known.overdue:
-                known.state, known.answer = State.COMMITTED, one.answer
+                known.state, known.answer = RequestState.COMMITTED, one.answer
                 sent[known.cloud].append(f"confirm {attempt}")
         return self.standing(one.request)
 
-    def close(self, request: str, answer: str) -> Standing:
+    def close(self, request: str, answer: str) -> RequestStatus:
         known = self.known.get(request)
-        if known is not None and known.state is State.OPEN:
-            known.state, known.answer = State.REFUSED, answer
+        if known is not None and known.state is RequestState.OPEN:
+            known.state, known.answer = RequestState.REFUSED, answer
         return self.standing(request)
 
     def overdue(self, look_after_ms: int) -> list[Record]:
@@ -169,7 +171,7 @@ class Life(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.client = self.runner.run(self._connected())
-        self.records = Records(self.client, KEYS)
+        self.records = RequestStore(self.client, KEYS)
         self.call("accept", [Accept(name, "x", f"body {name}", AT_ONCE) for name in NAMES[:2]])
 
     async def _connected(self) -> Any:
@@ -209,7 +211,7 @@ class Life(RuleBasedStateMachine):
         self.call(
             "decide",
             [
-                Decision(name, self.number(name, step), self.cloud(name), answer)
+                AttemptDecision(name, self.number(name, step), self.cloud(name), answer)
                 for name, step, answer in items
             ],
         )
@@ -309,12 +311,12 @@ def check_clouds(inboxes: Inboxes) -> None:
         assert confirmed[request] <= attempts
 
 
-def attempt(request: str, number: int, cloud: str, look_after_ms: int) -> Attempt:
+def attempt(request: str, number: int, cloud: str, look_after_ms: int) -> RequestAttempt:
     name = attempt_id(request, number)
     command = Reserve(
         id=name, attempt=name, request=request, origin="user", cores=1, lifetime_s=1, sla=None, reply_to="api"
     )
-    return Attempt(request, number, cloud, command, look_after_ms)
+    return RequestAttempt(request, number, cloud, command, look_after_ms)
 
 
 def told(command: Any) -> str:

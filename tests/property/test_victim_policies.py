@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.inventory import Inventory
-from cloudsim.requests import Instance, Kind, Placement, Reason, Request, Spread
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Kind, Request, Spread
 from cloudsim.scheduling import eviction
 from cloudsim.scheduling.lineups import LINEUPS, PARTIAL_HOUR, YOUNGEST_JOB_FIRST, LineUp, Ranking
 from cloudsim.scheduling.pipeline import plan
@@ -154,7 +156,7 @@ def first_with_room(asked: Question, first: Callable[[Instance], Any]) -> tuple[
     raise AssertionError("nobody makes room")
 
 
-def examine(lineup: LineUp, scene: Scene, request: Request) -> Placement | Reason:
+def examine(lineup: LineUp, scene: Scene, request: Request) -> Placement | RefusalReason:
     """Asks the line-up, and checks its answer; returns it."""
     asked = question(scene, request)
     inventory = asked.inventory
@@ -162,9 +164,9 @@ def examine(lineup: LineUp, scene: Scene, request: Request) -> Placement | Reaso
     inventory.validate()
     assert list(inventory) == list(scene.inventory()), "a plan changes nothing"
     if not any(enough(inventory.capacity[:, n].tolist(), asked.needed) for n in range(len(scene.node_cores))):
-        assert answer is Reason.TOO_LARGE
+        assert answer is RefusalReason.TOO_LARGE
     elif not asked.allowed:
-        assert answer is Reason.NO_SUCH_NODE
+        assert answer is RefusalReason.NO_SUCH_NODE
     elif any(enough(asked.now[node], asked.needed) for node in asked.allowed):
         assert isinstance(answer, Placement)
         assert (answer.victims, answer.waits) == ((), False)
@@ -174,7 +176,7 @@ def examine(lineup: LineUp, scene: Scene, request: Request) -> Placement | Reaso
         assert (answer.victims, answer.waits) == ((), True)
         assert enough(asked.soon[answer.node], asked.needed)
     elif not any(asked.suffices(node, asked.on(node, asked.evictable)) for node in asked.allowed):
-        assert answer is Reason.NO_CAPACITY
+        assert answer is RefusalReason.NO_CAPACITY
     else:
         assert isinstance(answer, Placement)
         examine_victims(lineup, asked, answer)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.lengths import BIN_S, LengthHistogram
-from cloudsim.volatile import events, kernels
-from cloudsim.volatile.information import Disclosure, disclose
-from cloudsim.volatile.managers import Policy, Renewal, intervals, revocations
+from cloudsim.disclosure.levels import Disclosure, disclose
+from cloudsim.model.lengths import BIN_S, LengthHistogram
+from cloudsim.volatile import kernels, reference
+from cloudsim.volatile.managers import Renewal, RevocationPolicy, intervals, revocations
 from cloudsim.volatile.study import Model, study
 from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL, expected_value, target_s
 
@@ -33,17 +33,17 @@ def counted(lengths: Sequence[int]) -> list[int]:
 def test_kernels_equal_the_event_loop(units: np.ndarray, seed: int):
     draws = np.random.default_rng(seed).random(revocations(units))
     plain = units.tolist()
-    (oldest,) = events.intervals(plain, events.oldest_first, [9])
+    (oldest,) = reference.intervals(plain, reference.oldest_first, [9])
     assert kernels.queue(units, False).tolist() == counted(oldest)
-    (newest,) = events.intervals(plain, events.newest_first, [9])
+    (newest,) = reference.intervals(plain, reference.newest_first, [9])
     assert kernels.queue(units, True).tolist() == counted(newest)
-    (any_one,) = events.intervals(plain, events.drawn(draws), [9])
+    (any_one,) = reference.intervals(plain, reference.drawn(draws), [9])
     assert kernels.at_random(units, draws).tolist() == counted(any_one)
-    (stack,) = events.intervals(plain, events.top_first, [9])
+    (stack,) = reference.intervals(plain, reference.top_first, [9])
     assert kernels.stack(units, np.array([0])).tolist() == [counted(stack)]
-    bands = events.intervals(plain, events.top_first, [2, 1, 3, 3])
+    bands = reference.intervals(plain, reference.top_first, [2, 1, 3, 3])
     assert kernels.stack(units, np.array([7, 6, 3, 0])).tolist() == [counted(one) for one in bands]
-    recent = events.intervals(plain, events.newest_first, [2, 1, 3, 3])
+    recent = reference.intervals(plain, reference.newest_first, [2, 1, 3, 3])
     for floor, room, lengths in zip([7, 6, 3, 0], [2, 1, 3, 3], recent, strict=True):
         assert kernels.queue(np.clip(units - floor, 0, room), True).tolist() == counted(lengths)
 
@@ -52,7 +52,7 @@ def test_kernels_equal_the_event_loop(units: np.ndarray, seed: int):
 @given(units=traces(most=5000), seed=st.integers(0, 2**32))
 def test_the_sum_of_all_lengths_is_the_same_for_every_policy(units: np.ndarray, seed: int):
     up_s = int(units.sum()) * BIN_S
-    for policy in Policy:
+    for policy in RevocationPolicy:
         for renewal in Renewal:
             found = intervals(units, policy, np.random.default_rng(seed), renewal)
             assert sum(one.total_s for one in found) == up_s, f"{policy}, {renewal}"
@@ -61,7 +61,7 @@ def test_the_sum_of_all_lengths_is_the_same_for_every_policy(units: np.ndarray, 
 @settings(max_examples=60, deadline=None)
 @given(units=traces(most=5000))
 def test_with_full_information_pools_are_never_worse_than_the_stack_that_they_cut(units: np.ndarray):
-    (whole,), pools = intervals(units, Policy.LIFO), intervals(units, Policy.LIFO_POOLS)
+    (whole,), pools = intervals(units, RevocationPolicy.LIFO), intervals(units, RevocationPolicy.LIFO_POOLS)
     assert LengthHistogram.merged(pools) == whole
     for value in (LINEAR, POLYNOMIAL):
         of_each = [target_s(disclose(one, Disclosure.FULL), value) for one in pools]
@@ -89,7 +89,7 @@ def test_random_revocation_spares_old_and_young_alike(seed: int):
     """Where one unit at a time is replaced, lengths are geometric."""
     most, samples = 50, 20_000
     units = np.tile([most, most - 1], samples // 2)
-    (found,) = intervals(units, Policy.RANDOM, np.random.default_rng(seed))
+    (found,) = intervals(units, RevocationPolicy.RANDOM, np.random.default_rng(seed))
     # A unit meets one revocation in two samples, and survives it with 49 in 50.
     met = np.arange(1, 40, dtype=np.float64)
     expected = (1 - 1 / most) ** met

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker.contract import Event
-from broker.submission.wishes import Settled
+from broker.requests.validation import Settled
 from tests.simulation.book import CloudBook
 from tests.simulation.options import POISON, CloudOptions
 from tests.simulation.processes import KEYS, OwnerProcess

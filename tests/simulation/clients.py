@@ -65,7 +65,8 @@ class _Connection:
 
 
 class BlockingClient(_Connection):
-    """What ``broker.journal`` wants of a ``redis.Redis``; a call is a pause of the fiber that makes it."""
+    """What ``broker.journal.journal`` wants of a ``redis.Redis``; a call is a pause of the fiber that makes
+    it."""
 
     def _do(self, act: Callable[[], Any], *, may_repeat: bool = False) -> Any:
         fiber = running()
@@ -113,7 +114,7 @@ class BlockingClient(_Connection):
 
 
 class AsyncClient(_Connection):
-    """What ``broker.records`` and its users want of a ``redis.asyncio.Redis``."""
+    """What ``broker.requests.store`` and its users want of a ``redis.asyncio.Redis``."""
 
     async def _do(self, act: Callable[[], Any], *, may_repeat: bool = False) -> Any:
         self.hold(script=may_repeat)

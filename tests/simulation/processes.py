@@ -1,5 +1,6 @@
 """The product's processes inside the simulation: owners (the real ``OwnerProcess`` on fibers) and brokers
-(the real ``Service`` and ``Desk`` on the loop), and what stands for clocks, names and files around them."""
+(the real ``SubmissionService`` and ``CloudService`` on the loop), and what stands for clocks, names and
+files around them."""
 
 from __future__ import annotations
 
@@ -17,17 +18,17 @@ from unittest import mock
 
 import redis
 
-from broker.adverts import Adverts
-from broker.api.desk import Desk
+from broker.api.services.clouds import CloudService
 from broker.contract import CloudInfo
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.records import Records
+from broker.journal.journal import Journal
+from broker.requests.members import MembershipView
+from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
+from broker.requests.replies import Replies
+from broker.requests.store import RequestStore
+from broker.requests.submit import SubmissionService
 from broker.settings import Settings
-from broker.submission.exchange import Doorbells, Exchange
-from broker.submission.replies import Replies
-from broker.submission.service import Service
-from cloudsim.cloud_spec import CloudSpec
+from broker.storage.keys import RedisKeys
+from cloudsim.cloud.spec import CloudSpec
 from cloudsim.prediction.tables import QuantileTable
 from tests.simulation.clients import AsyncClient, BlockingClient
 from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
@@ -40,7 +41,7 @@ from workers.owner.state import OwnerSpec
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-KEYS = Keys("sim:")
+KEYS = RedisKeys("sim:")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 RENEWAL_S = 8.0
 SETTINGS = Settings.model_construct(
@@ -180,8 +181,8 @@ class BrokerProcess(_Process):
     def __init__(self, world: World, name: str, machine: Machine):
         super().__init__(world, name, machine)
         client = cast("redis.asyncio.Redis", AsyncClient(world, self))
-        records = Records(client, KEYS)
-        adverts = Adverts(
+        records = RequestStore(client, KEYS)
+        adverts = MembershipView(
             client,
             KEYS,
             max_age_s=SETTINGS.advert_max_age_s,
@@ -189,9 +190,9 @@ class BrokerProcess(_Process):
             now=lambda: EPOCH + timedelta(seconds=world.clock.time() + machine.ahead_s),
         )
         replies = Replies(client, KEYS, name)
-        exchange = Exchange(records, replies, Doorbells(self._ring))
-        self.service = Service(SETTINGS, records, adverts, exchange)
-        self.desk = Desk(SETTINGS, client, KEYS, adverts, exchange)
+        exchange = OwnerCommands(records, replies, OwnerNotifier(self._ring))
+        self.service = SubmissionService(SETTINGS, records, adverts, exchange)
+        self.desk = CloudService(SETTINGS, client, KEYS, adverts, exchange)
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in order: a set's would be another one every time
         self._own(self._keep_up(replies.run))
         self._own(self._keep_up(self._sweep))
@@ -308,9 +309,9 @@ def patched(world: World) -> Iterator[None]:
         "workers.owner.ownership.time": times,
         "workers.owner.ownership.uuid": uuids,
         "workers.owner.ownership.EpochFile": _EpochFile,
-        "broker.submission.replies.time": times,
-        "broker.attempts.uuid4": world.name,
-        "broker.api.desk.uuid4": world.name,
+        "broker.requests.replies.time": times,
+        "broker.requests.models.uuid4": world.name,
+        "broker.api.services.clouds.uuid4": world.name,
     }
     with ExitStack() as stack:
         for target, stand in stands.items():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from broker.lua import read_script
+from broker.storage.scripts import read_script
 from tests.simulation.store import Store
 
 pytestmark = pytest.mark.redis

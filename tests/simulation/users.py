@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from broker.api.models import DrainRequest
+from broker.api.schemas.clouds import DrainRequest
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
-from broker.submission.wishes import InFlightError, NoMembersError, ReusedError, Settled
+from broker.requests.validation import InFlightError, NoMembersError, ReusedError, Settled
 from tests.simulation.processes import RENEWAL_S
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ HOPELESS = {
     "broker.api": {"78"},
     "workers.montecarlo": {"78"},
     "workers.owner": {"2", "78"},
-    "workers.instances": {"2", "78"},
+    "workers.cloud_agent": {"2", "78"},
 }
 
 
@@ -66,7 +66,7 @@ def test_every_variable_is_a_setting() -> None:
 
 
 def test_every_module_that_is_started_is_there() -> None:
-    planned = {"workers.jobs", "workers.agent"}
+    planned = {"workers.job_manager", "workers.node_agent"}
     for path in files():
         for module in re.findall(r"-m ((?:broker|workers)(?:\.\w+)*)", path.read_text()):
             found = module in planned or importlib.util.find_spec(module) is not None
@@ -142,7 +142,7 @@ def test_a_unit_is_confined_and_started_again_unless_that_is_hopeless(path: Path
 
 def _parses(module: str, options: list[str]) -> None:
     """Those of a cloud have options that must be there."""
-    if module in {"workers.owner", "workers.instances"}:
+    if module in {"workers.owner", "workers.cloud_agent"}:
         parser = importlib.import_module(f"{module}.__main__").parser
         assert parser().parse_args(options).cloud
 

@@ -23,24 +23,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from broker import garbage
-from broker.archive import Archive, archive_directory
-from broker.contract import Batch, CloudInfo
+from broker.contract import Batch, CloudInfo, written
+from broker.contract.convert import node_kinds
+from broker.contract.negotiation import ContractError, Speaking
 from broker.doctor.redis import UnsafeQueueError
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.redis_server import connect
+from broker.journal.archive import Archive, archive_directory
+from broker.journal.journal import Journal
+from broker.observability import gc_tuning
+from broker.observability.spans import Spans
 from broker.settings import Settings, SettingsError, settings
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
-from broker.telemetry import Spans
-from broker.upgrading import ContractError, Speaking
-from broker.versions import written
-from broker.views import node_kinds
-from cloudsim.durations import parse_duration_s
-from cloudsim.errors import InputError
-from cloudsim.federation import FederatedCloud, Federation
-from cloudsim.federation_file import load
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
+from cloudsim.federation.file import load
+from cloudsim.federation.model import FederatedCloud, Federation
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import InputError
 from cloudsim.prediction.samples import Flavour
 from workers import celery_app
 from workers.owner.process import OwnerProcess, OwnerProcessSpec
@@ -167,13 +166,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         celery_app.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
-        client, keys = connect(str(config.redis_url)), Keys(config.key_prefix)
+        client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
         speaking = Speaking(client, keys)
         until_answered(speaking.look)
     except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
         print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
-    from broker.queue import cloud_queue, send_batch
+    from broker.queue.celery_config import cloud_queue
+    from broker.queue.send import send_batch
 
     def send(queue: str, batch: Batch) -> None:
         send_batch(app, queue, json.loads(written(batch, speaking())))
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     owner_process.open()
 
     def ready() -> None:
-        garbage.settle()
+        gc_tuning.settle()
         owner_process.start()
 
     try:

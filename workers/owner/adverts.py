@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.contract import Advert, Room
-from cloudsim.cloud import Cloud
-from cloudsim.inventory import Inventory
-from cloudsim.requests import Kind
-from cloudsim.volatile.disclosed_tables import CoarseTable
-from cloudsim.volatile.information import Disclosure
-from cloudsim.volatile.veil import empty_slots
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.disclosure.levels import Disclosure
+from cloudsim.disclosure.masked_tables import CoarseTable
+from cloudsim.disclosure.masking import empty_slots
+from cloudsim.model.requests import Kind
 from workers.owner.state import OwnerState
 
 #: Clouds with larger nodes advertise powers of two, their whole node, and the sizes in their table.
@@ -62,7 +62,7 @@ def advertise(state: OwnerState, epoch: int, sizes: NDArray[np.int64], now: str)
 def _masked(advert: Advert, cloud: Cloud) -> Advert:
     """Reduce the advert of a cloud that does not disclose everything to whether there is room.
 
-    Nothing is left of what runs there (see ``cloudsim.volatile.veil``).
+    Nothing is left of what runs there (see ``cloudsim.disclosure.masking``).
     """
     table, node_cores = cloud.table, cloud.spec.node_cores
 

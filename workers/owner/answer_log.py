@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker.contract import Lease, LeaseState, RefusalView
-from broker.versions import read
+from broker.contract import Lease, LeaseState, RefusalView, read
 
 #: Number of closed entries that are kept; the oldest are forgotten first. A command may be late by minutes,
 #: and these are hours of a busy cloud.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from broker.archive import SYNC_S, Archive
+from broker.journal.archive import SYNC_S, Archive
 from broker.settings import Settings
 from workers.owner import snapshots
 from workers.owner.ownership import OwnerLease

@@ -19,10 +19,10 @@ from datetime import datetime
 import structlog
 
 from broker.contract import Command, EventKind, Lease
-from broker.views import refusal_view
-from cloudsim.cloud import AFTER_EVERYTHING
-from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_SPOT
-from cloudsim.requests import Refusal
+from broker.contract.convert import refusal_view
+from cloudsim.cloud.cloud import AFTER_EVERYTHING
+from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT
+from cloudsim.model.refusals import Refusal
 from workers.owner import renewals
 from workers.owner.event_writer import EventWriter
 from workers.owner.state import OwnerState

@@ -6,10 +6,13 @@ import math
 from dataclasses import replace
 
 from broker.contract import Lease, LeaseState
-from cloudsim.cloud import Cloud
-from cloudsim.requests import End, Ended, Extended, Instance, Quote, Reason, Refusal, Request
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.disclosure.levels import Disclosure
+from cloudsim.model.changes import End, Ended, Extended
+from cloudsim.model.instances import Instance, Quote
+from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.requests import Request
 from cloudsim.scheduling.pipeline import explain
-from cloudsim.volatile.information import Disclosure
 
 _STATE = {
     End.COMPLETED: LeaseState.COMPLETED,
@@ -17,7 +20,7 @@ _STATE = {
     End.CANCELLED: LeaseState.CANCELLED,
     End.FAILED: LeaseState.FAILED,
 }
-_NO_FITTING_NODE = frozenset({Reason.TOO_LARGE, Reason.NO_SUCH_NODE, Reason.NO_CAPACITY})
+_NO_FITTING_NODE = frozenset({RefusalReason.TOO_LARGE, RefusalReason.NO_SUCH_NODE, RefusalReason.NO_CAPACITY})
 _END = {state: end for end, state in _STATE.items()}
 
 

@@ -10,7 +10,7 @@ import os
 import platform
 from pathlib import Path
 
-from broker.archive import write_whole
+from broker.journal.archive import write_whole
 
 
 class EpochFile:

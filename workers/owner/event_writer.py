@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.asked import needs_of
 from broker.contract import (
     PUBLIC_KINDS,
     Event,
@@ -15,23 +14,24 @@ from broker.contract import (
     OnDemandRequest,
     OverflowState,
     Reply,
+    needs_of,
 )
-from broker.views import refusal_view
-from cloudsim.requests import (
+from broker.contract.convert import refusal_view
+from cloudsim.model.changes import (
     Booked,
     Change,
     Cordoned,
     End,
     Ended,
     Extended,
-    Instance,
-    Kind,
     Noticed,
-    Reason,
     Started,
     TurnedAway,
     Withdrawn,
 )
+from cloudsim.model.instances import Instance
+from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Kind
 from workers.owner import convert, overflow
 from workers.owner.state import OwnerState
 
@@ -164,7 +164,7 @@ class EventWriter:
         request, detail = change.request, None
         # Own load that is replayed before the cloud first opens is past.
         offers = offers and self._spec.overflow and self._state.opened is not None
-        if offers and change.refusal.reason is Reason.NO_CAPACITY:
+        if offers and change.refusal.reason is RefusalReason.NO_CAPACITY:
             detail = _OFFERED if request.lifetime_s else _NO_LIFETIME
         self.emit(
             EventKind.TURNED_AWAY,

@@ -21,10 +21,12 @@ from broker.contract import (
     RefusalView,
     Release,
 )
-from broker.views import refusal_view
-from cloudsim.cloud_state import TAKEN
-from cloudsim.eventlog import PHASE_ON_DEMAND, PHASE_STOP
-from cloudsim.requests import End, Ended, Kind, Refusal
+from broker.contract.convert import refusal_view
+from cloudsim.cloud.cloud_state import TAKEN
+from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
+from cloudsim.model.changes import End, Ended
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Kind
 from workers.owner import clock, convert
 from workers.owner.answer_log import Released
 from workers.owner.event_writer import EventWriter

@@ -20,9 +20,9 @@ from broker.contract import (
     StartOnDemand,
     StopOnDemand,
 )
-from cloudsim.all_or_nothing import start_all
-from cloudsim.eventlog import PHASE_ON_DEMAND
-from cloudsim.requests import Kind, Request
+from cloudsim.cloud.gang_start import start_all
+from cloudsim.history.event_log import PHASE_ON_DEMAND
+from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, lease_changes
 from workers.owner.event_writer import EventWriter
 from workers.owner.state import OwnerState

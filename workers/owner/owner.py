@@ -47,11 +47,14 @@ from broker.contract import (
     StopOnDemand,
     Tick,
 )
-from broker.views import quote_view, refusal_view
-from cloudsim.cloud import Cloud
-from cloudsim.eventlog import PHASE_SPOT
-from cloudsim.offers import SizeOffer, largest_admitted, other_sizes
-from cloudsim.requests import Kind, Quote, Refusal, Request, Started
+from broker.contract.convert import quote_view, refusal_view
+from cloudsim.admission.counter_offers import AdmissibleSize, largest_admitted, other_sizes
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.history.event_log import PHASE_SPOT
+from cloudsim.model.changes import Started
+from cloudsim.model.instances import Quote
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, convert, drain, lease_changes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
@@ -303,7 +306,9 @@ class Owner:
             return request
         return replace(request, lifetime_s=first_lifetime_s(self.cloud, request))
 
-    def _refusal(self, request: Request, refusal: Refusal, offers: Sequence[SizeOffer] = ()) -> RefusalView:
+    def _refusal(
+        self, request: Request, refusal: Refusal, offers: Sequence[AdmissibleSize] = ()
+    ) -> RefusalView:
         """Convert a refusal, adding the largest size that would be admitted instead."""
         return refusal_view(
             convert.explained(refusal, request, self.cloud),

@@ -14,12 +14,12 @@ from pathlib import Path
 import redis
 import structlog
 
-from broker.archive import Archive, ArchiveError
-from broker.chain import BEGINNING, Entry
 from broker.contract import Advert, Reply
-from broker.entries import NotWritten
 from broker.failpoints import Failpoint, failpoint
-from broker.journal import Commit, Fenced, Journal, JournalError
+from broker.journal.archive import Archive, ArchiveError
+from broker.journal.entries import NotWritten
+from broker.journal.hash_chain import BEGINNING, Entry
+from broker.journal.journal import Commit, FencedError, Journal, JournalError
 from broker.settings import Settings
 from workers.owner.epoch_file import EpochFile
 from workers.owner.event_writer import Decisions
@@ -74,12 +74,12 @@ class OwnerLease:
         """Name the journal entry that the next commit continues."""
         self.last_id, self.last_hash = last_id, last_hash
 
-    def keep(self, fenced: Callable[[Fenced], None]) -> None:
+    def keep(self, fenced: Callable[[FencedError], None]) -> None:
         """Renew the lease until ``end``, on a thread of its own; call ``fenced`` when it is lost."""
         while not self._over.wait(self._ttl_s / 3):
             try:
                 self._journal.renew(self.token, self.epoch, self._ttl_s)
-            except Fenced as error:
+            except FencedError as error:
                 fenced(error)
                 return
             except redis.RedisError as error:
@@ -146,4 +146,4 @@ class OwnerLease:
         try:
             self._journal.entries.keep(self.token, self.epoch, snapshot, place, *kept)
         except NotWritten as error:
-            raise (Fenced if error.fenced else JournalError)(str(error)) from error
+            raise (FencedError if error.fenced else JournalError)(str(error)) from error

@@ -22,20 +22,20 @@ import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.archive import Archive, directory_name
-from broker.contract import Advert, Batch, CloudInfo, Command, RefusalView, Reply, Tick
-from broker.dead_letters import Kind
+from broker.contract import Advert, Batch, CloudInfo, Command, RefusalView, Reply, Tick, read
 from broker.failpoints import Failpoint, failpoint
-from broker.journal import Fenced, Journal, Malformed
+from broker.journal.archive import Archive, directory_name
+from broker.journal.dead_letters import DeadLetterKind
+from broker.journal.inbox import Malformed
+from broker.journal.journal import FencedError, Journal
+from broker.observability.spans import Spans
 from broker.settings import Settings
-from broker.telemetry import Spans
-from broker.versions import read
+from cloudsim.disclosure.levels import Disclosure
+from cloudsim.disclosure.masked_tables import shown_table, told_by
+from cloudsim.model.refusals import RefusalReason
 from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.requests import Reason
 from cloudsim.scheduling.pipeline import warm_up
-from cloudsim.volatile.disclosed_tables import shown_table, told_by
-from cloudsim.volatile.information import Disclosure
 from workers.owner import snapshots
 from workers.owner.archiving import Archiver
 from workers.owner.clock import CloudClock, JumpWatch, resume_s
@@ -290,10 +290,10 @@ class OwnerProcess:
         body = b"[" + command.model_dump_json().encode() + b"]"
         name, why = f"{entry}/{self._done_of_entry}", self._poison[command.id]
         put = self._journal.dead_letters.put
-        until_answered(lambda: put(name, Kind.POISON, why, body, entry=entry))
+        until_answered(lambda: put(name, DeadLetterKind.POISON, why, body, entry=entry))
         if command.reply_to is None:
             return Decisions()
-        answer = RefusalView(cloud=self._journal.cloud, reason=Reason.UNREACHABLE, detail=_SET_ASIDE)
+        answer = RefusalView(cloud=self._journal.cloud, reason=RefusalReason.UNREACHABLE, detail=_SET_ASIDE)
         return Decisions(replies=[(command.reply_to, Reply(command=command.id, answer=answer))])
 
     def _write(self, decisions: Decisions, cursor: str | None = None, *, advert: bool = False) -> None:
@@ -392,7 +392,7 @@ class OwnerProcess:
         with self._lock:
             try:
                 yield
-            except Fenced as error:
+            except FencedError as error:
                 self._fenced(error)
             except (redis.RedisError, OperationalError) as error:
                 # The timetable comes back.
@@ -401,7 +401,7 @@ class OwnerProcess:
                 log.exception("owner broken: stopping", cloud=self._journal.cloud)
                 self._fail(EXIT_BROKEN)
 
-    def _fenced(self, error: Fenced) -> NoReturn:
+    def _fenced(self, error: FencedError) -> NoReturn:
         log.error("fenced: stopping", cloud=self._journal.cloud, why=str(error))
         self._fail(EXIT_FENCED)
 

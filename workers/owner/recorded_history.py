@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from cloudsim.history import History
-from cloudsim.requests import Instance, Kind, Spread
+from cloudsim.history.history import History
+from cloudsim.model.instances import Instance
+from cloudsim.model.requests import Kind, Spread
 
 #: In place of the kind of an instance that starts or stops.
 _RENEWAL = "renewal"

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import structlog
 
-from broker.archive import Archive, ArchiveError
-from broker.chain import BEGINNING, Entry
 from broker.contract import Event
-from broker.entries import EVENTS_KEPT, JOURNAL_KEPT, NotWritten, sequence_of
-from broker.journal import Fenced, Journal, JournalError
-from cloudsim.requests import Kind
+from broker.journal.archive import Archive, ArchiveError
+from broker.journal.entries import EVENTS_KEPT, JOURNAL_KEPT, NotWritten, sequence_of
+from broker.journal.hash_chain import BEGINNING, Entry
+from broker.journal.journal import FencedError, Journal, JournalError
+from cloudsim.model.requests import Kind
 from workers.owner import snapshots
 from workers.owner.owner import Owner
 from workers.owner.snapshots import Snapshot, SnapshotError, SnapshotHead
@@ -74,7 +74,7 @@ class Recovery:
             if self._archive is not None:
                 self._restore_leases(token, epoch, owner.state)
         except NotWritten as error:
-            raise (Fenced if error.fenced else JournalError)(str(error)) from error
+            raise (FencedError if error.fenced else JournalError)(str(error)) from error
         except ArchiveError as error:
             raise JournalError(f"cloud {self._journal.cloud}: {error}") from error
         return Recovered(owner, self._last_id, self._last_hash, self._folded)

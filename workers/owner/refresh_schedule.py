@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from broker.contract import Ask, Command, Reserve
-from cloudsim.cloud_spec import CloudSpec
+from cloudsim.cloud.spec import CloudSpec
 from cloudsim.prediction.samples import Flavour
 
 #: On nodes of up to this number of cores, tables are made for every size.

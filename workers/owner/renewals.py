@@ -7,8 +7,10 @@ ends it is renewed by conditional survival; when that fails its holder is warned
 from __future__ import annotations
 
 from broker.contract import Lease, LeaseState
-from cloudsim.cloud import Cloud
-from cloudsim.requests import Change, Reason, Refusal, Request
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.model.changes import Change
+from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.requests import Request
 
 #: Renew a lease when this share of its last promise is left, or of a period where that is shorter.
 RENEWED_AT = 0.25
@@ -77,7 +79,7 @@ def may_wait(refusal: Refusal) -> bool:
 
     It can where only a table is missing, which an owner that has just started does not have yet.
     """
-    return refusal.reason is Reason.NO_TABLE
+    return refusal.reason is RefusalReason.NO_TABLE
 
 
 def _ends_at_s(lease: Lease) -> float:

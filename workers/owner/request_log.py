@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 
 from broker.contract import Command, LeaseGranted, RefusalView, Reply
-from broker.inbox import Malformed
-from broker.telemetry import Spans
+from broker.journal.inbox import Malformed
+from broker.observability.spans import Spans
 
 log = structlog.get_logger(__name__)
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from broker.chain import place_of
 from broker.contract import Event, Lease, OverflowState
-from cloudsim.cloud import Cloud
-from cloudsim.eventlog import PHASE_ON_DEMAND
-from cloudsim.promises import Account
-from cloudsim.requests import Instance
+from broker.journal.hash_chain import place_of
+from cloudsim.admission.promise_ledger import Account
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.history.event_log import PHASE_ON_DEMAND
+from cloudsim.model.instances import Instance
 from workers.owner.state import OwnerSpec, OwnerState
 
 #: Snapshots of another format are not read; recovery then takes the whole journal.

@@ -1,4 +1,5 @@
-"""Statistics of an owner for its operators: times of tables, lengths of streams (``broker.measures``)."""
+"""Statistics of an owner for its operators: times of tables, lengths of streams
+(``broker.observability.owner_stats``)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any, cast
 
 import redis
 
-from broker.journal import Journal
-from broker.measures import Measures
+from broker.journal.journal import Journal
+from broker.observability.owner_stats import OwnerStats
 
 EVERY_S = 10.0
 
@@ -23,7 +24,7 @@ class OwnerStatsPublisher:
 
     def __init__(self, journal: Journal | None, monotonic: Callable[[], float]):
         self._journal, self._monotonic = journal, monotonic
-        self._measures = Measures()
+        self._measures = OwnerStats()
         self._began_s = 0.0
         self._due_s = float("-inf")
 

@@ -15,11 +15,11 @@ import redis
 import structlog
 
 from broker.contract import Batch
-from broker.dead_letters import Kind
-from broker.journal import Journal
-from broker.queue import MONTECARLO, montecarlo_queue
-from cloudsim.eventlog import EventLog, HistoryChunk
-from cloudsim.nodes import CORES_ONLY, NodeDetails
+from broker.journal.dead_letters import DeadLetterKind
+from broker.journal.journal import Journal
+from broker.queue.celery_config import MONTECARLO, montecarlo_queue
+from cloudsim.history.event_log import EventLog, HistoryChunk
+from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Flavour, Samples, flavour_of
 from cloudsim.prediction.tables import QuantileTable
@@ -181,7 +181,7 @@ class Refresher:
         batch = self._batch(share)
         of = f"{batch.result}, {share.cores} cores, share {share.share}"
         why = f"begun {share.tries} times and never ended; its size keeps the samples that it had, if any"
-        self._journal.dead_letters.put(of, Kind.BATCH, why, batch.model_dump_json().encode())
+        self._journal.dead_letters.put(of, DeadLetterKind.BATCH, why, batch.model_dump_json().encode())
 
     def _worked_at(self, alive: set[str]) -> bool:
         return any(share.open and share.by in alive for share in self._shares)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 
-from cloudsim.errors import SpecError, TraceError
 from cloudsim.markets.formats import history, table
-from cloudsim.markets.formats.listing import Listed, expand
-from cloudsim.markets.formats.merging import merge
-from cloudsim.markets.formats.records import ACCEPTED, Market, Records
+from cloudsim.markets.formats.merge import merge
+from cloudsim.markets.formats.price_list import Listed, expand
+from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords
 from cloudsim.markets.gaps import GapRule
 from cloudsim.markets.prices import PriceSeries
 from cloudsim.markets.report import FileReport, PriceReport, SeriesReport, warnings
+from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import refuse_damaged
 
@@ -82,7 +82,7 @@ def read(
     return tuple(series), report
 
 
-def _parse(listed: Listed, product: str, pages: history.Pages) -> Records:
+def _parse(listed: Listed, product: str, pages: history.Pages) -> PriceRecords:
     source = listed.source
     first = next((line for line in source.lines if line.strip()), "").lstrip()
     if first.startswith(("{", "[")):

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cloudsim.errors import TraceError
-from cloudsim.markets.formats.records import ACCEPTED, Market, Records, unix_times
+from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, unix_times
 from cloudsim.markets.prices import price_values
+from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 
@@ -55,7 +55,7 @@ class Pages:
         return TraceError(f"{what}: fetch the history again, each page once", file=file, field="NextToken")
 
 
-def parse(source: Source, pages: Pages) -> Records:
+def parse(source: Source, pages: Pages) -> PriceRecords:
     """Read all pages of a file.
 
     Quarantined are records that lack a name, a time or a price, times that are none, and prices that are
@@ -103,7 +103,7 @@ def _next(text: str, at: int) -> int:
     return blank.end()
 
 
-def _records(source: Source, text: str, found: list[Any]) -> Records:
+def _records(source: Source, text: str, found: list[Any]) -> PriceRecords:
     faults = [_fault(record) for record in found]
     whole = [at for at, fault in enumerate(faults) if fault is None]
     at_s = unix_times([found[at]["Timestamp"] for at in whole])
@@ -117,7 +117,7 @@ def _records(source: Source, text: str, found: list[Any]) -> Records:
     kept = [whole[row] for row in np.flatnonzero(keep)]
     lines = cache(lambda: _lines(text))  # takes as long as all the rest, and is seldom needed
     distinct: dict[tuple[str, ...], Market] = {}
-    return Records(
+    return PriceRecords(
         source.file,
         "json",
         records=len(found),

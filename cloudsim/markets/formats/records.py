@@ -29,7 +29,7 @@ class Market(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Records:
+class PriceRecords:
     """The n readable records of one file, in its order; what is not readable is quarantined."""
 
     file: str

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudsim.errors import TraceError
-from cloudsim.markets.formats.records import ACCEPTED, Market, Records, unix_times
+from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, unix_times
 from cloudsim.markets.prices import price_values
+from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.columns import Columns, bad_ids, read_columns
 from cloudsim.traces.formats.source import Source
 
@@ -20,7 +20,7 @@ REQUIRED = ("timestamp", "price_usd_per_hour")
 _NAMES = ("instance_type", "product", "availability_zone")
 
 
-def parse(source: Source, named: Market) -> Records:
+def parse(source: Source, named: Market) -> PriceRecords:
     """Read one record a row. ``named`` says what the file itself does not: empty texts are not known either.
 
     Quarantined are malformed rows, times that are none, prices that are neither a number nor unknown, and
@@ -45,7 +45,7 @@ def parse(source: Source, named: Market) -> Records:
     line = [columns.line[row] for row in kept]
     rows = list(zip(*names.values(), strict=True))
     distinct = {row: Market(*row) for row in set(rows)}
-    return Records(
+    return PriceRecords(
         source.file,
         "csv",
         records=len(texts) + len(columns.malformed),

@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from cloudsim.errors import SpecError, TraceError
+from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces import statistics
 from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, rows, swf, table
 from cloudsim.traces.formats.columns import header
-from cloudsim.traces.formats.parsed import Parsed
+from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import ACCEPTED, Source, decode, load_bytes
 from cloudsim.traces.report import ImportReport, refuse_damaged
 from cloudsim.traces.trace import Trace

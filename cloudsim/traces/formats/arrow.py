@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cloudsim.errors import TraceError
-from cloudsim.traces.formats.parsed import Parsed
+from cloudsim.model.errors import TraceError
+from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.rows import OPTIONAL, REQUIRED, Rows
 from cloudsim.traces.formats.source import ACCEPTED, BOM, mended, name_of
 from cloudsim.traces.formats.table import unused

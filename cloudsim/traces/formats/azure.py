@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cloudsim.traces.formats.columns import bad_cores, bad_ids, read_columns
-from cloudsim.traces.formats.parsed import Parsed
+from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.trace import BoolArray, Trace
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudsim.errors import TraceError
+from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, BoolArray, FloatArray

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from cloudsim.traces.formats.parsed import BadValueError, Parsed, core_count, number
+from cloudsim.traces.formats.parse_result import BadValueError, Parsed, core_count, number
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import Trace

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.traces.formats.columns import Columns, bad_cores, bad_ids, read_columns
-from cloudsim.traces.formats.parsed import Parsed
+from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine, refuse_damaged
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloudsim.errors import TraceError
+from cloudsim.model.errors import TraceError
 
 ACCEPTED = (
     "accepted are, plain or gzip: Eucalyptus START/STOP lines, Standard Workload Format (SWF), "

@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from cloudsim.traces.formats.parsed import BadValueError, Parsed, core_count, number
+from cloudsim.traces.formats.parse_result import BadValueError, Parsed, core_count, number
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, Trace

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cloudsim.traces.formats.columns import read_columns
-from cloudsim.traces.formats.parsed import Parsed
+from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.rows import OPTIONAL, REQUIRED, Rows
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace

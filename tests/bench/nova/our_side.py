@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from time import process_time
 
-from cloudsim.inventory import Inventory
-from cloudsim.nodes import NodeGroup, nodes_of
-from cloudsim.requests import Amounts, Instance, Kind, Placement, Request
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.nodes import NodeGroup, nodes_of
+from cloudsim.model.requests import Amounts, Kind, Request
 from cloudsim.scheduling.lineups import PARTIAL_HOUR, LineUp
 from cloudsim.scheduling.pipeline import plan
-from cloudsim.scheduling.victims import Choose, Wanted
+from cloudsim.scheduling.victims import Choose, PlacementRequest
 from cloudsim.scheduling.weighers import most_free_cores
 from tests.bench.nova.scenarios import MEMORY_MB, SIZES, VCPUS, Scenario, Size, run_times_s
 
@@ -28,7 +29,7 @@ NOW_S = 1e6
 _WARM_UP = 3
 
 
-def _nobody(_inventory: Inventory, _wanted: Wanted, _choose: Choose) -> Placement | None:
+def _nobody(_inventory: Inventory, _wanted: PlacementRequest, _choose: Choose) -> Placement | None:
     return None
 
 

@@ -10,7 +10,7 @@ import httpx
 from broker.contract import Event, EventKind, Lease, LeaseState
 from broker.identity.permissions import Role
 from broker.identity.store import KeyRecord, MemberRecord, api_key_digest
-from cloudsim.requests import Kind
+from cloudsim.model.requests import Kind
 from tests.contract.harness import KEY, Federation
 from tests.contract.webhooks.receiver import Receiver
 

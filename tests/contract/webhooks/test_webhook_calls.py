@@ -119,7 +119,7 @@ def test_one_for_each_url_and_not_too_many(
     path, _ = make(api, receiver)
     again = problem(api.post("/v1/webhooks", json={"url": receiver.url}), "webhook-exists")
     assert path.rpartition("/")[2] in again["detail"]
-    monkeypatch.setattr("broker.webhooks.storage.MOST_WEBHOOKS", 2)
+    monkeypatch.setattr("broker.webhooks.store.MOST_WEBHOOKS", 2)
     api.post("/v1/webhooks", json={"url": f"{receiver.url}/2"}).raise_for_status()
     problem(api.post("/v1/webhooks", json={"url": f"{receiver.url}/3"}), "too-many-webhooks")
     assert len(api.get("/v1/webhooks").json()["webhooks"]) == 2

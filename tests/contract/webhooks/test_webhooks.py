@@ -12,7 +12,7 @@ from cryptography.fernet import Fernet
 
 from broker.client import Client
 from broker.contract import Event, SpotRequest
-from broker.redis_server import EmbeddedRedis
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import problem, until
 from tests.contract.webhooks.happenings import SETTINGS, happen, log, make, operator

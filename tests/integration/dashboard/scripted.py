@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.contract import Advert, CloudInfo, Event, EventKind, Lease, LeaseState
-from broker.journal import Commit, Journal
-from broker.views import node_kinds
-from cloudsim.nodes import CORES_ONLY
+from broker.contract.convert import node_kinds
+from broker.journal.journal import Commit, Journal
+from cloudsim.model.nodes import CORES_ONLY
 from tests.contract.harness import Federation, serving
 
 HOUR_S = 3600.0

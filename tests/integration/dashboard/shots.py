@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from broker.redis_server import EmbeddedRedis
+from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import Federation
 from tests.integration.dashboard.conftest import Visit, started_browser
 from tests.integration.dashboard.scripted import scripted_federation

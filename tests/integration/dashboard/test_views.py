@@ -10,13 +10,7 @@ import pytest
 from broker.jobs.models import Attempt, JobList, JobState, JobView, Outcome
 from tests.contract.harness import KEY, Federation
 from tests.integration.dashboard.conftest import Visiting
-from tests.integration.dashboard.looking import (
-    await_true,
-    faint_texts,
-    focused,
-    sideways,
-    unnamed_controls,
-)
+from tests.integration.dashboard.looking import await_true, faint_texts, focused, sideways, unnamed_controls
 from tests.integration.dashboard.scripted import scripted_federation
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("browser")]

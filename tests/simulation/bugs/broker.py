@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.records import Record, Standing
-from broker.submission.service import Result, Service, _decided, _standing
-from broker.submission.wishes import Settled
+from broker.requests.models import Record, RequestStatus
+from broker.requests.submit import Result, SubmissionService, _decided, _standing
+from broker.requests.validation import Settled
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []
@@ -17,20 +17,20 @@ Sound = Callable[..., Any]
 
 @mutation(BROKER_BUGS, "overtaken and promised", _decided, seed=11)
 def decided_by_itself(
-    sound: Sound, settled: Settled | None, answer: str | None, standing: Standing
+    sound: Sound, settled: Settled | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
     result: Result | None = settled or sound(settled, answer, standing)
     return result
 
 
-@mutation(BROKER_BUGS, "sweeper forgets the attempt", Service._abandon_attempts, seed=5)
-async def abandon_nothing(_sound: Sound, _service: Service, _records: Sequence[Record]) -> None:
+@mutation(BROKER_BUGS, "sweeper forgets the attempt", SubmissionService._abandon_attempts, seed=5)
+async def abandon_nothing(_sound: Sound, _service: SubmissionService, _records: Sequence[Record]) -> None:
     return None
 
 
 @mutation(BROKER_BUGS, "silence taken for the end", _decided, seed=41)
 def decided_for_good(
-    sound: Sound, settled: Settled | None, answer: str | None, standing: Standing
+    sound: Sound, settled: Settled | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
     result: Result | None = sound(settled, answer, standing) or _standing(standing)
     return result

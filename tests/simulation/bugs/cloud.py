@@ -10,19 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.cloud import Cloud
-from cloudsim.inventory import Inventory
-from cloudsim.requests import (
-    Booked,
-    Change,
-    Cordoned,
-    End,
-    Extended,
-    Instance,
-    Noticed,
-    Refusal,
-    Withdrawn,
-)
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.changes import Booked, Change, Cordoned, End, Extended, Noticed, Withdrawn
+from cloudsim.model.instances import Instance
+from cloudsim.model.refusals import Refusal
 from cloudsim.scheduling.eviction import oldest_first, youngest_first
 from cloudsim.scheduling.fit import nodes_with_room
 from cloudsim.scheduling.victims import _needed

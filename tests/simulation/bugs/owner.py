@@ -17,9 +17,10 @@ from broker.contract import (
     RefusalView,
     StartOnDemand,
 )
-from broker.inbox import Malformed
-from broker.journal import Journal
-from cloudsim.requests import End, Ended, Kind
+from broker.journal.inbox import Malformed
+from broker.journal.journal import Journal
+from cloudsim.model.changes import End, Ended
+from cloudsim.model.requests import Kind
 from tests.simulation.bugs.bug import Bug, mutation
 from workers.owner import lease_changes, on_demand
 from workers.owner.answer_log import AnswerLog

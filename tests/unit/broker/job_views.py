@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from broker.jobs.entries import (
-    Began,
-    CancelAsked,
-    Cancelled,
-    Ended,
-    Failed,
-    Finished,
+from broker.jobs.events import (
+    AttemptBegan,
+    AttemptCheckpointed,
+    AttemptEnded,
+    AttemptStarted,
+    CancelRequested,
+    JobCancelled,
     JobEntry,
-    Kept,
-    Planned,
+    JobFailed,
+    JobFinished,
+    JobPlanned,
+    JobSubmitted,
+    JobWaits,
     PlannedAttempt,
     ProfileLearnt,
-    Started,
-    Submitted,
-    Waits,
 )
-from broker.jobs.fold import view
 from broker.jobs.models import JobView, JobWish, Outcome, Profile
-from cloudsim.jobs.job import Storage
+from broker.jobs.view import view
+from cloudsim.jobs.job import StorageKind
 
 #: 12:00 on 28 November 2026, in UTC.
 NOON = 1_795_867_200.0
 MINUTE, HOUR = 60.0, 3600.0
 
-_SUBMITTED = Submitted(
+_SUBMITTED = JobSubmitted(
     at=NOON,
     job="nightly-3f2a9c81de",
     wish=JobWish(
@@ -44,12 +44,12 @@ _SUBMITTED = Submitted(
 )
 
 
-def _planned(number: int, minutes: float, **more: object) -> Planned:
+def _planned(number: int, minutes: float, **more: object) -> JobPlanned:
     told = {
         "number": number,
         "role": "main",
         "mechanism": "checkpoint",
-        "storage": Storage.REMOTE,
+        "storage": StorageKind.REMOTE,
         "cloud": "meadow",
         "spot": True,
         "cores": 2,
@@ -60,7 +60,7 @@ def _planned(number: int, minutes: float, **more: object) -> Planned:
         "expected_cost": 0.09,
         "why": "cheapest of 3 clouds: expected 0.09 $ with checkpoints against 0.40 $ on-demand",
     } | more
-    return Planned(
+    return JobPlanned(
         at=NOON + minutes * MINUTE,
         attempts=(PlannedAttempt.model_validate(told),),
         on_demand_cost=None if told["role"] == "profile" else 0.4,
@@ -71,8 +71,8 @@ def _runs(number: int, minutes: float) -> list[JobEntry]:
     at = NOON + minutes * MINUTE
     name = f"nightly-3f2a9c81de.{number}.0"
     return [
-        Began(at=at, attempt=number, leases=(name,), nodes=(0,)),
-        Started(at=at + 2, attempt=number, started_at=at + 1),
+        AttemptBegan(at=at, attempt=number, leases=(name,), nodes=(0,)),
+        AttemptStarted(at=at + 2, attempt=number, started_at=at + 1),
     ]
 
 
@@ -84,7 +84,7 @@ _MEASURED = ProfileLearnt(
 _FIRST: list[JobEntry] = [
     _SUBMITTED,
     _planned(
-        1, 0, role="profile", mechanism="on-demand", storage=Storage.LOCAL, cloud="north", spot=False,
+        1, 0, role="profile", mechanism="on-demand", storage=StorageKind.LOCAL, cloud="north", spot=False,
         price_usd_per_core_hour=0.1, table_version=None, risk=0.0, expected_s=None, expected_cost=None,
         why="what it needs is not known: it runs on-demand first and is measured",
     ),
@@ -94,8 +94,10 @@ _EVICTED: list[JobEntry] = [
     ProfileLearnt(at=NOON, profile=_MEASURED.profile, why="from an earlier job of this name"),
     _planned(1, 0),
     *_runs(1, 1),
-    Kept(at=NOON + 40 * MINUTE, attempt=1, checkpoint=4, checkpoint_at=NOON + 40 * MINUTE, checkpoint_gb=1.5),
-    Ended(
+    AttemptCheckpointed(
+        at=NOON + 40 * MINUTE, attempt=1, checkpoint=4, checkpoint_at=NOON + 40 * MINUTE, checkpoint_gb=1.5
+    ),
+    AttemptEnded(
         at=NOON + 47 * MINUTE, attempt=1, outcome=Outcome.EVICTED, cost=0.031, lost_s=7 * MINUTE,
         why="meadow took its instance back for its own users",
     ),
@@ -112,36 +114,39 @@ JOURNALS: Mapping[str, Sequence[JobEntry]] = {
     "measured": [*_FIRST, *_runs(1, 1)],
     "waiting": [
         *_EVICTED,
-        Ended(
+        AttemptEnded(
             at=NOON + 60 * MINUTE, attempt=2, outcome=Outcome.EVICTED, cost=0.009, lost_s=0.0,
             why="forge took its instance back",
         ),
-        Waits(at=NOON + 60 * MINUTE, until=NOON + 75 * MINUTE, why="no cloud has room for 2 cores"),
+        JobWaits(at=NOON + 60 * MINUTE, until=NOON + 75 * MINUTE, why="no cloud has room for 2 cores"),
     ],
     "evicted": _EVICTED,
     "finished": [
         *_EVICTED,
-        Ended(
+        AttemptEnded(
             at=NOON + 131 * MINUTE, attempt=2, outcome=Outcome.WON, exit_code=0, cost=0.0656,
             why="its command ended",
         ),
-        Finished(at=NOON + 131 * MINUTE, attempt=2),
+        JobFinished(at=NOON + 131 * MINUTE, attempt=2),
     ],
     "failed": [
         *_FIRST,
         *_runs(1, 1),
-        Ended(
+        AttemptEnded(
             at=NOON + 3 * MINUTE, attempt=1, outcome=Outcome.FAILED, exit_code=3, cost=0.0067,
             why="its command ended with exit code 3",
         ),
-        Failed(at=NOON + 3 * MINUTE, why="its command ended with exit code 3, and it was not to be retried",
-               exit_code=3),
+        JobFailed(
+            at=NOON + 3 * MINUTE,
+            why="its command ended with exit code 3, and it was not to be retried",
+            exit_code=3,
+        ),
     ],
     "cancelled": [
         *_FIRST,
-        CancelAsked(at=NOON + MINUTE, by="acme/ci"),
-        Ended(at=NOON + MINUTE, attempt=1, outcome=Outcome.STOPPED, why="the job was cancelled"),
-        Cancelled(at=NOON + MINUTE, by="acme/ci"),
+        CancelRequested(at=NOON + MINUTE, by="acme/ci"),
+        AttemptEnded(at=NOON + MINUTE, attempt=1, outcome=Outcome.STOPPED, why="the job was cancelled"),
+        JobCancelled(at=NOON + MINUTE, by="acme/ci"),
     ],
 }  # fmt: skip
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import redis
 
-from broker.adverts import REFRESH_S, Adverts
 from broker.contract import Advert, CloudInfo
-from broker.keys import Keys
-from broker.redis_server import connect_async
+from broker.requests.members import REFRESH_S, MembershipView
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("adverts:")
+KEYS = RedisKeys("adverts:")
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -38,7 +38,7 @@ class Clocks:
         self.wall += timedelta(seconds=seconds)
 
 
-async def view(adverts: Adverts) -> bool:
+async def view(adverts: MembershipView) -> bool:
     (member,) = await adverts.members()
     return member.reachable
 
@@ -47,7 +47,7 @@ def test_silence_makes_unreachable_whatever_the_clocks_do(redis_client: redis.Re
     async def scenario() -> None:
         clocks = Clocks()
         async with connect_async(redis_url) as client:
-            adverts = Adverts(
+            adverts = MembershipView(
                 client, KEYS, max_age_s=10, monotonic=lambda: clocks.monotonic_s, now=lambda: clocks.wall
             )
             publish(redis_client, WALL - timedelta(hours=1))
@@ -78,7 +78,7 @@ def test_it_is_cached_for_a_moment(redis_client: redis.Redis, redis_url: str) ->
     async def scenario() -> None:
         clocks = Clocks()
         async with connect_async(redis_url) as client:
-            adverts = Adverts(
+            adverts = MembershipView(
                 client, KEYS, max_age_s=10, monotonic=lambda: clocks.monotonic_s, now=lambda: clocks.wall
             )
             publish(redis_client, WALL)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.archive import Archive, ArchiveError
-from broker.chain import BEGINNING, Entry, link
+from broker.journal.archive import Archive, ArchiveError
+from broker.journal.hash_chain import BEGINNING, Entry, link
 
 
 def entries(count: int, epoch: int = 1, before: str = BEGINNING, first: int = 1) -> list[Entry]:

@@ -6,11 +6,19 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from broker.asked import OnDemandRequest, QuoteRequest, SpotRequest, needs_of
-from broker.cli.request_view import REMOVED
-from broker.contract import Ask, Reserve, StartOnDemand, commands
-from broker.submission.wishes import ask_command
-from cloudsim.requests import Kind, Request, Spread
+from broker.cli.views.request import REMOVED
+from broker.contract import (
+    Ask,
+    OnDemandRequest,
+    QuoteRequest,
+    Reserve,
+    SpotRequest,
+    StartOnDemand,
+    commands,
+    needs_of,
+)
+from broker.requests.validation import ask_command
+from cloudsim.model.requests import Kind, Request, Spread
 from cloudsim.scheduling import filters
 
 NEEDS: dict[str, Any] = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import looking, output, words
+from broker.cli import console, federation, formatting
 from broker.contract import LeaseState
 from broker.settings import settings
-from cloudsim.intervals import clopper_pearson
-from cloudsim.requests import Reason
+from cloudsim.model.binomial import clopper_pearson
+from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.running import Run, runner
 
 Spotfed = Run
@@ -289,8 +289,8 @@ def test_a_malformed_setting_is_named(spotfed: Spotfed, monkeypatch: pytest.Monk
 
 
 def test_words_cover_every_reason_and_state() -> None:
-    assert set(words.REASONS) == {reason.value for reason in Reason}
-    assert {state.value for state in looking.State} == {state.value for state in LeaseState}
+    assert set(formatting.REASONS) == {reason.value for reason in RefusalReason}
+    assert {state.value for state in federation.StateOption} == {state.value for state in LeaseState}
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_words_cover_every_reason_and_state() -> None:
     ],
 )  # fmt: skip
 def test_durations_in_words(seconds: float | None, text: str) -> None:
-    assert words.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_exact_intervals(events: int, trials: int, bounds: tuple[float, float]) 
     assert clopper_pearson(events, trials) == pytest.approx(bounds, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", output.CODES)
+@pytest.mark.parametrize("name", console.CODES)
 def test_errors_with_an_exit_code_are_there(name: str) -> None:
     module, _, kind = name.rpartition(".")
     assert issubclass(getattr(importlib.import_module(module), kind), Exception)

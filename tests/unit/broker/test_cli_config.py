@@ -17,10 +17,10 @@ import redis
 import typer
 
 from broker import cli
-from broker.cli.output import next_step
+from broker.cli.console import next_step
 from broker.identity.store import api_key_digest, parse_key_record
-from broker.keys import Keys
 from broker.settings import Settings, settings
+from broker.storage.keys import RedisKeys
 from tests.unit.broker.running import runner
 
 Spotfed = Callable[..., SimpleNamespace]
@@ -132,14 +132,14 @@ def test_the_first_key_is_an_operators_and_stays_the_same(
     key = path.read_text().strip()
     assert path.stat().st_mode & 0o777 == 0o600
     assert key not in first.out + first.err
-    kept: Any = redis_client.hget(Keys("spotfed:").api_keys, api_key_digest(key))
+    kept: Any = redis_client.hget(RedisKeys("spotfed:").api_keys, api_key_digest(key))
     record = parse_key_record(kept)
     assert record is not None
     assert record.role.value == "operator"
     redis_client.flushall()  # and after a Redis that came back empty
     assert spotfed("key", "first").code == 0
     assert path.read_text().strip() == key
-    assert redis_client.hexists(Keys("spotfed:").api_keys, api_key_digest(key))
+    assert redis_client.hexists(RedisKeys("spotfed:").api_keys, api_key_digest(key))
 
 
 def test_without_redis_it_says_what_to_set(spotfed: Spotfed) -> None:

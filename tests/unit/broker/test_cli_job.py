@@ -10,7 +10,7 @@ import pytest
 
 from broker import cli
 from broker.cli import job
-from broker.cli.job_view import MOST_COLUMNS, OUTCOMES, ROLES, list_rows, status_lines
+from broker.cli.views.job import MOST_COLUMNS, OUTCOMES, ROLES, list_rows, status_lines
 from broker.jobs.models import Attempt, Checkpoints, JobWish, Outcome, Profile
 from broker.settings import settings
 from tests.unit.broker.job_views import HOUR, JOURNALS, MINUTE, NOON, shown

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.broker.running import runner
-from tests.unit.markets.histories import BEGIN, HOUR, page, record
+from tests.unit.cloudsim.markets.histories import BEGIN, HOUR, page, record
 
 Spotfed = Callable[..., SimpleNamespace]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker import cli
-from broker.cli import inspecting
+from broker.cli.trace import inspection
 from cloudsim.traces.formats import FORMATS, arrow, read
 from tests.unit.broker.running import Run, runner
 
@@ -50,7 +50,7 @@ def test_every_command_has_help_with_an_example_and_json(spotfed: Spotfed, comma
 
 
 def test_every_format_has_a_name_for_people() -> None:
-    assert set(inspecting.FORMATS) == {*FORMATS, "parquet"}
+    assert set(inspection.FORMATS) == {*FORMATS, "parquet"}
 
 
 def test_inspect_a_trace_as_json(spotfed: Spotfed, log: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_price_is_not_drawn_through_a_gap(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     import numpy as np
 
-    from cloudsim.traces.pictures import PriceLine, price_figure
+    from cloudsim.traces.plots import PriceLine, price_figure
 
     line = PriceLine(
         "m", np.array([0.0, 1, 5, 6]), np.array([1.0, 2, np.nan, 3]), 7.0, np.array([[1.5, 5.0]]), 0.5

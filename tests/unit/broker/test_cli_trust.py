@@ -14,7 +14,7 @@ from broker import cli
 from broker.doctor import Installation
 from broker.doctor.keys import check_signatures
 from broker.local.__main__ import _signing
-from broker.local.layout import Layout
+from broker.local.process_list import Layout
 from broker.settings import settings
 from broker.signing.key_files import local_key_files, read_private_key
 
@@ -100,10 +100,10 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
         "agent-b": "cloud.b",
         "jobs-1": "jobs",
     }
-    assert _signing(["-m", "workers.agent", "--cloud", "b", "--federation", "f"]) == files.environment(
+    assert _signing(["-m", "workers.node_agent", "--cloud", "b", "--federation", "f"]) == files.environment(
         "cloud.b"
     )
-    assert _signing(["-m", "workers.jobs"]) == files.environment("jobs")
+    assert _signing(["-m", "workers.job_manager"]) == files.environment("jobs")
     assert _signing(["-m", "broker.api"]) == files.environment("broker")
     assert _signing(["-m", "workers.owner", "--cloud", "a", "--time", "wall"]) == files.environment("cloud.a")
     assert _signing(["-m", "workers.montecarlo"]) == {}

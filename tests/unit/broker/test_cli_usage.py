@@ -1,8 +1,8 @@
 """A cloud's cores over time, folded from its journal."""
 
-from broker.cli.usage import cloud_use
+from broker.cli.cloud_use import cloud_use
 from broker.contract import Event, EventKind, Lease, LeaseState
-from cloudsim.requests import Kind
+from cloudsim.model.requests import Kind
 
 
 def event(kind: EventKind, at_s: float, cores: int, of: Kind, starts_at_s: float = 0.0) -> Event:

@@ -32,7 +32,7 @@ WISH = SpotRequest(cores=1, lifetime_s=1)
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.client.time.sleep", lambda _: None)
+    monkeypatch.setattr("broker.client.client.time.sleep", lambda _: None)
 
 
 def problem(name: str, status: int, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:

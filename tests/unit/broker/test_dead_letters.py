@@ -11,22 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.contract import VERSION, Cancel, Release
-from broker.dead_letters import (
+from broker.journal.dead_letters import (
     DEAD_BYTES_KEPT,
     LARGEST_ENTRY_BYTES,
     SHOWN_CHARACTERS,
     DeadLetter,
+    DeadLetterKind,
     DeadLetters,
-    Kind,
     ReplayError,
 )
-from broker.journal import Journal, Malformed
-from broker.keys import Keys
+from broker.journal.inbox import Malformed
+from broker.journal.journal import Journal
+from broker.storage.keys import RedisKeys
 
-KEYS = Keys("dl:")
+KEYS = RedisKeys("dl:")
 
 
-def letter(body: bytes, kind: Kind = Kind.UNREADABLE, items: tuple[int, ...] = (0,)) -> DeadLetter:
+def letter(
+    body: bytes, kind: DeadLetterKind = DeadLetterKind.UNREADABLE, items: tuple[int, ...] = (0,)
+) -> DeadLetter:
     return DeadLetter("A", "5-0", "5-0", kind, "why", body, len(body), items)
 
 
@@ -51,7 +54,7 @@ def test_a_letter_is_there_once_in_whatever_order_entries_are_read(
     labels = [f"{entry}/{place}" for place, entry in enumerate(order)]
     for _ in range(3):
         for of, entry in zip(labels, order, strict=True):
-            box.put(of, Kind.POISON, "ValueError: x", b"[]", entry=entry)
+            box.put(of, DeadLetterKind.POISON, "ValueError: x", b"[]", entry=entry)
     assert [one.of for one in box.letters()] == labels
     assert box.count() == 2
     assert box.letters()[0].id == order[0]
@@ -71,13 +74,13 @@ def test_an_entry_that_is_too_large_is_never_parsed(
     journal = Journal(redis_client, KEYS, "A")
     entry = redis_client.xadd(KEYS.inbox("A"), {"c": b"[" + b" " * (size - 2) + b"]"})
     parsed: list[bytes] = []
-    monkeypatch.setattr("broker.inbox._parse_singly", parsed.append)
-    monkeypatch.setattr("broker.inbox.commands", None)
+    monkeypatch.setattr("broker.journal.inbox._parse_singly", parsed.append)
+    monkeypatch.setattr("broker.journal.inbox.commands", None)
     ((_, (wrong,)),) = journal.read_inbox("0-0")
     assert isinstance(wrong, Malformed)
     assert str(size) in wrong.why
     (kept,) = journal.dead_letters.letters()
-    assert (kept.kind, kept.id) == (Kind.TOO_LARGE, entry.decode())  # type: ignore[union-attr]
+    assert (kept.kind, kept.id) == (DeadLetterKind.TOO_LARGE, entry.decode())  # type: ignore[union-attr]
     assert (kept.size_bytes, len(kept.body), kept.whole) == (size, DEAD_BYTES_KEPT, False)
     with pytest.raises(ReplayError, match=f"only {DEAD_BYTES_KEPT} of its {size} bytes"):
         kept.valid()
@@ -91,7 +94,7 @@ def test_only_the_commands_that_were_put_aside_are_sent_again(redis_client: redi
     redis_client.xadd(KEYS.inbox("A"), {"c": body(command(id="c1"), wrong, command(id="c3"))})
     journal.read_inbox("0-0")
     (kept,) = journal.dead_letters.letters()
-    assert (kept.kind, kept.items) == (Kind.UNKNOWN_VERSION, (1,))
+    assert (kept.kind, kept.items) == (DeadLetterKind.UNKNOWN_VERSION, (1,))
     with pytest.raises(ReplayError, match="upgrade"):
         kept.valid()
     mended = letter(body(command(id="c1"), command(id="c2"), command(id="c3")), kept.kind, kept.items)
@@ -105,9 +108,9 @@ def test_only_the_commands_that_were_put_aside_are_sent_again(redis_client: redi
         (letter(b"[]"), "names no command"),
         (letter(body({"kind": "conquer"})), "cannot be read"),
         (letter(body(command(attempt="spaces in it"))), "attempt"),
-        (letter(body(command()), Kind.SIGNATURE), "vouch"),
-        (letter(body(command()), Kind.BATCH), "next table"),
-        (letter(body({"kind": "tick", "id": "t"}), Kind.POISON), "nobody waits"),
+        (letter(body(command()), DeadLetterKind.SIGNATURE), "vouch"),
+        (letter(body(command()), DeadLetterKind.BATCH), "next table"),
+        (letter(body({"kind": "tick", "id": "t"}), DeadLetterKind.POISON), "nobody waits"),
     ],
 )
 def test_what_cannot_be_sent_again_says_why(what: DeadLetter, why: str) -> None:
@@ -117,7 +120,7 @@ def test_what_cannot_be_sent_again_says_why(what: DeadLetter, why: str) -> None:
 
 def test_a_command_that_broke_its_owner_may_be_sent_again() -> None:
     cancel = Cancel(id="c", lease="r.1", by="me")
-    assert letter(f"[{cancel.model_dump_json()}]".encode(), Kind.POISON).valid() == [cancel]
+    assert letter(f"[{cancel.model_dump_json()}]".encode(), DeadLetterKind.POISON).valid() == [cancel]
 
 
 SECRET = "s3cr3t-Value"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.ending import end
+from broker.api.task_end import end
 
 
 async def deaf(times: int) -> None:

@@ -7,9 +7,9 @@ import pytest
 import redis
 
 from broker.contract import CloudInfo, Event, EventKind, Lease, LeaseState
-from broker.journal import Commit, Journal
-from broker.keys import Keys
-from broker.redis_server import connect_async
+from broker.journal.journal import Commit, Journal
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 from broker.storage.streams import (
     BEGINNING,
     Cursor,
@@ -19,11 +19,11 @@ from broker.storage.streams import (
     newest_id,
     read_all_after,
 )
-from cloudsim.requests import Kind
+from cloudsim.model.requests import Kind
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys()
+KEYS = RedisKeys()
 TTL_S = 60.0
 
 

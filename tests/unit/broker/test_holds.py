@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from broker.holds import Hold, Holds
-from broker.records import Accept, Attempt, Outcome, attempt_id
+from broker.requests.models import Accept, AcceptOutcome, RequestAttempt, attempt_id
+from broker.requests.quota import QuotaHold, QuotaHolds
 from tests.unit.broker.test_records import KEYS, LATER, accept, attempt, connected
 
 pytestmark = pytest.mark.redis
@@ -16,7 +16,7 @@ CAP = 10
 
 
 def held(request: str, cores: int, member: str = "acme", most: int | None = None) -> Accept:
-    hold = Hold(member, cores, CAP, most, ('{"left":', "}"))
+    hold = QuotaHold(member, cores, CAP, most, ('{"left":', "}"))
     return Accept(request, "f", "{}", LATER, hold=hold)
 
 
@@ -27,7 +27,7 @@ def run(redis_client, redis_url):
     def _run(story):
         async def tell():
             async with connected(redis_url) as records:
-                return await story(records, Holds(records.redis, KEYS))
+                return await story(records, QuotaHolds(records.redis, KEYS))
 
         return asyncio.run(tell())
 
@@ -39,20 +39,20 @@ def test_what_is_left_is_the_answer_and_stays_it(run):
         first = held("a", 7)
         answers = await records.accept([first, held("b", 4), held("c", 3), held("d", 1)])
         assert [one.outcome for one in answers] == [
-            Outcome.NEW,
-            Outcome.ANSWERED,
-            Outcome.NEW,
-            Outcome.ANSWERED,
+            AcceptOutcome.NEW,
+            AcceptOutcome.ANSWERED,
+            AcceptOutcome.NEW,
+            AcceptOutcome.ANSWERED,
         ]
         assert [one.answer for one in answers] == [None, '{"left":3}', None, '{"left":null}']
         (again,) = await records.accept([first])  # it did not hear the answer
-        assert again.outcome is Outcome.NEW
+        assert again.outcome is AcceptOutcome.NEW
         assert await holds.of("acme") == {"a": 7, "c": 3}
         assert await holds.let_go("acme", ["a", "nobody's"]) == 7
         (refused,) = await records.accept([held("b", 4)])
         assert refused.answer == '{"left":3}'  # same id, same answer
         (other,) = await records.accept([held("e", 7)])
-        assert other.outcome is Outcome.NEW
+        assert other.outcome is AcceptOutcome.NEW
         assert await holds.let_go("acme", ["a"]) == 0
         assert await holds.total("acme") == (10, 2)
 
@@ -83,7 +83,11 @@ def test_a_refused_request_gives_back_what_it_held_once(run):
 def test_members_do_not_share_a_cap(run):
     async def story(records, holds):
         answers = await records.accept([held("a", 8), held("b", 8, "rival"), held("c", 8)])
-        assert [one.outcome for one in answers] == [Outcome.NEW, Outcome.NEW, Outcome.ANSWERED]
+        assert [one.outcome for one in answers] == [
+            AcceptOutcome.NEW,
+            AcceptOutcome.NEW,
+            AcceptOutcome.ANSWERED,
+        ]
         assert (await holds.total("acme"), await holds.total("rival")) == ((8, 1), (8, 1))
 
     run(story)
@@ -94,10 +98,14 @@ def test_an_attempt_beyond_the_cap_is_not_made_and_those_beside_it_are(run, redi
         requests = []
         for name, cores in (("a", 8), ("b", 8), ("c", 2)):
             one = held(name, cores)
-            first: Attempt = attempt(request=name)
+            first: RequestAttempt = attempt(request=name)
             requests.append(Accept(one.id, "f", "{}", LATER, first, one.hold))
         answers = await records.accept(requests)
-        assert [one.outcome for one in answers] == [Outcome.NEW, Outcome.ANSWERED, Outcome.NEW]
+        assert [one.outcome for one in answers] == [
+            AcceptOutcome.NEW,
+            AcceptOutcome.ANSWERED,
+            AcceptOutcome.NEW,
+        ]
 
     run(story)
     told = [
@@ -121,7 +129,7 @@ def test_the_sum_is_that_of_what_is_held_whatever_happens(run, seed):
                 case 0:
                     (accepted,) = await records.accept([held(name, cores)])
                     fits = sum(model.values()) + cores <= CAP
-                    if accepted.outcome is Outcome.NEW:
+                    if accepted.outcome is AcceptOutcome.NEW:
                         assert fits, step
                         model[name] = cores
                         undecided.add(name)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.api.instead import on_demand_offers
+from broker.api.services.on_demand_offers import on_demand_offers
 from broker.contract import NodeKind, SpotRequest
-from broker.routing import Member
+from broker.requests.routing import Member
 from tests.unit.broker.test_routing import member
 
 PRICE = "on_demand_usd_per_core_hour"

@@ -6,28 +6,18 @@ import time
 import pytest
 import redis
 
-from broker.chain import BEGINNING
-from broker.contract import (
-    Advert,
-    CloudInfo,
-    Done,
-    Event,
-    EventKind,
-    Lease,
-    LeaseState,
-    Reply,
-    Tick,
-)
-from broker.entries import NotWritten
-from broker.journal import Commit, Fenced, Journal, JournalError
-from broker.keys import Keys
-from broker.lua import read_script
-from broker.verify import walked
-from cloudsim.requests import Kind
+from broker.contract import Advert, CloudInfo, Done, Event, EventKind, Lease, LeaseState, Reply, Tick
+from broker.journal.entries import NotWritten
+from broker.journal.hash_chain import BEGINNING
+from broker.journal.journal import Commit, FencedError, Journal, JournalError
+from broker.journal.verify import walked
+from broker.storage.keys import RedisKeys
+from broker.storage.scripts import read_script
+from cloudsim.model.requests import Kind
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("t:")
+KEYS = RedisKeys("t:")
 TTL_S = 60.0
 
 
@@ -154,11 +144,11 @@ def test_an_old_owner_is_fenced_and_writes_nothing(journal, redis_client):
     redis_client.delete(KEYS.owner("a"))
     assert journal.acquire("second", TTL_S) == 2
     before = everything(redis_client)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         journal.renew("first", 1, TTL_S)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         journal.commit(Commit(1, "first", TTL_S, 2, [event(1)], advert=advert()))
-    with pytest.raises(Fenced):  # also what it did write: a retry tells it to stop
+    with pytest.raises(FencedError):  # also what it did write: a retry tells it to stop
         journal.commit(Commit(1, "first", TTL_S, 1, [opened()]))
     journal.give_up("first", 1)
     assert everything(redis_client) == before
@@ -171,9 +161,9 @@ def test_an_old_owner_is_fenced_even_when_the_new_lease_ran_out(journal, redis_c
     redis_client.delete(KEYS.owner("a"))
     journal.acquire("second", TTL_S)
     redis_client.delete(KEYS.owner("a"))
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         journal.renew("first", 1, TTL_S)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         journal.commit(Commit(1, "first", TTL_S, 1, [opened()]))
 
 

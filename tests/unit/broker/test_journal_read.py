@@ -5,15 +5,16 @@ import json
 import pytest
 import redis
 
-import broker.inbox
+import broker.journal.inbox
 from broker.contract import VERSION, Ask, Event, EventKind, Tick
-from broker.dead_letters import DEAD_BYTES_KEPT
-from broker.journal import Commit, Journal, JournalError, Malformed
-from broker.keys import Keys
+from broker.journal.dead_letters import DEAD_BYTES_KEPT
+from broker.journal.inbox import Malformed
+from broker.journal.journal import Commit, Journal, JournalError
+from broker.storage.keys import RedisKeys
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("t:")
+KEYS = RedisKeys("t:")
 TTL_S = 60.0
 OPENED = Event(cloud="a", kind=EventKind.OPENED, at_s=1, at="2026-01-01T00:00:00Z")
 
@@ -54,9 +55,9 @@ def test_what_a_group_leaves_over_is_not_parsed_again(journal, redis_client, mon
 
     def noted(body: bytes) -> object:
         parsed.append(body)
-        return broker.inbox.parse(body)
+        return broker.journal.inbox.parse(body)
 
-    monkeypatch.setattr("broker.journal.parse", noted)
+    monkeypatch.setattr("broker.journal.journal.parse", noted)
     first, second = (journal.send("a", [Tick(id=name)]) for name in "tu")
     assert journal.read_inbox("0-0")[1] == (second, [Tick(id="u")])
     assert journal.read_inbox(first) == [(second, [Tick(id="u")])]

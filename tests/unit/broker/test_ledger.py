@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.api.statement import Group, entries, totals
 from broker.contract import Event, EventKind, Lease, LeaseGranted, RefusalView
-from broker.ledger import WINDOW_S, CloudLedger, Key, broken_promise
-from broker.routing import Booked, route
-from cloudsim.intervals import clopper_pearson
-from cloudsim.requests import Kind, Reason
+from broker.ledger.ledger import WINDOW_S, CloudLedger, Key, broken_promise
+from broker.ledger.report import LedgerGroup, entries, totals
+from broker.requests.routing import ReservedRoom, route
+from cloudsim.model.binomial import clopper_pearson
+from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Kind
 from tests.unit.broker.test_routing import member, wish
-from tests.unit.test_offers import TABLE
+from tests.unit.cloudsim.test_offers import TABLE
 from tests.unit.workers.owners import (
     NOW,
     Live,
@@ -232,7 +233,9 @@ def test_a_cloud_that_nobody_asks_comes_back_in_a_week(told: Told) -> None:
     assert told.ledger.broken(DAY_S)
     assert told.ledger.broken(DAY_S + WINDOW_S - HOUR_S)
     assert not told.ledger.broken(DAY_S + WINDOW_S)
-    assert totals([told.ledger], [])[Group(None, None, None, None)].account.evicted == 5, "the account stays"
+    assert totals([told.ledger], [])[LedgerGroup(None, None, None, None)].account.evicted == 5, (
+        "the account stays"
+    )
 
 
 def test_a_cloud_that_keeps_its_further_promises_comes_back_sooner(told: Told) -> None:
@@ -296,7 +299,7 @@ def test_accounts_are_picked_and_summed(told: Told) -> None:
 
 def test_nothing_is_written_of_a_cloud_of_which_nothing_is_known() -> None:
     """Owners of the version before know no such field."""
-    plain = RefusalView(cloud="A", reason=Reason.NO_CAPACITY)
+    plain = RefusalView(cloud="A", reason=RefusalReason.NO_CAPACITY)
     assert "broken_promise" not in plain.model_dump(mode="json")
     told = plain.model_copy(update={"broken_promise": broken_promise(0.05, 14, 120)})
     assert RefusalView.model_validate_json(told.model_dump_json()) == told
@@ -317,5 +320,5 @@ def test_who_broke_its_promises_is_asked_last_at_that_sla() -> None:
     assert route(wish(sla=0.05), members, most=1).candidates == ("wide",)
     for sla in (0.1, None):
         assert route(wish(sla=sla), members, most=9).candidates == ("tight", "middle", "wide")
-    full = Booked({"wide": 18})
+    full = ReservedRoom({"wide": 18})
     assert route(wish(sla=0.05), members, most=9, booked=full).candidates == ("wide", "tight", "middle")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import packaged
+from broker.cli import federations
 from broker.local.__main__ import _calling
-from broker.local.layout import Layout
+from broker.local.process_list import Layout
 from broker.settings import settings
-from cloudsim.federation_file import load
+from cloudsim.federation.file import load
 
 
 def test_clouds_that_run_commands_have_agents_and_the_federation_has_managers() -> None:
@@ -22,7 +22,7 @@ def test_clouds_that_run_commands_have_agents_and_the_federation_has_managers() 
 
 def test_real_clouds_have_instance_agents_that_sign_as_their_cloud() -> None:
     found = Layout(Path("f.toml"), ("a", "b"), instanced=("b",)).processes()
-    (agent,) = [one for one in found if one.arguments[1] == "workers.instances"]
+    (agent,) = [one for one in found if one.arguments[1] == "workers.cloud_agent"]
     assert (agent.name, agent.arguments[2:4], agent.party) == ("instances-b", ("--cloud", "b"), "cloud.b")
 
 
@@ -38,20 +38,20 @@ def test_a_manager_is_told_of_the_api_where_nobody_has(
     try:
         assert _calling(["-m", "workers.owner"]) == {}
         told = {"SPOTFED_URL": "http://127.0.0.1:8123", "SPOTFED_API_KEY": "secret"}
-        assert _calling(["-m", "workers.jobs"]) == told
+        assert _calling(["-m", "workers.job_manager"]) == told
         monkeypatch.setenv("SPOTFED_URL", "http://elsewhere:1")
         monkeypatch.setenv("SPOTFED_API_KEY", "own")
         settings.cache_clear()
-        assert _calling(["-m", "workers.jobs"]) == {}
+        assert _calling(["-m", "workers.job_manager"]) == {}
     finally:
         monkeypatch.undo()
         settings.cache_clear()
 
 
 def test_the_federation_for_jobs_comes_with_the_package_and_is_found_by_name(tmp_path: Path) -> None:
-    assert packaged.named(Path("jobs")) == packaged.JOBS
-    assert packaged.named(Path("nowhere.toml")) == Path("nowhere.toml")
-    members = load(packaged.named(Path("jobs")), None).clouds
+    assert federations.named(Path("jobs")) == federations.JOBS
+    assert federations.named(Path("nowhere.toml")) == Path("nowhere.toml")
+    members = load(federations.named(Path("jobs")), None).clouds
     assert len(members) == 3
     for member in members:
         assert member.driver == "process"

@@ -11,12 +11,22 @@ from typing import Any
 import pytest
 import structlog
 
-from broker import logs, tracing
-from broker.contract import Cancel, Confirm, EventKind, LeaseGranted, RefusalView, Reply, Reserve, commands
-from broker.inbox import Malformed
+from broker.contract import (
+    Cancel,
+    Confirm,
+    EventKind,
+    LeaseGranted,
+    RefusalView,
+    Reply,
+    Reserve,
+    commands,
+    list_written,
+)
+from broker.journal.inbox import Malformed
+from broker.observability import logging as logs
+from broker.observability import request_id
 from broker.settings import Settings
-from broker.versions import list_written
-from cloudsim.requests import Reason
+from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.test_ledger import event
 from workers.owner.request_log import RequestLogger
 
@@ -26,9 +36,9 @@ def _as_before() -> Iterator[None]:
     """What a test sets up for the whole process is undone."""
     root, level, handlers = logging.getLogger(), logging.getLogger().level, logging.getLogger().handlers[:]
     levels = {name: logging.getLogger(name).level for name in ("broker", "uvicorn")}
-    call = tracing._current.set(None)
+    call = request_id._current.set(None)
     yield
-    tracing._current.reset(call)
+    request_id._current.reset(call)
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
     root.setLevel(level)
@@ -105,16 +115,16 @@ def test_a_level_below_ours_is_not_written() -> None:
 
 @pytest.mark.parametrize("given", ["a", "0f3c-9", "Root=1-67891233-abcdef", "x" * 64])
 def test_an_id_of_the_caller_is_taken(given: str) -> None:
-    assert tracing.begin(given) == given
-    assert tracing.current() == given
+    assert request_id.begin(given) == given
+    assert request_id.current() == given
 
 
 @pytest.mark.parametrize("given", [None, "", "x" * 65, "a b", "a\n", 'a"b', "ä", "a/b", "{}"])
 def test_another_is_made_where_it_is_none(given: str | None) -> None:
-    made = tracing.begin(given)
+    made = request_id.begin(given)
     assert made != given
-    assert tracing.begin(made) == made
-    assert tracing.begin(given) != made
+    assert request_id.begin(made) == made
+    assert request_id.begin(given) != made
 
 
 def told_together(count: int) -> list[Confirm]:
@@ -122,12 +132,12 @@ def told_together(count: int) -> list[Confirm]:
 
 
 def test_the_first_of_commands_that_go_together_names_the_call() -> None:
-    tracing.begin("r-1")
-    batch = tracing.traced(told_together(3))
+    request_id.begin("r-1")
+    batch = request_id.traced(told_together(3))
     assert [one.trace for one in batch] == ["r-1", None, None]
     (first, *_) = commands.validate_json(list_written(batch))
     assert first.trace == "r-1"
-    assert tracing.traced([]) == []
+    assert request_id.traced([]) == []
 
 
 def reserve(trace: str | None) -> Reserve:
@@ -150,7 +160,7 @@ def granted() -> Reply:
 
 
 def refused() -> Reply:
-    return Reply(command="j.2:reserve", answer=RefusalView(cloud="A", reason=Reason.NO_CAPACITY))
+    return Reply(command="j.2:reserve", answer=RefusalView(cloud="A", reason=RefusalReason.NO_CAPACITY))
 
 
 def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:

@@ -8,20 +8,27 @@ from dataclasses import replace
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from broker.answers import BrokenPromise
-from broker.api.meter import Meter
-from broker.contract import EventKind, Lease, RefusalView
-from broker.ledger import CloudLedger
-from broker.measures import Measures
-from broker.metrics import SLA_BOUNDS, CloudFacts, Facts, QueueFacts, confidential, public, sla_label
-from broker.submission.wishes import InFlightError, Settled
-from broker.tally import DRAIN, TAKEN
-from cloudsim import cloud_state as simulated
-from cloudsim.requests import Reason
+from broker.contract import BrokenPromise, EventKind, Lease, RefusalView
+from broker.ledger.lease_counts import DRAIN, TAKEN
+from broker.ledger.ledger import CloudLedger
+from broker.observability.metrics import (
+    SLA_BOUNDS,
+    CloudMetrics,
+    Facts,
+    QueueMetrics,
+    confidential,
+    public,
+    sla_label,
+)
+from broker.observability.owner_stats import OwnerStats
+from broker.observability.request_metrics import RequestMetrics
+from broker.requests.validation import InFlightError, Settled
+from cloudsim.cloud import cloud_state as simulated
+from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.test_ledger import Told, event
 from tests.unit.broker.test_routing import member
 
-QUEUE = QueueFacts(10, 20, 3, 2, {"active": 1, "paused": 0, "disabled": 0}, 1.5)
+QUEUE = QueueMetrics(10, 20, 3, 2, {"active": 1, "paused": 0, "disabled": 0}, 1.5)
 A = member("A", 0, {1: 4})
 
 
@@ -37,7 +44,7 @@ def told(families: Iterable[Metric]) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def facts(ledger: CloudLedger, **more: object) -> Facts:
-    return Facts([replace(CloudFacts(A, ledger), **more)], QUEUE, ("1.0", 3))  # type: ignore[arg-type]
+    return Facts([replace(CloudMetrics(A, ledger), **more)], QUEUE, ("1.0", 3))  # type: ignore[arg-type]
 
 
 def test_admissions_ends_and_evictions_are_counted_with_and_without_a_promise() -> None:
@@ -93,7 +100,7 @@ def test_a_doubted_promise_is_told_at_the_bound_of_its_sla() -> None:
     story.promise(3, 3, 0.0, sla=0.03)
     verdict = BrokenPromise(sla=0.03, evicted=3, admitted=3, at_least=0.29, detail="")
     doubted = replace(A, broken={0.03: verdict})
-    found = told(confidential(Facts([CloudFacts(doubted, story.ledger)], QUEUE, ("1.0", 3))))
+    found = told(confidential(Facts([CloudMetrics(doubted, story.ledger)], QUEUE, ("1.0", 3))))
     assert found["spotfed_promises_doubted"] == {("A", "0.05"): 1}
 
 
@@ -106,7 +113,7 @@ def test_what_a_cloud_does_not_disclose_is_left_out_and_not_told_as_nothing() ->
     assert A.advert is not None
     veiled = replace(A, advert=A.advert.model_copy(update={"disclosure": "p90"}))
     for one, shown in ((A, 1), (veiled, 0)):
-        found = told(public(Facts([CloudFacts(one, CloudLedger("A"))], QUEUE, ("1.0", 3))))
+        found = told(public(Facts([CloudMetrics(one, CloudLedger("A"))], QUEUE, ("1.0", 3))))
         for name in ("free_cores", "own_cores", "spot_cores", "spot_leases"):
             assert len(found[f"spotfed_cloud_{name}"]) == shown
         assert found["spotfed_cloud_cores"] == {("A",): 64}
@@ -116,7 +123,9 @@ def test_what_a_cloud_does_not_disclose_is_left_out_and_not_told_as_nothing() ->
 def test_the_age_of_a_table_is_in_the_clouds_own_time() -> None:
     assert A.advert is not None
     advert = A.advert.model_copy(update={"at_s": 500.0, "table_made_at_s": 100.0})
-    found = told(public(Facts([CloudFacts(replace(A, advert=advert), CloudLedger("A"))], QUEUE, ("1.0", 3))))
+    found = told(
+        public(Facts([CloudMetrics(replace(A, advert=advert), CloudLedger("A"))], QUEUE, ("1.0", 3)))
+    )
     assert found["spotfed_table_age_seconds"] == {("A",): 400}
     assert told(public(facts(CloudLedger("A"))))["spotfed_table_age_seconds"] == {}
 
@@ -135,11 +144,11 @@ def test_without_redis_that_is_all_there_is_to_tell() -> None:
 
 
 def test_what_an_owner_measures_is_told_as_it_wrote_it() -> None:
-    measures = Measures(3, 7.5, 2.5, 1000, 2, 6)
+    measures = OwnerStats(3, 7.5, 2.5, 1000, 2, 6)
     wire = {name.encode(): value.encode() for name, value in measures.written().items()}
-    assert Measures.parse(wire) == measures
-    assert Measures.parse({}) is None
-    assert Measures.parse({b"tables": b"many"}) is None
+    assert OwnerStats.parse(wire) == measures
+    assert OwnerStats.parse({}) is None
+    assert OwnerStats.parse({b"tables": b"many"}) is None
     found = told(confidential(facts(CloudLedger("A"), measures=measures, inbox_entries=9)))
     assert found["spotfed_table_refresh_seconds_sum"] == {("A",): 7.5}
     assert found["spotfed_table_refresh_seconds_count"] == {("A",): 3}
@@ -148,26 +157,26 @@ def test_what_an_owner_measures_is_told_as_it_wrote_it() -> None:
     assert found["spotfed_dead_letters"] == {("A",): 2}
     assert found["spotfed_montecarlo_batches"] == {("A",): 6}
     assert found["spotfed_inbox_entries"] == {("A",): 9}
-    before = told(confidential(facts(CloudLedger("A"), measures=Measures())))
+    before = told(confidential(facts(CloudLedger("A"), measures=OwnerStats())))
     assert before["spotfed_table_last_refresh_seconds"] == {}
 
 
 # -- what a process counts -----------------------------------------------------------------------------------
 
 
-def counted(meter: Meter) -> dict[str, dict[tuple[str, ...], float]]:
+def counted(meter: RequestMetrics) -> dict[str, dict[tuple[str, ...], float]]:
     return told(meter.registry.collect())
 
 
 def test_answers_are_counted_by_result_and_refusals_by_who_and_why() -> None:
     refusals = [
-        RefusalView(cloud="A", reason=Reason.RISK_TOO_HIGH),
-        RefusalView(cloud="B", reason=Reason.NO_CAPACITY),
-        RefusalView(cloud="C", reason=Reason.NOT_A_TARGET),
+        RefusalView(cloud="A", reason=RefusalReason.RISK_TOO_HIGH),
+        RefusalView(cloud="B", reason=RefusalReason.NO_CAPACITY),
+        RefusalView(cloud="C", reason=RefusalReason.NOT_A_TARGET),
     ]
     lease = event(1, EventKind.ADMITTED, "x").lease
     assert isinstance(lease, Lease)
-    meter = Meter()
+    meter = RequestMetrics()
     meter.settled(
         [
             Settled(lease=lease, refusals=refusals[:1]),
@@ -186,7 +195,7 @@ def test_answers_are_counted_by_result_and_refusals_by_who_and_why() -> None:
 
 
 def test_callers_make_up_no_labels() -> None:
-    meter = Meter()
+    meter = RequestMetrics()
     meter.answered("GET", "/v1/leases/{lease_id}", 200, 0.1)
     meter.answered("BREW", None, 404, 0.1)
     assert set(counted(meter)["spotfed_http_request_duration_seconds_count"]) == {
@@ -196,7 +205,7 @@ def test_callers_make_up_no_labels() -> None:
 
 
 def test_replies_are_shown_as_they_are_when_somebody_looks() -> None:
-    meter, refused = Meter(), {"expired": 1}
+    meter, refused = RequestMetrics(), {"expired": 1}
     meter.watch(lambda: len(refused), refused)
     assert counted(meter)["spotfed_replies_dropped_total"] == {("expired",): 1}
     refused["issuer"] = 4

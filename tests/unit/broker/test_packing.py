@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from broker.redis_server import connect_async
+from broker.storage.connections import connect_async
 
 pytestmark = pytest.mark.redis
 

@@ -8,21 +8,17 @@ import pytest
 import redis
 
 from broker.contract import Reserve
-from broker.keys import Keys
-from broker.queue import (
-    DRAIN,
-    Bells,
-    cloud_queue,
-    make_app,
-    ring,
-)
-from broker.records import Accept, Attempt, Records
-from broker.redis_server import connect_async
+from broker.queue.celery_config import DRAIN, cloud_queue, make_app
+from broker.queue.send import Wakeups, ring
+from broker.requests.models import Accept, RequestAttempt
+from broker.requests.store import RequestStore
 from broker.settings import Settings
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("queue:")
+KEYS = RedisKeys("queue:")
 
 
 def asked(request: str) -> Accept:
@@ -30,7 +26,7 @@ def asked(request: str) -> Accept:
     command = Reserve(
         id=f"{attempt}:reserve", attempt=attempt, request=request, origin="o", cores=1, lifetime_s=1, sla=None
     )
-    return Accept(request, "f", "{}", 1000, Attempt(request, 1, "A", command, 1000))
+    return Accept(request, "f", "{}", 1000, RequestAttempt(request, 1, "A", command, 1000))
 
 
 def heard(app: Any) -> list[Any]:
@@ -48,7 +44,7 @@ def app(redis_url: str) -> Any:
 
 
 def test_a_bell_is_the_task_that_celery_would_send(app: Any, redis_client: redis.Redis) -> None:
-    queue, bell = Bells(app, KEYS.prefix)("A")
+    queue, bell = Wakeups(app, KEYS.prefix)("A")
     ring(app, "A")
     sent = json.loads(redis_client.lindex(queue, 0) or "")
     ours = json.loads(bell)
@@ -61,7 +57,7 @@ def test_a_bell_is_the_task_that_celery_would_send(app: Any, redis_client: redis
 def test_attempts_ring_once_until_somebody_looks(app: Any, redis_url: str) -> None:
     async def write(*requests: str) -> None:
         async with connect_async(redis_url) as client:
-            records = Records(client, KEYS, bell=Bells(app, KEYS.prefix))
+            records = RequestStore(client, KEYS, bell=Wakeups(app, KEYS.prefix))
             for request in requests:
                 await records.accept([asked(request)])
 
@@ -79,7 +75,7 @@ def test_attempts_ring_once_until_somebody_looks(app: Any, redis_url: str) -> No
 def test_a_later_attempt_rings_too(app: Any, redis_url: str) -> None:
     async def write() -> None:
         async with connect_async(redis_url) as client:
-            records = Records(client, KEYS, bell=Bells(app, KEYS.prefix))
+            records = RequestStore(client, KEYS, bell=Wakeups(app, KEYS.prefix))
             await records.accept([Accept("later", "f", "{}", 1000)])
             assert heard(app) == []
             first = asked("later").first

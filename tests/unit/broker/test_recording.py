@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from broker.recording import OwnLoad
+from broker.journal.trace_export import OwnLoad
 from tests.unit.workers.owners import Live, confirm, load, reserve, spec, start, stop
 
 

@@ -7,24 +7,24 @@ from contextlib import asynccontextmanager
 import pytest
 
 from broker.contract import Ask, Reserve, Tick, commands
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.records import (
+from broker.journal.journal import Journal
+from broker.requests.models import (
     Accept,
     Accepted,
-    Attempt,
-    Decision,
-    Outcome,
-    Records,
-    Standing,
-    State,
+    AcceptOutcome,
+    AttemptDecision,
+    RequestAttempt,
+    RequestState,
+    RequestStatus,
     attempt_id,
 )
-from broker.redis_server import connect_async
+from broker.requests.store import RequestStore
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("t:")
+KEYS = RedisKeys("t:")
 SOON, LATER = 0, 60_000
 
 
@@ -32,13 +32,13 @@ SOON, LATER = 0, 60_000
 async def connected(url):
     client = connect_async(url)
     try:
-        yield Records(client, KEYS)
+        yield RequestStore(client, KEYS)
     finally:
         await client.aclose()
 
 
-def committed(standing: Standing, number: int) -> bool:
-    return standing.state is State.COMMITTED and standing.attempt == number
+def committed(standing: RequestStatus, number: int) -> bool:
+    return standing.state is RequestState.COMMITTED and standing.attempt == number
 
 
 @pytest.fixture
@@ -72,26 +72,26 @@ def accept(request: str = "r", fingerprint: str = "f", wait: int = LATER) -> Acc
     return Accept(request, fingerprint, '{"cores": 1}', wait)
 
 
-def attempt(number: int = 1, cloud: str = "a", request: str = "r", wait: int = LATER) -> Attempt:
+def attempt(number: int = 1, cloud: str = "a", request: str = "r", wait: int = LATER) -> RequestAttempt:
     name = attempt_id(request, number)
     command = Reserve(id=name, attempt=name, request=request, origin="o", cores=1, lifetime_s=1, sla=None)
-    return Attempt(request, number, cloud, command, wait)
+    return RequestAttempt(request, number, cloud, command, wait)
 
 
 def test_a_request_is_carried_out_once_and_keeps_its_answer(run, inbox):
     async def story(records):
-        assert await records.accept([accept()]) == [Accepted(Outcome.NEW)]
-        assert await records.accept([accept()]) == [Accepted(Outcome.IN_FLIGHT)]
+        assert await records.accept([accept()]) == [Accepted(AcceptOutcome.NEW)]
+        assert await records.accept([accept()]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
         (standing,) = await records.reserve([attempt()])
         assert standing.attempts(1, "a")
         assert not standing.attempts(1, "b")
         assert not standing.attempts(2, "a")
-        (standing,) = await records.decide([Decision("r", 1, "a", '{"lease": 1}')])
-        assert standing == Standing(State.COMMITTED, 1, "a", '{"lease": 1}')
+        (standing,) = await records.decide([AttemptDecision("r", 1, "a", '{"lease": 1}')])
+        assert standing == RequestStatus(RequestState.COMMITTED, 1, "a", '{"lease": 1}')
         assert committed(standing, 1)
         assert not committed(standing, 2)
-        assert await records.accept([accept()]) == [Accepted(Outcome.ANSWERED, '{"lease": 1}')]
-        assert await records.accept([accept(fingerprint="g")]) == [Accepted(Outcome.MISMATCH)]
+        assert await records.accept([accept()]) == [Accepted(AcceptOutcome.ANSWERED, '{"lease": 1}')]
+        assert await records.accept([accept(fingerprint="g")]) == [Accepted(AcceptOutcome.MISMATCH)]
 
     run(story)
     assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
@@ -100,11 +100,11 @@ def test_a_request_is_carried_out_once_and_keeps_its_answer(run, inbox):
 def test_the_same_call_again_is_still_new_until_it_goes_on(run):
     async def story(records):
         ours = accept()
-        assert await records.accept([ours, ours]) == [Accepted(Outcome.NEW)] * 2
+        assert await records.accept([ours, ours]) == [Accepted(AcceptOutcome.NEW)] * 2
         await records.reserve([attempt()])
-        assert await records.accept([ours]) == [Accepted(Outcome.IN_FLIGHT)]
-        await records.decide([Decision("r", 1, "a")])
-        assert await records.accept([ours]) == [Accepted(Outcome.IN_FLIGHT)]
+        assert await records.accept([ours]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
+        await records.decide([AttemptDecision("r", 1, "a")])
+        assert await records.accept([ours]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
 
     run(story)
 
@@ -113,11 +113,11 @@ def test_a_request_may_be_noted_with_its_first_attempt(run, inbox):
     async def story(records):
         ours = [Accept("r", "f", "{}", LATER, attempt(1, "a")), Accept("s", "f", "{}", LATER)]
         for _ in range(2):  # the same call again sends nothing again
-            assert await records.accept(ours) == [Accepted(Outcome.NEW)] * 2
-        assert await records.reserve([attempt(1, "b")]) == [Standing(State.ATTEMPTING, 1, "a")]
+            assert await records.accept(ours) == [Accepted(AcceptOutcome.NEW)] * 2
+        assert await records.reserve([attempt(1, "b")]) == [RequestStatus(RequestState.ATTEMPTING, 1, "a")]
         theirs = Accept("r", "f", "{}", LATER, attempt(1, "b"))
-        assert await records.accept([theirs]) == [Accepted(Outcome.IN_FLIGHT)]
-        assert committed((await records.decide([Decision("r", 1, "a", "yes")]))[0], 1)
+        assert await records.accept([theirs]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
+        assert committed((await records.decide([AttemptDecision("r", 1, "a", "yes")]))[0], 1)
 
     run(story)
     assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
@@ -128,15 +128,21 @@ def test_an_abandoned_attempt_makes_room_for_the_next_one_only(run, inbox):
     async def story(records):
         await records.accept([accept()])
         await records.reserve([attempt(1, "a")])
-        assert await records.reserve([attempt(2, "b")]) == [Standing(State.ATTEMPTING, 1, "a")]
-        assert await records.decide([Decision("r", 1, "a")]) == [Standing(State.OPEN, 1, "a")]
-        assert await records.reserve([attempt(1, "a")]) == [Standing(State.OPEN, 1, "a")]
-        assert await records.reserve([attempt(2, "b")]) == [Standing(State.ATTEMPTING, 2, "b")]
-        assert await records.decide([Decision("r", 1, "a", "late")]) == [Standing(State.ATTEMPTING, 2, "b")]
-        assert await records.decide([Decision("r", 2, "b", "yes")]) == [
-            Standing(State.COMMITTED, 2, "b", "yes")
+        assert await records.reserve([attempt(2, "b")]) == [RequestStatus(RequestState.ATTEMPTING, 1, "a")]
+        assert await records.decide([AttemptDecision("r", 1, "a")]) == [
+            RequestStatus(RequestState.OPEN, 1, "a")
         ]
-        assert await records.decide([Decision("r", 2, "b")]) == [Standing(State.COMMITTED, 2, "b", "yes")]
+        assert await records.reserve([attempt(1, "a")]) == [RequestStatus(RequestState.OPEN, 1, "a")]
+        assert await records.reserve([attempt(2, "b")]) == [RequestStatus(RequestState.ATTEMPTING, 2, "b")]
+        assert await records.decide([AttemptDecision("r", 1, "a", "late")]) == [
+            RequestStatus(RequestState.ATTEMPTING, 2, "b")
+        ]
+        assert await records.decide([AttemptDecision("r", 2, "b", "yes")]) == [
+            RequestStatus(RequestState.COMMITTED, 2, "b", "yes")
+        ]
+        assert await records.decide([AttemptDecision("r", 2, "b")]) == [
+            RequestStatus(RequestState.COMMITTED, 2, "b", "yes")
+        ]
 
     run(story)
     assert inbox("a") == [["reserve r.1"], ["release r.1"]]
@@ -149,7 +155,7 @@ def test_a_retry_sends_no_second_command(run, inbox):
         for _ in range(2):
             assert (await records.reserve([attempt()]))[0].attempts(1, "a")
         for _ in range(2):
-            assert committed((await records.decide([Decision("r", 1, "a", "yes")]))[0], 1)
+            assert committed((await records.decide([AttemptDecision("r", 1, "a", "yes")]))[0], 1)
 
     run(story)
     assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
@@ -160,8 +166,8 @@ def test_of_two_processes_that_decide_one_wins(run, inbox):
         await records.accept([accept()])
         await records.reserve([attempt()])
         outcomes = await asyncio.gather(
-            records.decide([Decision("r", 1, "a")]),
-            *(records.decide([Decision("r", 1, "a", str(n))]) for n in range(5)),
+            records.decide([AttemptDecision("r", 1, "a")]),
+            *(records.decide([AttemptDecision("r", 1, "a", str(n))]) for n in range(5)),
         )
         return {standing for (standing,) in outcomes}
 
@@ -176,12 +182,12 @@ def test_closing_needs_an_open_request(run):
         await records.reserve([attempt(request="s")])
         standings = await records.close({"r": "no", "s": "no", "t": "no"})
         assert standings == [
-            Standing(State.REFUSED, 0, None, "no"),
-            Standing(State.ATTEMPTING, 1, "a"),
-            Standing(State.UNKNOWN),
+            RequestStatus(RequestState.REFUSED, 0, None, "no"),
+            RequestStatus(RequestState.ATTEMPTING, 1, "a"),
+            RequestStatus(RequestState.UNKNOWN),
         ]
         assert (await records.close({"r": "other"}))[0].answer == "no"
-        assert await records.reserve([attempt()]) == [Standing(State.REFUSED, 0, None, "no")]
+        assert await records.reserve([attempt()]) == [RequestStatus(RequestState.REFUSED, 0, None, "no")]
 
     run(story)
 
@@ -193,9 +199,11 @@ def test_a_batch_is_one_entry_a_cloud(run, inbox):
         await records.accept([accept(name) for name in names[:5]])
         attempts = [attempt(cloud="ab"[n % 2], request=name) for n, name in enumerate(names)]
         standings = await records.reserve(attempts)
-        assert [standing.state for standing in standings] == [State.ATTEMPTING] * 5 + [State.UNKNOWN]
+        assert [standing.state for standing in standings] == [RequestState.ATTEMPTING] * 5 + [
+            RequestState.UNKNOWN
+        ]
         await records.decide(
-            [Decision(name, 1, "ab"[n % 2], "yes" if n < 3 else None) for n, name in enumerate(names)]
+            [AttemptDecision(name, 1, "ab"[n % 2], "yes" if n < 3 else None) for n, name in enumerate(names)]
         )
 
     run(story)
@@ -223,7 +231,7 @@ def test_confirmations_and_releases_carry_what_the_decision_says(run, redis_clie
     async def story(records):
         await records.accept([accept()])
         await records.reserve([attempt()])
-        await records.decide([Decision("r", 1, "a", at_s=7.5, reply_to="api")])
+        await records.decide([AttemptDecision("r", 1, "a", at_s=7.5, reply_to="api")])
 
     run(story)
     _, (_, fields) = redis_client.xrange(KEYS.inbox("a"))
@@ -246,7 +254,7 @@ def test_overdue_requests_are_claimed_by_one_sweeper(run):
         assert sorted(record.id for record in claimed) == ["r1", "r2", "r3", "r4"]
         r4 = next(record for record in claimed if record.id == "r4")
         assert (r4.fingerprint, r4.body) == ("f", '{"cores": 1}')
-        assert r4.standing == Standing(State.ATTEMPTING, 1, "a")
+        assert r4.standing == RequestStatus(RequestState.ATTEMPTING, 1, "a")
         assert await records.overdue(10, LATER) == []
 
     run(story)
@@ -267,15 +275,15 @@ def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
         await records.reserve([attempt(wait=SOON)])
         (record,) = await records.overdue(1, LATER)
         number = record.standing.attempt
-        await records.decide([Decision("r", number, "a")])
+        await records.decide([AttemptDecision("r", number, "a")])
         await records.reserve([attempt(number + 1, "b")])
         # The first process wakes up.
-        (standing,) = await records.decide([Decision("r", 1, "a", "lease on a")])
+        (standing,) = await records.decide([AttemptDecision("r", 1, "a", "lease on a")])
         assert not committed(standing, 1)
-        await records.decide([Decision("r", 2, "b", "lease on b")])
+        await records.decide([AttemptDecision("r", 2, "b", "lease on b")])
         return await records.get("r")
 
-    assert run(story).standing == Standing(State.COMMITTED, 2, "b", "lease on b")
+    assert run(story).standing == RequestStatus(RequestState.COMMITTED, 2, "b", "lease on b")
     assert inbox("a") == [["reserve r.1"], ["release r.1"]]
 
 
@@ -289,7 +297,7 @@ def test_records_are_kept_a_week_after_their_answer(run, redis_client):
     async def story(records):
         await records.accept([accept("r"), accept("s"), accept("t")])
         await records.reserve([attempt(request="s")])
-        await records.decide([Decision("s", 1, "a", "yes")])
+        await records.decide([AttemptDecision("s", 1, "a", "yes")])
         await records.close({"r": "no"})
         assert await records.get("u") is None
 
@@ -303,15 +311,15 @@ def test_a_call_gets_the_same_answer(run, redis_client):
         async def call(fingerprint, token, principal="p"):
             return await records.accept_call(principal, "key", fingerprint, LATER, token)
 
-        assert await call("f", "one") == Accepted(Outcome.NEW)
-        assert await call("f", "one") == Accepted(Outcome.NEW)
-        assert await call("f", "two") == Accepted(Outcome.IN_FLIGHT)
-        assert await call("g", "two") == Accepted(Outcome.MISMATCH)
-        assert await call("g", "two", "q") == Accepted(Outcome.NEW)
+        assert await call("f", "one") == Accepted(AcceptOutcome.NEW)
+        assert await call("f", "one") == Accepted(AcceptOutcome.NEW)
+        assert await call("f", "two") == Accepted(AcceptOutcome.IN_FLIGHT)
+        assert await call("g", "two") == Accepted(AcceptOutcome.MISMATCH)
+        assert await call("g", "two", "q") == Accepted(AcceptOutcome.NEW)
         assert await records.answer_call("p", "key", "first") == "first"
         assert await records.answer_call("p", "key", "second") == "first"
-        assert await call("f", "two") == Accepted(Outcome.ANSWERED, "first")
-        assert await call("g", "two") == Accepted(Outcome.MISMATCH)
+        assert await call("f", "two") == Accepted(AcceptOutcome.ANSWERED, "first")
+        assert await call("g", "two") == Accepted(AcceptOutcome.MISMATCH)
         assert await records.answer_call("p", "other", "x") is None
 
     run(story)
@@ -321,9 +329,9 @@ def test_a_call_gets_the_same_answer(run, redis_client):
 
 def test_a_call_whose_process_died_may_be_taken_over(run):
     async def story(records):
-        assert await records.accept_call("p", "key", "f", SOON, "one") == Accepted(Outcome.NEW)
-        assert await records.accept_call("p", "key", "f", LATER, "two") == Accepted(Outcome.NEW)
-        assert await records.accept_call("p", "key", "f", LATER, "one") == Accepted(Outcome.IN_FLIGHT)
+        assert await records.accept_call("p", "key", "f", SOON, "one") == Accepted(AcceptOutcome.NEW)
+        assert await records.accept_call("p", "key", "f", LATER, "two") == Accepted(AcceptOutcome.NEW)
+        assert await records.accept_call("p", "key", "f", LATER, "one") == Accepted(AcceptOutcome.IN_FLIGHT)
 
     run(story)
 

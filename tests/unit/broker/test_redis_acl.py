@@ -15,9 +15,9 @@ import redis
 
 import broker
 from broker import cli
-from broker.cli.packaged import UP
-from broker.keys import Keys
-from broker.redis_acl import (
+from broker.cli.federations import UP
+from broker.settings import settings
+from broker.storage.acl import (
     CHANNELS,
     COMMANDS,
     RIGHTS,
@@ -29,10 +29,10 @@ from broker.redis_acl import (
     user_line,
     users,
 )
-from broker.redis_server import celery_url
-from broker.settings import settings
+from broker.storage.connections import celery_url
+from broker.storage.keys import RedisKeys
 
-KEYS = Keys("f:")
+KEYS = RedisKeys("f:")
 #: Commands that let a user out of its rights, or block the server.
 FORBIDDEN = {
     "acl|setuser", "bgrewriteaof", "client|kill", "config", "config|set", "debug", "failover", "flushall",
@@ -42,7 +42,7 @@ FORBIDDEN = {
 
 
 def test_every_name_of_keys_has_a_row_and_every_row_a_name() -> None:
-    named = {name for name in dir(Keys) if not name.startswith("_")} - {"prefix"}
+    named = {name for name in dir(RedisKeys) if not name.startswith("_")} - {"prefix"}
     assert named == set(RIGHTS) | set(CHANNELS)
     assert set(RIGHTS).isdisjoint(CHANNELS)
 
@@ -91,7 +91,7 @@ def test_no_line_allows_what_leads_out_of_it(user) -> None:
 
 
 def test_every_command_of_a_script_is_allowed() -> None:
-    texts = [path.read_text() for path in (Path(broker.__file__).parent / "scripts").glob("*.lua")]
+    texts = [path.read_text() for path in (Path(broker.__file__).parent / "storage" / "lua").glob("*.lua")]
     called = {name.lower() for text in texts for name in re.findall(r"redis\.p?call\('([A-Z]+)'", text)}
     assert len(called) > 20
     assert called <= set(COMMANDS["owner"].split())

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.contract import Advert, CloudInfo, Room, SpotRequest
-from broker.routing import (
-    Booked,
+from broker.requests.routing import (
     Member,
+    ReservedRoom,
     TableCell,
     TableSummary,
     UnfittableError,
@@ -21,11 +21,13 @@ from broker.routing import (
     route,
     smaller_size,
 )
-from cloudsim.admission import examine
-from cloudsim.inventory import Inventory
+from cloudsim.admission.rule import examine
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.instances import Instance
+from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.requests import Kind, Mode, Request
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.requests import Instance, Kind, Mode, Reason, Refusal, Request
 
 
 def member(
@@ -54,7 +56,7 @@ def wish(**fields: Any) -> SpotRequest:
     return SpotRequest(**({"cores": 2, "lifetime_s": 100} | fields))
 
 
-def reasons(refusals: tuple[Refusal, ...]) -> dict[str, Reason]:
+def reasons(refusals: tuple[Refusal, ...]) -> dict[str, RefusalReason]:
     return {refusal.cloud: refusal.reason for refusal in refusals}
 
 
@@ -82,11 +84,11 @@ def test_who_would_certainly_refuse_is_passed_over_with_the_reason() -> None:
     found = route(wish(origin="home"), members, most=9)
     assert found.candidates == ("fine",)
     assert reasons(found.passed_over) == {
-        "home": Reason.NOT_A_TARGET,
-        "small": Reason.TOO_LARGE,
-        "full": Reason.NO_CAPACITY,
-        "silent": Reason.UNREACHABLE,
-        "new": Reason.UNREACHABLE,
+        "home": RefusalReason.NOT_A_TARGET,
+        "small": RefusalReason.TOO_LARGE,
+        "full": RefusalReason.NO_CAPACITY,
+        "silent": RefusalReason.UNREACHABLE,
+        "new": RefusalReason.UNREACHABLE,
     }
 
 
@@ -94,7 +96,7 @@ def test_targets_limit_who_is_asked_even_to_the_origin_itself() -> None:
     members = [member("home", 0, {2: 5}), member("other", 1, {2: 5})]
     found = route(wish(origin="home", targets=("home",)), members, most=9)
     assert found.candidates == ("home",)
-    assert reasons(found.passed_over) == {"other": Reason.NOT_A_TARGET}
+    assert reasons(found.passed_over) == {"other": RefusalReason.NOT_A_TARGET}
     with pytest.raises(UnknownTargetError, match="home, other"):
         route(wish(targets=("nowhere",)), members, most=9)
 
@@ -104,12 +106,12 @@ def test_too_large_for_everyone_is_an_error_and_for_the_targets_a_refusal() -> N
     with pytest.raises(UnfittableError, match="16 cores"):
         route(wish(cores=17), members, most=9)
     found = route(wish(cores=16, targets=("small",)), members, most=9)
-    assert reasons(found.passed_over)["small"] is Reason.TOO_LARGE
+    assert reasons(found.passed_over)["small"] is RefusalReason.TOO_LARGE
 
 
 def test_a_list_spreads_over_clouds_before_the_adverts_tell() -> None:
     members = [member("tight", 0, {2: 2}, free=4), member("wide", 1, {2: 9}, free=18)]
-    booked = Booked()
+    booked = ReservedRoom()
     firsts = []
     for _ in range(4):
         firsts.append(route(wish(), members, most=9, booked=booked).candidates[0])
@@ -174,7 +176,7 @@ def test_the_table_is_believed_only_where_the_owner_would_refuse(
         refusal = examine("a", request, inventory, table, 0.0)
         assert isinstance(refusal, Refusal)
         (told,) = found.passed_over
-        assert told.reason in (Reason.RISK_TOO_HIGH, Reason.NO_EVIDENCE)
+        assert told.reason in (RefusalReason.RISK_TOO_HIGH, RefusalReason.NO_EVIDENCE)
         counter_s = told.survives_s
         if counter_s and slots:
             assert table.estimate(2, slots, counter_s).eviction_probability <= sla + 1e-12
@@ -188,7 +190,7 @@ def test_an_advert_that_names_another_table_leaves_it_to_the_owner() -> None:
     none = member("a", 0, {2: 5})
     assert route(hopeless, [same], most=9).candidates == ()
     assert route(hopeless, [other], most=9).candidates == ("a",)
-    assert reasons(route(hopeless, [none], most=9).passed_over) == {"a": Reason.NO_TABLE}
+    assert reasons(route(hopeless, [none], most=9).passed_over) == {"a": RefusalReason.NO_TABLE}
     assert route(wish(sla=1), [none], most=9).candidates == ("a",)
 
 
@@ -215,9 +217,9 @@ def test_a_promise_is_asked_for_where_only_leases_without_one_are_in_the_way() -
     assert full.advert is not None
     room = Room(free_cores=8, free_slots={2: 4})
     yielding = dataclasses.replace(full, advert=full.advert.model_copy(update={"promised_room": room}))
-    assert reasons(route(wish(), [yielding], most=9).passed_over) == {"full": Reason.NO_CAPACITY}
+    assert reasons(route(wish(), [yielding], most=9).passed_over) == {"full": RefusalReason.NO_CAPACITY}
     assert route(wish(sla=0.1), [yielding], most=9).candidates == ("full",)
-    assert reasons(route(wish(sla=0.1), [full], most=9).passed_over) == {"full": Reason.NO_CAPACITY}
+    assert reasons(route(wish(sla=0.1), [full], most=9).passed_over) == {"full": RefusalReason.NO_CAPACITY}
 
 
 def test_a_cloud_in_population_mode_is_asked_whatever_its_table_says() -> None:

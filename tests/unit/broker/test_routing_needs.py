@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from broker.contract import CloudInfo, NodeKind, SpotRequest
-from broker.routing import Member, Route, TableSummary, route, smaller_size
-from broker.submission.wishes import UnsuitableError, admissible
-from broker.views import node_kinds
-from cloudsim.inventory import Inventory
-from cloudsim.nodes import NodeGroup, nodes_of
-from cloudsim.requests import Kind, Reason, Request
+from broker.contract.convert import node_kinds
+from broker.requests.routing import Member, Route, TableSummary, route, smaller_size
+from broker.requests.validation import UnsuitableError, admissible
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.model.nodes import NodeGroup, nodes_of
+from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling import filters
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import explain, plan
@@ -36,7 +37,9 @@ def routed(members: list[Member], **needs: Any) -> Route:
 def test_free_cores_are_no_verdict_on_other_resources() -> None:
     found = routed([mixed("a", 0, {1: 20, 2: 10}), mixed("b", 1, {1: 1, 2: 0})], resources={"memory_mb": 1})
     assert found.candidates == ("a",)
-    assert reasons(found.passed_over) == {"b": Reason.NO_CAPACITY}  # of cores alone there is too little
+    assert reasons(found.passed_over) == {
+        "b": RefusalReason.NO_CAPACITY
+    }  # of cores alone there is too little
 
 
 @pytest.mark.parametrize(
@@ -61,9 +64,9 @@ def test_who_has_no_such_node_is_passed_over_as_its_scheduler_would(needs: dict[
     core_request = Request("r", Kind.SPOT, request.cores, 100.0, **request.needs)
     decided = plan(inventory, core_request, YOUNGEST_JOB_FIRST)
     found = routed([mixed("a", 0, {1: 28, 2: 14})], **needs)
-    if isinstance(decided, Reason):
+    if isinstance(decided, RefusalReason):
         assert reasons(found.passed_over) == {"a": decided}
-        if decided is Reason.NO_SUCH_NODE:
+        if decided is RefusalReason.NO_SUCH_NODE:
             assert found.passed_over[0].removed == explain(inventory, core_request, YOUNGEST_JOB_FIRST)[0]
     else:
         assert found.candidates == ("a",)
@@ -86,7 +89,7 @@ def test_a_table_speaks_of_the_flavour_that_is_asked_for() -> None:
         ({"memory_mb": 3000}, False),  # of that the table says nothing
     ):
         found = routed([one], sla=0.5, resources=resources)
-        assert reasons(found.passed_over) == ({"a": Reason.RISK_TOO_HIGH} if refused else {})
+        assert reasons(found.passed_over) == ({"a": RefusalReason.RISK_TOO_HIGH} if refused else {})
 
 
 def test_nobody_vouches_for_a_smaller_size_with_memory() -> None:
@@ -141,6 +144,6 @@ def test_a_drained_cloud_is_said_to_have_closed_nodes() -> None:
     assert full.advert is not None
     drained = Member(full.info, full.advert.model_copy(update={"closed_nodes": 5}))
     (refusal,) = routed([drained]).passed_over
-    assert (refusal.reason, refusal.removed) == (Reason.NO_CAPACITY, (("cordon", 5),))
+    assert (refusal.reason, refusal.removed) == (RefusalReason.NO_CAPACITY, (("cordon", 5),))
     (refusal,) = routed([full]).passed_over
     assert refusal.removed == ()

@@ -9,16 +9,16 @@ import pytest
 import redis
 
 from broker.contract import Lease, LeaseState
-from broker.journal import Commit, Journal
-from broker.keys import Keys
-from broker.records import Records
-from broker.redis_server import connect_async
-from broker.shown import ENDED_S, ShownLeases, record_kept_s
+from broker.journal.journal import Commit, Journal
+from broker.leases.store import ENDED_S, LeaseStore, record_kept_s
+from broker.requests.store import RequestStore
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 from tests.unit.broker.test_journal import event, lease
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("shown-test:")
+KEYS = RedisKeys("shown-test:")
 
 
 def of(cloud: str, name: str = "r.1", state: LeaseState = LeaseState.RUNNING, **changes: Any) -> Lease:
@@ -47,7 +47,7 @@ class Site:
     def seen(self, name: str = "r.1") -> Lease | None:
         async def look() -> Lease | None:
             async with connect_async(self.url) as client:
-                return await ShownLeases(client, KEYS).get(name)
+                return await LeaseStore(client, KEYS).get(name)
 
         return asyncio.run(look())
 
@@ -121,8 +121,8 @@ def test_records_are_kept_for_longer_than_their_leases(site: Site) -> None:
 
     async def keep() -> None:
         async with connect_async(site.url) as client:
-            await Records(client, KEYS).keep({"short": 60.0, "long": 1e6, "open": 1e6, "none": None})
-            await Records(client, KEYS).keep({})
+            await RequestStore(client, KEYS).keep({"short": 60.0, "long": 1e6, "open": 1e6, "none": None})
+            await RequestStore(client, KEYS).keep({})
 
     asyncio.run(keep())
     left_s = [site.client.ttl(KEYS.request(name)) for name in ("short", "long", "open")]

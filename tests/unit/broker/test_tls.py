@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.local.layout import Layout
+from broker.local.process_list import Layout
 from broker.settings import Settings, SettingsError, load
-from broker.tls import api_context, redis_context, redis_tls, refusal, server_options
+from broker.storage.tls import api_context, redis_context, redis_tls, refusal, server_options
 from tests.integration.certificates import Authority, Pair
 
 

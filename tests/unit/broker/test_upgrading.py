@@ -5,13 +5,12 @@ import threading
 import pytest
 import redis
 
-from broker.contract import CloudInfo
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.upgrading import ALIVE_TTL_S, ContractError, Speaking, holding_back, spoken
-from broker.versions import OLDEST_VERSION
+from broker.contract import OLDEST_VERSION, CloudInfo
+from broker.contract.negotiation import ALIVE_TTL_S, ContractError, Speaking, holding_back, spoken
+from broker.journal.journal import Journal
+from broker.storage.keys import RedisKeys
 
-KEYS = Keys("upgrading:")
+KEYS = RedisKeys("upgrading:")
 NEXT = OLDEST_VERSION + 1  # spoken here, beside processes of the version before
 
 
@@ -114,7 +113,7 @@ def test_a_herald_raises_it_and_says_what_it_speaks_for_a_while(client: redis.Re
 def test_an_owner_follows(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     client.set(KEYS.contract, OLDEST_VERSION)
     owner(client)
-    monkeypatch.setattr("broker.upgrading.LOOK_S", 0.001)
+    monkeypatch.setattr("broker.contract.negotiation.LOOK_S", 0.001)
     speaking = Speaking(client, KEYS)
     speaking.look()
     follower = threading.Thread(target=speaking.follow, args=(threading.Event(),))

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.chain import BEGINNING, Entry, link
-from broker.verify import walked
+from broker.journal.hash_chain import BEGINNING, Entry, link
+from broker.journal.verify import walked
 
 Public = list[tuple[int, bytes]]
 

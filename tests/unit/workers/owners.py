@@ -32,13 +32,14 @@ from broker.contract import (
     StartOnDemand,
     StopOnDemand,
 )
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.eventlog import START_ON_DEMAND, STOP
-from cloudsim.inventory import Inventory
-from cloudsim.prediction.chunks import HistoryCutter
+from cloudsim.cloud.inventory import Inventory
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.history.event_log import START_ON_DEMAND, STOP
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.requests import Kind, Request
+from cloudsim.prediction.history_chunks import HistoryCutter
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.requests import Instance, Kind, Placement, Request
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.traces.trace import Trace

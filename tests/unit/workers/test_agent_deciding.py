@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import pytest
 
-from broker.answers import Lease, LeaseState
+from broker.contract import Lease, LeaseState
 from broker.jobs.models import Work
-from cloudsim.requests import Kind
-from workers.agent.deciding import UNKNOWN_S, Decision, Step, decide
+from cloudsim.model.requests import Kind
+from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide
 
 
 def work(wanted: Literal["run", "save", "stop"] = "run", *, spot: bool = True) -> Work:
@@ -30,36 +30,41 @@ def lease(state: LeaseState, **more: Any) -> Lease:
 @pytest.mark.parametrize(
     ("wanted", "shown", "missing_s", "expected"),
     [
-        ("run", lease(LeaseState.RUNNING), 0.0, Decision(Step.RUN)),
-        ("run", lease(LeaseState.RESERVED), 0.0, Decision(Step.WAIT)),
-        ("run", None, 0.0, Decision(Step.WAIT)),
-        ("run", None, UNKNOWN_S - 1, Decision(Step.WAIT)),
-        ("run", None, UNKNOWN_S, Decision(Step.EVICT, "A shows no lease l.1")),
-        ("run", lease(LeaseState.RUNNING, evict_at_s=50.0), 0.0, Decision(Step.NOTICE, evict_at_s=50.0)),
-        ("run", lease(LeaseState.EVICTED), 0.0, Decision(Step.EVICT, "its lease was evicted")),
+        ("run", lease(LeaseState.RUNNING), 0.0, WorkDecision(WorkStep.RUN)),
+        ("run", lease(LeaseState.RESERVED), 0.0, WorkDecision(WorkStep.WAIT)),
+        ("run", None, 0.0, WorkDecision(WorkStep.WAIT)),
+        ("run", None, UNKNOWN_S - 1, WorkDecision(WorkStep.WAIT)),
+        ("run", None, UNKNOWN_S, WorkDecision(WorkStep.EVICT, "A shows no lease l.1")),
+        (
+            "run",
+            lease(LeaseState.RUNNING, evict_at_s=50.0),
+            0.0,
+            WorkDecision(WorkStep.NOTICE, evict_at_s=50.0),
+        ),
+        ("run", lease(LeaseState.EVICTED), 0.0, WorkDecision(WorkStep.EVICT, "its lease was evicted")),
         (
             "run",
             lease(LeaseState.EVICTED, cause="own load"),
             0.0,
-            Decision(Step.EVICT, "its lease was evicted: own load"),
+            WorkDecision(WorkStep.EVICT, "its lease was evicted: own load"),
         ),
-        ("run", lease(LeaseState.COMPLETED), 0.0, Decision(Step.EVICT, "its lease was completed")),
-        ("save", lease(LeaseState.RUNNING), 0.0, Decision(Step.SAVE)),
-        ("save", lease(LeaseState.RUNNING, evict_at_s=50.0), 0.0, Decision(Step.SAVE)),
-        ("save", lease(LeaseState.CANCELLED), 0.0, Decision(Step.EVICT, "its lease was cancelled")),
-        ("stop", None, 0.0, Decision(Step.STOP)),
+        ("run", lease(LeaseState.COMPLETED), 0.0, WorkDecision(WorkStep.EVICT, "its lease was completed")),
+        ("save", lease(LeaseState.RUNNING), 0.0, WorkDecision(WorkStep.SAVE)),
+        ("save", lease(LeaseState.RUNNING, evict_at_s=50.0), 0.0, WorkDecision(WorkStep.SAVE)),
+        ("save", lease(LeaseState.CANCELLED), 0.0, WorkDecision(WorkStep.EVICT, "its lease was cancelled")),
+        ("stop", None, 0.0, WorkDecision(WorkStep.STOP)),
     ],
 )
 def test_spot(
-    wanted: Literal["run", "save", "stop"], shown: Lease | None, missing_s: float, expected: Decision
+    wanted: Literal["run", "save", "stop"], shown: Lease | None, missing_s: float, expected: WorkDecision
 ) -> None:
     assert decide(work(wanted), shown, missing_s) == expected
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"), [("run", Step.RUN), ("save", Step.SAVE), ("stop", Step.STOP)]
+    ("wanted", "expected"), [("run", WorkStep.RUN), ("save", WorkStep.SAVE), ("stop", WorkStep.STOP)]
 )
 def test_an_on_demand_instance_is_there_until_its_work_is_stopped(
-    wanted: Literal["run", "save", "stop"], expected: Step
+    wanted: Literal["run", "save", "stop"], expected: WorkStep
 ) -> None:
-    assert decide(work(wanted, spot=False), None, 1_000_000.0) == Decision(expected)
+    assert decide(work(wanted, spot=False), None, 1_000_000.0) == WorkDecision(expected)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from broker.contract import DisclosureLevel, QuoteView, RefusalView
-from cloudsim.cloud_spec import CloudSpec
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.disclosure.levels import SHARES, Disclosure
+from cloudsim.disclosure.masked_tables import CoarseTable, shown_table, told_by
+from cloudsim.model.refusals import RefusalReason
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.requests import Reason
 from cloudsim.scheduling.lineups import LIFO_POOLS
-from cloudsim.volatile.disclosed_tables import CoarseTable, shown_table, told_by
-from cloudsim.volatile.information import SHARES, Disclosure
 from tests.contract.twins import LIVES, NODES, SIZES, pooled_table_of, table_of
 from tests.unit.workers.owners import (
     NOW,
@@ -206,11 +206,17 @@ def test_promised_is_what_the_two_figures_bear_and_what_will_be_kept(level: Disc
 def test_without_a_percentile_nothing_is_promised_and_spot_is_lent_all_the_same(level: Disclosure) -> None:
     twins = Twins(level)
     refusal = twins.tell(ask(1, 60.0, 0.99))
-    assert (refusal.reason, refusal.free_slots, refusal.table_version) == (Reason.NOT_DISCLOSED, None, None)
+    assert (refusal.reason, refusal.free_slots, refusal.table_version) == (
+        RefusalReason.NOT_DISCLOSED,
+        None,
+        None,
+    )
     for number in range(2):
         twins.tell(start(f"od-{number}", 8))
     twins.tell(start("od-2", 7))
-    assert twins.tell(ask(1, 60.0, 0.99)).reason is Reason.NOT_DISCLOSED, "as long as there is any room"
+    assert twins.tell(ask(1, 60.0, 0.99)).reason is RefusalReason.NOT_DISCLOSED, (
+        "as long as there is any room"
+    )
     granted = twins.tell(reserve("r.1", 1, 60.0, None))
     assert lease_state(granted) == "reserved"
     assert granted.lease.eviction_probability is None
@@ -229,7 +235,7 @@ def test_an_advert_tells_whether_there_is_room_and_no_more() -> None:
     assert some.promised_room is not None
     assert some.promised_room.free_slots[1] == 0, "8 slots are less than usual: no promise"
     refusal = twins.tell(ask(1, 60.0, 0.9))
-    assert (refusal.reason, refusal.free_slots, refusal.removed) == (Reason.NO_CAPACITY, 0, {})
+    assert (refusal.reason, refusal.free_slots, refusal.removed) == (RefusalReason.NO_CAPACITY, 0, {})
     twins.tell(start("od-3", 8))
     assert set(twins.owners[0].advert(NOW).free_slots.values()) == {0}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.contract import Done, DrainReport, EventKind, LeaseState, RefusalView
-from cloudsim.eventlog import STOP
-from cloudsim.requests import Reason
+from cloudsim.history.event_log import STOP
+from cloudsim.model.refusals import RefusalReason
 from tests.unit.workers.owners import (
     FOREVER_S,
     NOW,
@@ -81,7 +81,7 @@ def test_without_grace_they_are_evicted_at_once_and_nobody_comes_after_them() ->
     assert [event.sequence for event in evicted] == [4, 5], "the holders hear of it"
     refusal = live.tell(reserve("r.1", cores=2), 11.0)
     assert isinstance(refusal, RefusalView)
-    assert refusal.reason is Reason.NO_CAPACITY
+    assert refusal.reason is RefusalReason.NO_CAPACITY
     live.crash()
     check_journal(live.events)
 
@@ -108,9 +108,9 @@ def test_a_whole_cloud_is_drained_and_opened_again() -> None:
     report = live.tell(drain(), 10.0)
     assert report.closed_nodes == (0, 1)
     assert [name for name, _, _ in leaving(report)] == ["c.1", "b.1", "a.1"]
-    assert live.tell(ask(sla=None), 11.0).reason is Reason.NO_SUCH_NODE
+    assert live.tell(ask(sla=None), 11.0).reason is RefusalReason.NO_SUCH_NODE
     turned_away = live.tell(start("more"), 11.0)
-    assert (turned_away.reason, turned_away.removed) == (Reason.NO_SUCH_NODE, {"cordon": 2})
+    assert (turned_away.reason, turned_away.removed) == (RefusalReason.NO_SUCH_NODE, {"cordon": 2})
     assert live.tell(reopen(1), 12.0) == Done()
     live.crash()
     assert live.tell(reserve("r.1"), 13.0).lease.node == 1

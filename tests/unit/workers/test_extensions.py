@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker.contract import Ask, EventKind, LeaseState, QuoteView, RefusalView
-from cloudsim.requests import Reason
-from tests.unit.test_offers import TABLE
+from cloudsim.model.refusals import RefusalReason
+from tests.unit.cloudsim.test_offers import TABLE
 from tests.unit.workers.owners import (
     NOW,
     Live,
@@ -68,7 +68,7 @@ def test_the_same_wish_gets_the_same_answer(live: Live) -> None:
 def test_a_refusal_says_what_would_be_accepted_and_that_is_accepted(live: Live) -> None:
     refused = live.tell(extend("r.1", 140.0, "a"), 115.0)
     assert isinstance(refused, RefusalView)
-    assert refused.reason is Reason.RISK_TOO_HIGH
+    assert refused.reason is RefusalReason.RISK_TOO_HIGH
     assert refused.counter_offers.lifetime_s == 30.0
     sla = refused.counter_offers.sla
     assert sla is not None
@@ -89,7 +89,7 @@ def test_what_cannot_be_extended(live: Live) -> None:
     assert live.owner.cloud.inventory.get("r.1") == before
     ended = live.tell(extend("r.1", 130.0, "late"), 120.0)
     assert isinstance(ended, RefusalView)
-    assert ended.reason is Reason.ENDED
+    assert ended.reason is RefusalReason.ENDED
     assert live.events[-1].kind is EventKind.DECLINED
     live.crash()
 
@@ -125,7 +125,7 @@ def test_a_quote_tells_of_the_other_sizes_only_when_asked_to() -> None:
     live = Live(spec((2,)), TABLE)
     plain, whole = asked(live, 2), asked(live, 2, other_sizes=True)
     assert isinstance(plain, RefusalView)
-    assert (plain.reason, plain.cores, plain.other_sizes) == (Reason.NO_TABLE, 2, ())
+    assert (plain.reason, plain.cores, plain.other_sizes) == (RefusalReason.NO_TABLE, 2, ())
     assert plain.counter_offers.cores is None, "two free slots are fewer than were ever seen: too risky"
     (one,) = whole.other_sizes
     assert (one.cores, one.admitted, one.free_slots) == (1, False, 2)

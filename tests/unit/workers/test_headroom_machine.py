@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.contract import EventKind
-from cloudsim.blocks import is_block
-from cloudsim.prediction.chunks import HistoryCutter
+from cloudsim.cloud.headroom import is_block
+from cloudsim.prediction.history_chunks import HistoryCutter
 from tests.unit.workers.owners import (
     FOREVER_S,
     Live,

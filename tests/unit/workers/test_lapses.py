@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.contract import Event, EventKind, LeaseState
-from broker.ledger import CloudLedger
+from broker.ledger.ledger import CloudLedger
 from tests.unit.workers.owners import (
     NOW,
     Live,

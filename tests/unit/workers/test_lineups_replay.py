@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.federation import FederatedCloud, Federation, Workload
-from cloudsim.nodes import NodeGroup, nodes_of, shape_of
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.federation.replay import replay
+from cloudsim.model.nodes import NodeGroup, nodes_of, shape_of
+from cloudsim.model.requests import Amounts, Spread
 from cloudsim.prediction.rule import CAREFUL_RULE
-from cloudsim.replay import replay
-from cloudsim.requests import Amounts, Spread
 from cloudsim.scheduling.lineups import LINEUPS, LineUp
 from cloudsim.traces.trace import Trace
 from tests.unit.workers.test_owner_replay import BIRTHS, SEED, drive

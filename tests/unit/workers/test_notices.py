@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.contract import Done, Event, EventKind, LeaseGranted, LeaseState, RefusalView
-from cloudsim.requests import Reason
+from cloudsim.model.refusals import RefusalReason
 from tests.unit.workers.owners import (
     Live,
     acknowledge,
@@ -141,7 +141,7 @@ def test_what_is_told_to_leave_is_not_extended() -> None:
     live.tell(start("vm", cores=3), 2.0)
     refusal = live.tell(extend("r.1", 40.0, "after"), 3.0)
     assert isinstance(refusal, RefusalView)
-    assert refusal.reason is Reason.NOTICED
+    assert refusal.reason is RefusalReason.NOTICED
     live.crash()
     assert live.tell(extend("r.1", 40.0, "after"), 4.0) == refusal
     assert live.owner.state.answer_log.get("r.1") == last(live, EventKind.NOTICED).lease

@@ -16,7 +16,7 @@ from broker.contract import (
     Room,
     Tick,
 )
-from cloudsim.requests import Reason
+from cloudsim.model.refusals import RefusalReason
 from tests.unit.workers.owners import (
     NOW,
     Live,
@@ -80,7 +80,7 @@ def test_a_command_that_comes_twice_gets_the_same_answer_and_changes_nothing(liv
 def test_a_refused_reservation_stays_refused_when_room_appears(live: Live) -> None:
     live.tell(reserve("r.1", cores=4))
     refused = live.tell(reserve("s.1", cores=1))
-    assert refused.reason is Reason.NO_CAPACITY
+    assert refused.reason is RefusalReason.NO_CAPACITY
     live.tell(release("r.1"))
     assert live.tell(reserve("s.1", cores=1)) == refused
     assert lease_state(live.tell(reserve("s.2", cores=1))) is LeaseState.RESERVED
@@ -194,7 +194,7 @@ def test_a_quote_has_no_side_effect_and_says_what_admission_would(live: Live) ->
     assert isinstance(quote, QuoteView)
     assert (quote.free_slots, quote.cloud_time_s) == (4, 5.0)
     assert isinstance(live.tell(ask(sla=0.5), 5.0), RefusalView)
-    assert live.tell(ask(cores=5), 5.0).reason is Reason.TOO_LARGE
+    assert live.tell(ask(cores=5), 5.0).reason is RefusalReason.TOO_LARGE
     assert live.events == []
 
 
@@ -235,7 +235,7 @@ def test_what_finds_no_room_is_offered_until_it_is_fulfilled() -> None:
     live.tell(start("od", cores=4, lifetime_s=50.0))
     refusal = live.tell(start("more", cores=2, lifetime_s=1000.0), 10.0)
     assert (refusal.reason, refusal.detail) == (
-        Reason.NO_CAPACITY,
+        RefusalReason.NO_CAPACITY,
         "offered to the federation as a spot request",
     )
     offer = {"cloud": "A", "instance": "more", "attempt": 1, "cores": 2, "lifetime_s": 1000.0, "sla": 0.1}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.contract import Ask, EventKind, Finish, Reserve
-from cloudsim.prediction.chunks import HistoryCutter
+from cloudsim.prediction.history_chunks import HistoryCutter
 from tests.unit.workers.owners import (
     FOREVER_S,
     NOW,

@@ -8,18 +8,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.asked import needs_of
-from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reply, Reserve, commands, replies
-from broker.views import quote_of
-from cloudsim.admission import AdmissionRule
-from cloudsim.cloud_spec import CloudSpec, sampler_spec
-from cloudsim.federation import FederatedCloud, Federation, Workload
+from broker.contract import (
+    Ask,
+    Confirm,
+    EventKind,
+    Finish,
+    RefusalView,
+    Reply,
+    Reserve,
+    commands,
+    needs_of,
+    replies,
+)
+from broker.contract.convert import quote_of
+from cloudsim.admission.rule import AdmissionRule
+from cloudsim.cloud.spec import CloudSpec, sampler_spec
+from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.replay import replay
+from cloudsim.federation.report import Tally
+from cloudsim.model.changes import End
+from cloudsim.model.requests import Kind, Mode
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.rule import CAREFUL_RULE
-from cloudsim.ranking import tightest_fit
-from cloudsim.replay import replay
-from cloudsim.report import Tally
-from cloudsim.requests import End, Kind, Mode
 from cloudsim.traces.synthesis import lognormal_trace
 from tests.unit.workers.owners import Live, command_id
 from workers.owner.state import OwnerSpec

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from broker.contract import Batch
-from cloudsim.cloud import Cloud
-from cloudsim.cloud_spec import CloudSpec, sampler_spec
-from cloudsim.federation import FederatedCloud, Federation, Workload
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.spec import CloudSpec, sampler_spec
+from cloudsim.disclosure.levels import Disclosure
+from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.federation.replay import replay
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.replay import replay
 from cloudsim.scheduling.lineups import EVICTIONS
 from cloudsim.traces.trace import Trace
-from cloudsim.volatile.information import Disclosure
 from tests.unit.workers.owners import NOW, Live, start
 from tests.unit.workers.test_owner_replay import BIRTHS, SEED, drive
-from workers.montecarlo import Checkpoints
+from workers.montecarlo.worker import SamplerCache
 from workers.owner.state import OwnerSpec
 
 HOUR_S = 3600.0
@@ -106,7 +106,7 @@ def test_monte_carlo_workers_make_the_tables_of_pools() -> None:
                 lineup=member.spec.lineup.name,
             )  # fmt: skip
             heard = Batch.model_validate_json(batch.model_dump_json())
-            made_by, fed = Checkpoints().take(heard)
+            made_by, fed = SamplerCache().take(heard)
             assert fed == 0
             made_by.feed(events, 60 * HOUR_S)
             parts.append(Samples.from_bytes(made_by.samples().to_bytes()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.contract import Ask, Event, EventKind, Finish, LeaseState, Migrate, QuoteView
-from cloudsim.requests import Reason
-from tests.unit.test_offers import table
+from cloudsim.model.refusals import RefusalReason
+from tests.unit.cloudsim.test_offers import table
 from tests.unit.workers.owners import (
     Live,
     cancel,
@@ -62,7 +62,7 @@ def test_it_is_renewed_a_quarter_before_its_end_until_that_fails(live: Live) -> 
     assert [event.cause for event in live.events[2:5]] == ["renewal", "renewal", "risk_too_high"]
     warned = live.events[4]
     assert warned.refusal is not None
-    assert warned.refusal.reason is Reason.RISK_TOO_HIGH
+    assert warned.refusal.reason is RefusalReason.RISK_TOO_HIGH
     assert warned.refusal.counter_offers.sla == pytest.approx(1 / 3)
     live.crash()
     check_journal(live.events)
@@ -87,7 +87,7 @@ def test_less_than_a_period_is_promised_where_the_sla_allows_no_more() -> None:
     assert (lease.ends_at_s, lease.eviction_probability) == (1000.0, 0.0)
     short = Live(spec((3,), renewal_s=20_000.0), SAFE_AT_FIRST)
     refused = short.tell(endless("r.1"), 0.0)
-    assert refused.reason is Reason.NO_EVIDENCE
+    assert refused.reason is RefusalReason.NO_EVIDENCE
     assert refused.counter_offers.lifetime_s == 1000.0
 
 

@@ -8,12 +8,12 @@ import fakeredis
 import pytest
 import redis
 
-from broker.journal import Journal
-from broker.keys import Keys
-from broker.measures import Measures
+from broker.journal.journal import Journal
+from broker.observability.owner_stats import OwnerStats
+from broker.storage.keys import RedisKeys
 from workers.owner.stats import EVERY_S, OwnerStatsPublisher
 
-KEYS = Keys("t:")
+KEYS = RedisKeys("t:")
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def stats(client: redis.Redis, now_s: list[float]) -> OwnerStatsPublisher:
     return OwnerStatsPublisher(Journal(client, KEYS, "A"), lambda: now_s[0])
 
 
-def told(client: redis.Redis) -> Measures | None:
-    return Measures.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.measures("A"))))
+def told(client: redis.Redis) -> OwnerStats | None:
+    return OwnerStats.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.measures("A"))))
 
 
 def test_tables_and_lengths_are_told(
@@ -45,7 +45,7 @@ def test_tables_and_lengths_are_told(
         now_s[0] += took_s
         stats.note_table_end()
     stats.publish(4)
-    assert told(client) == Measures(2, 5.0, 3.0, 1, 1, 4)
+    assert told(client) == OwnerStats(2, 5.0, 3.0, 1, 1, 4)
 
 
 def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
@@ -53,14 +53,14 @@ def test_it_is_told_now_and_then_and_at_once_when_a_table_is_made(
 ) -> None:
     stats.publish(1)
     stats.publish(2)
-    assert told(client) == Measures(batches=1)
+    assert told(client) == OwnerStats(batches=1)
     now_s[0] += EVERY_S
     stats.publish(3)
-    assert told(client) == Measures(batches=3)
+    assert told(client) == OwnerStats(batches=3)
     stats.note_table_begin()
     stats.note_table_end()
     stats.publish(0)
-    assert told(client) == Measures(tables=1)
+    assert told(client) == OwnerStats(tables=1)
 
 
 def test_that_redis_is_away_holds_up_nobody(
@@ -74,4 +74,4 @@ def test_that_redis_is_away_holds_up_nobody(
         stats.publish(1)
     assert told(client) is None
     stats.publish(2)  # the next look tells it, however soon
-    assert told(client) == Measures(batches=2)
+    assert told(client) == OwnerStats(batches=2)

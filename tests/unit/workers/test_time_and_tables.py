@@ -8,10 +8,10 @@ from pathlib import Path
 import kombu.transport.redis
 import pytest
 
-from broker.queue import make_app
+from broker.queue.celery_config import make_app
 from broker.settings import Settings, SettingsError
-from cloudsim.cloud_spec import CloudSpec
-from cloudsim.eventlog import EventLog, HistoryChunk
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.history.event_log import EventLog, HistoryChunk
 from tests.unit.workers.owners import ask, cancel
 from workers.owner.clock import LONGEST_ABSENCE_S, CloudClock, resume_s
 from workers.owner.epoch_file import EpochFile
@@ -125,4 +125,4 @@ def test_every_form_of_address_gets_the_transport_that_survives_a_restart(
         monkeypatch.setitem(kombu.transport._transport_cache, scheme, kombu.transport.redis.Transport)
     for url in ("unix:///tmp/redis.sock?db=0", "redis://localhost:1/0", "rediss://localhost:1/0"):
         with make_app(Settings(redis_url=url)).connection() as connection:
-            assert connection.get_transport_cls().__module__ == "broker.transport"
+            assert connection.get_transport_cls().__module__ == "broker.queue.celery_transport"

@@ -10,14 +10,14 @@ import fakeredis
 import pytest
 
 from broker.contract import VERSION, Advert, CloudInfo
+from broker.contract.instances import InstanceRecord
+from broker.contract.negotiation import ALIVE_TTL_S
 from broker.doctor import Check, CheckResult, Installation, State, clouds
 from broker.doctor.contract import check_contract
 from broker.doctor.instances import check_instances
 from broker.doctor.jobs import check_job_managers, check_node_agents
 from broker.doctor.redis import RedisServer
-from broker.instances import InstanceRecord
 from broker.settings import Settings
-from broker.upgrading import ALIVE_TTL_S
 
 
 def advert_ago(age_s: float) -> str:
@@ -226,7 +226,7 @@ def test_jobs_that_nobody_looks_after_are_counted(federation: Federation) -> Non
     (result,) = federation.check(check_job_managers)
     assert result.state is State.FAILURE
     assert "of 7 open jobs nobody looks after 2" in result.found
-    assert "workers.jobs" in result.advice
+    assert "workers.job_manager" in result.advice
     federation.redis.zrem(federation.keys.open_jobs, "job-0", "job-1")
     (result,) = federation.check(check_job_managers)
     assert (result.state, result.found) == (State.OK, "none of 5 open jobs waits for one")

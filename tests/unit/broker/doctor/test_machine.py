@@ -14,8 +14,8 @@ from broker.doctor.certificates import certificate_result
 from broker.doctor.packages import EXTRAS, check_extras, check_packages
 from broker.doctor.redis import check_redis
 from broker.doctor.settings import check_settings, check_settings_conflicts, check_unknown_settings
-from broker.redis_server import RedisServerError
 from broker.settings import Settings, public_address
+from broker.storage.embedded_server import RedisServerError
 
 
 @pytest.fixture(autouse=True)

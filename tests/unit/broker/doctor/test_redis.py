@@ -22,7 +22,7 @@ from broker.doctor.redis import (
     check_redis_version,
     require_safe,
 )
-from broker.redis_server import connect
+from broker.storage.connections import connect
 
 CHECKS = (
     check_redis_version,

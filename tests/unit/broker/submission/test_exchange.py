@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from broker.contract import Done
-from broker.submission import exchange
-from broker.submission.exchange import Doorbells, answers
+from broker.requests import owner_commands
+from broker.requests.owner_commands import OwnerNotifier, answers
 
 
 def test_what_was_to_ring_soon_need_not_when_somebody_else_rang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_SOON_S", 0.0)
+    monkeypatch.setattr(owner_commands, "_SOON_S", 0.0)
     heard: list[str] = []
 
     async def main() -> None:
-        bells = Doorbells(heard.append)
+        bells = OwnerNotifier(heard.append)
         bells.ring_soon(["a", "b"])
         bells.rung(["a", "c"])
         while not heard:

@@ -8,7 +8,6 @@ import pytest
 import redis
 import redis.asyncio
 
-from broker.adverts import Adverts
 from broker.contract import (
     Advert,
     CloudInfo,
@@ -21,19 +20,22 @@ from broker.contract import (
     commands,
     replies,
 )
-from broker.keys import Keys
-from broker.records import Decision, Records, State
-from broker.redis_server import connect_async
+from broker.requests.members import MembershipView
+from broker.requests.models import AttemptDecision, RequestState
+from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
+from broker.requests.replies import Replies
+from broker.requests.store import RequestStore
+from broker.requests.submit import SubmissionService
+from broker.requests.validation import InFlightError, Settled, SilentError
 from broker.settings import Settings
-from broker.submission.exchange import Doorbells, Exchange
-from broker.submission.replies import Replies
-from broker.submission.service import Service
-from broker.submission.wishes import InFlightError, Settled, SilentError
-from cloudsim.requests import Kind, Reason
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
+from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Kind
 
 pytestmark = pytest.mark.redis
 
-KEYS = Keys("service:")
+KEYS = RedisKeys("service:")
 
 
 class World:
@@ -42,12 +44,12 @@ class World:
     def __init__(self, client: redis.asyncio.Redis, reading: redis.asyncio.Redis, time: str):
         self.client, self.rung = client, list[str]()
         self.settings = Settings(reply_deadline_s=0.3, trace_reply_deadline_s=0.3, max_clouds_asked=3)
-        self.records = Records(client, KEYS)
+        self.records = RequestStore(client, KEYS)
         self.replies = Replies(reading, KEYS, "p1")
-        self.bells = Doorbells(self.rung.append)
-        adverts = Adverts(client, KEYS, max_age_s=10)
-        self.service = Service(
-            self.settings, self.records, adverts, Exchange(self.records, self.replies, self.bells)
+        self.bells = OwnerNotifier(self.rung.append)
+        adverts = MembershipView(client, KEYS, max_age_s=10)
+        self.service = SubmissionService(
+            self.settings, self.records, adverts, OwnerCommands(self.records, self.replies, self.bells)
         )
         self.time = time
 
@@ -99,12 +101,12 @@ def run(redis_url: str, scenario: Callable[[World], Awaitable[None]], time: str 
 
     # These adverts are from long ago; the clouds are scripted.
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("broker.adverts.Adverts._member", _always_reachable)
+        patched.setattr("broker.requests.members.MembershipView._member", _always_reachable)
         asyncio.run(main())
 
 
-def _always_reachable(_: Adverts, info: CloudInfo, seen: Any, __: float) -> Any:
-    from broker.routing import Member
+def _always_reachable(_: MembershipView, info: CloudInfo, seen: Any, __: float) -> Any:
+    from broker.requests.routing import Member
 
     return Member(info, seen.advert)
 
@@ -136,13 +138,13 @@ def test_a_round_is_one_entry_and_one_bell_a_cloud(empty: redis.Redis, redis_url
 def test_refused_by_one_taken_by_the_next(empty: redis.Redis, redis_url: str) -> None:
     async def scenario(world: World) -> None:
         submitting = asyncio.create_task(world.service.submit(wishes(1), "me"))
-        await world.answer("a", lambda _: RefusalView(cloud="a", reason=Reason.NO_CAPACITY))
+        await world.answer("a", lambda _: RefusalView(cloud="a", reason=RefusalReason.NO_CAPACITY))
         await world.answer("b", grant)
         (result,) = await submitting
         assert isinstance(result, Settled)
         assert result.lease is not None
         assert result.lease.id == "r0.2"
-        assert [one.reason for one in result.refusals] == [Reason.NO_CAPACITY]
+        assert [one.reason for one in result.refusals] == [RefusalReason.NO_CAPACITY]
 
     run(redis_url, scenario)
 
@@ -153,13 +155,13 @@ def test_who_is_overtaken_does_not_promise(empty: redis.Redis, redis_url: str) -
         while not await world.inbox("a"):
             await asyncio.sleep(0.005)
         # Another process believes that this one is dead, and gives its attempt up before the owner answers.
-        await world.records.decide([Decision("r0", 1, "a")])
+        await world.records.decide([AttemptDecision("r0", 1, "a")])
         await world.answer("a", grant)
         (result,) = await submitting
         assert isinstance(result, InFlightError)
         record = await world.records.get("r0")
         assert record is not None
-        assert record.standing.state is State.OPEN
+        assert record.standing.state is RequestState.OPEN
         kinds = [type(one).__name__ for entry in await world.inbox("a") for one in entry]
         assert kinds == ["Reserve", "Release"], "never confirmed"
 
@@ -171,7 +173,9 @@ def test_silence_everywhere_is_a_refusal_and_leaves_nothing_open(empty: redis.Re
         (result,) = await world.service.submit(wishes(1), "me")
         assert isinstance(result, Settled)
         assert result.lease is None
-        assert {one.cloud: one.reason for one in result.refusals} == dict.fromkeys("ab", Reason.UNREACHABLE)
+        assert {one.cloud: one.reason for one in result.refusals} == dict.fromkeys(
+            "ab", RefusalReason.UNREACHABLE
+        )
         for cloud in "ab":
             kinds = [type(one).__name__ for entry in await world.inbox(cloud) for one in entry]
             assert kinds == ["Reserve", "Release"]
@@ -191,6 +195,6 @@ def test_in_trace_time_all_are_asked_at_once_and_waited_for(empty: redis.Redis, 
             assert (type(ask).__name__, ask.at_s) == ("Ask", 5.0)
         record = await world.records.get("r0")
         assert record is not None
-        assert record.standing.state is State.OPEN, "who sweeps goes on with it"
+        assert record.standing.state is RequestState.OPEN, "who sweeps goes on with it"
 
     run(redis_url, scenario, "trace")

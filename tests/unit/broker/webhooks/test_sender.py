@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from broker.webhooks.envelope import of_test
-from broker.webhooks.sender import Outcome, Sender
-from broker.webhooks.vault import new_secret
+from broker.webhooks.secrets import new_secret
+from broker.webhooks.sender import DeliveryOutcome, Sender
 from tests.contract.webhooks.receiver import receiving
 
 HERE = (ip_network("127.0.0.0/8"),)
@@ -39,8 +39,8 @@ class Names:
         return self.addresses
 
 
-def post(url: str, names: Any, **options: Any) -> Outcome:
-    async def once() -> Outcome:
+def post(url: str, names: Any, **options: Any) -> DeliveryOutcome:
+    async def once() -> DeliveryOutcome:
         sender = Sender(names, HERE, **options)
         try:
             return await sender.send(url, of_test("1", "w"), [SECRET])
@@ -187,7 +187,7 @@ class Raw:
                 pass
 
 
-def raw(*parts: bytes, **options: Any) -> tuple[Outcome, Raw]:
+def raw(*parts: bytes, **options: Any) -> tuple[DeliveryOutcome, Raw]:
     with Raw(*parts) as server:
         return post(f"http://{NAME}:{server.port}/", Names("127.0.0.1"), **options), server
 
@@ -207,14 +207,14 @@ def test_an_answer_that_never_ends_counts_by_its_status() -> None:
 
 @pytest.mark.parametrize("parts", [(), (b"HTTP/1.1 200 OK\r\n",), (b"HTTP/1.1 100 Continue\r\n\r\n" * 3,)])
 def test_who_says_nothing_in_time_is_given_up(parts: tuple[bytes, ...]) -> None:
-    assert raw(*parts, timeout_s=0.1)[0] == Outcome(None, "no answer within 0.1 s", ANY)
+    assert raw(*parts, timeout_s=0.1)[0] == DeliveryOutcome(None, "no answer within 0.1 s", ANY)
 
 
 @pytest.mark.parametrize(
     "part", [b"220 mail.example ESMTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000]
 )
 def test_what_is_no_answer(part: bytes) -> None:
-    assert raw(part)[0] == Outcome(None, "no HTTP answer", ANY)
+    assert raw(part)[0] == DeliveryOutcome(None, "no HTTP answer", ANY)
 
 
 @pytest.mark.parametrize(

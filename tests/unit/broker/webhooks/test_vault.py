@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 from standardwebhooks.webhooks import Webhook
 
 from broker.settings import SettingsError
-from broker.webhooks.vault import SecretError, Vault, new_secret
+from broker.webhooks.secrets import SecretError, SecretVault, new_secret
 
 
 def test_a_secret_is_one_of_the_standard() -> None:
@@ -20,27 +20,27 @@ def test_a_secret_is_one_of_the_standard() -> None:
 
 
 def test_without_a_key_file_it_is_kept_as_it_is() -> None:
-    assert Vault().seal("whsec_abc") == "whsec_abc"
-    assert Vault().open("whsec_abc") == "whsec_abc"
+    assert SecretVault().seal("whsec_abc") == "whsec_abc"
+    assert SecretVault().open("whsec_abc") == "whsec_abc"
 
 
 def test_keys_are_replaced_by_a_new_first_line(tmp_path: Path) -> None:
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
     file = tmp_path / "keys"
     file.write_text(f"{old}\n")
-    sealed = Vault(file).seal("whsec_abc")
+    sealed = SecretVault(file).seal("whsec_abc")
     assert "abc" not in sealed
     file.write_text(f"{new}\n{old}\n")
-    vault = Vault(file)
+    vault = SecretVault(file)
     assert vault.open(sealed) == "whsec_abc"
     assert vault.open("whsec_older") == "whsec_older"  # from before there was a file
     resealed = vault.seal("whsec_abc")
     file.write_text(f"{new}\n")
-    assert Vault(file).open(resealed) == "whsec_abc"
+    assert SecretVault(file).open(resealed) == "whsec_abc"
     with pytest.raises(SecretError, match="rotate"):
-        Vault(file).open(sealed)
+        SecretVault(file).open(sealed)
     with pytest.raises(SecretError, match="SPOTFED_WEBHOOK_KEY_FILE"):
-        Vault().open(sealed)
+        SecretVault().open(sealed)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "no key", "AAAA"])
@@ -48,7 +48,7 @@ def test_a_file_that_is_no_use(tmp_path: Path, text: str) -> None:
     file = tmp_path / "keys"
     file.write_text(text)
     with pytest.raises(SettingsError, match="SPOTFED_WEBHOOK_KEY_FILE") as raised:
-        Vault(file)
+        SecretVault(file)
     assert "AAAA" not in str(raised.value)
     with pytest.raises(SettingsError, match="SPOTFED_WEBHOOK_KEY_FILE"):
-        Vault(tmp_path / "missing")
+        SecretVault(tmp_path / "missing")

@@ -7,11 +7,11 @@ import pytest
 import redis
 
 from broker.contract import PUBLIC_KINDS
-from broker.keys import Keys
-from broker.redis_server import connect_async
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
 from broker.storage.streams import BEGINNING, EventsLostError, before_oldest, read_all_after
 from broker.webhooks.models import Delivery, Kind, WebhookState, WebhookWish
-from broker.webhooks.storage import DELIVERIES_KEPT, Storage
+from broker.webhooks.store import DELIVERIES_KEPT, WebhookStore
 from broker.webhooks.worker import RetryPolicy
 
 WISH = WebhookWish(url="https://hooks.example/")
@@ -43,15 +43,15 @@ def test_the_kinds_are_the_public_ones() -> None:
 
 
 @pytest.fixture
-def keys() -> Keys:
-    return Keys("t:")
+def keys() -> RedisKeys:
+    return RedisKeys("t:")
 
 
-def run(url: str, keys: Keys, work: Any) -> Any:
+def run(url: str, keys: RedisKeys, work: Any) -> Any:
     async def go() -> Any:
         client = connect_async(url)
         try:
-            return await work(Storage(client, keys), client)
+            return await work(WebhookStore(client, keys), client)
         finally:
             await client.aclose()
 
@@ -59,8 +59,8 @@ def run(url: str, keys: Keys, work: Any) -> Any:
 
 
 @pytest.mark.redis
-def test_only_who_holds_the_claim_writes(redis_url: str, redis_client: redis.Redis, keys: Keys) -> None:
-    async def work(storage: Storage, client: Any) -> None:
+def test_only_who_holds_the_claim_writes(redis_url: str, redis_client: redis.Redis, keys: RedisKeys) -> None:
+    async def work(storage: WebhookStore, client: Any) -> None:
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
         held = await storage.hold(made.id, "one", 60_000)
         assert held is not None
@@ -84,9 +84,9 @@ def test_only_who_holds_the_claim_writes(redis_url: str, redis_client: redis.Red
 
 @pytest.mark.redis
 def test_nothing_comes_back_after_it_was_deleted(
-    redis_url: str, redis_client: redis.Redis, keys: Keys
+    redis_url: str, redis_client: redis.Redis, keys: RedisKeys
 ) -> None:
-    async def work(storage: Storage, client: Any) -> None:
+    async def work(storage: WebhookStore, client: Any) -> None:
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
         await storage.hold(made.id, "one", 60_000)
         await storage.delete(made)
@@ -101,8 +101,10 @@ def test_nothing_comes_back_after_it_was_deleted(
 
 
 @pytest.mark.redis
-def test_of_two_rotations_at_once_one_is_told(redis_url: str, redis_client: redis.Redis, keys: Keys) -> None:
-    async def work(storage: Storage, client: Any) -> None:
+def test_of_two_rotations_at_once_one_is_told(
+    redis_url: str, redis_client: redis.Redis, keys: RedisKeys
+) -> None:
+    async def work(storage: WebhookStore, client: Any) -> None:
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
         seen = await storage.get(made.id)
         assert seen is not None
@@ -120,8 +122,8 @@ def test_of_two_rotations_at_once_one_is_told(redis_url: str, redis_client: redi
 
 
 @pytest.mark.redis
-def test_the_log_is_bounded(redis_url: str, redis_client: redis.Redis, keys: Keys) -> None:
-    async def work(storage: Storage, client: Any) -> None:
+def test_the_log_is_bounded(redis_url: str, redis_client: redis.Redis, keys: RedisKeys) -> None:
+    async def work(storage: WebhookStore, client: Any) -> None:
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
         for _ in range(DELIVERIES_KEPT + 3):
             await storage.log(made.id, DONE)
@@ -132,9 +134,9 @@ def test_the_log_is_bounded(redis_url: str, redis_client: redis.Redis, keys: Key
 
 @pytest.mark.redis
 def test_after_a_gap_further_trimming_is_noticed(
-    redis_url: str, redis_client: redis.Redis, keys: Keys
+    redis_url: str, redis_client: redis.Redis, keys: RedisKeys
 ) -> None:
-    async def work(storage: Storage, client: Any) -> None:
+    async def work(storage: WebhookStore, client: Any) -> None:
         for entry in ("5-0", "7-0", "7-1", "9-0"):
             await client.xadd(keys.all_events, {"e": "x"}, id=entry)
         await client.xtrim(keys.all_events, maxlen=3, approximate=False)

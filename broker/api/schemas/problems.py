@@ -1,0 +1,39 @@
+"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from broker.api.schemas.on_demand import OnDemandOffer
+from broker.contract import CounterOffers, RefusalView
+
+
+class FieldError(BaseModel):
+    """One field of the input that cannot be used."""
+
+    field: str
+    message: str
+    accepted: str | None = None
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details. Branch on ``type``; ``detail`` is for people."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] | None = Field(default=None, description="input that cannot be used, by field")
+    refusals: list[RefusalView] | None = Field(default=None, description="refused: one a cloud")
+    counter_offers: CounterOffers | None = Field(
+        default=None, description="refused: the best of what the clouds would accept instead"
+    )
+    on_demand: list[OnDemandOffer] | None = Field(
+        default=None, description="refused: where it could be had on-demand, and at what cost; cheapest first"
+    )
+    snapshot: tuple[str, ...] | None = Field(
+        default=None, description="events gone: what to read for what is true now"
+    )
+    resume_after: str | None = Field(
+        default=None, description="events gone: the Last-Event-ID to follow with after that, without a gap"
+    )

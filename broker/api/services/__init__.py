@@ -1,0 +1,1 @@
+"""What the routes call: each service answers one kind of question, without HTTP."""

@@ -1,0 +1,89 @@
+"""Leases that are not renewed: their holders are told what the other clouds would promise instead.
+
+Public events are read by a consumer group that all API processes share, so that each warning is handled by
+one of them, and again by another if that one dies. The owner makes the offers known as an event, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import redis.asyncio
+
+from broker.api.services.clouds import CloudService
+from broker.contract import EventKind, Migrate, QuoteRequest, QuoteView
+from broker.requests.members import MembershipView
+from broker.requests.owner_commands import OwnerCommands
+from broker.requests.validation import SubmitError
+from broker.storage.keys import RedisKeys
+from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, event_or_none
+
+log = logging.getLogger(__name__)
+
+GROUP = "migration"
+_WARNED = b'"kind":"warned"'
+_PAUSE_S = 0.1
+
+
+class RenewalOfferService:
+    """Makes offers to the holders of warned leases, on behalf of one API process."""
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        keys: RedisKeys,
+        name: str,
+        desk: CloudService,
+        adverts: MembershipView,
+        exchange: OwnerCommands,
+    ):
+        """Open nothing yet. ``client`` is used here alone, because it blocks while it reads."""
+        self._group = ConsumerGroup(
+            client, GROUP, name, {keys.all_events: GroupStream(start="$")}, pause_s=_PAUSE_S
+        )
+        self._desk, self._adverts, self._exchange = desk, adverts, exchange
+
+    async def run(self) -> None:
+        """Handle warnings until the task is cancelled, through outages of Redis."""
+        await EventConsumer("migration", self._group, self._offer_others).run()
+
+    async def _offer_others(self, page: Page) -> None:
+        texts = [fields.get(b"e", b"") for _, fields in page.entries]
+        await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
+
+    async def _warned(self, text: bytes) -> None:
+        event = event_or_none(text)
+        if event is None or event.kind is not EventKind.WARNED or event.lease is None:
+            return
+        lease, members = event.lease, await self._adverts.members()
+        others = [member.info.id for member in members if member.info.id not in (lease.cloud, lease.origin)]
+        offers: list[QuoteView] = []
+        trace_time = any(member.info.time == "trace" for member in members)
+        if others:
+            wish = QuoteRequest(
+                origin=lease.origin,
+                cores=[lease.cores],
+                lifetime_s=lease.renewal_s,
+                sla=lease.promised_sla,
+                targets=tuple(others),
+                resources=lease.amounts,
+                labels=lease.labels,
+                group=lease.group,
+                spread=lease.spread,
+                at_s=event.at_s if trace_time else None,
+            )
+            try:
+                offers = (await self._desk.quotes(wish)).quotes
+            except (SubmitError, ValueError) as error:
+                log.info("no offer for %s: %s", lease.id, error)
+        told = Migrate(
+            id=f"{lease.id}:migrate",
+            lease=lease.id,
+            at_s=event.at_s if trace_time else None,
+            # What the broker says of a cloud is no word of an owner's journal; the order follows it.
+            offers=tuple(
+                offer.model_copy(update={"other_sizes": (), "broken_promise": None}) for offer in offers
+            ),
+        )
+        await self._exchange.tell({lease.cloud: [told]})

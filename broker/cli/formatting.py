@@ -1,0 +1,107 @@
+"""What people write on the command line, and how answers are put into words for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+#: (seconds, name) of the units in which durations are shown, largest first.
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+#: Reason code of a refusal → what it means. Kept equal to ``cloudsim.model.refusals.RefusalReason`` by a
+#: test.
+REASONS = {
+    "too_large": "larger than any of its nodes",
+    "no_such_node": "no node has what was asked for",
+    "no_capacity": "no free slot of this size",
+    "no_table": "no quantile table of this size yet",
+    "no_evidence": "nothing was ever followed up for so long",
+    "risk_too_high": "the risk of eviction is above the SLA",
+    "unreachable": "the cloud does not answer",
+    "not_a_target": "not among the clouds asked for",
+    "ended": "the lease has ended",
+    "noticed": "the lease was told to leave",
+    "over_spot_cap": "the origin would hold more spot cores there than it may",
+    "quota_exceeded": "the member would hold more spot than it may",
+    "over_fair_share": "the origin holds its share of the cloud, and others wait for theirs",
+    "not_disclosed": "the cloud says too little of its lifetimes to promise any",
+    "no_such_product": "the cloud sells no such pool, or nothing that lasts so long",
+}
+
+
+def duration(seconds: float | None) -> str:
+    """A duration in its two largest units: ``90.0`` is ``1 min 30 s``, ``93600`` is ``1 d 2 h``."""
+    if seconds is None:
+        return "–"
+    if not math.isfinite(seconds):
+        return "for ever"
+    rest = round(abs(seconds))
+    parts: list[str] = []
+    for size, name in _UNITS:
+        count, rest = divmod(rest, int(size))
+        if count or parts:
+            parts.append(f"{count} {name}" if count else "")
+        if len(parts) == 2:
+            break
+    return ("−" if seconds < 0 else "") + (" ".join(filter(None, parts)) or "0 s")
+
+
+def cores(count: int) -> str:
+    """A size in words."""
+    return f"{count} core" if count == 1 else f"{count} cores"
+
+
+def sizes(counts: Sequence[int]) -> str:
+    """Ascending sizes, runs of them shortened: ``1–4, 8``; a dash for none."""
+    runs: list[list[int]] = []
+    for count in counts:
+        if runs and count == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], count]
+        else:
+            runs.append([count, count])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in runs) or "–"
+
+
+def share(part: float, whole: float) -> str:
+    """``part`` of ``whole`` as a proportion with four digits; a dash of nothing."""
+    return f"{part / whole:.4f}" if whole else "–"
+
+
+def risk(probability: float | None) -> str:
+    """A probability of eviction; a dash where nothing was estimated."""
+    return "–" if probability is None else f"{probability:.4f}"
+
+
+def rounded_up(probability: float) -> float:
+    """To four digits, never below: what is asked with the SLA that was shown must be accepted."""
+    return math.ceil(probability * 10_000 - 1e-9) / 10_000
+
+
+def sla(value: float | None) -> str:
+    """An SLA as it is written on the command line."""
+    return "none" if value is None else f"{value:g}"
+
+
+def parse_sla(text: str, *, field: str) -> float | None:
+    """An SLA as people write it: a probability, or ``none``. Raises SpecError naming ``field``."""
+    from cloudsim.model.errors import SpecError
+
+    if text.strip().lower() == "none":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise SpecError(f"{text!r} is not a probability from 0 to 1, or none", field=field)
+    return value
+
+
+def parse_sizes(text: str, *, field: str) -> tuple[int, ...]:
+    """Sizes in cores as people write them: ``1,2,8``. Raises SpecError naming ``field``."""
+    from cloudsim.model.errors import SpecError
+
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise SpecError(f"{text!r} is not a list of sizes in cores, for example 1,2,8", field=field)
+    return tuple(sorted({int(size) for size in sizes}))

@@ -1,0 +1,1 @@
+"""`spotfed trace`: inspect, import, convert, plot and record traces."""

@@ -1,0 +1,98 @@
+"""The version of the contract: which one this code speaks, and how messages are written for an earlier one.
+
+During a rolling upgrade processes of two neighbouring versions work on one queue. Three rules let them
+understand each other:
+
+* Readers pass over fields that they do not know (``read``). The HTTP API does not: there an unknown field in
+  what a user sends is an error.
+* A field that a later version adds is declared with ``since``: it has a default, and is not written while it
+  has that value. So a feature that nobody uses changes no message.
+* Messages are written in the version that the federation speaks (``broker.contract.negotiation``), the
+lowest one in
+  use. ``written`` leaves out fields that this version does not know, and replaces values of enumerations that
+  are new since then by the nearest older ones.
+
+A change that readers must not pass over needs a new version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
+
+#: What this code speaks, and the oldest version that it works with side by side.
+VERSION, OLDEST_VERSION = 3, 3
+_SINCE = "x-since"
+#: Values of enumerations that came after ``OLDEST_VERSION``: in which version, and the nearest older value.
+NEW_VALUES: dict[StrEnum, tuple[int, StrEnum]] = {}
+
+_Message = TypeVar("_Message", bound=BaseModel)
+
+
+def since(version: int, default: Any = None) -> Any:
+    """Declare a field that was added in a version: ``tier: str | None = since(3)``.
+
+    The field is not written while it has its default, nor for readers of an earlier version. Constraints go
+    into the type (``Annotated``).
+    """
+    return Field(
+        default=default, exclude_if=lambda value: value == default, json_schema_extra={_SINCE: version}
+    )
+
+
+def version_of(field: FieldInfo) -> int:
+    """Return the version that added a field; ``OLDEST_VERSION`` for a field that does not say."""
+    extra = field.json_schema_extra
+    version = extra.get(_SINCE, OLDEST_VERSION) if isinstance(extra, dict) else OLDEST_VERSION
+    assert isinstance(version, int)
+    return version
+
+
+def ours() -> int:
+    """Return our own version, for writers that no federation tells which one it speaks."""
+    return VERSION
+
+
+def read(model: type[_Message], text: bytes | str) -> _Message:
+    """Parse a message that another process wrote. Raises ValidationError."""
+    return model.model_validate_json(text, extra="ignore")
+
+
+def written(message: BaseModel, version: int = VERSION) -> str:
+    """Return the message as JSON that readers of ``version`` understand."""
+    if version >= VERSION:
+        return message.model_dump_json()
+    dumped = message.model_dump(mode="json")
+    _shrink_to(version, message, dumped)
+    return json.dumps(dumped, separators=(",", ":"), ensure_ascii=False)
+
+
+def list_written(messages: Iterable[BaseModel], version: int = VERSION) -> str:
+    """Return messages as a JSON list that readers of ``version`` understand."""
+    return f"[{','.join(written(message, version) for message in messages)}]"
+
+
+def _shrink_to(version: int, value: Any, dumped: Any) -> None:
+    """Take out of ``dumped``, the JSON of ``value``, what was added after ``version``."""
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            if name not in dumped:
+                continue
+            part = getattr(value, name)
+            if version_of(field) > version:
+                del dumped[name]
+            elif isinstance(part, StrEnum):
+                came, older = NEW_VALUES.get(part, (OLDEST_VERSION, part))
+                dumped[name] = (older if came > version else part).value
+            else:
+                _shrink_to(version, part, dumped[name])
+        if "version" in dumped:
+            dumped["version"] = version
+    elif isinstance(value, list | tuple):
+        for part, dumped_part in zip(value, dumped, strict=True):
+            _shrink_to(version, part, dumped_part)

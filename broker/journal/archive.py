@@ -1,0 +1,257 @@
+"""Files that hold all of a cloud's journal, beside Redis, which keeps its end only.
+
+``<directory>/<epoch>-<number>.jsonl`` is the segment that begins with that entry (twenty digits each, so
+that names sort); full ones are compressed (``.jsonl.gz``). A line is an entry: its id, its hash and, byte for
+byte, its event. ``snapshot`` beside them is the owner's latest one.
+
+The owner appends what it has committed, at once and without waiting for the disk; ``sync`` waits, every
+``SYNC_S``. So a process that is killed leaves out nothing that it appended, and a machine that loses its
+power at most the last ``SYNC_S`` of commits and those of the time that the disk took to write. The next owner
+adds what is missing from the journal.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from broker.journal.hash_chain import BEGINNING, Entry, place_of
+
+SYNC_S = 0.05
+SEGMENT_ENTRIES = 10_000
+_OPEN, _FULL = ".jsonl", ".jsonl.gz"
+_HEAD, _HASH, _EVENT = b'{"id":"', b'","h":"', b'","e":'
+
+
+class ArchiveError(Exception):
+    """A file of the archive is not what was written to it."""
+
+
+def archive_directory(state_dir: Path, key_prefix: str, cloud: str) -> Path:
+    """Where this machine keeps the archive of a federation's cloud."""
+    return archives_directory(state_dir, key_prefix) / cloud
+
+
+def archives_directory(state_dir: Path, key_prefix: str) -> Path:
+    """Where those of all clouds of a federation are."""
+    return state_dir / "archive" / directory_name(key_prefix)
+
+
+def directory_name(key_prefix: str) -> str:
+    """A federation's name among files."""
+    return "".join(letter if letter.isalnum() else "_" for letter in key_prefix)
+
+
+class Archive:
+    """One cloud's archive. One process writes it, its owner; ``append`` and ``sync`` may be called by two
+    threads. Reading needs no ``open``."""
+
+    def __init__(self, directory: Path, segment_entries: int = SEGMENT_ENTRIES):
+        self.directory = directory
+        self.last: Entry | None = None
+        self._segment_entries = segment_entries
+        self._lock = threading.Lock()
+        self._open = False
+        self._file: int | None = None
+        self._path = directory
+        self._count = 0  # entries in the open segment
+        self._unsynced: list[int] = []  # files with bytes that may not be on the disk
+        self._full: list[Path] = []
+
+    # -- writing -----------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Finds the last entry. Raises OSError, ArchiveError.
+
+        What is appended goes into new segments: a crash may have cut off the last line of the latest one, and
+        an owner that was overtaken may still append to it what it committed just before.
+        """
+        with self._lock:
+            self._close()
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._full = [path for path in self.segments() if path.name.endswith(_OPEN)]
+            for path in [*self._full]:
+                if next(_read(path), None) is None:
+                    path.unlink()
+                    self._full.remove(path)
+            self.last = self.newest()
+            self._open = True
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Adds entries. On the disk after the next ``sync``. Raises OSError; ``open`` then begins anew."""
+        with self._lock:
+            for start in range(0, len(entries), self._segment_entries):
+                self._append(entries[start : start + self._segment_entries])
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        if self._file is None or self._count >= self._segment_entries:
+            self._begin_segment(entries[0])
+        assert self._file is not None
+        lines = b"".join(map(_line, entries))
+        while lines:
+            lines = lines[os.write(self._file, lines) :]
+        if self._file not in self._unsynced:
+            self._unsynced.append(self._file)
+        self._count += len(entries)
+        self.last = entries[-1]
+
+    def _begin_segment(self, first: Entry) -> None:
+        if self._file is not None:
+            self._full.append(self._path)
+            if self._file not in self._unsynced:
+                self._unsynced.append(self._file)  # it is closed there
+        epoch, number = first.place
+        self._path = self.directory / f"{epoch:020d}-{number:020d}{_OPEN}"
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        self._count = 0
+
+    def sync(self) -> Entry | None:
+        """Waits until what was appended is on the disk, and compresses full segments.
+
+        Returns the last entry that is on the disk. Raises OSError.
+        """
+        with self._lock:
+            last, unsynced, full = self.last, self._unsynced, self._full
+            self._unsynced, self._full = [], []
+            current = self._file
+        for file in unsynced:
+            os.fsync(file)
+            if file != current:
+                os.close(file)
+        if unsynced:
+            sync_directory(self.directory)
+        for path in full:
+            _compress(path)
+        return last
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes entries: it was opened, and not abandoned since."""
+        return self._open
+
+    def abandon(self) -> None:
+        """After an error: takes no entries before it is opened again."""
+        with self._lock:
+            self._close()
+
+    def close(self) -> None:
+        """Syncs what can be, and lets go of the files. Raises OSError."""
+        self.sync()
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        for file in {*self._unsynced, *([] if self._file is None else [self._file])}:
+            os.close(file)
+        self._file, self._unsynced, self._open = None, [], False
+
+    # -- the snapshot ------------------------------------------------------------------------------------
+
+    def write_snapshot(self, snapshot: bytes) -> None:
+        """Returns when it is on the disk, in place of the one before. Raises OSError."""
+        write_whole(self.directory / "snapshot", snapshot)
+
+    def snapshot(self) -> bytes | None:
+        """The latest one."""
+        try:
+            return (self.directory / "snapshot").read_bytes()
+        except FileNotFoundError:
+            return None
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def segments(self) -> list[Path]:
+        """The files, oldest first; where a crash left both forms of one, its compressed form is not whole."""
+        found = {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_FULL}")}
+        found |= {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_OPEN}")}
+        return [found[name] for name in sorted(found)]
+
+    def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[Entry]:
+        """Those after a place (exclusive), in order. Raises OSError, ArchiveError."""
+        segments = self.segments()
+        begins = [place_of(path.name.partition(".")[0]) for path in segments]
+        for path, next_begin in zip(segments, [*begins[1:], None][: len(segments)], strict=True):
+            if next_begin is not None and next_begin <= after:
+                continue
+            for entry in _read(path):
+                if entry.place > after:  # else two owners appended it
+                    after = entry.place
+                    yield entry
+
+    def newest(self) -> Entry | None:
+        """The last entry. Raises OSError, ArchiveError."""
+        return next(self.backwards(), None)
+
+    def get(self, entry_id: str) -> Entry | None:
+        """The entry of that id. Raises OSError, ArchiveError."""
+        epoch, number = place_of(entry_id)
+        found = next(self.entries((epoch, number - 1)), None)
+        return found if found is not None and found.id == entry_id else None
+
+    def backwards(self) -> Iterator[Entry]:
+        """All entries, newest first. Raises OSError, ArchiveError."""
+        before: tuple[int, int] | None = None
+        for path in reversed(self.segments()):
+            for entry in reversed(list(_read(path))):
+                if before is None or entry.place < before:
+                    before = entry.place
+                    yield entry
+
+
+def _line(entry: Entry) -> bytes:
+    return b"".join((_HEAD, entry.id.encode(), _HASH, entry.hash.encode(), _EVENT, entry.body, b"}\n"))
+
+
+def _read(path: Path) -> Iterator[Entry]:
+    """A segment's entries; a last line without its end was cut off, or is being written."""
+    with gzip.open(path, "rb") if path.name.endswith(_FULL) else path.open("rb") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield _parsed(line, f"{path}:{number}")
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise ArchiveError(f"{path}: {error}") from error
+
+
+def _parsed(line: bytes, where: str) -> Entry:
+    head, event, body = line.partition(_EVENT)
+    entry, _, hashed = head.removeprefix(_HEAD).partition(_HASH)
+    if not (head.startswith(_HEAD) and event and body.endswith(b"}\n")):
+        raise ArchiveError(f"{where}: not an entry")
+    try:
+        place_of(entry.decode("ascii"))
+        return Entry(entry.decode("ascii"), hashed.decode("ascii") or BEGINNING, body[:-2])
+    except ValueError as error:
+        raise ArchiveError(f"{where}: not an entry") from error
+
+
+def _compress(path: Path) -> None:
+    """In place of the file comes its compressed form; a crash between leaves both, and the file counts."""
+    packed = path.with_name(path.name + ".gz")
+    write_whole(packed, gzip.compress(path.read_bytes(), compresslevel=1))
+    path.unlink()
+    sync_directory(path.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A file with that content is on the disk, or the one before is. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    with draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """What was created, renamed or removed in it is so on the disk."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,1 @@
+"""Leases as they are kept in Redis, and pages of them."""

@@ -1,0 +1,1 @@
+"""The ledger: what each cloud promised, and what came of it."""

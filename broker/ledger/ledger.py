@@ -1,0 +1,224 @@
+"""The ledger of one cloud: what it promised, to whom, and what came of it. A pure fold of its public events.
+
+An account is kept for each origin, SLA and table version, with the meaning of
+``cloudsim.admission.promise_ledger``: a lease
+with a promise enters its account when it is admitted; completed and evicted settle it; one that its holder
+ended early tells nothing and leaves. An extension takes the promise back for a longer one, which enters the
+account of its own SLA and table. Whoever was given notice counts as evicted, even if it left before it had
+to. A reservation that was evicted before its confirmation arrived counts, as it does in the owner's ledger.
+
+**Where it lives.** Each API process folds the streams of public events for itself and keeps the totals in
+memory (``broker.ledger.reader``); nothing is written, so that no two processes can disagree for longer than
+they read. Once streams are trimmed, what was trimmed before a process started is not in its totals:
+``missing`` counts these events, and a lease admitted in them joins with its next event.
+
+**Who is asked last.** ``CloudLedger.broken`` judges the promises of each SLA that run now or settled within
+the last ``WINDOW_S`` of the cloud's own time, of all origins and tables together. Running ones count as kept,
+since evictions come before completions: a young cloud is not condemned by its first day. So a cloud comes
+back in one of two ways: it keeps further promises until the bound is no longer above the SLA, or, if nobody
+asks it any more, its evictions are forgiven when they are a week old. The bound takes evictions to be
+independent of each other, which those of one burst of the cloud's own load are not, and it is looked at again
+and again; a cloud that promises exactly what it can hold is thus doubted now and then. That costs it its
+place in the queue, nothing more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.contract import BrokenPromise, Event, EventKind, Lease
+from broker.ledger.lease_counts import LeaseCounts
+from cloudsim.admission import promise_ledger
+from cloudsim.model.requests import promises as is_promise
+
+HOUR_S = 3600.0
+WINDOW_H = 7 * 24
+WINDOW_S = WINDOW_H * HOUR_S
+CONFIDENCE = 0.95
+
+_ENDS = frozenset({EventKind.COMPLETED, EventKind.EVICTED, EventKind.CANCELLED, EventKind.FAILED})
+
+
+class Key(NamedTuple):
+    """An account of a cloud."""
+
+    origin: str
+    sla: float
+    table_version: str | None
+
+
+@dataclass
+class LedgerAccount(promise_ledger.Account):
+    """``settled_risk``: the sum of the risks that those which completed or were evicted were admitted
+    with."""
+
+    settled_risk: float = 0.0
+
+    @property
+    def mean_risk(self) -> float | None:
+        """The mean probability of eviction that was promised; None when nothing was."""
+        return (self.pending + self.settled_risk) / self.admitted if self.admitted else None
+
+    def open(self, risk: float) -> None:
+        """A promise is made."""
+        self.running += 1
+        self.pending += risk
+
+    def withdraw(self, risk: float) -> None:
+        """A promise tells nothing any more."""
+        self.running -= 1
+        self.pending = self.pending - risk if self.running else 0.0
+
+    def settle(self, risk: float, *, evicted: bool) -> None:
+        """A promise was broken, or kept to its end."""
+        self.withdraw(risk)
+        self.settled_risk += risk
+        self.evicted += evicted
+        self.completed += not evicted
+
+    def add(self, other: LedgerAccount) -> None:
+        """Takes another account in."""
+        self.running += other.running
+        self.completed += other.completed
+        self.evicted += other.evicted
+        self.pending += other.pending
+        self.settled_risk += other.settled_risk
+
+
+@dataclass
+class _Recent:
+    """The promises of one SLA that run or settled lately: how many settled and were evicted, by hour."""
+
+    running: int = 0
+    hours: dict[int, list[int]] = field(default_factory=dict)
+
+    def settle(self, at_s: float, *, evicted: bool) -> None:
+        hour = int(at_s // HOUR_S)
+        if hour not in self.hours:
+            self.hours = {past: counts for past, counts in self.hours.items() if past > hour - WINDOW_H}
+            self.hours[hour] = [0, 0]
+        self.hours[hour][0] += 1
+        self.hours[hour][1] += evicted
+
+    def counts(self, hour: int) -> tuple[int, int]:
+        """Evicted, and admitted, as of that hour."""
+        recent = [counts for past, counts in self.hours.items() if past > hour - WINDOW_H]
+        return sum(evicted for _, evicted in recent), self.running + sum(settled for settled, _ in recent)
+
+
+def broken_promise(sla: float, evicted: int, admitted: int) -> BrokenPromise | None:
+    """The verdict on a cloud that broke ``evicted`` of its ``admitted`` promises at an SLA; None: it stands.
+
+    It has broken its word when the lower bound of the exact two-sided 95 % interval (Clopper and Pearson) of
+    its share of evictions is above the SLA.
+    """
+    if evicted <= sla * admitted:
+        return None
+    from cloudsim.model.binomial import clopper_pearson  # numpy: not before somebody was evicted too often
+
+    at_least, _ = clopper_pearson(evicted, admitted, CONFIDENCE)
+    if at_least <= sla:
+        return None
+    shown = math.floor(at_least * 10_000) / 10_000
+    detail = f"broke its promise at {sla:g}: {evicted} of {admitted} evicted, at least {shown:g}"
+    return BrokenPromise(sla=sla, evicted=evicted, admitted=admitted, at_least=at_least, detail=detail)
+
+
+class CloudLedger:
+    """The accounts of one cloud, up to its public event ``sequence``.
+
+    accounts: in the order of their first promise. tally: of all leases, promised or not. missing: events that
+    are not in them, because they are no longer kept, or were written by another version.
+    """
+
+    def __init__(self, cloud: str):
+        self.cloud = cloud
+        self.sequence = 0
+        self.missing = 0
+        self.accounts: dict[Key, LedgerAccount] = {}
+        self.tally = LeaseCounts()
+        self._running: dict[str, tuple[Key, float]] = {}  # by lease: its account, and the risk it is in with
+        self._recent: dict[float, _Recent] = {}
+        self._judged = (-1, 0)  # sequence and hour of the verdicts
+        self._verdicts: dict[float, BrokenPromise] = {}
+
+    # -- the fold ----------------------------------------------------------------------------------------
+
+    def note(self, event: Event) -> None:
+        """The next public event. One that was noted before changes nothing; a gap counts as ``missing``."""
+        if event.sequence is None or not self._reach(event.sequence):
+            return
+        lease = event.lease
+        assert lease is not None, "public events are about leases"
+        self.tally.note(event, lease)
+        if event.kind in (EventKind.ADMITTED, EventKind.EXTENDED):
+            self._withdraw(lease.id)
+            self._open(lease)
+        elif event.kind in _ENDS:
+            self._end(lease, event.kind, event.at_s)
+
+    def pass_over(self, sequence: int) -> None:
+        """The next public event cannot be read."""
+        if self._reach(sequence):
+            self.missing += 1
+            self._lose_sight()
+
+    def _reach(self, sequence: int) -> bool:
+        """False for an event that was passed already."""
+        if sequence <= self.sequence:
+            return False
+        gap = sequence - self.sequence - 1
+        self.sequence = sequence
+        if gap:
+            self.missing += gap
+            self._lose_sight()
+        return True
+
+    def _lose_sight(self) -> None:
+        # Any of them may have ended unseen. Who still runs comes back with its next event.
+        for lease in list(self._running):
+            self._withdraw(lease)
+
+    def _open(self, lease: Lease) -> None:
+        sla = lease.promised_sla
+        if sla is None or not is_promise(lease.kind, sla):
+            return
+        key = Key(lease.origin, sla, lease.table_version)
+        risk = lease.eviction_probability or 0.0
+        self._running[lease.id] = key, risk
+        self.accounts.setdefault(key, LedgerAccount()).open(risk)
+        self._recent.setdefault(sla, _Recent()).running += 1
+
+    def _withdraw(self, lease_id: str) -> None:
+        if lease_id in self._running:
+            key, risk = self._running.pop(lease_id)
+            self.accounts[key].withdraw(risk)
+            self._recent[key.sla].running -= 1
+
+    def _end(self, lease: Lease, kind: EventKind, at_s: float) -> None:
+        if lease.id not in self._running:
+            self._open(lease)  # its admission was not seen, but its end tells what it was promised
+        if kind in (EventKind.CANCELLED, EventKind.FAILED):
+            self._withdraw(lease.id)
+        elif lease.id in self._running:
+            key, risk = self._running.pop(lease.id)
+            evicted = kind is EventKind.EVICTED
+            self.accounts[key].settle(risk, evicted=evicted)
+            recent = self._recent[key.sla]
+            recent.running -= 1
+            recent.settle(at_s, evicted=evicted)
+
+    # -- the verdict -------------------------------------------------------------------------------------
+
+    def broken(self, now_s: float) -> Mapping[float, BrokenPromise]:
+        """By SLA, the promises that this cloud does not keep lately. ``now_s``: of its own time."""
+        moment = (self.sequence, int(now_s // HOUR_S))
+        if moment != self._judged:
+            judged = ((sla, *recent.counts(moment[1])) for sla, recent in self._recent.items())
+            verdicts = ((sla, broken_promise(sla, evicted, admitted)) for sla, evicted, admitted in judged)
+            self._verdicts = {sla: verdict for sla, verdict in verdicts if verdict is not None}
+            self._judged = moment
+        return self._verdicts

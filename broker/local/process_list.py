@@ -1,0 +1,124 @@
+"""Which processes a federation on one machine is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.signing.parties import BROKER, JOBS, cloud_party
+
+QUEUE = "queue"
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One process: its name, as in the Procfile, what Python is told to run, and as whom it signs.
+
+    calls_api: it is a client of the API, as an operator. afterwards: what Python is told to run when it has
+    been stopped for good, while the queue is still there.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    party: str | None = None
+    calls_api: bool = False
+    afterwards: tuple[str, ...] = ()
+
+
+def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[str, ...]:
+    """Options of owners that play their loads at a speed, after some replayed history."""
+    return (
+        *("--time", "wall", "--speed", f"{speed:g}", "--history", history),
+        *("--samples", str(samples), "--seed", str(seed)),
+    )
+
+
+def trace_time(*, until: str | None, samples: int, seed: int) -> tuple[str, ...]:
+    """Options of owners whose time moves with the requests."""
+    limit = () if until is None else ("--until", until)
+    return ("--time", "trace", *limit, "--samples", str(samples), "--seed", str(seed))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The queue, the API, some Monte-Carlo workers and one owner for each cloud of a federation file; where
+    clouds are real, an instance agent for each of these; where clouds run commands, a node agent for each and
+    the job managers.
+
+    ``tls``: the API has the certificate that the settings name. ``cloud_options`` are further options of
+    ``python -m workers.owner``. Host and port reach the API in its environment. ``commanded``: the clouds
+    with the process driver; ``instanced``: those that are real.
+    """
+
+    federation: Path
+    clouds: tuple[str, ...]
+    cloud_options: tuple[str, ...] = ()
+    monte_carlo: int = 1
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tls: bool = False
+    commanded: tuple[str, ...] = ()
+    managers: int = 1
+    instanced: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """Where the API listens."""
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
+
+    def processes(self) -> tuple[ProcessSpec, ...]:
+        """In the order in which they are started; first the queue, which all of them need."""
+        samplers = tuple(
+            ProcessSpec(
+                f"montecarlo-{number}", ("-m", "workers.montecarlo", "--name", f"montecarlo-{number}")
+            )
+            for number in range(1, self.monte_carlo + 1)
+        )
+        owners = tuple(
+            ProcessSpec(
+                f"cloud-{cloud}",
+                ("-m", "workers.owner", "--cloud", cloud, *self._options()),
+                cloud_party(cloud),
+            )
+            for cloud in self.clouds
+        )
+        queue = ProcessSpec(QUEUE, ("-m", "broker.local", "queue"))
+        real = tuple(
+            ProcessSpec(
+                f"instances-{cloud}",
+                ("-m", "workers.cloud_agent", "--cloud", cloud, "--federation", str(self.federation)),
+                cloud_party(cloud),
+            )
+            for cloud in self.instanced
+        )
+        api = ProcessSpec("api", ("-m", "broker.api"), BROKER)
+        return (queue, api, *samplers, *owners, *real, *self._for_jobs())
+
+    def _for_jobs(self) -> tuple[ProcessSpec, ...]:
+        if not self.commanded:
+            return ()
+        agents = tuple(
+            ProcessSpec(
+                f"agent-{cloud}",
+                agent := ("-m", "workers.node_agent", "--cloud", cloud, "--federation", str(self.federation)),
+                cloud_party(cloud),
+                afterwards=(*agent, "--end-work"),
+            )
+            for cloud in self.commanded
+        )
+        managers = tuple(
+            ProcessSpec(f"jobs-{number}", ("-m", "workers.job_manager"), JOBS, calls_api=True)
+            for number in range(1, self.managers + 1)
+        )
+        return (*agents, *managers)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of all its processes."""
+        told = {"SPOTFED_HOST": self.host, "SPOTFED_PORT": str(self.port)}
+        if not self.tls:
+            told |= dict.fromkeys(("SPOTFED_TLS_CERT", "SPOTFED_TLS_KEY", "SPOTFED_TLS_CLIENT_CA"), "")
+        return told
+
+    def _options(self) -> tuple[str, ...]:
+        return ("--federation", str(self.federation), *self.cloud_options)

@@ -1,0 +1,1 @@
+"""Logs, request ids, spans and metrics."""

@@ -1,0 +1,1 @@
+"""Celery: configuration of the application, and how tasks are sent by name."""

@@ -1,0 +1,103 @@
+"""The Celery application's configuration, and how to send its tasks by name. Importing connects to
+nothing.
+
+A Celery message is never the only copy of anything (RELIABILITY.md 1): ``ring`` only says that an inbox has
+something to read, and a Monte-Carlo batch is sent again when its result does not come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from celery import Celery
+from kombu import Connection, Exchange, Producer, Queue
+from kombu.utils.json import dumps
+
+from broker.queue.celery_config import ADVANCE, BATCH, DRAIN, JOBS, cloud_queue
+
+#: A doorbell older than this says nothing that the poll has not found.
+RING_EXPIRES_S = 30
+
+#: A batch older than this has been sent again.
+BATCH_EXPIRES_S = 600
+
+
+def bell_queue(cloud: str) -> Queue:
+    """Declare the queue of a cloud's doorbells, for their senders and for the owner.
+
+    Doorbells are not acknowledged, which halves what each one writes: one that is lost with its worker is
+    made up for by the next owner's opening.
+    """
+    name = cloud_queue(cloud)
+    return Queue(name, Exchange(name), routing_key=name, no_ack=True)
+
+
+def batch_queue(name: str) -> Queue:
+    """Declare a queue of Monte-Carlo batches: the shared one, or a worker's own."""
+    return Queue(name, Exchange(name), routing_key=name)
+
+
+def job_queue() -> Queue:
+    """What job managers are told to look after, as senders and managers declare it.
+
+    It is not acknowledged either: what is lost is made up for by their sweeping.
+    """
+    return Queue(JOBS, Exchange(JOBS), routing_key=JOBS, no_ack=True)
+
+
+def ring(app: Celery, cloud: str) -> None:
+    """Tells a cloud's owner to look into its inbox.
+
+    Raises kombu.exceptions.OperationalError when the queue is away; the owner then finds out by itself.
+    """
+    _send(app, DRAIN, bell_queue(cloud), expires=RING_EXPIRES_S)
+
+
+class Wakeups:
+    """The doorbells of clouds as Celery would put them into their queues: for scripts that ring in the step
+    in which they write what there is to read."""
+
+    def __init__(self, app: Celery, prefix: str):
+        """``prefix``: of all keys."""
+        self._app, self._prefix = app, prefix
+        self._forms: dict[str, tuple[str, str, str]] = {}  # a message by cloud, its task's id and its tag
+
+    def __call__(self, cloud: str) -> tuple[str, str]:
+        """The key of a cloud's queue, and a message for it."""
+        if cloud not in self._forms:
+            self._forms[cloud] = self._form(cloud)
+        text, task, tag = self._forms[cloud]
+        return self._prefix + cloud_queue(cloud), text.replace(task, str(uuid4())).replace(tag, str(uuid4()))
+
+    def _form(self, cloud: str) -> tuple[str, str, str]:
+        # All virtual transports of kombu put the same message into a queue; this one keeps it in memory.
+        name = f"bell.{uuid4()}"
+        with Connection("memory://") as connection, connection.channel() as channel:
+            producer = Producer(channel)
+            sent = self._app.send_task(DRAIN, producer=producer, queue=name, ignore_result=True)
+            message = channel._get(name)
+            channel.queue_delete(name)
+        properties = message["properties"]
+        properties["delivery_info"]["routing_key"] = cloud_queue(cloud)
+        return dumps(message), sent.id, properties["delivery_tag"]
+
+
+def send_batch(app: Celery, queue: str, message: dict[str, Any]) -> None:
+    """Sends a Monte-Carlo batch to the shared queue or to one worker's own.
+
+    Raises kombu.exceptions.OperationalError when the queue is away.
+    """
+    _send(app, BATCH, batch_queue(queue), args=[message], expires=BATCH_EXPIRES_S)
+
+
+def ring_for_job(app: Celery, job: str) -> None:
+    """Tells a job manager, whichever is free, to look after a job.
+
+    Raises kombu.exceptions.OperationalError when the queue is away; they then find out by themselves.
+    """
+    _send(app, ADVANCE, job_queue(), args=[job], expires=RING_EXPIRES_S)
+
+
+def _send(app: Celery, task: str, queue: Queue, **options: Any) -> None:
+    app.send_task(task, ignore_result=True, queue=queue, **options)

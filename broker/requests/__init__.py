@@ -1,0 +1,1 @@
+"""The way of a request from the API call to its lease."""

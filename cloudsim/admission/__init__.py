@@ -1,0 +1,1 @@
+"""Whether a request may be promised what it asks for, and what is offered instead."""

@@ -1,0 +1,242 @@
+"""Ids of on-demand instances that a cloud names itself: its own load, and room that it keeps for others."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from cloudsim.cloud.inventory import Inventory, parse_nodes
+from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
+from cloudsim.history.history import stop_phase
+from cloudsim.model.changes import Booked, Change, Cordoned, Ended, Extended, Started, TurnedAway, Withdrawn
+from cloudsim.model.errors import SpecError
+from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.nodes import NodeDetails
+from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.requests import Kind, Request
+from cloudsim.scheduling.fit import fits
+from cloudsim.scheduling.lineups import LineUp
+from cloudsim.scheduling.pipeline import allowed_nodes, plan
+
+HEADROOM, FREED = "headroom-", "freed-"
+
+#: How ids begin, after the cloud's and a slash, that nobody may use for a request.
+RESERVED = ("own-", HEADROOM, FREED)
+
+#: For how long room that was freed is kept for whoever was refused, at least.
+FREED_S = 300.0
+
+
+def is_block(instance_id: str) -> bool:
+    """Whether an on-demand instance is room kept for others, and nobody's own."""
+    return f"/{HEADROOM}" in instance_id or f"/{FREED}" in instance_id
+
+
+def headroom_of(
+    shape: str | None, node_cores: tuple[int, ...], details: NodeDetails, field: str
+) -> tuple[int, ...]:
+    """Return the cores of each block, from a shape such as ``"2x12"``; none from None.
+
+    Raises SpecError naming ``field`` where the nodes have no room for the blocks and for others.
+    """
+    if shape is None:
+        return ()
+    blocks = parse_nodes(shape, field=field)
+    for cores in sorted(set(blocks)):
+        needed = (cores, *(dict(details.flavour(cores)).get(name, 0) for name in details.resources[1:]))
+        columns = (node_cores, *(amounts for _, amounts in details.amounts))
+        if not any(fits(node, needed) for node in zip(*columns, strict=True)):
+            raise SpecError(f"no node has room for a block of {cores} cores", field=field)
+    if sum(blocks) >= sum(node_cores):
+        raise SpecError(f"{sum(blocks)} cores of {sum(node_cores)} leave nothing for others", field=field)
+    return blocks
+
+
+class Headroom:
+    """The blocks of one cloud: which there are, whose room a request takes, and when they are placed anew.
+
+    ``note`` follows the changes of the cloud, live and in recovery alike. due: time and phase at which blocks
+    are to be looked after, before the spot starts of that instant; None: there is nothing to do.
+    """
+
+    def __init__(self, cloud: str, blocks: tuple[int, ...]):
+        self.due: tuple[float, int] | None = (0.0, PHASE_STOP) if blocks else None
+        self._prefix, self._cloud = f"{cloud}/{HEADROOM}", cloud
+        self._wanted = blocks
+        self._present: dict[str, int] = {}  # cores of those that run or wait
+        self._latest_s = -math.inf  # of what must not come after a stop of its instant
+
+    def holds(self, instance_id: str) -> bool:
+        """Whether that is a block of this cloud that is there."""
+        return instance_id in self._present
+
+    def present(self, inventory: Inventory) -> Iterator[Instance]:
+        """Its blocks in an inventory, those that wait for their room too."""
+        for name in self._present:
+            block = inventory.get(name) or inventory.waiting(name)
+            if block is not None:
+                yield block
+
+    def surplus(self, inventory: Inventory) -> list[Instance]:
+        """Blocks that the cloud was to keep before it was told otherwise."""
+        left, surplus = Counter(self._wanted), []
+        for block in self.present(inventory):
+            if block.id.startswith(self._prefix):
+                left[block.cores] -= 1
+                if left[block.cores] < 0:
+                    surplus.append(block)
+        return surplus
+
+    def missing(self) -> list[int]:
+        """Cores of the blocks that are not there, the largest first."""
+        return sorted((Counter(self._wanted) - self._kept()).elements(), reverse=True)
+
+    def _kept(self) -> Counter[int]:
+        return Counter(cores for name, cores in self._present.items() if name.startswith(self._prefix))
+
+    def request(self, cores: int, number: int, details: NodeDetails) -> Request:
+        """A block that is to be placed, as instance ``number`` of its cloud."""
+        amounts = details.flavour(cores)
+        return Request(
+            f"{self._prefix}{number}", Kind.ON_DEMAND, cores, None, origin=self._cloud, amounts=amounts
+        )
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def not_before(self, at_s: float) -> float:
+        """The time, or that of the latest start where blocks have moved it past ``at_s``."""
+        return max(at_s, self._latest_s)
+
+    def after_starts(self, at_s: float) -> float:
+        """The time, or the next one at which a stop is later than all starts that were."""
+        return at_s if at_s > self._latest_s else math.nextafter(self._latest_s, math.inf)
+
+    def note(self, change: Change) -> None:
+        """A change that has become true."""
+        match change:
+            case Started(one) | Booked(one) if one.kind is Kind.ON_DEMAND and is_block(one.id):
+                self._present[one.id] = one.cores
+                if self._kept() - Counter(self._wanted):
+                    self.due = one.start_s, PHASE_ON_DEMAND
+        if self._present or self._wanted:
+            self._note(change)
+
+    def _note(self, change: Change) -> None:
+        match change:
+            case Started(one) | Booked(one):
+                self._latest_s = max(self._latest_s, one.start_s)
+            case Extended(_, at_s) | TurnedAway(_, at_s):
+                self._latest_s = max(self._latest_s, at_s)
+            case Ended(one, at_s) | Withdrawn(one, at_s) if one.kind is Kind.ON_DEMAND:
+                self._present.pop(one.id, None)
+                late = stop_phase(one.start_s, at_s) != PHASE_STOP
+                self._latest_s = max(self._latest_s, at_s) if late else self._latest_s
+                self._look(math.nextafter(at_s, math.inf) if late else at_s)
+            case Cordoned(_, False, at_s):
+                self._look(math.nextafter(at_s, math.inf))
+
+    def _look(self, at_s: float) -> None:
+        if self._present or self._wanted:
+            self.due = at_s, PHASE_ON_DEMAND
+
+    def restore(self, inventory: Inventory, now_s: float, latest_s: float) -> None:
+        """As after the changes that made the inventory. latest_s: of what must not follow a stop."""
+        there = [*inventory, *inventory.booked()]
+        there = sorted((one for one in there if is_block(one.id)), key=lambda one: one.number)
+        self._present = {one.id: one.cores for one in there}
+        if self._present or self._wanted:
+            self._latest_s = latest_s
+            self.due = now_s, PHASE_ON_DEMAND
+
+    # -- room ------------------------------------------------------------------------------------------------
+
+    def room_for(
+        self, inventory: Inventory, request: Request, lineup: LineUp, now_s: float
+    ) -> tuple[tuple[Instance, ...], Placement | RefusalReason]:
+        """Blocks, all of one node, whose room an on-demand request takes, and where it then goes. Plans only.
+
+        None where there is room without, and for headroom itself; else as few as let it start at once without
+        an eviction; else one that waits for its room, if the request may then wait in its place; else, only
+        where it would be turned away, as few as let it in at all.
+        """
+        placement = plan(inventory, request, lineup, now_s)
+        at_once = isinstance(placement, Placement) and not placement.waits and not placement.victims
+        hopeless = placement in (RefusalReason.TOO_LARGE, RefusalReason.NO_SUCH_NODE)
+        if at_once or hopeless or not self._present or f"/{HEADROOM}" in request.id:
+            return (), placement
+        return self._instead_of(placement, inventory, request, lineup, now_s)
+
+    def _instead_of(
+        self,
+        placement: Placement | RefusalReason,
+        inventory: Inventory,
+        request: Request,
+        lineup: LineUp,
+        now_s: float,
+    ) -> tuple[tuple[Instance, ...], Placement | RefusalReason]:
+        allowed = allowed_nodes(inventory, request, lineup)
+        blocks = [one for one in self.present(inventory) if allowed is None or allowed[one.node]]
+        if f"/{FREED}" in request.id:  # somebody was refused: evicting comes first
+            if isinstance(placement, Placement):
+                return (), placement
+            blocks = [one for one in blocks if f"/{FREED}" not in one.id]
+        running = [one for one in blocks if inventory.waiting(one.id) is None]
+        calm = [one for one in running if inventory.first_waiting(one.node) is None]
+        given_up = _fewest(inventory, request, calm, at_once=True)
+        if given_up:
+            return given_up, Placement(given_up[0].node)
+        if isinstance(placement, Placement) and not placement.victims:
+            return (), placement
+        for block in blocks:
+            if inventory.waiting(block.id) is not None:
+                found = plan(_without(inventory, (block,)), request, lineup, now_s)
+                if isinstance(found, Placement) and not found.victims:
+                    return (block,), found
+        if isinstance(placement, Placement):
+            return (), placement
+        given_up = _fewest(inventory, request, blocks, at_once=False)
+        return given_up, plan(_without(inventory, given_up), request, lineup, now_s)
+
+
+def _fewest(
+    inventory: Inventory, request: Request, blocks: list[Instance], *, at_once: bool
+) -> tuple[Instance, ...]:
+    """As few blocks of one node as make room: for a start at once, or once all spot has left. Of as many
+    those that were freed, then the smallest, then by node order. Empty where all of no node's suffice."""
+    needed = inventory.needed(request)
+    room = inventory.free_full if at_once else inventory.free_normal
+    of_nodes: defaultdict[int, list[Instance]] = defaultdict(list)
+    for block in sorted(blocks, key=lambda one: (f"/{FREED}" not in one.id, one.cores, one.number)):
+        of_nodes[block.node].append(block)
+    found: list[tuple[int, bool, int, int, tuple[Instance, ...]]] = []
+    for node, there in of_nodes.items():
+        chosen = _enough(inventory, room[:, node].tolist(), needed, there)
+        if chosen:
+            kept = any(f"/{FREED}" not in one.id for one in chosen)
+            found.append((len(chosen), kept, sum(one.cores for one in chosen), node, chosen))
+    return min(found)[-1] if found else ()
+
+
+def _enough(
+    inventory: Inventory, room: list[int], needed: tuple[int, ...], blocks: list[Instance]
+) -> tuple[Instance, ...]:
+    def with_those(chosen: list[Instance]) -> list[int]:
+        freed = zip(*(inventory.needed(one) for one in chosen), strict=True)
+        return [there + sum(more) for there, more in zip(room, freed, strict=True)]
+
+    for block in blocks:
+        if fits(with_those([block]), needed):
+            return (block,)
+    largest_first = sorted(blocks, key=lambda one: -one.cores)
+    for count in range(2, len(blocks) + 1):
+        if fits(with_those(largest_first[:count]), needed):
+            return tuple(largest_first[:count])
+    return ()
+
+
+def _without(inventory: Inventory, blocks: tuple[Instance, ...]) -> Inventory:
+    trial = inventory.copy()
+    for block in blocks:
+        (trial.remove if trial.waiting(block.id) is None else trial.withdraw)(block.id)
+    return trial

@@ -1,0 +1,1 @@
+"""The experiments of paper 003: batch jobs on spot markets."""

@@ -1,0 +1,1 @@
+"""Experiments on questions of our own, beyond the papers."""

@@ -1,0 +1,1 @@
+"""Federations: the file that describes one, its model, its replay in one process, and its report."""

@@ -1,0 +1,237 @@
+"""Replay of a federation (one cloud is the smallest) in one process: traces + clouds + line-up → report.
+
+It runs the same ``Cloud`` and the same ranking as the live federation, so both give the same report; except
+that only a replay knows overflow in trace time, and users who stop early.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
+from cloudsim.cloud.headroom import is_block
+from cloudsim.cloud.spec import sampler_spec
+from cloudsim.federation.direct_cloud import DirectCloud
+from cloudsim.federation.model import FederatedCloud, Federation
+from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.report import Tally
+from cloudsim.history.event_log import PHASE_SPOT
+from cloudsim.history.history import stop_phase
+from cloudsim.model.changes import Change, End, Ended, Started, TurnedAway
+from cloudsim.model.instances import Instance, Quote
+from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.requests import Amounts, Kind, Request
+from cloudsim.prediction.predictor import LocalPredictor
+
+Progress = Callable[[float], None]  # told the time of the federation reached, in seconds
+
+
+def replay(
+    federation: Federation, *, seed: int, births: int, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Runs the federation to its end and until every instance has ended; returns the report (see ``report``).
+
+    ``births`` is the number of Monte-Carlo samples a size that tables are made from, ``seed`` keys their
+    streams.
+    """
+    run = _Run(federation, seed, births)
+    for now_s, request, targets in federation.requests():
+        run.go_on(now_s, PHASE_SPOT)
+        run.ask(now_s, request, targets)
+        if progress is not None:
+            progress(now_s)
+    run.go_on(*AFTER_EVERYTHING)
+    return run.finish()
+
+
+class ReplayMember:
+    """A cloud of the replay with the predictor that makes its tables."""
+
+    def __init__(self, member: FederatedCloud, order: int, federation: Federation, seed: int, births: int):
+        self.id, self.order = member.spec.id, order
+        self.overflow, self.overflow_sla = member.overflow, member.overflow_sla
+        self.cloud = (
+            Cloud(member.spec, member.own_load, federation.ends_s)
+            if member.retry_s is None
+            else DirectCloud(member.spec, member.own_load, federation.ends_s, member.retry_s)
+        )
+        self.predictor = LocalPredictor(
+            sampler_spec(member.spec, seed, births),
+            federation.spot_flavours(member),
+            member.spec.prediction,
+        )
+
+    def quote(self, request: Request, now_s: float) -> Quote | Refusal:
+        """The cloud's answer, by a table that is not overdue. The cloud has been advanced to ``now_s``."""
+        if self.cloud.needs_table(request):
+            self.refresh(now_s)
+        return self.cloud.consider(request)
+
+    def refresh(self, now_s: float) -> None:
+        """Makes the table that is due, if one is."""
+        boundary_s = self.cloud.table_due_s(now_s)
+        if boundary_s is not None:
+            self.cloud.table = self.predictor.table(self.cloud.history.cut(boundary_s), boundary_s)
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """An own request that ``home`` turned away and offers to the others, as a live owner
+    does (``workers.owner.overflow``).
+
+    amounts: what it needs beside cores. avoid: the cloud that has just evicted it.
+    """
+
+    home: str
+    instance: str
+    cores: int
+    remaining_s: float
+    amounts: Amounts = ()
+    attempt: int = 1
+    avoid: str | None = None
+
+    @property
+    def request_id(self) -> str:
+        return f"overflow/{self.home}/{self.instance}/{self.attempt}"
+
+
+@dataclass(frozen=True)
+class _Release:
+    """A user stops a spot instance before the lifetime that was asked for."""
+
+    cloud: str
+    instance: str
+
+
+class _Run:
+    """All clouds, and the queue of what happens between them.
+
+    A cloud is advanced when somebody asks it something. Where one overflows, things happen that nobody asked
+    for: then all clouds go from event to event together, so that an offer, or the next one after an eviction,
+    meets the others as they are at that very instant, after its stops and on-demand starts (PREDICTION.md
+    "Order of events") and before the spot requests of the workloads.
+    """
+
+    def __init__(self, federation: Federation, seed: int, births: int):
+        self._members = {
+            member.spec.id: ReplayMember(member, order, federation, seed, births)
+            for order, member in enumerate(federation.clouds)
+        }
+        overflows = any(member.overflow for member in federation.clouds)
+        self._together = list(self._members.values()) if overflows else []
+        self._queue: list[tuple[float, int, int, _Offer | _Release]] = []  # heap of time, phase, number
+        self._queued = 0
+        self._offers: dict[str, _Offer] = {}  # by request id
+        self._tally = Tally(federation)
+
+    def go_on(self, at_s: float, phase: int) -> None:
+        """Releases, offers and whatever leads to offers, up to and with this moment."""
+        while self._queue or self._together:
+            upcoming = self._queue[0][:2] if self._queue else AFTER_EVERYTHING
+            for member in self._together:
+                upcoming = min(upcoming, member.cloud.next_event())
+            if upcoming > (at_s, phase) or upcoming == AFTER_EVERYTHING:
+                return
+            for member in self._together:
+                self._advance(member, upcoming[0], upcoming[1] + 1)
+            while self._queue and self._queue[0][:2] <= upcoming:
+                now_s, now_phase, _, item = heapq.heappop(self._queue)
+                if isinstance(item, _Offer):
+                    self._offer(now_s, item)
+                else:
+                    self._release(now_s, now_phase, item)
+
+    def ask(self, now_s: float, request: Request, targets: Iterable[str], *, overflow: bool = False) -> None:
+        """Sends a spot request to its targets; the tightest fit of those that quote takes it."""
+        self._tally.asked(request, overflow=overflow)
+        quotes: list[tuple[int, Quote]] = []
+        for target in targets:
+            member = self._members[target]
+            self._advance(member, now_s, PHASE_SPOT)
+            answer = member.quote(request, now_s)
+            if isinstance(answer, Quote):
+                quotes.append((member.order, answer))
+            else:
+                self._tally.refused(request.id, target, answer.reason)
+        for quote in tightest_fit(quotes)[:1]:
+            member = self._members[quote.cloud]
+            changes = member.cloud.admit(request, now_s)
+            assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
+            self._tally.admitted(request.id, quote.cloud)
+            self._count(member, changes)
+            if request.actual_lifetime_s is not None:
+                stop_s = now_s + request.actual_lifetime_s
+                self._push(stop_s, stop_phase(now_s, stop_s), _Release(quote.cloud, request.id))
+
+    def finish(self) -> dict[str, Any]:
+        """Lets every instance end; the report."""
+        for member in self._members.values():
+            self._advance(member, *AFTER_EVERYTHING)
+            if isinstance(member.cloud, DirectCloud):
+                self._tally.delayed(member.id, member.cloud.delays_s)
+        return self._tally.as_dict()
+
+    def _push(self, at_s: float, phase: int, item: _Offer | _Release) -> None:
+        self._queued += 1
+        heapq.heappush(self._queue, (at_s, phase, self._queued, item))
+
+    def _release(self, now_s: float, phase: int, release: _Release) -> None:
+        member = self._members[release.cloud]
+        self._advance(member, now_s, phase)
+        self._count(member, member.cloud.end(release.instance, now_s, End.CANCELLED))
+
+    def _offer(self, now_s: float, offer: _Offer) -> None:
+        request = Request(
+            offer.request_id,
+            Kind.SPOT,
+            offer.cores,
+            offer.remaining_s,
+            self._members[offer.home].overflow_sla,
+            offer.home,
+            amounts=offer.amounts,
+        )
+        others = [cloud for cloud in self._members if cloud not in (offer.home, offer.avoid)]
+        if offer.avoid is not None and not others:  # nobody but those that had no room a moment ago
+            others = list(self._members)
+        if offer.attempt == 1:
+            self._tally.overflowed(offer.home, "offered")
+        self._offers[request.id] = offer
+        self.ask(now_s, request, others, overflow=True)
+
+    def _advance(self, member: ReplayMember, now_s: float, phase: int) -> None:
+        changes = member.cloud.advance(now_s, phase)
+        if changes:
+            self._count(member, changes)
+
+    def _count(self, member: ReplayMember, changes: list[Change]) -> None:
+        tally, cloud = self._tally, member.id
+        for change in changes:
+            match change:
+                case Started(instance) if instance.kind is Kind.ON_DEMAND:
+                    if not is_block(instance.id):
+                        tally.on_demand(cloud, requests=1, admitted=1)
+                case TurnedAway(request, at_s, refusal):
+                    tally.on_demand(cloud, requests=1, admitted=0)
+                    if member.overflow and refusal.reason is RefusalReason.NO_CAPACITY and request.lifetime_s:
+                        offer = _Offer(cloud, request.id, request.cores, request.lifetime_s, request.amounts)
+                        self._push(at_s, PHASE_SPOT, offer)
+                case Ended(instance, at_s, how, _) if not is_block(instance.id):
+                    tally.used(cloud, instance.cores, instance.start_s, at_s)
+                    if instance.kind is Kind.SPOT:
+                        tally.ended(instance.id, cloud, how, at_s - instance.start_s)
+                        if instance.id in self._offers:
+                            self._overflow_ended(cloud, instance, at_s, how)
+                case _:
+                    pass
+
+    def _overflow_ended(self, cloud: str, instance: Instance, at_s: float, how: End) -> None:
+        offer = self._offers.pop(instance.id)
+        if how is End.COMPLETED:
+            self._tally.overflowed(offer.home, "completed")
+            return
+        remaining_s = instance.end_s - at_s
+        again = replace(offer, remaining_s=remaining_s, attempt=offer.attempt + 1, avoid=cloud)
+        self._push(at_s, PHASE_SPOT, again)

@@ -1,0 +1,180 @@
+"""The ``trace`` of a cloud or of a workload in a federation file: a file that is read, or numbers that one is
+made from.
+
+The own load of a public cloud follows from what its users see of it (``cloudsim.markets.preempted_load``):
+
+    trace = { prices = "spot-prices-2015", market = "c3.xlarge/us-east-1b", bid_usd_per_hour = 0.21 }
+    trace = { preemptions = "preemptions-gcp-2019/preemptions.csv", market = "n1-highcpu-16/us-central1-c",
+              days = 60, taken = "1h", seed = 1 }
+
+``prices`` is a file or a directory of them; where a ``markets.csv`` beside a file lists it, all that it lists
+is read, as what other markets said tells a silence from a gap. ``market`` ("TYPE/ZONE", and "/PRODUCT" unless
+it is Linux/UNIX) may be left out where there is one; ``bid_usd_per_hour``, of an instance, is the on-demand
+price that the list names where it is left out. Time 0 is the first known price. Of ``preemptions`` without a
+``market`` the lifetimes of all count; ``days`` is how long the load is, ``taken`` how long nothing is free
+after each preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cloudsim.federation.file_schema import PreemptionTrace, PriceTrace, SyntheticTrace, TraceSource
+from cloudsim.markets import formats as price_files
+from cloudsim.markets.formats.price_list import list_beside
+from cloudsim.markets.preempted_load import preempted_load, priced_load
+from cloudsim.markets.prices import PriceSeries
+from cloudsim.markets.report import FileReport, SeriesReport, warnings
+from cloudsim.model.errors import SpecError
+from cloudsim.prediction.lifetimes import LifetimeDistribution
+from cloudsim.traces.formats import read
+from cloudsim.traces.formats.preemptions import observed
+from cloudsim.traces.formats.source import load
+from cloudsim.traces.synthesis import lognormal_trace, production_like
+from cloudsim.traces.trace import Trace
+
+#: Of a cloud whose own load is not played: it is real.
+NO_LOAD = Trace.checked(
+    name="none", instance=[], start_s=np.zeros(0), stop_s=np.zeros(0), cores=np.zeros(0, dtype=np.int64)
+)
+_MOST_TOLD = 8
+
+Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
+
+
+@dataclass(frozen=True)
+class _Prices:
+    """What price files hold, by market."""
+
+    series: Mapping[str, PriceSeries]
+    reports: Mapping[str, SeriesReport]
+    files: tuple[FileReport, ...]
+
+    @classmethod
+    def of(cls, source: Path) -> _Prices:
+        series, report = price_files.read(source)
+        names = [one.market for one in series]
+        return cls(
+            dict(zip(names, series, strict=True)),
+            dict(zip(names, report.series, strict=True)),
+            report.files,
+        )
+
+    def warnings(self, market: str, file: Path) -> tuple[str, ...]:
+        """About one market, and the file where it is one."""
+        return warnings([one for one in self.files if one.file == str(file)], [self.reports[market]], (), ())
+
+
+class Traces:
+    """Reads and makes what a federation file names as traces, each once.
+
+    Files are looked up in ``data_dir``, then in ``beside``.
+    """
+
+    def __init__(self, beside: Path, data_dir: Path | None, told: Told):
+        self._beside = beside
+        self._data_dir = data_dir
+        self._told = told
+        self._known: dict[tuple[TraceSource, tuple[int, ...] | None], Trace] = {}
+        self._prices: dict[Path, _Prices] = {}
+
+    def of(self, source: TraceSource, where: str, node_cores: Sequence[int] | None = None) -> Trace:
+        """Return the trace that a field ``trace`` describes; ``where`` names the field in errors.
+
+        node_cores: of the cloud whose own load it is; only the load of a public cloud needs them.
+
+        Raises SpecError naming the field, and TraceError naming file and line of a trace.
+        """
+        public = isinstance(source, PriceTrace | PreemptionTrace)
+        key = (source, tuple(node_cores) if public and node_cores is not None else None)
+        if key not in self._known:
+            self._known[key] = self._make(source, where, node_cores or ())
+        return self._known[key]
+
+    def _make(self, source: TraceSource, where: str, node_cores: Sequence[int]) -> Trace:
+        match source:
+            case str():
+                return self._read(source, where)
+            case PriceTrace():
+                return self._priced(source, where, node_cores)
+            case PreemptionTrace():
+                return self._preempted(source, where, node_cores)
+            case SyntheticTrace():
+                return _synthesise(source)
+
+    def _read(self, name: str, where: str) -> Trace:
+        file = self._find(name, where)
+        trace, report = read(file)
+        for warning in report.warnings:
+            self._told(file, warning)
+        return trace
+
+    def _priced(self, table: PriceTrace, where: str, node_cores: Sequence[int]) -> Trace:
+        file = self._find(table.prices, f"{where}.prices", directories=True)
+        listed = list_beside(file)
+        source, market = (file, None) if listed is None else listed
+        if source not in self._prices:
+            self._prices[source] = _Prices.of(source)
+        prices = self._prices[source]
+        if market is not None and table.market not in {None, market}:
+            raise SpecError(f"the file holds {market}", field=f"{where}.market")
+        chosen = _market(market or table.market, prices.series, where)
+        series = prices.series[chosen]
+        for warning in prices.warnings(chosen, file):
+            self._told(file, warning)
+        bid = series.on_demand_usd_per_hour if table.bid_usd_per_hour is None else table.bid_usd_per_hour
+        if bid is None:
+            raise SpecError(
+                "is missing, and no list names an on-demand price", field=f"{where}.bid_usd_per_hour"
+            )
+        return priced_load(series, bid, node_cores)
+
+    def _preempted(self, table: PreemptionTrace, where: str, node_cores: Sequence[int]) -> Trace:
+        file = self._find(table.preemptions, f"{where}.preemptions")
+        lifetimes = observed(load(file))
+        if lifetimes.quarantined:
+            self._told(file, f"{lifetimes.quarantined} rows cannot be used.")
+        chosen = slice(None)
+        if table.market is not None:
+            chosen = lifetimes.market == _market(table.market, lifetimes.market, where)
+        return preempted_load(
+            np.random.default_rng(table.seed),
+            LifetimeDistribution.from_samples(lifetimes.lifetime_s[chosen], lifetimes.preempted[chosen]),
+            node_cores,
+            days=table.days,
+            taken_s=table.taken_s,
+            name=table.market or "preempted",
+        )
+
+    def _find(self, name: str, where: str, *, directories: bool = False) -> Path:
+        places = [self._beside / name]
+        if self._data_dir is not None:
+            places.insert(0, self._data_dir / name)
+        for place in places:
+            if place.is_file() or (directories and place.is_dir()):
+                return place
+        looked = " or ".join(str(place) for place in places)
+        raise SpecError(f"no such trace: {looked}. Set SPOTFED_DATA to the data directory", field=where)
+
+
+def _market(named: str | None, markets: Iterable[str], where: str) -> str:
+    """Return the market that is named, or the only one there is."""
+    there = sorted(set(markets))
+    if named is None and len(there) == 1:
+        return there[0]
+    if named is None or named not in there:
+        listed = ", ".join(there[:_MOST_TOLD]) + (", …" if len(there) > _MOST_TOLD else "")
+        problem = "name one of" if named is None else f"{named!r} is none of"
+        raise SpecError(f"{problem}: {listed}", field=f"{where}.market")
+    return named
+
+
+def _synthesise(table: SyntheticTrace) -> Trace:
+    rng = np.random.default_rng(table.seed)
+    if table.synthetic == "table-1":
+        return lognormal_trace(rng, hours=240 if table.hours is None else table.hours, name=table.synthetic)
+    return production_like(rng, table.synthetic.removeprefix("production-"), days=table.days)

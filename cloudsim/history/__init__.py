@@ -1,0 +1,1 @@
+"""The recorded load of a cloud: what prediction reads and what a simulated cloud plays."""

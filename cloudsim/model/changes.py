@@ -1,0 +1,100 @@
+"""Requests, their answers and what changes in a cloud because of them: values, no behaviour.
+
+Times are seconds of the cloud's own time. An unknown end is ``math.inf``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cloudsim.model.instances import Instance
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Request
+
+
+class End(StrEnum):
+    """How an instance ends. It ends exactly once."""
+
+    COMPLETED = "completed"
+    EVICTED = "evicted"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An instance was placed."""
+
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An instance left its node. ``cause`` is the id of the request that needed the cores, or who asked."""
+
+    instance: Instance
+    at_s: float
+    how: End
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A request of the cloud's own load was refused."""
+
+    request: Request
+    at_s: float
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """A running spot instance was promised a later end. ``instance``: as it is from now on, with the ``sla``
+    and ``risk`` of the time from ``at_s`` to that end."""
+
+    instance: Instance
+    at_s: float
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """A running spot instance was told to leave. ``instance``: with its ``evict_at_s``. ``cause``: the id of
+    the request that needs its room, or who drains the node."""
+
+    instance: Instance
+    at_s: float
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """An on-demand instance has its node, and starts when those have left that were given notice.
+
+    ``instance``: as if it started now; its lifetime counts from its true start, at the latest
+    ``starts_by_s``."""
+
+    instance: Instance
+    at_s: float
+    starts_by_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A booked on-demand instance is not wanted any more. Notices that were given for it stand."""
+
+    instance: Instance
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cordoned:
+    """Nodes take no new instances any more (``closed``), or do again. None: all nodes."""
+
+    nodes: tuple[int, ...] | None
+    closed: bool
+    at_s: float
+
+
+Change = Started | Ended | TurnedAway | Extended | Noticed | Booked | Withdrawn | Cordoned

@@ -1,0 +1,44 @@
+"""Forecasts by ages for all births of a history, compiled (``ages.Forecast``)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cloudsim.prediction.ages import AGE_BINS, BINS_A_DOUBLING, FIRST_AGE_S, LEVELS, LEVELS_A_FACTOR
+from cloudsim.prediction.kernels.youngest_first import compiled
+
+
+@compiled
+def levels(
+    at_s: NDArray[np.float64],
+    room: NDArray[np.int64],
+    start_s: NDArray[np.float64],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    ending: NDArray[np.float64],
+    arriving: NDArray[np.float64],
+) -> NDArray[np.int32]:
+    """Levels of each time and horizon; instance i ran at the times of rows first[i] to last[i] - 1."""
+    rows, horizons = room.shape
+    ends, variance = np.zeros((rows, horizons)), np.zeros((rows, horizons))
+    for instance in range(len(start_s)):
+        for row in range(first[instance], last[instance]):
+            doublings = math.log2(1.0 + (at_s[row] - start_s[instance]) / FIRST_AGE_S)
+            age = min(int(doublings * BINS_A_DOUBLING), AGE_BINS - 1)
+            for horizon in range(horizons):
+                share = ending[age, horizon]
+                ends[row, horizon] += share
+                variance[row, horizon] += share * (1.0 - share)
+    found = np.empty((rows, horizons), np.int32)
+    for row in range(rows):
+        short = 0.0
+        for horizon in range(horizons):
+            spare = room[row, horizon] + ends[row, horizon] - arriving[horizon] - 0.5
+            spread = max(math.sqrt(variance[row, horizon] + arriving[horizon]), 1e-9)
+            short += 0.5 * math.erfc(spare / spread / math.sqrt(2.0))
+            mean = max(short / (horizon + 1), 1e-300)
+            found[row, horizon] = 1 + int(min(-LEVELS_A_FACTOR * math.log(mean), LEVELS - 1.0))
+    return found

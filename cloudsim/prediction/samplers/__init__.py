@@ -1,0 +1,1 @@
+"""Samples of the time until eviction: the checked doors to the kernels."""

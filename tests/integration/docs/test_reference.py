@@ -1,0 +1,75 @@
+"""The pages of the reference leave nothing out that the code has."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from broker.cli.console import ExitCode
+from broker.contract import EventKind, LeaseState
+from broker.observability.metrics import Facts, QueueMetrics, confidential, public
+from broker.settings import Settings
+from cloudsim.federation.file import load
+from cloudsim.model.errors import SpecError
+from cloudsim.model.refusals import RefusalReason
+from workers.cloud_agent.drivers.options import Ec2Options, OpenStackOptions
+from workers.cloud_agent.drivers.slurm_options import SlurmOptions
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def page(name: str) -> str:
+    return (ROOT / f"docs/reference/{name}.md").read_text(encoding="utf-8")
+
+
+def first_cells(text: str) -> set[str]:
+    return set(re.findall(r"^\| `?([^`|]+?)`? \|", text, re.MULTILINE))
+
+
+def test_every_setting_is_there() -> None:
+    assert {f"SPOTFED_{name.upper()}" for name in Settings.model_fields} == {
+        name for name in first_cells(page("settings")) if name.startswith("SPOTFED")
+    }
+
+
+def test_every_exit_code_is_there() -> None:
+    assert {str(int(code)) for code in ExitCode} <= first_cells(page("exit-codes"))
+
+
+def test_every_event_state_and_reason_is_there() -> None:
+    values = {*EventKind, *LeaseState, *RefusalReason}
+    assert {value.value for value in values} <= first_cells(page("events"))
+
+
+def test_every_metric_is_there() -> None:
+    facts = Facts((), QueueMetrics(0, 0, 0, 0), ("", 0))
+    names = {family.name for family in [*public(facts), *confidential(facts)]}
+    assert names <= {name.removesuffix("_total") for name in first_cells(page("metrics"))}
+
+
+def test_every_kind_of_problem_is_there() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "broker/api").rglob("*.py"))
+    kinds = re.findall(r"(?:_problem|_later|conflict)\(\s*\"([a-z-]+)\"", source)
+    assert "queue-away" in kinds
+    assert set(kinds) <= first_cells(page("problems"))
+
+
+def test_every_option_of_a_real_cloud_is_there() -> None:
+    fields = {name for kind in (Ec2Options, OpenStackOptions, SlurmOptions) for name in kind.model_fields}
+    known = first_cells(page("instances"))
+    assert {name for name in fields if name not in known and name.removesuffix("_s") not in known} == set()
+
+
+_CLOUD = "[[cloud]]\nid = 'a'\nnodes = '1x4'\ntrace = { synthetic = 'table-1', hours = 1, seed = 1 }\n"
+
+
+@pytest.mark.parametrize("before", ["", "[[cloud]]\n", f"{_CLOUD}[[workload]]\n"])
+def test_every_field_of_a_federation_file_is_there(before: str, tmp_path: Path) -> None:
+    file = tmp_path / "federation.toml"
+    file.write_text(f"{before}nonsense = 1\n")
+    with pytest.raises(SpecError, match="unknown field") as raised:
+        load(file, None)
+    known = re.findall(r"\w+", str(raised.value).partition("known are:")[2])
+    assert len(known) > 3
+    shown = re.findall(r"^(\w+) = |\[(\w+)\]|`(\w+)(?: = [^`]*)?`", page("federation-file"), re.MULTILINE)
+    assert set(known) <= {name for names in shown for name in names}

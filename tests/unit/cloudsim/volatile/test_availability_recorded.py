@@ -1,0 +1,48 @@
+"""The pools of the recorded price histories."""
+
+from pathlib import Path
+
+import pytest
+
+from cloudsim.markets.formats import read
+from cloudsim.volatile.availability import (
+    MAX_UNITS,
+    STUDY_SAMPLES,
+    Availability,
+    ExclusionReason,
+    Unknown,
+    Window,
+    availability,
+    first,
+    last,
+    pools,
+)
+
+pytestmark = pytest.mark.data
+
+
+def test_2015_makes_a_pool_of_each_market_and_window(data_dir: Path) -> None:
+    """The hole of June is in all of them: as recorded they are unknown in part, as the study reads them they
+    are not.
+    """
+    series, _ = read(data_dir / "spot-prices-2015")
+    for one in series:
+        for window in (first(one), last(one)):
+            assert isinstance(window, Window)
+            carried = availability(one, window, Unknown.CARRY)
+            assert isinstance(carried, Availability)
+            assert len(carried) == STUDY_SAMPLES
+            assert (carried.units.min(), carried.units.max()) == (0, MAX_UNITS)
+            assert 0.94 < carried.known.mean() < 1
+            assert 0.005 < carried.volatility < 0.5
+            assert sum(map(len, carried.known_stretches())) == carried.known.sum()
+    refused = pools(series)[1]
+    assert [one.reason for one in refused] == [ExclusionReason.UNKNOWN_PRICES] * 10
+
+
+def test_2021_makes_a_pool_of_each_market_whose_price_changes(data_dir: Path) -> None:
+    """Of every third market, for speed; of all 1,246 it is 905."""
+    made, excluded = pools(read(data_dir / "spot-prices-2021")[0][::3])
+    assert (len(made), len(excluded)) == (308, 108)
+    assert {one.reason for one in excluded} == {ExclusionReason.NEVER_CHANGES}
+    assert all((one.units.min(), one.units.max()) == (0, MAX_UNITS) for one in made)

@@ -1,0 +1,348 @@
+"""The exam that every instance driver sits: what an instance agent relies on, whatever cloud it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from typing import Any, Protocol
+
+import pytest
+
+from workers.cloud_agent.drivers.base import (
+    CloudInstance,
+    DesiredInstance,
+    InstanceDriver,
+    InstanceError,
+    InstanceState,
+    NoRoomError,
+    RefusedError,
+)
+
+#: Every character that an id of a lease may hold.
+ODD = "aZ0._:@/-~x"
+LONG = (ODD * 30)[:250]
+
+
+class Fault(StrEnum):
+    """What the cloud's API may do instead of answering."""
+
+    FAILS = "500, and a page for people"
+    FAILS_WITHOUT_A_WORD = "503, and nothing"
+    ANOTHER_PAGE = "200, and a page for people"
+    GARBAGE = "200, and bytes that are no text"
+    CUT = "an answer that ends before its end"
+    CLOSES = "closes the connection"
+    HANGS = "says nothing"
+    TRICKLES = "a byte now and then, without end"
+    ELSEWHERE = "sends the caller to another address"
+
+
+class Scene(Protocol):
+    """A cloud in a test, and what others do there."""
+
+    def driver(self, **changes: Any) -> InstanceDriver:
+        """A new driver of the cloud "A"; changes: fields of its table, `cloud`, and the `secret`."""
+
+    def foreign(self, cores: int, marks: dict[str, str] | None = None) -> str:
+        """Another user starts an instance, and marks it so; its id."""
+
+    def settle(self) -> None:
+        """The cloud ends what it began: what is starting runs, or has failed, and what is ending is gone."""
+
+    def take_back(self, name: str) -> None:
+        """The cloud, or its operator, terminates the instance of that id."""
+
+    def fill(self) -> None:
+        """From now on there is no room for another instance."""
+
+    def break_down(self, fault: Fault) -> None:
+        """From now on its API does that alone."""
+
+    def go_away(self) -> None:
+        """From now on nothing listens where the API was."""
+
+    def user_data(self, name: str) -> str:
+        """What the instance of that id was given."""
+
+    def marks(self, name: str) -> dict[str, str]:
+        """What the instance of that id can read about itself."""
+
+
+def wanted(lease: str = "q-1.1", cores: int = 1, **more: Any) -> DesiredInstance:
+    return DesiredInstance(lease, cores, more.pop("origin", "B"), **more)
+
+
+def alive(driver: InstanceDriver, lease: str | None = "q-1.1") -> list[CloudInstance]:
+    return [
+        one
+        for one in driver.listed()
+        if one.lease == lease and one.state in (InstanceState.STARTING, InstanceState.RUNNING)
+    ]
+
+
+def in_threads(calls: list[Callable[[], None]]) -> None:
+    """All at once; the first error of one is raised."""
+    errors: list[BaseException] = []
+
+    def run(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+class InstanceDriverExam:
+    """Subclasses say what the cloud is, by the fixture ``scene``."""
+
+    @pytest.fixture
+    def scene(self) -> Scene:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def driver(self, scene: Scene) -> InstanceDriver:
+        return scene.driver()
+
+    def test_an_empty_cloud(self, driver: InstanceDriver) -> None:
+        assert driver.listed() == []
+        driver.end("q-1.1")
+        assert driver.notice("q-1.1", time.time() + 60) is False
+
+    def test_an_instance_starts_runs_and_ends(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted(cores=4))
+        scene.settle()
+        (found,) = driver.listed()
+        assert (found.lease, found.state, found.cores) == ("q-1.1", InstanceState.RUNNING, 4)
+        assert found.addresses
+        assert found.why is None
+        driver.end("q-1.1")
+        scene.settle()
+        assert alive(driver) == []
+        assert all(one.state is InstanceState.ENDED and one.why for one in driver.listed())
+        driver.end("q-1.1")
+
+    def test_started_again_and_again_it_is_one(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted())
+        driver.start(wanted())
+        scene.driver().start(wanted())
+        scene.settle()
+        scene.driver().start(wanted())
+        assert len(alive(driver)) == 1
+
+    def test_started_from_many_threads_it_is_one(self, scene: Scene, driver: InstanceDriver) -> None:
+        another = scene.driver()
+        in_threads([partial(one.start, wanted()) for one in (driver, another) * 4])
+        scene.settle()
+        assert len(alive(driver)) == 1
+
+    def test_started_again_by_an_agent_whose_file_was_changed_it_is_one(
+        self, scene: Scene, driver: InstanceDriver
+    ) -> None:
+        driver.start(wanted())
+        scene.driver(user_data=None, foreign_sizes={"other": 8}).start(wanted(user_data="other"))
+        assert len(alive(driver)) == 1
+
+    def test_what_has_ended_does_not_start_again(self, scene: Scene, driver: InstanceDriver) -> None:
+        """Where the cloud still shows that the lease had its instance."""
+        driver.start(wanted())
+        scene.settle()
+        driver.end("q-1.1")
+        scene.settle()
+        shown = driver.listed()
+        if shown:
+            driver.start(wanted())
+            assert driver.listed() == shown
+
+    def test_leases_do_not_mix(self, scene: Scene, driver: InstanceDriver) -> None:
+        leases = ["q-1.1", "q-1.10", "q-1", "Q-1.1", "q-1/1", ODD]
+        in_threads([partial(driver.start, wanted(lease)) for lease in leases])
+        scene.settle()
+        driver.end("q-1.1")
+        scene.settle()
+        left = [one.lease for one in driver.listed() if one.state is InstanceState.RUNNING]
+        assert sorted(map(str, left)) == sorted(leases[1:])
+        driver.end(ODD)
+        scene.settle()
+        assert alive(driver, ODD) == []
+
+    def test_long_names_and_names_that_are_too_long(self, scene: Scene, driver: InstanceDriver) -> None:
+        others = LONG[:-1] + "y"
+        driver.start(wanted(LONG))
+        driver.start(wanted(others))
+        driver.start(wanted(LONG))
+        scene.settle()
+        assert sorted(str(one.lease) for one in driver.listed()) == sorted([LONG, others])
+        driver.end(others)
+        scene.settle()
+        assert len(alive(driver, LONG)) == 1
+        with pytest.raises(RefusedError, match="255"):
+            driver.start(wanted("x" * 256))
+
+    def test_foreign_instances_are_counted_and_survive(self, scene: Scene, driver: InstanceDriver) -> None:
+        names = {
+            scene.foreign(4): 4,
+            scene.foreign(1, {"spotfed:lease": "q-1.1"}): 1,  # of no cloud
+            scene.foreign(1, {"spotfed:lease": "q-1.1", "spotfed:cloud": "B"}): 1,
+            scene.foreign(1, {"other:lease": "q-1.1", "other:cloud": "A"}): 1,
+        }
+        driver.start(wanted())
+        scene.settle()
+        driver.notice("q-1.1", time.time() + 60)
+        driver.end("q-1.1")
+        scene.driver(cloud="C").end("q-1.1")
+        scene.driver(prefix="more").end("q-1.1")
+        scene.settle()
+        found = {one.id: one for one in driver.listed() if one.state is InstanceState.RUNNING}
+        assert {name: one.cores for name, one in found.items()} == names
+        assert [one.lease for one in found.values()] == [None] * 4
+
+    def test_another_federation_and_another_cloud_in_the_same_account(
+        self, scene: Scene, driver: InstanceDriver
+    ) -> None:
+        others = [scene.driver(prefix="more"), scene.driver(cloud="C")]
+        for one in (driver, *others):
+            one.start(wanted())
+        scene.settle()
+        for one in (driver, *others):
+            assert len(alive(one)) == 1
+            assert len(alive(one, None)) == 2
+        driver.end("q-1.1")
+        scene.settle()
+        assert [len(alive(one)) for one in (driver, *others)] == [0, 1, 1]
+
+    def test_what_the_cloud_took_back_is_not_there(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted())
+        driver.start(wanted("q-2.1"))
+        scene.settle()
+        (mine,) = alive(driver)
+        scene.take_back(mine.id)
+        scene.settle()
+        assert alive(driver) == []
+        assert len(alive(driver, "q-2.1")) == 1
+        driver.end("q-1.1")
+
+    def test_no_room(self, scene: Scene, driver: InstanceDriver) -> None:
+        """Some clouds say so at once, some show an instance that has failed and say so when asked again."""
+        driver.start(wanted())
+        scene.settle()
+        scene.fill()
+
+        def ask() -> None:
+            driver.start(wanted("q-2.1"))
+            scene.settle()
+            (failed,) = (one for one in driver.listed() if one.lease == "q-2.1")
+            assert failed.state is InstanceState.ENDED
+            assert failed.why
+            driver.start(wanted("q-2.1"))
+
+        with pytest.raises(NoRoomError):
+            ask()
+        assert [one.lease for one in driver.listed()] == ["q-1.1"]
+
+    def test_an_unknown_image_is_refused(self, scene: Scene) -> None:
+        with pytest.raises(RefusedError):
+            scene.driver(image="ami-00000000000000bad").start(wanted())
+        assert scene.driver().listed() == []
+
+    def test_an_unknown_size_is_refused(self, scene: Scene, driver: InstanceDriver) -> None:
+        with pytest.raises(RefusedError):
+            scene.driver(sizes={"1": "none.such"}).start(wanted())
+        with pytest.raises(RefusedError, match="no instance of 3 cores"):
+            driver.start(wanted(cores=3))
+        assert driver.listed() == []
+
+    def test_wrong_credentials_are_refused(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted())
+        wrong = scene.driver(secret="wrong")
+        for call in (wrong.listed, lambda: wrong.start(wanted("q-2.1")), lambda: wrong.end("q-1.1")):
+            with pytest.raises(RefusedError):
+                call()
+        assert len(alive(driver)) == 1
+
+    @pytest.mark.parametrize("fault", list(Fault))
+    def test_a_broken_api_is_told_and_nothing_is_believed(
+        self, scene: Scene, driver: InstanceDriver, fault: Fault
+    ) -> None:
+        driver.start(wanted())
+        if fault in (Fault.HANGS, Fault.TRICKLES):
+            driver = scene.driver(timeout=0.5)
+        scene.break_down(fault)
+        for call in (
+            driver.listed,
+            lambda: driver.start(wanted("q-2.1")),
+            lambda: driver.end("q-1.1"),
+            lambda: driver.notice("q-1.1", time.time()),
+        ):
+            with pytest.raises(InstanceError) as told:
+                call()
+            assert not isinstance(told.value, NoRoomError | RefusedError)
+            assert len(str(told.value)) < 500
+
+    def test_a_cloud_that_is_away_is_told(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted())
+        scene.go_away()
+        for call in (driver.listed, lambda: driver.start(wanted("q-2.1")), lambda: driver.end("q-1.1")):
+            with pytest.raises(InstanceError) as told:
+                call()
+            assert not isinstance(told.value, NoRoomError | RefusedError)
+
+    def test_user_data_arrives(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted())
+        text = "#!/bin/sh\necho 'ünïcode & <tags> + %20'\n" + "#" * 10_000
+        driver.start(wanted("q-2.1", user_data=text))
+        scene.settle()
+        by_lease = {one.lease: one.id for one in driver.listed()}
+        assert scene.user_data(by_lease["q-1.1"]) == "#!/bin/sh\necho from the file\n"
+        assert scene.user_data(by_lease["q-2.1"]) == text
+
+    def test_notice_reaches_the_instance(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted())
+        driver.start(wanted("q-2.1"))
+        scene.settle()
+        by_lease = {one.lease: one.id for one in driver.listed()}
+        assert driver.notice("q-1.1", 1_782_907_200.0) is True
+        assert scene.marks(by_lease["q-1.1"])["spotfed:leaves-at"] == "2026-07-01T12:00:00Z"
+        assert "spotfed:leaves-at" not in scene.marks(by_lease["q-2.1"])
+        assert driver.notice("q-3.1", 1_782_907_200.0) is False
+        assert len(alive(driver)) == 1
+
+    def test_an_instance_tells_whose_it_is(self, scene: Scene, driver: InstanceDriver) -> None:
+        driver.start(wanted(origin="other-cloud"))
+        scene.settle()
+        (found,) = driver.listed()
+        marks = scene.marks(found.id)
+        assert marks["spotfed:lease"] == "q-1.1"
+        assert marks["spotfed:cloud"] == "A"
+        assert marks["spotfed:origin"] == "other-cloud"
+
+    def test_many_instances(self, scene: Scene, driver: InstanceDriver) -> None:
+        leases = [f"q-{number}.1" for number in range(30)]
+        for lease in leases:
+            driver.start(wanted(lease))
+        foreign = [scene.foreign(1) for _ in range(10)]
+        scene.settle()
+        found = driver.listed()
+        assert sorted(str(one.lease) for one in found if one.lease) == sorted(leases)
+        assert sorted(one.id for one in found if one.lease is None) == sorted(foreign)
+
+    def test_many_threads_on_one_driver(self, scene: Scene, driver: InstanceDriver) -> None:
+        leases = [f"q-{number}.1" for number in range(8)]
+
+        def live(lease: str) -> None:
+            driver.start(wanted(lease))
+            assert lease in {one.lease for one in driver.listed()}
+            driver.end(lease)
+
+        in_threads([partial(live, lease) for lease in leases])
+        scene.settle()
+        assert [one for one in driver.listed() if one.state is not InstanceState.ENDED] == []

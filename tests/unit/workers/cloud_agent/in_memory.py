@@ -1,0 +1,108 @@
+"""A cloud that lives in this process: a driver without a network, for the agent's tests."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from workers.cloud_agent.drivers.base import (
+    CloudInstance,
+    DesiredInstance,
+    InstanceError,
+    InstanceState,
+    NoRoomError,
+    RefusedError,
+)
+
+
+class InMemoryCloud:
+    """Instances have as many cores as they are asked for; ``room``: how many cores there are in all.
+
+    away: every call fails. refuses: starts are refused. blind: listings are empty. starting: new instances do
+    not run yet. Those that ended are listed for as long as ``forget`` is not called.
+    """
+
+    def __init__(self, room: int = 1000):
+        self.room = room
+        self.away = self.refuses = self.blind = self.starting = False
+        self.instances: dict[str, CloudInstance] = {}
+        self.notices: dict[str, float] = {}
+        self.calls: list[tuple[str, str]] = []
+        self._lock = threading.Lock()
+
+    # -- the driver -----------------------------------------------------------------------------------------
+
+    def listed(self) -> list[CloudInstance]:
+        with self._lock:
+            self._called("listed", "")
+            return [] if self.blind else list(self.instances.values())
+
+    def start(self, wanted: DesiredInstance) -> None:
+        with self._lock:
+            self._called("start", wanted.lease)
+            if self.refuses:
+                raise RefusedError("there is no such image")
+            if any(one.lease == wanted.lease for one in self.instances.values()):
+                return
+            if self._free() < wanted.cores:
+                raise NoRoomError("InsufficientInstanceCapacity")
+            self._add(
+                wanted.lease, wanted.cores, InstanceState.STARTING if self.starting else InstanceState.RUNNING
+            )
+
+    def notice(self, lease: str, leaves_at: float) -> bool:
+        with self._lock:
+            self._called("notice", lease)
+            self.notices[lease] = leaves_at
+            return True
+
+    def end(self, lease: str) -> None:
+        with self._lock:
+            self._called("end", lease)
+            for one in self.of(lease):
+                self.instances[one.id] = replace(one, state=InstanceState.ENDED, why=one.why or "terminated")
+
+    def free_cores(self) -> int | None:
+        with self._lock:
+            self._called("free_cores", "")
+            return self._free()
+
+    # -- what its users and operators do --------------------------------------------------------------------
+
+    def arrive(self, cores: int | None = 1, size: str = "small") -> str:
+        """An instance of its own users; returns its id."""
+        return self._add(None, cores, InstanceState.RUNNING, size)
+
+    def take(self, own_id: str, why: str = "Server.SpotInstanceTermination") -> None:
+        """Ends an instance, whosever it is."""
+        self.instances[own_id] = replace(self.instances[own_id], state=InstanceState.ENDED, why=why)
+
+    def forget(self, own_id: str) -> None:
+        """It is not listed any more."""
+        del self.instances[own_id]
+
+    def of(self, lease: str) -> list[CloudInstance]:
+        """The instances of a lease that have not ended."""
+        return [
+            one
+            for one in self.instances.values()
+            if one.lease == lease and one.state is not InstanceState.ENDED
+        ]
+
+    def count(self, call: str, lease: str) -> int:
+        """How often it was asked."""
+        return self.calls.count((call, lease))
+
+    def _called(self, call: str, lease: str) -> None:
+        self.calls.append((call, lease))
+        if self.away:
+            raise InstanceError("the cloud does not answer")
+
+    def _free(self) -> int:
+        used = (one.cores or 0 for one in self.instances.values() if one.state is not InstanceState.ENDED)
+        return self.room - sum(used)
+
+    def _add(self, lease: str | None, cores: int | None, state: InstanceState, size: str = "any") -> str:
+        own_id = f"i-{len(self.instances)}"
+        self.instances[own_id] = CloudInstance(own_id, lease, state, size, cores, ("192.0.2.1",))
+        return own_id

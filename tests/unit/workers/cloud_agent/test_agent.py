@@ -1,0 +1,389 @@
+"""The instance agent between a real owner and a cloud in memory, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+import redis
+
+from broker.contract import Answer, Command, EventKind, Lease, LeaseState
+from broker.contract.instances import InstanceRecord
+from tests.unit.workers.cloud_agent.in_memory import InMemoryCloud
+from tests.unit.workers.owners import Live, cancel, confirm, reserve, spec
+from workers.cloud_agent import reconcile
+from workers.cloud_agent.agent import InstanceAgent
+from workers.cloud_agent.background_calls import BackgroundCalls
+from workers.cloud_agent.drivers.base import InstanceState
+from workers.cloud_agent.leases import CloudLeases
+from workers.cloud_agent.owner_client import OwnerClient
+
+KINDS = ("list", "start", "end", "notice", "gone", "freed", "arrive", "depart")
+
+
+class AtOnce(Executor):
+    """Calls on the caller's own thread."""
+
+    def submit(self, call: Callable[..., Any], /, *told: Any, **named: Any) -> Future[Any]:
+        call(*told, **named)
+        return Future()
+
+
+class Shown(CloudLeases):
+    """What a real owner shows, and records that outlive an agent. away: as if Redis were."""
+
+    def __init__(self, scene: Scene):
+        self.scene = scene
+        self.kept: dict[str, InstanceRecord] = {}
+
+    def shown(self, known: Collection[str]) -> Mapping[str, Lease | None]:
+        if self.scene.redis_away:
+            raise redis.ConnectionError("away")
+        leases = {e.lease.id: e.lease for e in self.scene.live.events if e.lease and e.lease.kind == "spot"}
+        return {**dict.fromkeys(known), **leases}
+
+    def wall_time(self, cloud_s: float) -> float:
+        return 1e9 + cloud_s
+
+    def records(self) -> dict[str, InstanceRecord]:
+        return dict(self.kept)
+
+    def keep(self, name: str, record: InstanceRecord) -> None:
+        self.kept[name] = record
+
+    def drop(self, name: str) -> None:
+        self.kept.pop(name, None)
+
+
+class Line(OwnerClient):
+    """To that owner. silent: it does not answer."""
+
+    def __init__(self, scene: Scene):
+        self.scene = scene
+        self.reply_to = "me"
+        self.asked: list[Command] = []
+
+    def ask(self, commands: Sequence[Command], deadline_s: float) -> dict[str, Answer]:
+        if self.scene.owner_silent:
+            return {}
+        self.asked += commands
+        return {one.id: self.scene.live.tell(one, self.scene.now_s) for one in commands}
+
+
+class Scene:
+    """A cloud of 8 cores, its owner and its agent."""
+
+    def __init__(self, grace_s: float = 0.0):
+        self.live = Live(spec((4, 4), grace_s))
+        self.cloud = InMemoryCloud()
+        self.now_s = 100.0
+        self.redis_away = self.owner_silent = False
+        self.executors: dict[str, Executor] = dict.fromkeys(KINDS, AtOnce())
+        self.leases, self.line = Shown(self), Line(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """A new agent, as after the last one was killed."""
+
+        def calls(wake: Callable[[], None]) -> BackgroundCalls:
+            return BackgroundCalls(self.executors, wake)
+
+        sizes = {"small": 1, "large": 4}
+        self.agent = InstanceAgent(
+            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s
+        )
+
+    def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:
+        self.live.tell(reserve(name, cores, 1e6), self.now_s)
+        if confirmed:
+            self.live.tell(confirm(name), self.now_s)
+
+    def step(self, times: int = 3) -> None:
+        """What happens in this moment: looks, and what came of calls."""
+        for _ in range(times):
+            self.agent.step()
+
+    def later(self, seconds: float) -> None:
+        """Time passes, a second and a look at a time."""
+        for _ in range(int(seconds)):
+            self.now_s += 1.0
+            self.agent.step()
+
+    def state(self, name: str = "r.1") -> LeaseState:
+        lease = self.leases.shown([name])[name]
+        assert lease is not None
+        return lease.state
+
+    def cause(self, name: str = "r.1") -> str | None:
+        lease = self.leases.shown([name])[name]
+        assert lease is not None
+        return lease.cause
+
+    def own_users(self) -> list[str]:
+        """What the owner counts for them."""
+        return [one.id for one in self.live.owner.cloud.inventory if one.kind == "on_demand"]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_an_instance_when_the_lease_runs_and_its_end_when_that_ends(scene: Scene) -> None:
+    scene.lease(confirmed=False)
+    scene.step()
+    assert scene.cloud.instances == {}
+    scene.live.tell(confirm("r.1"), scene.now_s)
+    scene.later(10)
+    (instance,) = scene.cloud.of("r.1")
+    record = scene.leases.kept["r.1"]
+    assert (record.state, record.own_id, record.addresses) == ("running", instance.id, instance.addresses)
+    scene.live.tell(cancel("r.1"), scene.now_s)
+    scene.step(1)
+    assert scene.cloud.of("r.1") == []
+    scene.later(20)
+    assert (scene.cloud.count("start", "r.1"), scene.cloud.count("end", "r.1")) == (1, 1)
+    assert scene.leases.kept == {}
+    assert scene.state() is LeaseState.CANCELLED
+
+
+def test_a_foreign_instance_evicts_and_the_evicted_one_is_ended_at_once(scene: Scene) -> None:
+    for name in ("a.1", "b.1"):
+        scene.lease(name, 4)
+    scene.later(9)
+    arrived = scene.cloud.arrive(4, "large")
+    scene.later(9)
+    assert (scene.state("a.1"), scene.state("b.1")) == (LeaseState.RUNNING, LeaseState.EVICTED)
+    assert (len(scene.cloud.of("a.1")), scene.cloud.of("b.1")) == (1, [])
+    assert scene.own_users() == [f"A/direct-{arrived}"]
+    scene.cloud.forget(arrived)
+    scene.later(9)
+    assert scene.own_users() == [f"A/direct-{arrived}"], "missing for a moment is not gone"
+    scene.later(10)
+    assert scene.own_users() == []
+    scene.live.owner.validate()
+
+
+def test_a_killed_agent_doubles_and_loses_nothing(scene: Scene) -> None:
+    scene.lease("a.1", 2)
+    scene.cloud.arrive(1)
+    gone = scene.cloud.arrive(2)
+    scene.later(9)
+    scene.begin()
+    scene.later(9)
+    assert scene.cloud.count("start", "a.1") == 1
+    assert len(scene.own_users()) == 2
+    # While no agent runs, a lease and a foreign instance go, and another lease comes.
+    scene.live.tell(cancel("a.1"), scene.now_s)
+    scene.cloud.take(gone)
+    scene.lease("b.1", 1)
+    scene.begin()
+    scene.later(9)
+    assert (scene.cloud.of("a.1"), len(scene.cloud.of("b.1"))) == ([], 1)
+    assert len(scene.own_users()) == 1
+
+
+def test_killed_between_asking_and_knowing_it_asks_again(scene: Scene) -> None:
+    scene.lease()
+    scene.cloud.away = True
+    scene.step()
+    assert scene.leases.kept["r.1"].own_id is None
+    scene.cloud.away = False
+    scene.begin()
+    scene.step()
+    assert len(scene.cloud.of("r.1")) == 1
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_what_the_cloud_takes_is_evicted_with_its_words(scene: Scene, listed: bool) -> None:
+    scene.lease()
+    scene.lease("other.1")
+    scene.later(9)
+    (instance,) = scene.cloud.of("r.1")
+    scene.cloud.take(instance.id, "Client.UserInitiatedShutdown")
+    if not listed:
+        scene.cloud.forget(instance.id)
+    scene.later(9 if listed else 25)
+    assert scene.state() is LeaseState.EVICTED
+    why = "Client.UserInitiatedShutdown" if listed else "the cloud does not list it any more"
+    assert scene.cause() == f"taken back: {why}"
+    assert scene.state("other.1") is LeaseState.RUNNING
+    assert scene.live.kinds().count(EventKind.EVICTED) == 1
+
+
+def test_an_api_that_fails_or_lists_nothing_ends_no_lease(scene: Scene) -> None:
+    scene.lease()
+    arrived = scene.cloud.arrive(1)
+    scene.later(9)
+    scene.cloud.blind = True
+    scene.later(reconcile.ALL_MISSING_S - 20)
+    scene.cloud.away, scene.cloud.blind = True, False
+    scene.later(600)
+    assert (scene.state(), scene.own_users()) == (LeaseState.RUNNING, [f"A/direct-{arrived}"])
+    scene.cloud.away = False
+    scene.later(70)
+    assert (scene.state(), len(scene.own_users())) == (LeaseState.RUNNING, 1)
+    assert scene.leases.kept["r.1"].state == "running"
+
+
+def test_redis_or_the_owner_away_ends_no_instance(scene: Scene) -> None:
+    scene.lease()
+    scene.later(9)
+    scene.redis_away = True
+    scene.later(120)
+    scene.redis_away, scene.owner_silent = False, True
+    (instance,) = scene.cloud.of("r.1")
+    scene.cloud.take(instance.id)
+    scene.cloud.arrive(1)
+    scene.later(60)
+    assert (scene.state(), scene.own_users()) == (LeaseState.RUNNING, [])
+    scene.owner_silent = False
+    scene.later(9)
+    assert scene.state() is LeaseState.EVICTED
+    assert len(scene.own_users()) == 1
+
+
+def test_the_instance_of_a_lease_that_nobody_knows_is_ended_after_some_time(scene: Scene) -> None:
+    scene.cloud._add("forgotten.1", 1, InstanceState.RUNNING)
+    foreign = scene.cloud.arrive(1)
+    scene.later(reconcile.UNKNOWN_S - 5)
+    assert len(scene.cloud.of("forgotten.1")) == 1
+    scene.later(15)
+    assert scene.cloud.of("forgotten.1") == []
+    assert scene.cloud.instances[foreign].state is InstanceState.RUNNING
+
+
+def test_a_refused_start_fails_the_lease(scene: Scene) -> None:
+    scene.cloud.refuses = True
+    scene.lease()
+    scene.step()
+    assert (scene.state(), scene.cause()) == (LeaseState.FAILED, "there is no such image")
+    scene.later(30)
+    assert scene.cloud.count("start", "r.1") == 1
+
+
+def test_without_room_the_owner_frees_some_and_the_start_is_tried_again(scene: Scene) -> None:
+    scene.cloud.room = 4
+    taken = scene.cloud.arrive(3)
+    scene.lease(cores=4)
+    scene.step(1)
+    scene.cloud.room += 3
+    scene.later(reconcile.AGAIN_S + 2)
+    assert len(scene.cloud.of("r.1")) == 1
+    freed = [one.instance for one in scene.line.asked if one.kind == "start_on_demand"]
+    assert freed[0].startswith("A/freed-")
+    assert scene.own_users() == [f"A/direct-{taken}"], "who took the room is known, and has the block's"
+    assert scene.cloud.instances[taken].state is InstanceState.RUNNING
+
+
+def test_without_room_for_long_the_lease_ends(scene: Scene) -> None:
+    scene.cloud.room = 0
+    scene.lease(cores=1)
+    scene.later(reconcile.NO_ROOM_S + 15)
+    assert scene.state() in (LeaseState.FAILED, LeaseState.EVICTED)
+    assert scene.cloud.instances == {}
+
+
+def test_what_ends_before_it_ever_ran_is_asked_for_once_more_and_fails(scene: Scene) -> None:
+    scene.cloud.starting = True
+    scene.lease()
+    scene.step(2)
+    (instance,) = scene.cloud.of("r.1")
+    scene.cloud.take(instance.id, "No valid host was found")
+    scene.later(25)
+    assert (scene.state(), scene.cause()) == (LeaseState.FAILED, "No valid host was found")
+    assert scene.cloud.count("start", "r.1") == 2
+
+
+def test_a_notice_is_passed_on_once(scene: Scene) -> None:
+    scene = Scene(grace_s=300.0)
+    scene.lease(cores=4)
+    scene.later(9)
+    for _ in range(2):
+        scene.cloud.arrive(4, "large")
+    scene.later(20)
+    lease = scene.leases.shown(["r.1"])["r.1"]
+    assert lease is not None
+    assert lease.evict_at_s is not None
+    assert scene.cloud.notices == {"r.1": 1e9 + lease.evict_at_s}
+    assert scene.cloud.count("notice", "r.1") == 1
+    assert len(scene.cloud.of("r.1")) == 1
+
+
+def test_sizes_of_foreign_instances_come_from_the_options_or_are_not_counted(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known, unknown = scene.cloud.arrive(None, "large"), scene.cloud.arrive(None, "x9.huge")
+    scene.later(9)
+    assert scene.own_users() == [f"A/direct-{known}"]
+    counted = scene.live.owner.cloud.inventory.get(f"A/direct-{known}")
+    assert counted is not None
+    assert counted.cores == 4
+    said = [line for line in capsys.readouterr().out.splitlines() if "x9.huge" in line]
+    assert len(said) == 1
+    assert "foreign_sizes" in said[0]
+    assert unknown in said[0]
+
+
+def test_a_foreign_one_without_room_is_counted_when_there_is_some(scene: Scene) -> None:
+    first = scene.cloud.arrive(4)
+    scene.cloud.arrive(4)
+    scene.later(9)
+    third = scene.cloud.arrive(2)
+    scene.later(40)
+    assert len(scene.own_users()) == 2
+    assert next(one.tries for one in scene.leases.kept.values() if one.own_id == third) >= 1
+    scene.cloud.take(first)
+    scene.later(40)
+    assert any(third in one for one in scene.own_users())
+    scene.cloud.take(third)
+    scene.later(9)
+    assert len(scene.own_users()) == 1
+    assert [one.own_id for one in scene.leases.kept.values()] == ["i-1"]
+
+
+def test_an_end_that_fails_is_tried_again(scene: Scene) -> None:
+    scene.lease()
+    scene.later(9)
+    scene.cloud.away = True
+    scene.live.tell(cancel("r.1"), scene.now_s)
+    scene.later(10)
+    assert 3 <= scene.cloud.count("end", "r.1") <= 6
+    scene.cloud.away = False
+    scene.later(4)
+    assert scene.cloud.of("r.1") == []
+
+
+def test_what_the_cloud_lists_after_its_end_is_left_alone(scene: Scene) -> None:
+    scene.lease()
+    scene.later(9)
+    scene.live.tell(cancel("r.1"), scene.now_s)
+    scene.later(30)
+    assert scene.cloud.count("end", "r.1") == 1
+    scene.begin()
+    scene.later(30)
+    assert scene.cloud.count("end", "r.1") == 1
+    assert scene.leases.kept == {}
+
+
+def test_a_start_that_comes_back_after_the_end_of_its_lease_is_ended_too(scene: Scene) -> None:
+    starting: list[Callable[[], None]] = []
+
+    class Slow(AtOnce):
+        def submit(self, call: Callable[..., Any], /, *told: Any, **named: Any) -> Future[Any]:
+            starting.append(lambda: call(*told, **named))
+            return Future()
+
+    scene.executors["start"] = Slow()
+    scene.begin()
+    scene.lease()
+    scene.step()
+    scene.live.tell(cancel("r.1"), scene.now_s)
+    scene.step()
+    assert scene.cloud.count("end", "r.1") == 1, "it may be there already"
+    starting.pop()()
+    assert len(scene.cloud.of("r.1")) == 1
+    scene.step()
+    assert scene.cloud.of("r.1") == []

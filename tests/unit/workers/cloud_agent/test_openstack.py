@@ -1,0 +1,206 @@
+"""The driver of OpenStack, against a server of ours that speaks Keystone's and Nova's API over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workers.cloud_agent.exam import Fault, InstanceDriverExam, alive, wanted
+from tests.unit.workers.cloud_agent.faults import Broken, served
+from tests.unit.workers.cloud_agent.nova_server import (
+    APPLICATION_CREDENTIAL,
+    FLAVORS,
+    IMAGE,
+    PROJECT,
+    SECRET,
+    USER,
+    NovaServer,
+)
+from workers.cloud_agent.drivers.base import InstanceDriver, InstanceState, NoRoomError, RefusedError
+from workers.cloud_agent.drivers.options import options_of
+from workers.cloud_agent.drivers.registry import driver_of
+
+_SIZES = {cores: name for name, (_, cores) in FLAVORS.items()}
+
+
+class NovaScene:
+    """A cloud "A" whose leases are servers of one project; other users have other projects."""
+
+    def __init__(
+        self, nova: NovaServer, broken: Broken, url: str, go_away: Callable[[], None], directory: Path
+    ):
+        self.nova = nova
+        self.url = url
+        self.go_away = go_away
+        self.settle = nova.settle
+        self.user_data = nova.user_data
+        self._broken = broken
+        self._directory = directory
+        (directory / "start.sh").write_text("#!/bin/sh\necho from the file\n")
+
+    def driver(self, **changes: Any) -> InstanceDriver:
+        cloud, secret, user = (
+            changes.pop("cloud", "A"),
+            changes.pop("secret", SECRET),
+            changes.pop("user", USER),
+        )
+        table = {
+            "driver": "openstack", "endpoint": f"{self.url}/identity/v3", "region": "here",
+            "interface": "internal", "project": PROJECT, "image": IMAGE, "all_users": True,
+            "sizes": {str(cores): name for cores, name in _SIZES.items()}, "user_data": "start.sh", **changes,
+        }  # fmt: skip
+        told = {name: value for name, value in table.items() if value is not None}
+        return driver_of(options_of(told, "cloud[0].instances", self._directory), cloud, user, secret)
+
+    def foreign(self, cores: int, marks: dict[str, str] | None = None) -> str:
+        flavor = FLAVORS[_SIZES[cores]][0]
+        return self.nova.add(
+            "others", {"name": "vm", "flavorRef": flavor, "imageRef": IMAGE, "metadata": marks or {}}
+        )
+
+    def take_back(self, name: str) -> None:
+        del self.nova.servers[name]
+
+    def fill(self) -> None:
+        self.nova.full = True
+
+    def break_down(self, fault: Fault) -> None:
+        self._broken.fault = fault
+
+    def marks(self, name: str) -> dict[str, str]:
+        return dict(self.nova.servers[name]["metadata"])
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[NovaScene]:
+    nova = NovaServer()
+    broken = Broken(nova)
+    with served(broken) as (url, go_away):
+        yield NovaScene(nova, broken, url, go_away, tmp_path)
+
+
+@pytest.fixture
+def driver(scene: NovaScene) -> InstanceDriver:
+    return scene.driver()
+
+
+class TestExam(InstanceDriverExam):
+    @pytest.fixture
+    def scene(self, scene: NovaScene) -> NovaScene:
+        return scene
+
+
+def test_a_token_that_has_expired_is_renewed(scene: NovaScene, driver: InstanceDriver) -> None:
+    driver.start(wanted())
+    before = set(scene.nova.tokens)
+    for token in before:
+        scene.nova.tokens[token] = (PROJECT, 0.0)
+    assert len(alive(driver)) == 1
+    assert len(set(scene.nova.tokens) - before) == 1
+
+
+def test_one_token_serves_many_calls(scene: NovaScene, driver: InstanceDriver) -> None:
+    for _ in range(5):
+        driver.listed()
+    assert len(scene.nova.tokens) == 1
+
+
+def test_an_application_credential_is_of_its_project(scene: NovaScene) -> None:
+    driver = scene.driver(application_credential=True, project=None, user=APPLICATION_CREDENTIAL)
+    driver.start(wanted())
+    assert [server["tenant_id"] for server in scene.nova.servers.values()] == [PROJECT]
+
+
+def test_servers_of_all_projects_are_an_administrators(scene: NovaScene) -> None:
+    scene.nova.admins = set()
+    scene.foreign(1)
+    with pytest.raises(RefusedError, match="get_all_tenants"):
+        scene.driver().listed()
+    assert scene.driver(all_users=False).listed() == []
+
+
+def test_a_region_that_the_catalog_does_not_have(scene: NovaScene) -> None:
+    with pytest.raises(RefusedError, match="no internal endpoint of Nova in nowhere"):
+        scene.driver(region="nowhere").listed()
+
+
+def test_a_quota_is_a_refusal_and_free_cores_are_what_it_leaves(
+    scene: NovaScene, driver: InstanceDriver
+) -> None:
+    assert driver.free_cores() == 200
+    for number in range(50):
+        scene.nova.add(PROJECT, {"name": f"vm{number}", "flavorRef": "4", "imageRef": IMAGE})
+    assert driver.free_cores() == 0
+    with pytest.raises(RefusedError, match="Quota exceeded for cores"):
+        driver.start(wanted())
+
+
+def test_room_that_was_freed_is_taken_by_the_next_start(scene: NovaScene, driver: InstanceDriver) -> None:
+    scene.fill()
+    driver.start(wanted())
+    scene.settle()
+    (failed,) = driver.listed()
+    assert failed.why == "No valid host was found. There are not enough hosts available."
+    with pytest.raises(NoRoomError, match="No valid host"):
+        driver.start(wanted())
+    scene.nova.full = False
+    driver.start(wanted())
+    scene.settle()
+    assert len(alive(driver)) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "launched", "of_a_lease", "foreign"),
+    [
+        ("SHUTOFF", True, InstanceState.ENDED, InstanceState.RUNNING),
+        ("ERROR", True, InstanceState.ENDED, InstanceState.RUNNING),
+        ("ERROR", False, InstanceState.ENDED, InstanceState.ENDED),
+        ("PAUSED", True, InstanceState.ENDED, InstanceState.RUNNING),
+        ("VERIFY_RESIZE", True, InstanceState.RUNNING, InstanceState.RUNNING),
+        ("SHELVED_OFFLOADED", True, InstanceState.ENDED, InstanceState.ENDED),
+        ("SOFT_DELETED", True, InstanceState.ENDING, InstanceState.ENDING),
+    ],
+)
+def test_what_holds_cores_counts_and_what_does_not_run_is_no_instance_of_a_lease(
+    scene: NovaScene,
+    driver: InstanceDriver,
+    status: str,
+    launched: bool,
+    of_a_lease: InstanceState,
+    foreign: InstanceState,
+) -> None:
+    driver.start(wanted())
+    scene.foreign(1)
+    scene.settle()
+    for server in scene.nova.servers.values():
+        server["status"] = status
+        server["OS-SRV-USG:launched_at"] = "2026-07-01T12:00:00.000000" if launched else None
+    assert {one.lease: one.state for one in driver.listed()} == {"q-1.1": of_a_lease, None: foreign}
+    driver.end("q-1.1")
+    scene.settle()
+    assert [one.lease for one in driver.listed()] == [None]
+
+
+def test_of_servers_that_were_made_at_once_the_eldest_stays(scene: NovaScene, driver: InstanceDriver) -> None:
+    """Both looked before the other one's was there."""
+    together = threading.Barrier(2)
+    add = scene.nova.add
+
+    def late(project: str, asked: dict[str, Any]) -> str:
+        scene.nova._lock.release()
+        together.wait(30)
+        scene.nova._lock.acquire()
+        return add(project, asked)
+
+    scene.nova.add = late  # type: ignore[method-assign]
+    threads = [threading.Thread(target=scene.driver().start, args=(wanted(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    scene.settle()
+    assert len(alive(driver)) == 1

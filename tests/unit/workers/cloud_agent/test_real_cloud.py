@@ -1,0 +1,80 @@
+"""What an owner is told of a cloud that is real, and what its agent is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from broker.settings import Settings, SettingsError
+from cloudsim.federation.file import load
+from cloudsim.model.errors import InputError
+from workers.cloud_agent.__main__ import cloud_options, credentials
+from workers.owner.__main__ import parser, process_spec
+
+FILE = """
+[[cloud]]
+id = "simulated"
+nodes = "2x4"
+trace = { synthetic = "table-1", hours = 24, seed = 1 }
+
+[[cloud]]
+id = "real"
+nodes = "2x4"
+
+[cloud.instances]
+driver = "ec2"
+endpoint = "http://127.0.0.1:1"
+image = "ami-1"
+sizes = { 1 = "m1.small" }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "federation.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Path, tmp_path: Path) -> None:
+    config, federation = Settings(state_dir=tmp_path), load(file, None)
+
+    def spec(*told: str) -> tuple[str | None, float, float]:
+        arguments = parser().parse_args(["--federation", str(file), *told])
+        found = process_spec(arguments, config, federation)
+        return found.info.instances, found.info.speed, found.history_s
+
+    fast = ("--speed", "600", "--history", "48h")
+    assert spec("--cloud", "real", *fast) == ("ec2", 1.0, 0.0)
+    assert spec("--cloud", "simulated", *fast) == (None, 600.0, 48 * 3600.0)
+    assert spec("--cloud", "real", "--time", "trace")[0] is None, "a replay has no instances"
+    (tmp_path / "record.csv").write_text("instance,start_s,stop_s,cores\n1,0,5000,4\n2,10,90000.25,2\n")
+    file.write_text(FILE.replace('id = "real"', 'id = "real"\ntrace = "record.csv"'))
+    federation = load(file, None)
+    assert spec("--cloud", "real", *fast) == ("ec2", 1.0, 90000.25)
+
+
+def test_what_is_wrong_in_the_table_is_named(file: Path) -> None:
+    assert cloud_options(file, "real", None).sizes == {1: "m1.small"}
+    with pytest.raises(InputError, match="simulated is simulated"):
+        cloud_options(file, "simulated", None)
+    with pytest.raises(InputError, match="no cloud is called 'nobody'"):
+        cloud_options(file, "nobody", None)
+    file.write_text(FILE.replace('image = "ami-1"', ""))
+    with pytest.raises(InputError) as raised:
+        cloud_options(file, "real", None)
+    assert raised.value.field == "cloud[1].instances.image"
+
+
+def test_credentials_come_from_settings_or_a_file(tmp_path: Path) -> None:
+    assert credentials(Settings()) == (None, None)
+    told = Settings(cloud_user="u", cloud_secret=SecretStr("s"))
+    assert credentials(told) == ("u", "s")
+    assert "'s'" not in repr(told)
+    secret = tmp_path / "secret"
+    secret.write_text("from a file\n")
+    assert credentials(Settings(cloud_user="u", cloud_secret_file=secret)) == ("u", "from a file")
+    with pytest.raises(SettingsError, match="SPOTFED_CLOUD_SECRET_FILE"):
+        credentials(Settings(cloud_secret_file=tmp_path / "none"))

@@ -1,0 +1,99 @@
+"""Drivers in directories of their own, and what they are to run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker.jobs.models import Work
+from workers.node_agent.process.checkpoints import CheckpointStore
+from workers.node_agent.process.cores import Cores
+from workers.node_agent.process.driver_protocol import Driver, EndedWork, RunningWork
+from workers.node_agent.process.isolation import Users, Walls, chosen
+from workers.node_agent.process.process_driver import ProcessDriver
+
+LIMIT_S = 30.0
+#: Not those of the setting: a federation on this machine may use them.
+USERS = Users(60500, 60699)
+
+Result = TypeVar("Result")
+
+
+def wait_for(look: Callable[[], Result | None], what: str) -> Result:
+    """The first true answer of ``look``."""
+    limit = time.monotonic() + LIMIT_S
+    while time.monotonic() < limit:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{what}: not within {LIMIT_S} s")
+
+
+def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
+    """A shell's script as work."""
+    told: dict[str, Any] = {
+        "id": name, "job": name.partition(".")[0], "attempt": 1, "cloud": "A", "instance": f"{name}.1",
+        "spot": True, "node": 0, "cores": 1, "command": ("/bin/sh", "-c", script), **more,
+    }  # fmt: skip
+    return Work(**told)
+
+
+def driver_in(directory: Path, isolation: str = "auto") -> ProcessDriver:
+    """A process driver whose state is there; made again, it is the next one of the same cloud."""
+    walls = Walls(chosen(isolation), USERS, (directory,))
+    return ProcessDriver(directory / "agents", CheckpointStore(directory / "jobs"), Cores((4, 4)), walls)
+
+
+@contextmanager
+def cleared(driver: Driver) -> Iterator[None]:
+    """Forgets all work in the end."""
+    try:
+        yield
+    finally:
+        for name in driver.held():
+            driver.forget(name)
+
+
+def ended(driver: Driver, name: str = "j.1.0") -> EndedWork:
+    """Waits for its end."""
+    return wait_for(
+        lambda: found if isinstance(found := driver.look(name), EndedWork) else None, f"{name} ends"
+    )
+
+
+def says(driver: Driver, text: str, name: str = "j.1.0") -> str:
+    """Waits until it has written that."""
+
+    def look() -> str | None:
+        said = driver.log(name, 1_000_000)[1].decode(errors="replace")
+        return said if text in said else None
+
+    return wait_for(look, f"{name} says {text}")
+
+
+def running(driver: Driver, name: str = "j.1.0") -> RunningWork:
+    """Waits until its command runs."""
+
+    def look() -> RunningWork | None:
+        found = driver.look(name)
+        return found if isinstance(found, RunningWork) and found.started_at is not None else None
+
+    return wait_for(look, f"{name} runs")
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:  # also one that ends while it is read
+        return False
+
+
+def is_root() -> bool:
+    """Whether users can be told apart here."""
+    return os.geteuid() == 0

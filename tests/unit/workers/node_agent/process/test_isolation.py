@@ -1,0 +1,221 @@
+"""A job reaches neither other jobs nor the federation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workers.node_agent.process.scenes import (
+    USERS,
+    cleared,
+    driver_in,
+    ended,
+    is_root,
+    running,
+    says,
+    wait_for,
+    work,
+)
+from workers.node_agent.process import isolation, sandbox
+from workers.node_agent.process.driver_protocol import DriverError
+from workers.node_agent.process.isolation import Isolation, Users, Walls, chosen
+from workers.node_agent.process.process_driver import ProcessDriver
+from workers.node_agent.process.process_tree import OsProcess
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes of Linux")
+ROOT = Path(__file__).resolve().parents[5]
+NOBODY = 65534
+
+
+def forbidden(driver: ProcessDriver, directory: Path) -> str:
+    """What a job says that tries what it must not: nothing where all is refused."""
+    (directory / "api-key").write_text("k3y")
+    driver.start(work("umask 000; echo mine > secret; chmod 777 . secret; echo up; sleep 1000"))
+    says(driver, "up")
+    other = driver._homes["j.1.0"].directory
+    script = f"""
+    cat {other}/secret && echo READ ANOTHER JOB
+    ls {other} && echo LISTED ANOTHER JOB
+    echo x > {other}/secret && echo WROTE TO ANOTHER JOB
+    cat {directory}/api-key && echo READ THE KEY
+    ls {directory}/agents && echo LISTED THE STATE
+    cat {directory}/agents/k.1.0/state/task.json && echo READ ITS TASK
+    cat {directory}/agents/k.1.0/work.json && echo READ ITS WORK
+    cat /proc/{os.getpid()}/environ > /dev/null && echo READ THE ENVIRONMENT
+    kill -0 {os.getpid()} && echo SIGNALLED THE AGENT
+    kill -0 {started(driver, "j.1.0")} && echo SIGNALLED ANOTHER JOB
+    kill -0 $PPID && echo SIGNALLED ITS SHIM
+    echo mine > mine && cat mine > "$TMPDIR/mine" || echo "CANNOT WORK"
+    exit 0
+    """
+    driver.start(work(script, "k.1.0"))
+    assert ended(driver, "k.1.0").code == 0
+    said = driver.log("k.1.0", 100_000)[1].decode()
+    return "\n".join(line for line in said.splitlines() if line.isupper())
+
+
+def started(driver: ProcessDriver, name: str) -> int:
+    """The first process of running work."""
+    running(driver, name)
+    group = driver._homes[name].group()
+    assert group is not None
+    assert group.begun.pid is not None
+    return group.begun.pid
+
+
+def test_a_job_reaches_neither_others_nor_the_federation(driver: ProcessDriver, directory: Path) -> None:
+    directory.chmod(0o755)
+    assert forbidden(driver, directory) == ""
+
+
+@pytest.mark.skipif(not is_root(), reason="needs root")
+def test_users_alone_keep_jobs_apart_where_nothing_can_be_mounted(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory.chmod(0o711)
+    (directory / "api-key").touch(0o600)
+    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
+    driver = driver_in(directory)
+    with cleared(driver):
+        assert forbidden(driver, directory) == ""
+
+
+@pytest.mark.skipif(not is_root(), reason="needs root")
+def test_a_directory_that_no_job_can_reach_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
+    with pytest.raises(DriverError, match=r"it cannot be run: Permission denied.*SPOTFED_ISOLATION=none"):
+        driver_in(directory)
+    assert list((directory / "agents").iterdir()) == []
+
+
+@pytest.mark.skipif(not is_root(), reason="needs root")
+def test_each_piece_of_work_has_a_user_of_its_own_and_no_privileges(driver: ProcessDriver) -> None:
+    script = "id -u; id -G; grep -E 'NoNewPrivs|CapEff' /proc/self/status; sleep 1000"
+    for name in ("j.1.0", "k.1.0"):
+        driver.start(work(script, name))
+    said = [says(driver, "NoNewPrivs", name).split() for name in ("j.1.0", "k.1.0")]
+    assert said[0][0] != said[1][0]
+    for one in said:
+        assert one[0] == one[1] != "0"
+        assert int(one[one.index("CapEff:") + 1], 16) == 0
+        assert one[one.index("NoNewPrivs:") + 1] == "1"
+
+
+@pytest.mark.skipif(not is_root(), reason="needs root")
+def test_what_a_job_left_where_all_may_write_is_removed(driver: ProcessDriver) -> None:
+    driver.start(work("mktemp -p /tmp -d spotfed-left-XXXXXX"))
+    assert ended(driver).code == 0
+    left = Path(driver.log("j.1.0", 1_000)[1].decode().strip())
+    assert left.is_dir()
+    driver.forget("j.1.0")
+    assert not left.exists()
+
+
+@pytest.mark.skipif(not is_root(), reason="needs root")
+def test_users_are_given_to_one_at_a_time(tmp_path: Path) -> None:
+    homes = [tmp_path / name for name in "abc"]
+    for home in homes:
+        home.mkdir()
+    first, second = (Users(60490, 60491, tmp_path / "registry") for _ in range(2))
+    assert {first.take(homes[0]), second.take(homes[1])} == {60490, 60491}
+    with pytest.raises(DriverError, match="all 2 users of SPOTFED_JOB_USERS"):
+        first.take(homes[2])
+    homes[0].rmdir()  # its agent was killed before it could say so
+    assert first.take(homes[2]) == 60490
+    second.free(60491)
+    assert first.take(homes[1]) == 60491
+
+
+@pytest.mark.skipif(not is_root(), reason="needs root")
+def test_a_user_may_be_freed_while_another_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (Users(60490, 60490, tmp_path / "registry") for _ in range(2))
+    assert first.take(tmp_path) == 60490
+
+    def freed_meanwhile() -> dict[int, OsProcess]:
+        first.free(60490)
+        return {}
+
+    monkeypatch.setattr(isolation, "processes", freed_meanwhile)
+    assert second.take(tmp_path) == 60490
+
+
+AS_NOBODY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.unit.workers.node_agent.process.scenes import cleared, driver_in, ended, work
+from tests.unit.workers.node_agent.process.test_isolation import forbidden
+directory = Path({directory!r})
+driver = driver_in(directory)
+with cleared(driver):
+    print(driver._walls.isolation, repr(forbidden(driver, directory)))
+    program = "import socket\\nsocket.socket(); print(1); socket.socket(socket.AF_UNIX); print(2)"
+    driver.start(work(f"cat /etc/shadow /etc/hostname; /usr/bin/python3 -c '{{program}}'", "s.1.0"))
+    ended(driver, "s.1.0")
+    print(driver.log("s.1.0", 10_000)[1].decode())
+"""
+
+
+@pytest.mark.skipif(
+    sandbox.landlock_version() < sandbox.LANDLOCK_NEEDED or not sandbox.knows_this_machine(),
+    reason="needs Landlock of Linux 6.12",
+)
+def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Path) -> None:
+    python = sys.executable
+    if is_root():  # whose interpreter may be where nobody else can read it
+        python = "/usr/bin/python3"
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if not Path(python).exists() or not os.path.realpath(python).endswith(version):
+            pytest.skip(f"needs {python} of version {version}")
+        os.chown(directory, NOBODY, NOBODY)
+    found = subprocess.run(
+        [python, "-c", AS_NOBODY.format(root=str(ROOT), directory=str(directory))],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd="/",
+        env={
+            "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(directory),
+        },
+        user=NOBODY if is_root() else None,
+        group=NOBODY if is_root() else None,
+        extra_groups=[] if is_root() else None,
+    )
+    said = found.stdout.splitlines()
+    assert said[:1] == ["landlock ''"], found.stderr
+    assert "cat: /etc/shadow: Permission denied" in said
+    assert "cat: /etc/hostname: Permission denied" in said
+    assert "1" in said
+    assert "2" not in said
+    assert any("Address family not supported" in line for line in said)
+
+
+def test_isolation_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(DriverError, match="users needs root"):
+        chosen("users")
+    monkeypatch.setattr(sandbox, "landlock_version", lambda: 3)
+    with pytest.raises(DriverError, match=r"version 3 of Landlock, and 6 is needed.*SPOTFED_ISOLATION=none"):
+        chosen("auto")
+    assert chosen("none") is Isolation.NONE
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert chosen("auto") is Isolation.USERS
+
+
+def test_a_probe_finds_out_that_nothing_keeps_jobs_apart(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Walls, "user", lambda *_: None)
+    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
+    monkeypatch.setattr(Walls, "reads", lambda *_: None)
+    with pytest.raises(DriverError, match="it can read files of the federation"):
+        Walls(Isolation.USERS, USERS, ()).prove(directory)
+    wait_for(lambda: list(directory.iterdir()) == [], "nothing is left")

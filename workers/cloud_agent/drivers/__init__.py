@@ -1,0 +1,1 @@
+"""Drivers of real clouds, one module a kind of cloud."""

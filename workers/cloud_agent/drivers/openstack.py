@@ -1,0 +1,265 @@
+"""Servers of a cloud that speaks OpenStack's API: Keystone v3 and Nova v2.1.
+
+Sits the exam against a server of the tests that answers as the published API reference says, and has not been
+run against an OpenStack cloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from libcloud.common.exceptions import BaseHTTPError
+from libcloud.common.openstack_identity import OpenStackIdentityEndpointType
+from libcloud.compute.drivers.openstack import OpenStack_1_1_Connection
+
+from workers.cloud_agent.drivers.base import (
+    CloudInstance,
+    DesiredInstance,
+    InstanceError,
+    InstanceState,
+    NoRoomError,
+    RefusedError,
+)
+from workers.cloud_agent.drivers.options import OpenStackOptions
+from workers.cloud_agent.http_calls import HttpCalls, http, said
+from workers.cloud_agent.tags import InstanceTags
+
+#: Servers that one answer lists at most; Nova's own limit is often a thousand.
+PAGE = 500
+MOST_PAGES = 1000
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _BAD = 401, 403, 404, 400
+_INTERFACES = {
+    "public": OpenStackIdentityEndpointType.EXTERNAL,
+    "internal": OpenStackIdentityEndpointType.INTERNAL,
+    "admin": OpenStackIdentityEndpointType.ADMIN,
+}
+#: From Pike on, a server tells its flavor's cores and name, even where the flavor is deleted.
+_VERSION = {"X-OpenStack-Nova-API-Version": "2.47"}
+_NO_ROOM = ("No valid host", "Exhausted all hosts", "Insufficient compute resources")
+_ENDED = ("DELETED", "SHELVED_OFFLOADED")
+_ENDING = ("SOFT_DELETED",)
+#: They hold their cores until they are deleted, but nothing of the lease runs on them any more.
+_STOPPED = ("ERROR", "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED")
+
+
+class OpenStackDriver:
+    """An instance driver. The lease's id, and notice, are metadata of a server, which it reads by itself.
+
+    Nova knows no idempotent request: a start looks first, and of servers that several starts made at once all
+    but the eldest are deleted by those that made them. A server that a lost request makes later than the next
+    start looks stays beside the other one; both end with their lease.
+
+    A server for which there is no room comes and fails; the next start deletes it and raises NoRoomError.
+    Free cores are what the project's quota leaves.
+    """
+
+    def __init__(self, options: OpenStackOptions, cloud: str, user: str, secret: str):
+        self._options = options
+        self._marks = InstanceTags(options.prefix, cloud)
+        self._calls = HttpCalls(lambda: _connection(options, user, secret), _told, options.timeout_s)
+
+    def listed(self) -> list[CloudInstance]:
+        """All servers of the project, or of all projects; deleted ones are not shown."""
+        everyone = {"all_tenants": "1"} if self._options.all_users else {}
+        return [self._instance(server) for server in self._pages("/servers/detail", "servers", everyone)]
+
+    def start(self, wanted: DesiredInstance) -> None:
+        """Asks for a server of the lease. One that failed before it ran is deleted, and its fault raised."""
+        size = self._options.size(wanted.cores)
+        if size is None:
+            raise RefusedError(f"`sizes` has no instance of {wanted.cores} cores")
+        marks = self._marks.of(wanted)
+        there = self._of(wanted.lease)
+        failed = [server for server in there if server["status"] == "ERROR" and not _ran(server)]
+        if failed:
+            for server in failed:
+                self._delete(server)
+            raise _failure(failed[0])
+        if there:
+            return
+        self._call("POST", "/servers", {"server": self._server(wanted, self._flavor(size), marks)})
+        doubles = sorted(self._of(wanted.lease), key=lambda server: (server["created"], server["id"]))[1:]
+        for server in doubles:
+            self._delete(server)
+
+    def notice(self, lease: str, leaves_at: float) -> bool:
+        """In the server's metadata; False where there is none."""
+        told = False
+        for server in self._of(lease):
+            with suppress(_NotThereError):
+                body = {"metadata": self._marks.leaving(leaves_at)}
+                self._call("POST", f"/servers/{server['id']}/metadata", body)
+                told = True
+        return told
+
+    def end(self, lease: str) -> None:
+        """Deletes the lease's server."""
+        for server in self._of(lease):
+            if server.get("OS-EXT-STS:task_state") != "deleting":
+                self._delete(server)
+
+    def free_cores(self) -> int | None:
+        """What the project's quota leaves; None where it has no limit."""
+        told = self._call("GET", "/limits")["limits"]["absolute"]
+        most = int(told["maxTotalCores"])
+        return None if most < 0 else max(0, most - int(told["totalCoresUsed"]))
+
+    def _server(self, wanted: DesiredInstance, flavor: str, marks: Mapping[str, str]) -> dict[str, Any]:
+        options = self._options
+        server: dict[str, Any] = {
+            "name": self._marks.token(wanted.lease),
+            "imageRef": options.image,
+            "flavorRef": flavor,
+            "metadata": dict(marks),
+        }
+        user_data = options.encoded_user_data(wanted.user_data)
+        if user_data is not None:
+            server["user_data"] = user_data
+        if options.key_name:
+            server["key_name"] = options.key_name
+        if options.zone:
+            server["availability_zone"] = options.zone
+        if options.networks:
+            server["networks"] = [{"uuid": network} for network in options.networks]
+        if options.security_groups:
+            server["security_groups"] = [{"name": group} for group in options.security_groups]
+        return server
+
+    def _flavor(self, size: str) -> str:
+        """Its id. An administrator sees those that are not public too."""
+        for flavor in self._pages("/flavors/detail", "flavors", {"is_public": "None"}):
+            if flavor["name"] == size:
+                return str(flavor["id"])
+        raise RefusedError(f"the cloud has no flavor {size!r}")
+
+    def _of(self, lease: str) -> list[dict[str, Any]]:
+        """The lease's servers. Nova takes the name as a regular expression."""
+        named = {"name": f"^{self._marks.token(lease)}$"}
+        found = self._pages("/servers/detail", "servers", named)
+        return [server for server in found if self._marks.lease(server["metadata"]) == lease]
+
+    def _instance(self, server: Mapping[str, Any]) -> CloudInstance:
+        lease = self._marks.lease(server["metadata"])
+        state = _state(server, lease is not None)
+        flavor = server["flavor"]
+        size = str(flavor.get("original_name", flavor.get("id", "")))
+        cores = self._options.cores(size)
+        fault = (server.get("fault") or {}).get("message") or server["status"]
+        return CloudInstance(
+            id=str(server["id"]),
+            lease=lease,
+            state=state,
+            size=size,
+            cores=flavor.get("vcpus") if cores is None else cores,
+            addresses=tuple(one["addr"] for network in server["addresses"].values() for one in network),
+            why=said(fault) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
+        )
+
+    def _delete(self, server: Mapping[str, Any]) -> None:
+        with suppress(_NotThereError):
+            self._call("DELETE", f"/servers/{server['id']}")
+
+    def _pages(self, path: str, name: str, asked: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        page = {**asked, "limit": str(PAGE)}
+        for _ in range(MOST_PAGES):
+            answer = self._call("GET", path, asked=page)
+            found = answer.get(name)
+            if not isinstance(found, list):
+                raise InstanceError(f"the answer to {path} is none of Nova: it has no {name}")
+            yield from found
+            if not found or not any(link["rel"] == "next" for link in answer.get(f"{name}_links", [])):
+                return
+            page["marker"] = str(found[-1]["id"])
+        raise InstanceError(f"the cloud lists its {name} on more than {MOST_PAGES} pages")
+
+    def _call(
+        self, method: str, path: str, body: Any = None, asked: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """What Nova answers, empty where it is nothing. A token that it does not take any more is renewed."""
+
+        def use(connection: OpenStack_1_1_Connection) -> dict[str, Any]:
+            headers = dict(_VERSION) if method == "GET" else {}
+            try:
+                answer = connection.request(path, dict(asked or {}), body or "", headers, method)
+            except BaseHTTPError as error:
+                if error.code != _UNAUTHORIZED:
+                    raise
+                answer = connection.request(path, dict(asked or {}), body or "", headers, method)
+            if answer.object is None:
+                return {}
+            if not isinstance(answer.object, dict):
+                raise InstanceError(f"the answer to {method} {path} is none of Nova")
+            return answer.object
+
+        return self._calls.do(use)
+
+
+class _NotThereError(RefusedError):
+    """There is no such server (any more)."""
+
+
+class _Connection(OpenStack_1_1_Connection):
+    """Takes Nova where Keystone's catalog says it is, whatever it is named there."""
+
+    interface = "public"
+
+    def get_endpoint(self) -> str:
+        for endpoint in self.service_catalog.get_endpoints(service_type="compute"):
+            wanted = (self._ex_force_service_region, _INTERFACES[self.interface])
+            if (endpoint.region, endpoint.endpoint_type) == wanted:
+                return str(endpoint.url)
+        raise RefusedError(
+            f"Keystone's catalog has no {self.interface} endpoint of Nova in {self._ex_force_service_region}"
+        )
+
+
+def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_1_1_Connection:
+    reached = {"conn_class": http(options.ca_file, options.timeout_s), "interface": options.interface}
+    method = "3.x_appcred" if options.application_credential else "3.x_password"
+    return type("Connection", (_Connection,), reached)(
+        user,
+        secret,
+        timeout=options.timeout_s,
+        ex_force_auth_url=options.endpoint.rstrip("/").removesuffix("/v3"),
+        ex_force_auth_version=method,
+        ex_tenant_name=options.project,
+        ex_tenant_domain_id=options.project_domain,
+        ex_domain_name=options.user_domain,
+        ex_force_service_region=options.region,
+    )
+
+
+def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:
+    """A foreign server counts as long as it holds cores."""
+    status = server["status"]
+    if status in _ENDED or (status == "ERROR" and not _ran(server)):
+        return InstanceState.ENDED
+    if status in _ENDING or server.get("OS-EXT-STS:task_state") == "deleting":
+        return InstanceState.ENDING
+    if of_a_lease and status in _STOPPED:
+        return InstanceState.ENDED
+    return InstanceState.STARTING if status == "BUILD" else InstanceState.RUNNING
+
+
+def _ran(server: Mapping[str, Any]) -> bool:
+    return bool(server.get("OS-SRV-USG:launched_at"))
+
+
+def _failure(server: Mapping[str, Any]) -> InstanceError:
+    text = said(
+        (server.get("fault") or {}).get("message") or "it failed before it ran, and Nova does not say why"
+    )
+    return NoRoomError(text) if any(words in text for words in _NO_ROOM) else RefusedError(text)
+
+
+def _told(error: BaseHTTPError) -> InstanceError:
+    text = said(error.message)
+    if any(words in text for words in _NO_ROOM):
+        return NoRoomError(text)
+    if error.code == _NOT_FOUND:
+        return _NotThereError(text)
+    if error.code in (_BAD, _UNAUTHORIZED, _FORBIDDEN):
+        return RefusedError(text)
+    return InstanceError(text)

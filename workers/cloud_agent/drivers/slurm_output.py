@@ -1,0 +1,159 @@
+"""What Slurm's programs print, read. Pure: text in, values out.
+
+Whoever submits jobs chooses their names and comments, line ends among them. So nothing of what other users
+wrote is asked for where lines are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from workers.cloud_agent.drivers.base import InstanceError, InstanceState
+
+#: Fields of ``squeue --Format`` that no user writes, in the order of ``SlurmJob``.
+JOB_FIELDS: tuple[str, ...] = (
+    "JobID",
+    "State",
+    "NumCPUs",
+    "NumNodes",
+    "Partition",
+    "NodeList",
+    "PreemptTime",
+)
+JOB_FIELDS += ("EndTime", "SubmitTime", "Reason")
+#: Of ``squeue --Format`` for the jobs of one's own.
+COMMENT_FIELDS = ("JobID", "Comment")
+_COMMENT_HEADER = "JOBID|COMMENT|"
+#: Of ``sinfo --Node --format``: node, partition, CPUs as allocated/idle/other/total.
+NODE_FORMAT = "%N|%R|%C"
+
+_STATES = {
+    **dict.fromkeys(
+        ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), InstanceState.STARTING
+    ),
+    **dict.fromkeys(("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"), InstanceState.RUNNING),
+    **dict.fromkeys(("COMPLETING", "STAGE_OUT"), InstanceState.ENDING),
+}
+_NOTHING = frozenset(("", "None", "N/A", "(null)", "NONE", "Unknown"))
+#: Why a job waits that would run if there were room.
+_WAITS_FOR_ROOM = frozenset(("None", "Resources", "Priority"))
+_RANGES = re.compile(r"\[([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job, or an element of an array of them.
+
+    word: Slurm's for its state. ``*_at``: seconds since 1970. reason: why it waits, or failed.
+    """
+
+    id: str
+    word: str
+    cores: int
+    node_count: int
+    partitions: frozenset[str]
+    nodes: tuple[str, ...]
+    preempted_at: float | None
+    ends_at: float | None
+    submitted_at: float | None
+    reason: str | None
+
+    @property
+    def state(self) -> InstanceState:
+        """What Slurm's word comes to; words that are not known are ends."""
+        return _STATES.get(self.word, InstanceState.ENDED)
+
+    @property
+    def waits_for_room(self) -> bool:
+        """It would run if there were room."""
+        return self.word == "PENDING" and (self.reason or "None") in _WAITS_FOR_ROOM
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node and its CPUs."""
+
+    name: str
+    partitions: frozenset[str]
+    idle: int
+    total: int
+
+
+def jobs_in(text: str) -> list[SlurmJob]:
+    """Of ``squeue`` with JOB_FIELDS, each followed by a bar. Raises InstanceError."""
+    return [_job(line) for line in text.splitlines() if line.strip()]
+
+
+def comments_in(text: str) -> Iterator[tuple[str, str]]:
+    """Job ids and comments of ``squeue`` with COMMENT_FIELDS and its header. Raises InstanceError.
+
+    Lines that the comments themselves are broken into are passed over.
+    """
+    header, *lines = text.splitlines() or [""]
+    if header != _COMMENT_HEADER:
+        raise InstanceError(f"squeue printed something else than comments: {header[:200]!r}")
+    for line in lines:
+        job, bar, comment = line.partition("|")
+        if bar and job.isascii() and job.isdigit():
+            yield job, comment.removesuffix("|")
+
+
+def nodes_in(text: str) -> dict[str, SlurmNode]:
+    """Of ``sinfo`` with NODE_FORMAT, which has a line for each partition of a node. Raises InstanceError."""
+    found: dict[str, SlurmNode] = {}
+    for line in text.split():
+        try:
+            name, partition, cpus = line.split("|")
+            _, idle, _, total = map(int, cpus.split("/"))
+        except ValueError as error:
+            raise InstanceError(f"sinfo printed something else than nodes: {line[:200]!r}") from error
+        partitions = found[name].partitions if name in found else frozenset()
+        found[name] = SlurmNode(name, partitions | {partition}, idle, total)
+    return found
+
+
+def names_in(nodes: str) -> tuple[str, ...]:
+    """Names of a list of nodes as Slurm shortens it: ``n[1-3,07],m`` is n1, n2, n3, n07, m."""
+    return tuple(name for part in _parts(nodes) for name in _expanded(part))
+
+
+def _job(line: str) -> SlurmJob:
+    told = [field.strip() for field in line.split("|")]
+    try:
+        job, word, cores, count, partitions, nodes, preempted, ends, submitted, reason, *_ = told
+        return SlurmJob(
+            job,
+            word,
+            int(cores),
+            int(count),
+            frozenset(partitions.split(",")),
+            () if nodes in _NOTHING else names_in(nodes),
+            _time(preempted),
+            _time(ends),
+            _time(submitted),
+            None if reason in _NOTHING else reason,
+        )
+    except ValueError as error:
+        raise InstanceError(f"squeue printed something else than jobs: {line[:200]!r}") from error
+
+
+def _time(text: str) -> float | None:
+    return None if text in _NOTHING else float(text)
+
+
+def _parts(nodes: str) -> Iterable[str]:
+    """Split at the commas that are in no brackets."""
+    return [part for part in re.split(r",(?![^\[]*\])", nodes) if part]
+
+
+def _expanded(part: str) -> Iterator[str]:
+    ranges = _RANGES.search(part)
+    if ranges is None:
+        yield part
+        return
+    for numbers in ranges[1].split(","):
+        first, _, last = numbers.partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            yield from _expanded(f"{part[: ranges.start()]}{number:0{len(first)}}{part[ranges.end() :]}")

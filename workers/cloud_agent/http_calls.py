@@ -1,0 +1,138 @@
+"""Calls to a cloud's API through Apache Libcloud: verified TLS, a time limit on each, and errors as ours.
+
+Libcloud limits the wait for the next byte alone; here a call has an end whatever the other side does, and an
+answer a largest size.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import requests
+from libcloud.common.exceptions import BaseHTTPError
+from libcloud.common.types import InvalidCredsError, LibcloudError, MalformedResponseError
+from libcloud.http import LibcloudConnection
+
+from workers.cloud_agent.drivers.base import InstanceError, RefusedError
+
+MOST_ANSWER = 64 * 2**20
+MOST_SAID = 300
+_CHUNK = 2**16
+# What libcloud and the readers of answers raise over an answer that is none.
+_GARBLED = (LibcloudError, ValueError, LookupError, TypeError, AttributeError, SyntaxError)
+
+Connection = TypeVar("Connection")
+Result = TypeVar("Result")
+
+
+def http(ca_file: Path | None, timeout_s: float) -> type[LibcloudConnection]:
+    """How libcloud's drivers are to reach their server."""
+
+    class Http(LibcloudConnection):
+        """Follows no redirection: credentials go where the file says and nowhere else."""
+
+        def __init__(self, host: str, port: int, secure: int | None = None, **more: Any):
+            super().__init__(host, port, secure, **{**more, "timeout": timeout_s})
+            if ca_file is not None:
+                self.ca_cert = str(ca_file)
+
+        def request(
+            self,
+            method: str,
+            url: str,
+            body: Any = None,
+            headers: dict[str, str] | None = None,
+            raw: bool = False,  # noqa: ARG002 - libcloud's
+            stream: bool = False,  # noqa: ARG002
+            hooks: Any = None,
+        ) -> None:
+            until = time.monotonic() + timeout_s
+            response = self.session.request(
+                method=method.lower(),
+                url=self.host + url,
+                data=body,
+                headers=self._normalize_headers(headers=headers),
+                allow_redirects=False,
+                stream=True,
+                verify=self.verification,
+                timeout=timeout_s,
+                hooks=hooks,
+            )
+            read = bytearray()
+            for chunk in response.iter_content(_CHUNK):
+                read += chunk
+                if len(read) > MOST_ANSWER or time.monotonic() > until:
+                    response.close()
+                    raise requests.ConnectionError("the answer does not end")
+            response._content = bytes(read)
+            self.response = response
+
+    return Http
+
+
+class HttpCalls(Generic[Connection]):
+    """Connections of libcloud, each used by one thread at a time.
+
+    make: a new one. told: what an answer with an HTTP error means.
+    """
+
+    def __init__(
+        self, make: Callable[[], Connection], told: Callable[[BaseHTTPError], InstanceError], timeout_s: float
+    ):
+        self._make = make
+        self._told = told
+        self._timeout_s = timeout_s
+        self._idle: list[Connection] = []
+
+    def do(self, use: Callable[[Connection], Result]) -> Result:
+        """The result of one call. Raises InstanceErrors and nothing else.
+
+        A call that did not end in time goes on in a thread of its own, to which nobody listens: names are
+        looked up, and bytes trickle in, by calls of the system that have no end of their own.
+        """
+        future: Future[Result] = Future()
+        threading.Thread(target=self._run, args=(use, future), daemon=True, name="cloud call").start()
+        try:
+            return future.result(self._timeout_s)
+        except TimeoutError:
+            raise InstanceError(f"the cloud gave no answer within {self._timeout_s:g} s") from None
+
+    def _run(self, use: Callable[[Connection], Result], future: Future[Result]) -> None:
+        try:
+            future.set_result(self._used(use))
+        except BaseException as error:  # noqa: BLE001 - raised where the call was made
+            future.set_exception(error)
+
+    def _used(self, use: Callable[[Connection], Result]) -> Result:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._make()
+        try:
+            result = use(connection)
+        except InstanceError:
+            raise
+        except BaseHTTPError as error:  # it answered, and may be asked again
+            self._idle.append(connection)
+            raise self._told(error) from error
+        except InvalidCredsError as error:
+            raise RefusedError(f"the cloud does not take these credentials: {said(error)}") from error
+        except MalformedResponseError as error:
+            raise InstanceError(f"the answer is none of this API: {said(error.body)}") from error
+        except (requests.RequestException, OSError) as error:
+            raise InstanceError(f"the cloud cannot be reached: {said(error)}") from error
+        except _GARBLED as error:
+            raise InstanceError(f"the answer is none of this API: {said(error)}") from error
+        self._idle.append(connection)
+        return result
+
+
+def said(what: object) -> str:
+    """On one line, and not long."""
+    text = " ".join(str(what).split())
+    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}..."

@@ -1,0 +1,75 @@
+"""Commands to the owner of the agent's cloud, and its answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import redis
+import structlog
+from kombu.exceptions import OperationalError
+from pydantic import ValidationError
+
+from broker.contract import Answer, Command, list_written, replies
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner, SignatureError, written_ms
+from broker.storage.keys import RedisKeys
+
+_BLOCK_MS = 200
+
+log = structlog.get_logger(__name__)
+
+
+class OwnerClient:
+    """Asks, one question at a time. Methods raise redis.RedisError when Redis is away."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        keys: RedisKeys,
+        cloud: str,
+        process: str,
+        signing: MessageSigner,
+        ring: Callable[[str], object],
+    ):
+        """``process``: names this one. ``ring``: tells the owner to look; raises OperationalError."""
+        self._client, self._cloud, self._signing, self._ring = client, cloud, signing, ring
+        self._inbox = keys.inbox(cloud)
+        self._stream = keys.instance_replies(cloud, process)
+        self.reply_to = self._stream.removeprefix(keys.replies(""))
+        self._last = "0-0"
+
+    def ask(self, commands: Sequence[Command], deadline_s: float) -> dict[str, Answer]:
+        """Answers by the ids of the commands; one that is not answered in time is missing, and may be asked
+        again."""
+        body = list_written(commands).encode()
+        fields = self._signing.fields("c", body, self._inbox)
+        self._client.xadd(self._inbox, cast("dict[Any, Any]", fields))
+        try:
+            self._ring(self._cloud)
+        except OperationalError as error:
+            log.info("the owner is not rung for", cloud=self._cloud, why=str(error))
+        wanted, found = {command.id for command in commands}, dict[str, Answer]()
+        until_s = time.monotonic() + deadline_s
+        while wanted - set(found) and time.monotonic() < until_s:
+            found |= self._heard()
+        self._client.delete(self._stream)  # what was not waited for is asked again
+        return {name: found[name] for name in wanted & set(found)}
+
+    def _heard(self) -> dict[str, Answer]:
+        read: Any = self._client.xread({self._stream: self._last}, block=_BLOCK_MS)
+        found: dict[str, Answer] = {}
+        for entry, fields in read[0][1] if read else ():
+            self._last = entry.decode()
+            try:
+                body, issuers = fields[b"r"], {cloud_party(self._cloud)}
+                self._signing.verify(fields.get(b"s"), body, self._stream, issuers, written_ms(self._last))
+                found |= {
+                    reply.command: reply.answer for reply in replies.validate_json(body, extra="ignore")
+                }
+            except SignatureError as error:
+                log.warning("an answer is not believed", why=str(error))
+            except (KeyError, ValidationError):
+                log.warning("an answer cannot be read")
+        return found

@@ -1,0 +1,104 @@
+"""What the clouds offer a job at one moment: lifetimes in wall time, prices, and the home's on-demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from broker.jobs.events import Unit
+from cloudsim.markets.prices import FloatArray
+
+#: A quoted risk bends the curve of usual lifetimes by no more than this.
+_MOST_BENT = 20.0
+#: Of a cloud that tells nothing, an instance lives as long as the job needs it with this probability.
+_UNKNOWN = 0.5
+_NEVER = 1e-9
+
+
+@dataclass(frozen=True)
+class SpotLifetimes:
+    """How long a cloud's instances live, in wall time: the curve that it discloses, bent so that it meets the
+    risk that is quoted now; without a curve, the same risk at any age.
+
+    curve: P(life >= length in the cloud's time), None: not told. risk: of eviction before ``lifetime_s`` (the
+    cloud's time), None: not told. speed: seconds of the cloud's time in one of wall time.
+    """
+
+    lifetime_s: float
+    risk: float | None
+    speed: float = 1.0
+    curve: Callable[[FloatArray], FloatArray] | None = None
+
+    def survival(self, length_s: FloatArray) -> FloatArray:
+        """P(L >= length_s) of each; 1 at 0 and below."""
+        length = np.maximum(length_s, 0.0) * self.speed
+        risk = 1.0 - _UNKNOWN if self.risk is None else self.risk
+        if self.curve is None:
+            kept = max(1.0 - risk, _NEVER)
+            return np.asarray(kept ** (length / self.lifetime_s))
+        alive = np.where(length > 0, self.curve(length), 1.0)
+        usual = float(self.curve(np.array([self.lifetime_s]))[0])
+        if self.risk is None or not (0 < usual < 1) or not (0 < self.risk < 1):
+            return np.asarray(alive)
+        bent = np.log1p(-self.risk) / np.log(usual)
+        return np.asarray(alive ** float(np.clip(bent, 1 / _MOST_BENT, _MOST_BENT)))
+
+    def quantile_s(self, share: float) -> float:
+        """The length with P(L <= length) = share, found by halving."""
+        low, high = 0.0, self.lifetime_s / self.speed * 1e6
+        for _ in range(80):
+            middle = (low + high) / 2
+            if 1.0 - float(self.survival(np.array([middle]))[0]) < share:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    @property
+    def mean_s(self) -> float:
+        """The mean, but for the longest one in a thousand."""
+        length_s = np.linspace(0.0, self.quantile_s(0.999), 1_000)
+        return float(np.trapezoid(self.survival(length_s), length_s))
+
+
+@dataclass(frozen=True)
+class SpotOffer:
+    """Spot of a cloud. usd: of a core-hour, None in a federation without prices. grace_s: wall time between
+    notice and eviction. lifetime_s: what was quoted, the cloud's time."""
+
+    cloud: str
+    lifetimes: SpotLifetimes
+    usd: float | None = None
+    grace_s: float = 0.0
+    table_version: str | None = None
+
+    @property
+    def price(self) -> float:
+        """Of a core-hour, in the unit of costs."""
+        return 1.0 if self.usd is None else self.usd
+
+
+@dataclass(frozen=True)
+class HomeOnDemand:
+    """On-demand of the job's home."""
+
+    cloud: str
+    usd: float | None = None
+
+    @property
+    def price(self) -> float:
+        """Of a core-hour, in the unit of costs."""
+        return 1.0 if self.usd is None else self.usd
+
+
+@dataclass(frozen=True)
+class JobMarket:
+    """What there is. refused: clouds that would not take the job now, and why. home: None: the job has none,
+    or it runs no commands, or it is away."""
+
+    offers: tuple[SpotOffer, ...] = ()
+    home: HomeOnDemand | None = None
+    unit: Unit = "usd"
+    refused: tuple[tuple[str, str], ...] = ()

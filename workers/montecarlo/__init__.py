@@ -1,0 +1,1 @@
+"""Monte-Carlo workers: batches of samples from a cloud's recorded history."""

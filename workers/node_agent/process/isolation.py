@@ -1,0 +1,246 @@
+"""What keeps a job from other jobs, and from the federation.
+
+users      the driver is root: each piece of work runs as a user that nobody else has, and, where the driver
+           may mount (CAP_SYS_ADMIN), in a mount namespace without the directories of the federation
+landlock   it is not: all run as its own user, and the kernel keeps each from all files but the system's and
+           its own, from tracing and signalling others (Landlock, Linux 6.12), and from local sockets
+none       nothing does; to be said knowingly
+
+Before a driver takes work it has a probe tell what a job could do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+
+from workers.node_agent.process import sandbox
+from workers.node_agent.process.driver_protocol import DriverError
+from workers.node_agent.process.process_tree import SHIM, processes
+from workers.node_agent.process.safe_copy import remove_tree
+from workers.node_agent.process.task_files import Task, outcome
+
+#: What a job may read under Landlock: the system, without what is configured on it, where secrets may be.
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/sys"),
+    *("/etc/alternatives", "/etc/ca-certificates", "/etc/fonts", "/etc/group", "/etc/hosts", "/etc/java"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types"),
+    *("/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/pki", "/etc/protocols"),
+    *("/etc/resolv.conf", "/etc/services", "/etc/ssl", "/etc/timezone"),
+)
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+REGISTRY = Path("/run/spotfed-users")
+_SHARED = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108  (where others leave things)
+_PROBE_S = 20.0
+#: Those that this process started: somebody must take note of their ends.
+_shims: list[subprocess.Popen[bytes]] = []
+#: Exit statuses tell what is wrong.
+_PROBE = """
+echo works > "$HOME/probe" || exit 11
+if cat "$CANARY" 2>/dev/null; then exit 12; fi
+if cat "/proc/$DRIVER/environ" >/dev/null 2>&1; then exit 13; fi
+if kill -0 "$DRIVER" 2>/dev/null; then exit 14; fi
+exit 0
+"""
+_FOUND: dict[int, str | None] = {
+    0: None,
+    11: "it cannot write into its own directory",
+    12: "it can read files of the federation",
+    13: "it can read the environment of its agent",
+    14: "it can send signals to its agent",
+}
+_ADVICE = "run the agent as root, or on Linux 6.12 or newer, or set SPOTFED_ISOLATION=none to do without"
+
+
+class Isolation(StrEnum):
+    """See above."""
+
+    USERS = "users"
+    LANDLOCK = "landlock"
+    NONE = "none"
+
+
+def chosen(told: str) -> Isolation:
+    """What a setting means here. Raises DriverError where it cannot be had."""
+    root = os.geteuid() == 0
+    if told == "auto":
+        told = Isolation.USERS if root else Isolation.LANDLOCK
+    if told == Isolation.USERS and not root:
+        raise DriverError(f"SPOTFED_ISOLATION=users needs root: {_ADVICE}")
+    if told == Isolation.LANDLOCK:
+        version = sandbox.landlock_version()
+        if version < sandbox.LANDLOCK_NEEDED or not sandbox.knows_this_machine():
+            raise DriverError(
+                f"jobs cannot be kept apart here: version {version} of Landlock, and "
+                f"{sandbox.LANDLOCK_NEEDED} is needed; {_ADVICE}"
+            )
+    return Isolation(told)
+
+
+class Users:
+    """The users of this machine that run jobs, for all agents on it."""
+
+    def __init__(self, first: int, last: int, registry: Path = REGISTRY):
+        """From the first to the last user id; ``registry``: who has which, until the machine starts anew."""
+        self._ids, self._registry = range(first, last + 1), registry
+
+    def take(self, home: Path) -> int:
+        """One that nobody has, for as long as the directory is there. Raises DriverError."""
+        with self._alone():
+            known = {int(path.name): path for path in self._registry.iterdir() if path.name.isdigit()}
+            busy = {one.uid for one in processes().values()}
+            for uid in self._ids:
+                if uid in busy or (uid in known and _is_taken(known[uid])):
+                    continue
+                (self._registry / str(uid)).write_text(str(home))
+                return uid
+        raise DriverError(f"all {len(self._ids)} users of SPOTFED_JOB_USERS run jobs: name more of them")
+
+    def free(self, uid: int) -> None:
+        """Its job has ended; what it left in directories that all may use is removed."""
+        for directory in _SHARED:
+            with suppress(OSError):
+                for path in directory.iterdir():
+                    with suppress(OSError):
+                        if path.lstat().st_uid == uid:
+                            path.unlink() if not path.is_dir() or path.is_symlink() else remove_tree(path)
+        with suppress(FileNotFoundError):
+            (self._registry / str(uid)).unlink()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            self._registry.mkdir(mode=0o700, exist_ok=True)
+            with (self._registry / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise DriverError(f"{self._registry} cannot be used: {error}") from error
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether the directory is there for which a user was taken. Who is freed meanwhile is not."""
+    try:
+        return Path(path.read_text()).exists()
+    except FileNotFoundError:
+        return False
+
+
+class Walls:
+    """What is around every job of one driver. ``hides``: the directories of the federation are hidden."""
+
+    def __init__(self, isolation: Isolation, users: Users, private: Iterable[Path]):
+        """``private``: directories of which a job may see its own parts only."""
+        self.isolation, self.users = isolation, users
+        self._private = tuple(private)
+        self.hides = isolation is Isolation.USERS
+
+    def user(self, home: Path) -> int | None:
+        """A user for what runs there; None: it runs as the driver's. Raises DriverError."""
+        return self.users.take(home) if self.isolation is Isolation.USERS else None
+
+    def hidden(self, shown: Iterable[Path]) -> tuple[str, ...]:
+        """What is hidden from work that sees ``shown``: what is private, and what its user could not pass."""
+        if not self.hides:
+            return ()
+        found = {*self._private, *(barred for path in shown for barred in _barred(path))}
+        top = [one for one in found if not any(other in one.parents for other in found)]
+        return tuple(sorted(str(one) for one in top if one.is_dir()))
+
+    def reads(self) -> tuple[str, ...] | None:
+        """What it may read beside its own, None: whatever its user may."""
+        if self.isolation is not Isolation.LANDLOCK:
+            return None
+        return (*SYSTEM, sys.prefix, sys.base_prefix)
+
+    def writes(self, own: Iterable[Path]) -> tuple[str, ...]:
+        """What it may change."""
+        devices = DEVICES if self.isolation is Isolation.LANDLOCK else ()
+        return (*(str(path) for path in own), *devices)
+
+    def prove(self, base: Path) -> None:
+        """Runs a probe beneath ``base``. Raises DriverError where a job could do what it must not."""
+        found = self._probe(base)
+        if found and self.hides:  # where it may not mount, users alone may do
+            self.hides = False
+            found = self._probe(base)
+        if found:
+            raise DriverError(
+                f"jobs cannot be run apart from each other in {base} ({found}): let everybody pass through "
+                "the directories above it (SPOTFED_STATE_DIR and SPOTFED_JOBS_DIR say where that is), "
+                f"{_ADVICE}"
+            )
+
+    def _probe(self, base: Path) -> str | None:
+        """What is wrong; None: nothing."""
+        home = base / f".probe-{os.getpid()}"
+        home.mkdir(mode=0o711)
+        uid = None
+        try:
+            uid = self.user(home)
+            state, directory = home / "state", home / "job"
+            for path in (state, directory):
+                path.mkdir(mode=0o700)
+            if uid is not None:
+                os.chown(directory, uid, uid)
+            (state / "canary").write_text("secret")
+            script = (
+                _PROBE if self.isolation is not Isolation.NONE else 'echo works > "$HOME/probe" || exit 11'
+            )
+            Task(
+                command=("/bin/sh", "-c", script),
+                resume=None,
+                environment={
+                    "HOME": str(directory),
+                    "CANARY": str(state / "canary"),
+                    "DRIVER": str(os.getpid()),
+                    "PATH": "/usr/bin:/bin",
+                },
+                directory=str(directory),
+                cpus=(),
+                memory_mb=None,
+                uid=uid,
+                alone=True,
+                hidden=self.hidden([directory]),
+                reads=self.reads(),
+                writes=self.writes([directory]),
+            ).write(state)
+            shim(state).wait(_PROBE_S)
+            ended = outcome(state)
+        except subprocess.TimeoutExpired:
+            ended = None
+        finally:
+            remove_tree(home)
+            if uid is not None:
+                self.users.free(uid)
+        if ended is None or ended.code is None:
+            return "it did not end" if ended is None else ended.why
+        return _FOUND.get(ended.code, f"it ended with status {ended.code}")
+
+
+def shim(state: Path) -> subprocess.Popen[bytes]:
+    """A shim for the task in that directory; it outlives this process. Raises OSError."""
+    nothing = subprocess.DEVNULL
+    _shims[:] = [one for one in _shims if one.poll() is None]
+    made = subprocess.Popen(  # noqa: S603  (a program of ours)
+        [sys.executable, "-I", "-S", str(SHIM), str(state)],
+        cwd="/",
+        env={},
+        stdin=nothing,
+        stdout=nothing,
+        stderr=nothing,
+        start_new_session=True,
+    )
+    _shims.append(made)
+    return made
+
+
+def _barred(path: Path) -> list[Path]:
+    """The directories above it that not everybody may pass through."""
+    return [one for one in path.parents if one != Path("/") and not one.stat().st_mode & 0o001]

@@ -1,0 +1,337 @@
+"""Between a driver and one command: ``python -I -S shim.py DIRECTORY``.
+
+The directory holds ``task.json`` (see `Task` in `workers.node_agent.process.task_files`). What happens is
+written beside it, each file whole or not at all, so that a driver that was killed finds it again:
+
+* ``lock``: locked for as long as this process lives. A second one for the same directory ends at once, and
+  one that finds that the command has been started before does not start it again.
+* ``started.json``: this process, and the first process of the command.
+* ``log.<offset>``: what the command writes, the last two parts of it, named by where they begin in the whole.
+* ``ended.json``: how it ended and what it used.
+
+The command's processes are in a session of their own. When its first process ends, or this one is told to end
+(SIGTERM), all the others are killed: orphans become children of this process, so when it has none left,
+nothing of the command runs. It runs as the driver's user, and imports only the standard library: it starts
+in 20 ms, and what a job finds in its way to Python's modules is none of its concern.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import IO, Any, NoReturn
+
+if __name__ == "__main__":
+    # With -I the directory of this file is no place for modules.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import sandbox  # type: ignore[import-not-found, unused-ignore]
+else:
+    from workers.node_agent.process import sandbox
+
+PART_BYTES = 512 * 1024
+_LONGEST_SWEEP_S = 10.0
+_LONGEST_DRAIN_S = 2.0
+_MOST_PROCESSES = 4_096
+_MB = 1_000_000
+_LOCK_TRIES = 50
+
+
+def write(directory: int, name: str, content: dict[str, Any]) -> None:
+    """A small file in the state's directory, whole or not at all, and on the disk."""
+    draft = f".{name}.new"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    os.fsync(directory)
+
+
+def began_ticks(pid: int) -> int:
+    """When a process began, in ticks since the machine did: with its id, this names it for ever."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return int(file.read().rpartition(")")[2].split()[19])
+
+
+def boot_id() -> str:
+    """Of this life of the machine."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+class Log:
+    """The output, in parts; only the last two are kept."""
+
+    def __init__(self, directory: int):
+        self._directory = directory
+        self._names: list[str] = []
+        self._written = 0
+        self._part: IO[bytes] | None = None
+        self._left = 0
+
+    def add(self, output: bytes) -> None:
+        """Appends it."""
+        while output:
+            if not self._left or self._part is None:
+                self._part = self._begin()
+            self._part.write(output[: self._left])
+            taken = min(len(output), self._left)
+            self._written, self._left, output = self._written + taken, self._left - taken, output[taken:]
+
+    def _begin(self) -> IO[bytes]:
+        if self._part is not None:
+            self._part.close()
+        self._names.append(f"log.{self._written}")
+        descriptor = os.open(
+            self._names[-1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=self._directory
+        )
+        self._left = PART_BYTES
+        if len(self._names) > 2:
+            os.unlink(self._names.pop(0), dir_fd=self._directory)
+        return os.fdopen(descriptor, "wb", buffering=0)
+
+
+class Shim:
+    """One command, from its start to the end of the last of its processes."""
+
+    def __init__(self, directory: int, task: dict[str, Any]):
+        self._directory, self._task = directory, task
+        self._log = Log(directory)
+        self._output, self._inlet = os.pipe()
+        os.set_blocking(self._output, False)
+        self._told, self._alarm = os.pipe()
+        for end in (self._told, self._alarm):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
+        self._ending = False
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._about: dict[str, Any] = {
+            "shim": os.getpid(),
+            "shim_ticks": began_ticks(os.getpid()),
+            "boot": boot_id(),
+            "pid": None,
+            "pid_ticks": None,
+            "at": None,
+        }
+
+    def run(self) -> None:
+        """All of it; what is written is the answer."""
+        sandbox.adopt_orphans()
+        write(self._directory, "started.json", self._about)
+        code: int | None = 0
+        why = None
+        if self._task["resume"]:
+            code, why = self._step(self._task["resume"], counts=False)
+            if code and not self._ending:
+                code, why = None, f"its restore command ended with status {code}"
+        if self._ending:
+            code = 128 + signal.SIGKILL
+        elif code == 0:
+            code, why = self._step(self._task["command"], counts=True)
+        self._sweep()
+        self._drain()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ended = {
+            "at": time.time(),
+            "code": code,
+            "why": why,
+            "cpu_s": used.ru_utime + used.ru_stime,
+            "peak_memory_gb": used.ru_maxrss * 1024 / 1e9,
+        }
+        write(self._directory, "ended.json", ended)
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+
+    def _step(self, command: list[str], *, counts: bool) -> tuple[int | None, str | None]:
+        """Runs one command until its first process ends: its status as a shell tells it, or why there is
+        none."""
+        outcome, report = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            self._become(command, report)
+        os.close(report)
+        began = {"pid": pid, "pid_ticks": began_ticks(pid), "at": time.time() if counts else None}
+        write(self._directory, "started.json", {**self._about, **began})
+        with os.fdopen(outcome, "rb") as file:
+            failure = file.read().decode(errors="replace")
+        status = self._reap(pid)
+        while status is None:
+            if self._ending:
+                os.kill(pid, signal.SIGKILL)
+            self._listen(1.0)
+            status = self._reap(pid)
+        if failure:
+            return None, failure
+        code = os.waitstatus_to_exitcode(status)
+        return (code if code >= 0 else 128 - code), None
+
+    def _reap(self, wanted: int) -> int | None:
+        """Takes note of children that ended: of the wanted one how, if it did. Others are orphans."""
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == wanted:
+                return status
+            if pid == 0:
+                return None
+
+    def _listen(self, limit_s: float) -> None:
+        """Output into the log, until something else happens."""
+        ready, _, _ = select.select([self._output, self._told], [], [], limit_s)
+        if self._told in ready:
+            os.read(self._told, 512)
+        if self._output in ready:
+            self._read()
+
+    def _read(self) -> bool:
+        try:
+            output = os.read(self._output, 65_536)
+        except BlockingIOError:
+            return False
+        self._log.add(output)
+        return bool(output)
+
+    def _drain(self) -> None:
+        os.close(self._inlet)
+        limit = time.monotonic() + _LONGEST_DRAIN_S
+        while time.monotonic() < limit and self._read():
+            pass
+
+    def _sweep(self) -> None:
+        """Kills what is left until nothing is."""
+        limit = time.monotonic() + _LONGEST_SWEEP_S
+        while time.monotonic() < limit:
+            if self._task["uid"] is not None and self._task["alone"]:
+                sweep_user(self._task["uid"])
+            for pid in descendants():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return
+            self._listen(0.01)
+
+    def _become(self, command: list[str], report: int) -> NoReturn:
+        """In the child: confines itself and becomes the command. Does not return."""
+        task, what = self._task, ""
+        try:
+            os.setsid()
+            for number in range(1, signal.NSIG):
+                if number not in {signal.SIGKILL, signal.SIGSTOP} and number not in range(32, 34):
+                    signal.signal(number, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            os.umask(0o077)
+            if task["cpus"]:
+                os.sched_setaffinity(0, task["cpus"])
+            self._limit()
+            nothing = os.open("/dev/null", os.O_RDONLY)
+            for target, source in ((0, nothing), (1, self._inlet), (2, self._inlet)):
+                os.dup2(source, target)
+            if task["hidden"]:
+                sandbox.hide(task["hidden"], task["writes"])
+            if task["uid"] is not None:
+                sandbox.become(task["uid"])
+            sandbox.die_with_parent(signal.SIGKILL)
+            sandbox.no_new_privileges()
+            os.chdir(task["directory"])
+            if task["reads"] is not None:
+                sandbox.landlock(task["reads"], task["writes"])
+                sandbox.no_local_sockets()
+            os.set_inheritable(report, False)
+            os.closerange(3, report)
+            os.closerange(report + 1, 4_096)
+            what = f"{command[0]}: "
+            os.execvpe(command[0], command, task["environment"])  # noqa: S606  (it is what we are for)
+        except BaseException as error:  # noqa: BLE001  (whatever it is, this child must not go on)
+            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            os.write(report, f"it cannot be run: {what}{said}".encode())
+        finally:
+            os._exit(127)
+
+    def _limit(self) -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if self._task["uid"] is not None:
+            resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
+        if self._task["memory_mb"] is not None:
+            most = self._task["memory_mb"] * _MB
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def descendants() -> list[int]:
+    """Ids of all processes beneath this one."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    parent = int(file.read().rpartition(")")[2].split()[1])
+            except (OSError, IndexError, ValueError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    unseen = [os.getpid()]
+    while unseen:
+        below = children.get(unseen.pop(), [])
+        found += below
+        unseen += below
+    return found
+
+
+def sweep_user(uid: int) -> None:
+    """Kills all processes of a user in one step, so that none can escape by forking."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, signal.SIGKILL)
+        except OSError:
+            pass
+        finally:
+            os._exit(0)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def locked(lock: int) -> bool:
+    """Takes the lock; False: another shim has it. Who only looks whether it is taken has it for a moment."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        else:
+            return True
+    return False
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit status: 0 it was done, 1 somebody else does it or has done it."""
+    if arguments[0] == "--sweep":
+        sweep_user(int(arguments[1]))
+        return 0
+    directory = os.open(arguments[0], os.O_RDONLY | os.O_DIRECTORY)
+    lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=directory)
+    if not locked(lock):
+        return 1
+    if "started.json" in os.listdir(directory):
+        return 1
+    with open(os.open("task.json", os.O_RDONLY, dir_fd=directory), encoding="utf-8") as file:
+        task = json.load(file)
+    Shim(directory, task).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""What the processes of a piece of work use, looked at about once a second.
+
+``io_share`` is the part of its time in which it waited for something else than a processor: with n the number
+of threads that were busy (running, or ready to run) at once when most were, it is 1 minus the time that its
+threads were busy over n times the wall time. So a program with one thread is measured by that thread however
+many cores it has, and a machine that is shared with others does not look like storage. Waiting for the
+network or for a timer counts as well: what a thread waits for cannot be told apart here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from broker.jobs.models import Usage
+from workers.node_agent.process.process_tree import OsProcess
+
+#: Shorter looks say little about how many threads are busy.
+_SHORTEST_S = 0.5
+_MOST_FILES = 20_000
+
+
+class UsageMeter:
+    """Adds up. Times: seconds of a clock that never jumps."""
+
+    def __init__(self) -> None:
+        self._busy: dict[tuple[int, str], float] = {}  # by process and thread
+        self._cpu_s = 0.0
+        self._busy_s = 0.0
+        self._looked_at: tuple[float, float] | None = None  # when, and how long it had been busy
+        self._most_threads = 1.0
+        self._peak_bytes = 0
+        self._halted_s = 0.0
+
+    def look(self, members: Iterable[OsProcess], now_s: float) -> int:
+        """Takes note of what they are now; returns the memory that they use, in bytes."""
+        memory, cpu_s = 0, 0.0
+        for one in members:
+            memory += one.memory_bytes
+            cpu_s += one.cpu_s
+            for thread, busy_s in _threads(one.pid):
+                before = self._busy.get((one.pid, thread), 0.0)
+                self._busy_s += max(0.0, busy_s - before)
+                self._busy[one.pid, thread] = busy_s
+        self._cpu_s = max(self._cpu_s, cpu_s)
+        self._peak_bytes = max(self._peak_bytes, memory)
+        if self._looked_at is None:
+            self._looked_at = (now_s, self._busy_s)
+        elif now_s - self._looked_at[0] >= _SHORTEST_S:
+            rate = (self._busy_s - self._looked_at[1]) / (now_s - self._looked_at[0])
+            self._most_threads = max(self._most_threads, round(rate))
+            self._looked_at = (now_s, self._busy_s)
+        return memory
+
+    def halted(self, lasted_s: float) -> None:
+        """It was stopped for so long, which is no waiting of its own."""
+        self._halted_s += lasted_s
+        self._looked_at = None
+
+    def usage(self, wall_s: float, disk_gb: float, cpu_s: float | None = None, peak_gb: float = 0.0) -> Usage:
+        """Until now. cpu_s, peak_gb: as the kernel told them of what has ended."""
+        cpu_s = self._cpu_s if cpu_s is None else cpu_s
+        wall_s = max(0.0, wall_s)
+        going_s = wall_s - self._halted_s
+        busy_s = max(cpu_s, self._busy_s)
+        share = 1 - busy_s / (going_s * self._most_threads) if going_s > 0 else 0.0
+        return Usage(
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+            peak_memory_gb=max(peak_gb, self._peak_bytes / 1e9),
+            disk_gb=disk_gb,
+            io_share=min(1.0, max(0.0, share)),
+        )
+
+
+def _threads(pid: int) -> list[tuple[str, float]]:
+    """Its threads, each with how long it ran or was ready to, in seconds (proc(5), schedstat)."""
+    found = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError, ValueError):
+                with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+                    ran, ready, _ = file.read().split()
+                found.append((thread, (int(ran) + int(ready)) / 1e9))
+    return found
+
+
+def disk_bytes(directory: Path) -> int:
+    """What the files in it take; at most some thousand are looked at."""
+    total = seen = 0
+    for _, _, files, descriptor in os.fwalk(directory):
+        for name in files:
+            seen += 1
+            if seen > _MOST_FILES:
+                return total
+            with suppress(OSError):
+                total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_blocks * 512
+    return total
