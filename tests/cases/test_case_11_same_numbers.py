@@ -18,8 +18,6 @@ from tests.integration.test_workers_montecarlo import CHUNKS
 from workers.chunks import HistoryChunk
 from workers.montecarlo.worker import MonteCarlo, warm_up
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("c11:")
 NODES = (16, 16)
 BATCHES, SHARES = 50, 5

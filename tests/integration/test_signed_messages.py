@@ -39,8 +39,6 @@ from tests.unit.broker.forgeries import OTHER, Parties, forgeries
 from tests.unit.workers.owners import ask, reserve, spec
 from workers.runtime import Runtime, RuntimeSpec
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("sig:")
 INBOX = KEYS.inbox("A")
 
