@@ -74,7 +74,6 @@ class Wall(datetime):
         return datetime.now(tz) + cls.ahead
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_leases_and_reservations_outlive_a_jump_of_a_running_owner_and_its_restart(
     make_bench: Make, monkeypatch: pytest.MonkeyPatch, jump: timedelta
@@ -118,7 +117,6 @@ def held(bench: Bench) -> set[str]:
     return open_leases
 
 
-@pytest.mark.redis
 def test_an_owner_suspended_for_five_minutes_takes_its_inbox_before_it_expires_anything(
     make_bench: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +145,6 @@ def test_a_reservation_is_timed_by_the_monotonic_clock_alone(jump_s: float) -> N
     assert live.kinds()[-1] is EventKind.RELEASED
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
     redis_client: redis.Redis, redis_url: str, jump: timedelta
@@ -181,7 +178,6 @@ def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
     )
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_jump_makes_no_request_overdue_for_the_sweeper(
     redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta
