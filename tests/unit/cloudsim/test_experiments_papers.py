@@ -9,8 +9,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from cloudsim.experiments.experiment import Experiment
-from cloudsim.experiments.ours import scaling
-from cloudsim.experiments.promise import beds, figure_1, figures_2_3, pairs, published_numbers, tables_3_4
+from cloudsim.experiments.promise import (
+    beds,
+    figure_1,
+    figures_2_3,
+    pairs,
+    published_numbers,
+    scaling,
+    tables_3_4,
+)
 from cloudsim.model.requests import Mode
 from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
 

@@ -1,7 +1,8 @@
-"""Paper 002, Figures 8 and 14 and the table of §5.6: value of the pools of 2015, by policy and model.
+"""Paper 002, Figures 8, 14 and 18 to 21, §5.6 and §8: value of recorded pools to users, by policy and model.
 
-Beside them stand both readings of LIFO, and the effect of judging on the same trace that informs, as the
-paper does.
+The pools of 2015 also serve for both readings of LIFO, for the effect of judging on the same trace that
+informs (as the paper does), and for further value functions. The markets of 2021, when the provider smoothed
+prices, serve for scale.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, where
-from cloudsim.experiments.volatile.drawing import draw_ordinal, draw_pools, draw_shares
-from cloudsim.experiments.volatile.ordinal import ordinal, sentences
+from cloudsim.experiments.experiment import (
+    Case,
+    Claim,
+    Experiment,
+    Picture,
+    Row,
+    Verdict,
+    total,
+    where,
+)
+from cloudsim.experiments.volatile.drawing import VALUE_NAMES, draw_ordinal, draw_pools, draw_shares
+from cloudsim.experiments.volatile.ordinal import least_volatile, ordinal, sentences
 from cloudsim.experiments.volatile.runs import (
     INTERVALS,
     MARKETS_2015,
+    MARKETS_2021,
     MODEL_NAMES,
     MODELS,
     POLICIES,
@@ -26,9 +37,10 @@ from cloudsim.experiments.volatile.runs import (
     over_pools,
     pool_rows,
     pools_2015,
+    pools_2021,
 )
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
+from cloudsim.volatile.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES
 
 #: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of 27 pools; 18 are among our data.
 EXPECTED_POOLS = 27
@@ -44,18 +56,20 @@ TOLERANCE = 0.05
 SPLIT = 0.5
 
 BOTH = (LINEAR.name, POLYNOMIAL.name)
+FURTHER = (LINEAR, SLICES, CHECKPOINTED)
+EXCLUDED = "excluded"
 
 
-def measure(data: Path, *, split: float | None, renewal: str, most: int | None) -> list[Row]:
+def measure_policies(data: Path, *, split: float | None, renewal: str, most: int | None) -> list[Row]:
     """Study all pools, or the first ``most``: all rows of ``volatile.runs.pool_rows``."""
     pools, _ = pools_2015(data)
     return [row for pool in pools[:most] for row in pool_rows(pool, split=split, renewal=Renewal(renewal))]
 
 
-def _cases(quick: bool) -> list[Case]:
+def _policy_cases(quick: bool) -> list[Case]:
     def case(name: str, split: float | None, renewal: Renewal) -> Case:
         options = {"split": split, "renewal": renewal.value, "most": 2 if quick else None}
-        return Case(name, measure, options, (MARKETS_2015,))
+        return Case(name, measure_policies, options, (MARKETS_2015,))
 
     return [
         case("told of what they are judged on", None, Renewal.SLOT),
@@ -69,13 +83,12 @@ def paper_way(rows: Sequence[Row]) -> list[Row]:
     return where(rows, split=None, renewal=Renewal.SLOT.value)
 
 
-def _mean_value_over_oracle(rows: Sequence[Row]) -> dict[str, Any]:
-    own = paper_way(rows)
-    return {"mean_value_over_oracle": over_pools(own), "ordinal": ordinal(own)}
+def _tables_as_keys(rows: Sequence[Row]) -> dict[str, Any]:
+    return {"mean_value_over_oracle": over_pools(rows), "ordinal": ordinal(rows)}
 
 
-def _cell(shares: Mapping[str, float]) -> str:
-    return " / ".join(f"{shares[model]:.2f}" for model in MODELS)
+def _cells(shares: Mapping[str, float], digits: int = 2) -> str:
+    return " / ".join(f"{shares[model]:.{digits}f}" for model in MODELS)
 
 
 def _tables(rows: Sequence[Row]) -> list[str]:
@@ -90,7 +103,7 @@ def _tables(rows: Sequence[Row]) -> list[str]:
             if abs(mean[policy][model] - share) > TOLERANCE
         ]
         texts.append(
-            f"{POLICY_NAMES[policy]}: {_cell(mean[policy])} of the Oracle's linear value, mean of {pools} "
+            f"{POLICY_NAMES[policy]}: {_cells(mean[policy])} of the Oracle's linear value, mean of {pools} "
             f"pools under MTTR / 10pctile / 90pctile / full (expected of {EXPECTED_POOLS}, these among them: "
             f"{printed}{'; off by more than .05: ' + ', '.join(off) if off else ''})."
         )
@@ -98,11 +111,11 @@ def _tables(rows: Sequence[Row]) -> list[str]:
             texts.append(_of_the_others(policy, own, mean[policy]))
     texts.append(_by_zone(own))
     for policy, shares in over_pools(own, POLYNOMIAL.name).items():
-        texts.append(f"{POLICY_NAMES[policy]}: {_cell(shares)} of the Oracle's polynomial value.")
+        texts.append(f"{POLICY_NAMES[policy]}: {_cells(shares)} of the Oracle's polynomial value.")
     for policy, shares in over_pools(where(rows, split=SPLIT)).items():
         texts.append(
-            f"{POLICY_NAMES[policy]}: {_cell(shares)} when users are told of the first half of the trace and "
-            f"judged on the second."
+            f"{POLICY_NAMES[policy]}: {_cells(shares)} when users are told of the first half of the trace "
+            f"and judged on the second."
         )
     return texts
 
@@ -125,7 +138,8 @@ def _of_the_others(policy: str, rows: Sequence[Row], mean: Mapping[str, float]) 
     like = min(here, key=apart)
     return (
         f"{POLICY_NAMES[policy]} is as expected if the {others} pools that were not handed out have "
-        f"{_cell(needed)}; nearest to that is {like['pool']} ({like['window']}) with {_cell(of_pool(like))}."
+        f"{_cells(needed)}; nearest to that is {like['pool']} ({like['window']}) with "
+        f"{_cells(of_pool(like))}."
     )
 
 
@@ -136,7 +150,7 @@ def _by_zone(rows: Sequence[Row]) -> str:
         own = [row for row in rows if row["pool"].split()[1] == zone]
         mean = over_pools(own)
         lifo, pools = (
-            _cell(mean[policy.value]) for policy in (RevocationPolicy.LIFO, RevocationPolicy.LIFO_POOLS)
+            _cells(mean[policy.value]) for policy in (RevocationPolicy.LIFO, RevocationPolicy.LIFO_POOLS)
         )
         parts.append(f"{zone} ({len(names(own))} pools) LIFO {lifo}, LIFO-pools {pools}")
     return f"By zone: {'; '.join(parts)}."
@@ -224,15 +238,15 @@ CLAIMS = (
 )
 
 
-def _sentences(rows: Sequence[Row]) -> list[str]:
+def _policy_sentences(rows: Sequence[Row]) -> list[str]:
     return [*_tables(rows), *_readings(rows), *sentences(ordinal(paper_way(rows)))]
 
 
-EXPERIMENT = Experiment(
+BY_POLICY = Experiment(
     name="volatile-policies",
     title="Volatile resources: what users get, by policy and by what they are told",
     source="paper 002, Figures 8 and 14, §5.6; VOLATILE.md",
-    cases=_cases,
+    cases=_policy_cases,
     pictures=(
         Picture(
             "volatile-policies",
@@ -256,8 +270,118 @@ EXPERIMENT = Experiment(
             lambda rows: draw_pools(paper_way(rows), "Pools of 2015"),
         ),
     ),
-    sentences=_sentences,
+    sentences=_policy_sentences,
     claims=CLAIMS,
     judged=paper_way,
-    own_keys=_mean_value_over_oracle,
+    own_keys=lambda rows: _tables_as_keys(paper_way(rows)),
+)
+
+
+def measure_markets(data: Path, *, file: str, most: int | None) -> list[Row]:
+    """Study all pools of a file, or its first ``most``: the value rows of ``volatile.runs.pool_rows``.
+
+    A row "excluded" has the number of markets whose price never changed.
+    """
+    pools, excluded = pools_2021(data / file)
+    rows = [row for pool in pools[:most] for row in where(pool_rows(pool), row=VALUE)]
+    return [*rows, {"row": EXCLUDED, "source": "2021", "markets": len(excluded)}]
+
+
+def _market_cases(quick: bool) -> list[Case]:
+    most = 5 if quick else None
+    return [Case(file, measure_markets, {"file": file, "most": most}, (file,)) for file in MARKETS_2021]
+
+
+def _values(rows: Sequence[Row]) -> list[Row]:
+    return where(rows, row=VALUE)
+
+
+def _market_sentences(rows: Sequence[Row]) -> list[str]:
+    own = _values(rows)
+    silent = round(total(where(rows, row=EXCLUDED), "markets"))
+    texts = [f"{len(names(own))} markets; {silent} more whose price never changed in 90 days are left out."]
+    for policy, shares in over_pools(own).items():
+        texts.append(
+            f"{POLICY_NAMES[policy]}: {_cells(shares, 3)} of the Oracle's linear value, mean of all, under "
+            "MTTR / 10pctile / 90pctile / full."
+        )
+    texts += sentences(ordinal(own))
+    texts += [f"Of the 80 % least volatile: {line}" for line in sentences(ordinal(least_volatile(own)))]
+    texts.append(
+        "These prices were smoothed by the provider (after November 2017): most pools hardly move, most "
+        "intervals reach 48 hours, and policies and models differ little. They serve for scale, not to judge "
+        "the paper's statements."
+    )
+    return texts
+
+
+ALL_MARKETS = Experiment(
+    name="volatile-markets",
+    title="Volatile resources: all markets of 2021",
+    source="paper 002, Figures 8, 14 and 18 to 21, §5.6; VOLATILE.md",
+    cases=_market_cases,
+    pictures=(
+        Picture(
+            "volatile-markets",
+            "Share of the Oracle's value under each policy and information model: mean over the markets of "
+            "2021 and standard deviation.",
+            lambda rows: draw_shares(_values(rows), "Markets of 2021", BOTH),
+        ),
+        Picture(
+            "volatile-markets-pools",
+            "The markets of 2021 by volatility and by how daily they are, zone by zone (Figures 18 to 21).",
+            lambda rows: draw_pools(_values(rows), "Markets of 2021"),
+        ),
+        Picture(
+            "volatile-markets-ordinal",
+            "How often a policy with an information model does so well: here and in the paper (§5.6).",
+            lambda rows: draw_ordinal(ordinal(_values(rows)), "Who does best, market by market"),
+        ),
+    ),
+    sentences=_market_sentences,
+    own_keys=lambda rows: _tables_as_keys(_values(rows)),
+)
+
+
+def measure_values(data: Path, *, most: int | None) -> list[Row]:
+    """Study all pools, or the first ``most``: the value rows of ``volatile.runs.pool_rows``."""
+    pools, _ = pools_2015(data)
+    return [row for pool in pools[:most] for row in where(pool_rows(pool, values=FURTHER), row=VALUE)]
+
+
+def _value_sentences(rows: Sequence[Row]) -> list[str]:
+    texts = []
+    for value in FURTHER:
+        for policy, shares in over_pools(rows, value.name).items():
+            texts.append(
+                f"{VALUE_NAMES[value.name]}, {POLICY_NAMES[policy]}: {_cells(shares)} of the Oracle's under "
+                "MTTR / 10pctile / 90pctile / full."
+            )
+    gain = {value.name: over_pools(rows, value.name)["fifo"] for value in FURTHER}
+    texts.append(
+        "What full information adds to MTTR under FIFO: "
+        + ", ".join(
+            f"{VALUE_NAMES[name]} {shares['full'] - shares['mttr']:+.2f}" for name, shares in gain.items()
+        )
+        + ". Who saves his work or asks for short slices needs to know less."
+    )
+    return texts
+
+
+FURTHER_VALUES = Experiment(
+    name="volatile-values",
+    title="Volatile resources: defined durations and saved work",
+    source="paper 002, §8; VOLATILE.md",
+    cases=lambda quick: [
+        Case("pools of 2015", measure_values, {"most": 2 if quick else None}, (MARKETS_2015,))
+    ],
+    pictures=(
+        Picture(
+            "volatile-values",
+            "Share of the Oracle's value under each policy and information model, for jobs that need one "
+            "whole interval, for slices of a defined duration, and for jobs that save their work.",
+            lambda rows: draw_shares(rows, "Jobs, slices, saved work", [value.name for value in FURTHER]),
+        ),
+    ),
+    sentences=_value_sentences,
 )
