@@ -60,7 +60,7 @@ class Picture:
 
 
 class Verdict(NamedTuple):
-    """Whether a claim holds, and the numbers that decide it."""
+    """The answer to a claim: it holds or not, and the numbers that decide it."""
 
     holds: bool
     figures: str

@@ -18,6 +18,9 @@ from cloudsim.traces.trace import Trace
 
 CLOUD, SPOT = "cloud", "spot"
 
+#: Spot requests come a day after the first on-demand request (P2 §3.1).
+SPOT_DELAY_S = 86_400.0
+
 
 @lru_cache(maxsize=4)
 def _without_spot(nodes: str, on_demand: Trace, lineup: LineUp) -> Mapping[str, Any]:
@@ -34,7 +37,7 @@ def single_cloud_row(
     on_demand: Trace,
     spot: Trace,
     sla: float | None,
-    spot_delay_s: float = 86400.0,
+    spot_delay_s: float = SPOT_DELAY_S,
     admission: AdmissionRule = STRICT_RULE,
     prediction: PredictionRule = OUR_RULE,
     lineup: LineUp = YOUNGEST_JOB_FIRST,

@@ -51,11 +51,11 @@ def _completes(rows: Sequence[Row], zone: str, degree: int) -> list[float]:
 
 def _two_beat_one(rows: Sequence[Row]) -> Verdict:
     pairs = [
-        (one, two)
+        (single, double)
         for zone in distinct(rows, "zone")
-        for one, two in zip(_completes(rows, zone, 1), _completes(rows, zone, 2), strict=True)
+        for single, double in zip(_completes(rows, zone, 1), _completes(rows, zone, 2), strict=True)
     ]
-    better = sum(two > one for one, two in pairs)
+    better = sum(double > single for single, double in pairs)
     return Verdict(better == len(pairs), f"{better} of {len(pairs)} lengths and zones")
 
 

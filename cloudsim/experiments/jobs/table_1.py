@@ -20,7 +20,7 @@ IO_SHARE = {"low": 0.05, "high": 0.5}
 PER_DAY = {"low": 0.5, "high": 24.0}
 PRICE = {"low": 0.1, "high": 0.4}
 
-#: As in the paper, mechanisms that save a job use remote storage, replicas local storage.
+#: Mechanisms that save a job use remote storage, replicas local storage, as in the paper.
 _MECHANISMS = (Migration(), Checkpoint(), Replicate(), Backup(), ON_DEMAND)
 ORDER = ("migrate", "checkpoint", "replicate", "backup", "on-demand")
 

@@ -37,6 +37,7 @@ from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, wher
 from cloudsim.experiments.promise.outcomes import keeps_promise
 from cloudsim.experiments.promise.pairs import needs, pair_row, read_pair, shape
 from cloudsim.experiments.promise.published_numbers import ADMITTED, BASELINE_COUNTS, EVICTED, PAIRS, drawn
+from cloudsim.experiments.runs import SPOT_DELAY_S
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.model.changes import Change, End, Ended
 from cloudsim.model.refusals import Refusal
@@ -45,7 +46,6 @@ from cloudsim.plots import GREY, INK
 from cloudsim.traces.trace import Trace
 
 SLA = 0.01
-DELAY_S = 86_400.0
 #: ``AdmissionRule.history_lifetimes``: at SLA .01 no, two and four lifetimes; the last is the rule of our
 #: clouds. A sample that was followed up so long takes one in any case.
 NO_RULE, OUR_LIFETIMES = 0.0, 0.04
@@ -86,7 +86,7 @@ def unaware(nodes: str, on_demand: Trace, spot: Trace) -> Outcomes:
     """Replay the SLA-unaware baseline of ``single_cloud_row`` request by request."""
     spec = CloudSpec("cloud", parse_nodes(nodes))
     member = FederatedCloud(spec, nodes, on_demand)
-    federation = Federation((member,), (Workload("spot", spot, DELAY_S, None, (spec.id,)),))
+    federation = Federation((member,), (Workload("spot", spot, SPOT_DELAY_S, None, (spec.id,)),))
     cloud = Cloud(spec, on_demand, federation.ends_s)
     asked = list(federation.requests())
     changes: list[Change] = []
@@ -111,7 +111,7 @@ def unaware(nodes: str, on_demand: Trace, spot: Trace) -> Outcomes:
 def admit(data: Path, *, pair: str, nodes: str, history_lifetimes: float, most: int | None) -> list[Row]:
     """Run a pair on a platform at SLA .01 under one rule of evidence: a row of ``single_cloud_row``."""
     rule = AdmissionRule(history_lifetimes=history_lifetimes)
-    row = pair_row(data, pair, nodes, most=most, sla=SLA, spot_delay_s=DELAY_S, admission=rule)
+    row = pair_row(data, pair, nodes, most=most, sla=SLA, admission=rule)
     return [{"measure": RULE, "history_lifetimes": history_lifetimes, **row}]
 
 
@@ -131,7 +131,7 @@ def work(data: Path, *, pair: str, nodes: str, most: int | None) -> list[Row]:
         eligible = whole.within(share) & (whole.cores <= largest)
         alone = whole
         if share is not None:
-            history_s = spot.start_s + DELAY_S
+            history_s = spot.start_s + SPOT_DELAY_S
             alone = unaware(nodes, on_demand, spot.select(spot.lifetime_s <= share * history_s))
         rows.append({
             "measure": WORK, "pair": pair, "nodes": nodes, "history_share": share,

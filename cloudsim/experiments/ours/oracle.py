@@ -91,7 +91,7 @@ def zero_eviction_bound(on_demand: Trace, spot: Trace, node_cores: Sequence[int]
     served_start_s = np.array([instance.start_s for instance in served])
     served_stop_s = np.array([instance.end_s for instance in served])
     served_cores = np.array([instance.cores for instance in served], dtype=np.int64)
-    # What is in use rises at starts only: at no other time need it be compared with what is free.
+    # The cores in use rise at starts only: at no other time need they be compared with the free ones.
     starts_s = np.unique(np.concatenate((served_start_s, spot.start_s)))
     used = np.zeros(len(starts_s) + 1)
     # An instance that stops in the very instant in which it started is there at that instant.

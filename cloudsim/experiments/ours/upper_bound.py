@@ -15,8 +15,9 @@ from cloudsim.experiments.drawing import Figure, dots_by_group, legend_below, pa
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, where
 from cloudsim.experiments.ours.oracle import zero_eviction, zero_eviction_bound
 from cloudsim.experiments.promise import outcomes
-from cloudsim.experiments.promise.beds import ONE_SIZE, SPOT_DELAY_S, draw
+from cloudsim.experiments.promise.beds import ONE_SIZE, draw
 from cloudsim.experiments.promise.outcomes import POPULATION, STRICT, UNAWARE, share
+from cloudsim.experiments.runs import SPOT_DELAY_S
 
 SLA = 0.01
 RULES = (UNAWARE, STRICT, POPULATION)

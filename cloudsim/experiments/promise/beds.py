@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 
 from cloudsim.experiments.experiment import Row
-from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.experiments.runs import SPOT_DELAY_S, single_cloud_row
 from cloudsim.model.errors import SpecError
 from cloudsim.traces.synthesis import Sizes, arrival_mu_for_load, bursty_trace, lognormal_trace
 from cloudsim.traces.trace import Trace
-
-SPOT_DELAY_S = 86_400.0
 
 _ON_DEMAND, _SPOT = 1, 2  # keys of the two random streams of a seed
 
@@ -50,9 +48,8 @@ class Bed:
     def row(self, **options: Any) -> Row:
         """Run the bed and return its row; ``options`` are the others of ``single_cloud_row``."""
         return single_cloud_row(
-            pair=self.name, nodes=self.nodes, on_demand=self.on_demand, spot=self.spot,
-            spot_delay_s=SPOT_DELAY_S, **options,
-        )  # fmt: skip
+            pair=self.name, nodes=self.nodes, on_demand=self.on_demand, spot=self.spot, **options
+        )
 
 
 @dataclass(frozen=True)

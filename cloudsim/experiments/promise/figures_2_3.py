@@ -19,6 +19,7 @@ from cloudsim.cloud.spec import CloudSpec
 from cloudsim.experiments.drawing import LINES, Axes, Figure, figure_of, legend_below, styled
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, where
 from cloudsim.experiments.promise import beds, published_numbers
+from cloudsim.experiments.runs import SPOT_DELAY_S
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.history.event_log import PHASE_STOP, EventLog
 from cloudsim.plots import INK
@@ -71,7 +72,7 @@ def _samples(seed: int, at_s: float, births: int) -> dict[str, Samples]:
     spec = CloudSpec("cloud", parse_nodes(bed.nodes))
     federation = Federation(
         (FederatedCloud(spec, bed.nodes, bed.on_demand),),
-        (Workload("spot", bed.spot, beds.SPOT_DELAY_S, _SLA, (spec.id,)),),
+        (Workload("spot", bed.spot, SPOT_DELAY_S, _SLA, (spec.id,)),),
     )
     cloud = Cloud(spec, bed.on_demand, federation.ends_s)
     predictor = LocalPredictor(SamplerSpec(spec.node_cores, seed=seed), (1,))

@@ -15,13 +15,14 @@ from cloudsim.cloud.spec import CloudSpec
 from cloudsim.experiments.drawing import LINES, Figure, panels, share_axis
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, where
 from cloudsim.experiments.promise.pairs import TRACES, needs, read_pair, shape
+from cloudsim.experiments.runs import SPOT_DELAY_S
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 
 #: Pair → nodes.
 PLATFORMS = {"A-B": 5, "B-A": 5}
 BLOCKS = (0, 1, 2, 4)
-_RETRY_S, _DELAY_S, _QUICK_REQUESTS = 60.0, 86400.0, 300
+_RETRY_S, _QUICK_REQUESTS = 60.0, 300
 
 
 def run(data: Path, *, pair: str, nodes: int, blocks: int, most: int | None) -> list[Row]:
@@ -36,7 +37,7 @@ def run(data: Path, *, pair: str, nodes: int, blocks: int, most: int | None) -> 
     spec = CloudSpec(pair[0], (cores,) * nodes, headroom=(block,) * blocks)
     member = FederatedCloud(spec, shape(pair, nodes), own, retry_s=_RETRY_S)
     # Without a promise, so that the room alone decides.
-    workload = Workload(pair[2], spot, _DELAY_S, None, (pair[0],))
+    workload = Workload(pair[2], spot, SPOT_DELAY_S, None, (pair[0],))
     report = replay(Federation((member,), (workload,)), seed=0, births=1)
     users, guests = report["clouds"][pair[0]]["on_demand"], report["origins"][pair[2]]
     return [

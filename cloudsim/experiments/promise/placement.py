@@ -1,4 +1,4 @@
-"""Where spot instances are placed. The papers place first-fit, for on-demand and for spot.
+"""The place of spot instances: first-fit as in the papers, and three others.
 
 Spot that starts at the other end of the cloud, on the fullest node or on the emptiest leaves other gaps to
 later requests; large instances, which hold most of the core-hours, need gaps that are whole nodes. Only the

@@ -1,4 +1,4 @@
-"""Whether promises are kept and what they cost: on a steady load, under bursts, and with mixed sizes."""
+"""The reliability of promises and their cost: on a steady load, under bursts, and with mixed sizes."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from cloudsim.disclosure.masked_tables import shown_table
 from cloudsim.disclosure.target_choice import Choice, choose, disclosed_of
 from cloudsim.experiments.drawing import Figure, dots_by_group, legend_below, panels, share_axis, spread
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, ratio, total, where
-from cloudsim.experiments.promise.beds import SPOT_DELAY_S, draw, seeds
-from cloudsim.experiments.runs import CLOUD, SPOT
+from cloudsim.experiments.promise.beds import draw, seeds
+from cloudsim.experiments.runs import CLOUD, SPOT, SPOT_DELAY_S
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import ReplayMember
 from cloudsim.history.event_log import PHASE_SPOT

@@ -41,7 +41,7 @@ from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
 
 STABLE = ("stable-1", "stable-2")
 PROFILE = "profile"
-#: Of a profile in a picture every twelfth sample is drawn, one an hour.
+#: A picture of a profile shows every twelfth sample, one an hour.
 _SHOWN_EVERY = 12
 _LONGEST_MINUTES = 2880
 _NOT_POOLS = ("random", "fifo", "lifo")
