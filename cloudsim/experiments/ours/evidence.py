@@ -108,14 +108,16 @@ def unaware(nodes: str, on_demand: Trace, spot: Trace) -> Outcomes:
     )
 
 
-def admit(data: Path, *, pair: str, nodes: str, history_lifetimes: float, most: int | None) -> list[Row]:
+def measure_rule(
+    data: Path, *, pair: str, nodes: str, history_lifetimes: float, most: int | None
+) -> list[Row]:
     """Run a pair on a platform at SLA .01 under one rule of evidence: a row of ``single_cloud_row``."""
     rule = AdmissionRule(history_lifetimes=history_lifetimes)
     row = pair_row(data, pair, nodes, most=most, sla=SLA, admission=rule)
     return [{"measure": RULE, "history_lifetimes": history_lifetimes, **row}]
 
 
-def work(data: Path, *, pair: str, nodes: str, most: int | None) -> list[Row]:
+def measure_work(data: Path, *, pair: str, nodes: str, most: int | None) -> list[Row]:
     """Run a pair on a platform without an SLA and count the core-hours that the baseline completes.
 
     A row for each of ``HISTORY_SHARES``, about the requests with lifetime ≤ share × history that fit on an
@@ -149,14 +151,14 @@ def _cases(quick: bool) -> list[Case]:
     platforms = [(PAIRS[0], _FULL[PAIRS[0]])] if quick else list(BASELINE_COUNTS)
     cases = [
         Case(
-            f"{pair} on {nodes}, {lifetimes:g}/p lifetimes", admit,
+            f"{pair} on {nodes}, {lifetimes:g}/p lifetimes", measure_rule,
             {"pair": pair, "nodes": nodes, "history_lifetimes": lifetimes, "most": most}, needs(pair),
         )
         for pair, nodes in platforms
         for lifetimes in ((NO_RULE, OUR_LIFETIMES) if quick else HISTORY_LIFETIMES)
     ]  # fmt: skip
     return cases + [
-        Case(f"{pair}, work", work, {"pair": pair, "nodes": _FULL[pair], "most": most}, needs(pair))
+        Case(f"{pair}, work", measure_work, {"pair": pair, "nodes": _FULL[pair], "most": most}, needs(pair))
         for pair in (PAIRS[:1] if quick else PAIRS)
     ]
 
