@@ -32,9 +32,9 @@ from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
 from tests.support.wait import wait_until
+from workers.agents.agent_lock import AgentLock
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
-from workers.node_agent.agent_lock import AgentLock
 
 pytestmark = pytest.mark.xdist_group("worker-processes")
 

@@ -33,8 +33,8 @@ from workers.cloud_agent.drivers.base import (
 )
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
-from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide, decide_foreign
-from workers.cloud_agent.tracked import TrackedForeign, TrackedLease, arrived, refused
+from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
+from workers.cloud_agent.tracked import TrackedForeign, TrackedLease, renamed_after_refusal, track_arrival
 
 POLL_S = 0.5
 #: So long the owner may take to answer.
@@ -162,7 +162,7 @@ class InstanceAgent:
             return
         cores = self._cores_of(instance.size) if instance.cores is None else instance.cores
         if cores is not None:
-            self._foreign[instance.id] = arrived(self._cloud, instance, cores)
+            self._foreign[instance.id] = track_arrival(self._cloud, instance, cores)
         elif instance.size not in self._warned and len(self._warned) < _SIZES_WARNED:
             self._warned.add(instance.size)
             log.warning(
@@ -175,7 +175,7 @@ class InstanceAgent:
 
     def _look_after(self, name: str) -> None:
         held, now_s = self._held[name], self._now_s()
-        decision = decide(held.lease, held.instance, held.kept, now_s, self._limit_s)
+        decision = decide_lease(held.lease, held.instance, held.kept, now_s, self._limit_s)
         match decision.step:
             case InstanceStep.START if not self._calls.busy(name):
                 self._start(name, held, now_s)
@@ -279,7 +279,9 @@ class InstanceAgent:
             if not held.record.tries:
                 log.warning("a foreign instance has no room in the owner's books", instance=own_id, why=why)
             self._leases.drop(held.on_demand)
-            held.record = refused(self._cloud, held.record, why or "it has no room in the owner's books")
+            held.record = renamed_after_refusal(
+                self._cloud, held.record, why or "it has no room in the owner's books"
+            )
             self._leases.keep(held.on_demand, held.record)
             held.foreign = replace(held.foreign, retry_s=self._now_s() + reconcile.RECOUNT_S)
 

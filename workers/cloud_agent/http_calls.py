@@ -30,7 +30,7 @@ Connection = TypeVar("Connection")
 Result = TypeVar("Result")
 
 
-def http(ca_file: Path | None, timeout_s: float) -> type[LibcloudConnection]:
+def connection_class(ca_file: Path | None, timeout_s: float) -> type[LibcloudConnection]:
     """How libcloud's drivers are to reach their server."""
 
     class Http(LibcloudConnection):
@@ -121,18 +121,18 @@ class HttpCalls(Generic[Connection]):
             self._idle.append(connection)
             raise self._told(error) from error
         except InvalidCredsError as error:
-            raise RefusedError(f"the cloud does not take these credentials: {said(error)}") from error
+            raise RefusedError(f"the cloud does not take these credentials: {one_line(error)}") from error
         except MalformedResponseError as error:
-            raise InstanceError(f"the answer is none of this API: {said(error.body)}") from error
+            raise InstanceError(f"the answer is none of this API: {one_line(error.body)}") from error
         except (requests.RequestException, OSError) as error:
-            raise InstanceError(f"the cloud cannot be reached: {said(error)}") from error
+            raise InstanceError(f"the cloud cannot be reached: {one_line(error)}") from error
         except _GARBLED as error:
-            raise InstanceError(f"the answer is none of this API: {said(error)}") from error
+            raise InstanceError(f"the answer is none of this API: {one_line(error)}") from error
         self._idle.append(connection)
         return result
 
 
-def said(what: object) -> str:
+def one_line(what: object) -> str:
     """On one line, and not long."""
     text = " ".join(str(what).split())
     return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}..."

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from broker.contract import Lease, read, written
 from broker.contract.instances import InstanceRecord
 from broker.storage.keys import RedisKeys
-from workers.node_agent.assignments import Assignments
+from workers.agents.lease_reader import LeaseReader
 
 log = structlog.get_logger(__name__)
 
@@ -22,17 +22,17 @@ class CloudLeases:
 
     def __init__(self, client: redis.Redis, keys: RedisKeys, cloud: str):
         self._client, self._keys, self._cloud = client, keys, cloud
-        self._orders = Assignments(client, keys, cloud)
+        self._reader = LeaseReader(client, keys, cloud)
         self._written: dict[str, InstanceRecord] = {}
 
     def shown(self, known: Collection[str]) -> Mapping[str, Lease | None]:
         """Those that have not ended, and these; None where none is shown."""
         running = cast("set[bytes]", self._client.smembers(self._keys.running(self._cloud)))
-        return self._orders.leases({one.decode() for one in running} | set(known))
+        return self._reader.read_leases({one.decode() for one in running} | set(known))
 
     def wall_time(self, cloud_s: float) -> float:
         """When a time of the cloud is, seconds since 1970."""
-        return self._orders.wall_time(cloud_s)
+        return self._reader.wall_time(cloud_s)
 
     def records(self) -> dict[str, InstanceRecord]:
         """What an agent before this one kept, by name; what cannot be read is left out."""

@@ -54,16 +54,16 @@ _WAIT = InstanceDecision(InstanceStep.WAIT)
 
 
 @dataclass(frozen=True)
-class Missing:
+class Absence:
     """Listings in a row that lacked an instance which had been listed before: of when the first and the last
     are. While none comes, nothing is missing for longer."""
 
     first_s: float
     last_s: float
 
-    def again(self, now_s: float) -> Missing:
+    def again(self, now_s: float) -> Absence:
         """One more."""
-        return Missing(self.first_s, now_s)
+        return Absence(self.first_s, now_s)
 
     def is_gone(self, limit_s: float) -> bool:
         """Whether the instance counts as gone."""
@@ -71,7 +71,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class TrackedInstance:
+class InstanceHistory:
     """What an agent knows of a lease's instance.
 
     asked_s: when it was first asked for. tried_s, retry_s: when that was last tried, and when it may be
@@ -89,15 +89,15 @@ class TrackedInstance:
     listed: bool = False
     ran: bool = False
     again: bool = False
-    missing: Missing | None = None
+    missing: Absence | None = None
     noticed: bool = False
     ended_s: float | None = None
     end_retry_s: float | None = None
     unknown_s: float | None = None
 
 
-def decide(
-    lease: Lease | None, instance: CloudInstance | None, kept: TrackedInstance, now_s: float, limit_s: float
+def decide_lease(
+    lease: Lease | None, instance: CloudInstance | None, kept: InstanceHistory, now_s: float, limit_s: float
 ) -> InstanceDecision:
     """``lease``: as its owner shows it. ``instance``: as it was last listed. ``limit_s``: how long one may be
     missing."""
@@ -110,7 +110,7 @@ def decide(
 
 
 def _running(
-    lease: Lease, instance: CloudInstance | None, kept: TrackedInstance, now_s: float, limit_s: float
+    lease: Lease, instance: CloudInstance | None, kept: InstanceHistory, now_s: float, limit_s: float
 ) -> InstanceDecision:
     if instance is None:
         return _unlisted(kept, now_s, limit_s)
@@ -129,7 +129,7 @@ def _running(
     )
 
 
-def _over(instance: CloudInstance | None, kept: TrackedInstance, now_s: float) -> InstanceDecision:
+def _over(instance: CloudInstance | None, kept: InstanceHistory, now_s: float) -> InstanceDecision:
     """Its lease has ended."""
     if kept.end_retry_s is not None and now_s < kept.end_retry_s:
         return _WAIT
@@ -142,7 +142,7 @@ def _over(instance: CloudInstance | None, kept: TrackedInstance, now_s: float) -
     return InstanceDecision(InstanceStep.END if there else InstanceStep.FORGET)
 
 
-def _unlisted(kept: TrackedInstance, now_s: float, limit_s: float) -> InstanceDecision:
+def _unlisted(kept: InstanceHistory, now_s: float, limit_s: float) -> InstanceDecision:
     if kept.asked_s is None:
         return InstanceDecision(InstanceStep.START)
     if kept.no_room_s is not None and now_s - kept.no_room_s >= NO_ROOM_S:
@@ -165,7 +165,7 @@ def _unlisted(kept: TrackedInstance, now_s: float, limit_s: float) -> InstanceDe
     )
 
 
-def _ended(instance: CloudInstance, kept: TrackedInstance, now_s: float) -> InstanceDecision:
+def _ended(instance: CloudInstance, kept: InstanceHistory, now_s: float) -> InstanceDecision:
     why = instance.why or "the cloud ended it"
     if kept.ran:
         return InstanceDecision(InstanceStep.EVICTED, why)
@@ -183,7 +183,7 @@ def _ended(instance: CloudInstance, kept: TrackedInstance, now_s: float) -> Inst
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ForeignHistory:
     """What an agent knows of an instance that its cloud's users started.
 
     counted: it has room in the owner's books. retry_s: when that may be tried again.
@@ -191,11 +191,11 @@ class Foreign:
 
     counted: bool = False
     retry_s: float | None = None
-    missing: Missing | None = None
+    missing: Absence | None = None
 
 
 def decide_foreign(
-    instance: CloudInstance | None, foreign: Foreign | None, now_s: float, limit_s: float
+    instance: CloudInstance | None, foreign: ForeignHistory | None, now_s: float, limit_s: float
 ) -> InstanceDecision:
     """``foreign``: None where it is new. What is listed as ending still has its room."""
     if instance is None:

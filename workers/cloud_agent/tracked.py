@@ -11,7 +11,7 @@ from typing import Any
 from broker.contract import Lease
 from broker.contract.instances import InstanceRecord
 from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
-from workers.cloud_agent.reconcile import Foreign, Missing, TrackedInstance
+from workers.cloud_agent.reconcile import Absence, ForeignHistory, InstanceHistory
 
 _ID = re.compile(r"[A-Za-z0-9._:@/-]{1,64}")
 _SHOWN_WHY = 500
@@ -22,7 +22,7 @@ class TrackedLease:
     """A lease, or an instance of one. ``record`` is what is shown of it and kept over a restart."""
 
     record: InstanceRecord
-    kept: TrackedInstance = field(default_factory=TrackedInstance)
+    kept: InstanceHistory = field(default_factory=InstanceHistory)
     lease: Lease | None = None
     instance: CloudInstance | None = None
 
@@ -35,7 +35,7 @@ class TrackedLease:
     def known(cls, record: InstanceRecord, now_s: float) -> TrackedLease:
         """As an agent before this one left it."""
         listed = record.own_id is not None
-        kept = TrackedInstance(asked_s=now_s, listed=listed, ran=record.state in ("running", "ending"))
+        kept = InstanceHistory(asked_s=now_s, listed=listed, ran=record.state in ("running", "ending"))
         return cls(record, kept)
 
     def shown(self, lease: Lease | None, now_s: float) -> None:
@@ -51,7 +51,7 @@ class TrackedLease:
             if self.kept.listed:
                 missing = self.kept.missing
                 self.kept = replace(
-                    self.kept, missing=missing.again(now_s) if missing else Missing(now_s, now_s)
+                    self.kept, missing=missing.again(now_s) if missing else Absence(now_s, now_s)
                 )
             return
         there = instance.state in (InstanceState.STARTING, InstanceState.RUNNING)
@@ -68,13 +68,13 @@ class TrackedForeign:
     """An instance that the cloud's users started."""
 
     record: InstanceRecord
-    foreign: Foreign = field(default_factory=Foreign)
+    foreign: ForeignHistory = field(default_factory=ForeignHistory)
     instance: CloudInstance | None = None
 
     @classmethod
     def known(cls, record: InstanceRecord) -> TrackedForeign:
         """As an agent before this one left it."""
-        return cls(record, Foreign(counted=record.counted))
+        return cls(record, ForeignHistory(counted=record.counted))
 
     @property
     def on_demand(self) -> str:
@@ -91,11 +91,11 @@ class TrackedForeign:
         else:
             missing = self.foreign.missing
             self.foreign = replace(
-                self.foreign, missing=missing.again(now_s) if missing else Missing(now_s, now_s)
+                self.foreign, missing=missing.again(now_s) if missing else Absence(now_s, now_s)
             )
 
 
-def arrived(cloud: str, instance: CloudInstance, cores: int) -> TrackedForeign:
+def track_arrival(cloud: str, instance: CloudInstance, cores: int) -> TrackedForeign:
     """A foreign instance that is new."""
     record = InstanceRecord(
         lease=None, own_id=instance.id, since=time.time(), cores=cores, on_demand=_name(cloud, instance.id, 0)
@@ -103,7 +103,7 @@ def arrived(cloud: str, instance: CloudInstance, cores: int) -> TrackedForeign:
     return TrackedForeign(_noted(record, instance), instance=instance)
 
 
-def refused(cloud: str, record: InstanceRecord, why: str) -> InstanceRecord:
+def renamed_after_refusal(cloud: str, record: InstanceRecord, why: str) -> InstanceRecord:
     """It has no room in the owner's books: an id that was refused stays so, the next try takes another."""
     assert record.own_id is not None
     tries = record.tries + 1

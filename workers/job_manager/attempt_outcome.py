@@ -16,7 +16,7 @@ from broker.jobs.events import (
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, Outcome, WorkReport, WorkState
 from broker.jobs.record import AttemptRecord, JobRecord, step
 from broker.jobs.view import span
-from workers.job_manager.observation import Denied, Grant, Observation
+from workers.job_manager.observation import Denial, Grant, Observation
 
 #: How long after the end of a lease the node agent may take to say how the work ended.
 AGENT_WORD_S = 10.0
@@ -48,7 +48,7 @@ def news(job: JobRecord, number: int, seen: Observation) -> list[JobEntry]:
 
 def _asked(job: JobRecord, place: AttemptRecord, seen: Observation) -> list[JobEntry]:
     answers = [seen.grants.get(work) for work in place.works(job.id)]
-    denied = next((one for one in answers if isinstance(one, Denied)), None)
+    denied = next((one for one in answers if isinstance(one, Denial)), None)
     if denied is not None:
         why = f"{place.plan.cloud} did not take it: {denied.why}"
         return [AttemptEnded(at=seen.now, attempt=place.number, outcome=Outcome.REFUSED, why=why)]
@@ -103,13 +103,13 @@ def _over(
     broken = next((one for one in told if one.state is WorkState.EXITED and one.exit_code != 0), None)
     if broken is not None:
         why = f"its command ended with status {broken.exit_code}{_added(broken)}"
-        return ended(job, place, Outcome.FAILED, why, _end_at(told, seen), broken.exit_code)
+        return end_attempt(job, place, Outcome.FAILED, why, _end_at(told, seen), broken.exit_code)
     unusable = next((one for one in told if one.state is WorkState.UNUSABLE), None)
     if unusable is not None:
         why = f"it could not be run{_added(unusable)}"
-        return ended(job, place, Outcome.FAILED, why, _end_at(told, seen))
+        return end_attempt(job, place, Outcome.FAILED, why, _end_at(told, seen))
     if len(told) == len(reports) and all(one.state is WorkState.EXITED for one in told):
-        return ended(job, place, Outcome.WON, "its command ended with status 0", _end_at(told, seen), 0)
+        return end_attempt(job, place, Outcome.WON, "its command ended with status 0", _end_at(told, seen), 0)
     return _left(job, place, told, seen)
 
 
@@ -123,10 +123,10 @@ def _left(
     saved = any(one.state is WorkState.SAVED for one in told)
     if saved and (place.told is not None or not place.plan.spot):
         why = f"its state was kept to go on elsewhere: {place.told or 'as it was told'}"
-        return ended(job, place, Outcome.SAVED, why, _end_at(told, seen), lost_s=0.0)
+        return end_attempt(job, place, Outcome.SAVED, why, _end_at(told, seen), lost_s=0.0)
     if saved:
         why = f"{cloud} {_verb(gone)}; its state was kept in time, and nothing is lost"
-        return ended(job, place, Outcome.EVICTED, why, _end_at(told, seen), lost_s=0.0)
+        return end_attempt(job, place, Outcome.EVICTED, why, _end_at(told, seen), lost_s=0.0)
     evicted = any(one.state in (WorkState.EVICTED, WorkState.STOPPED) for one in told)
     if not evicted and gone is not None:
         since = seen.gone.get(gone.id, seen.now)
@@ -138,7 +138,7 @@ def _left(
     with_agent = any(one.why == AGENT_ENDED for one in told)
     what = f"all work of {cloud} was ended with its node agent" if with_agent else f"{cloud} {_verb(gone)}"
     lost_s = _lost_s(job, place, _end_at(told, seen))
-    return ended(
+    return end_attempt(
         job,
         place,
         Outcome.EVICTED,
@@ -148,7 +148,7 @@ def _left(
     )
 
 
-def ended(
+def end_attempt(
     job: JobRecord,
     place: AttemptRecord,
     outcome: Outcome,

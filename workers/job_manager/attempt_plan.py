@@ -13,13 +13,13 @@ from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
 from cloudsim.jobs.replicas import Replicate
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotOffer
-from workers.job_manager.planning_input import PlanningInput, Way
+from workers.job_manager.planning_input import PlanningInput, PlanOption
 
 _LEAST_SLA, _MOST_SLA = 0.05, 0.99
 _MARGIN = 0.05
 
 
-def planned(standing: PlanningInput, market: JobMarket, way: Way, why: str) -> JobPlanned:
+def make_entry(standing: PlanningInput, market: JobMarket, way: PlanOption, why: str) -> JobPlanned:
     """The entry."""
     number = len(standing.job.places) + 1
     attempts: list[PlannedAttempt] = []
@@ -65,7 +65,9 @@ def _shared(standing: PlanningInput, number: int, why: str) -> dict[str, object]
     return found
 
 
-def _on_spot(standing: PlanningInput, way: Way, offer: SpotOffer, number: int, why: str) -> PlannedAttempt:
+def _on_spot(
+    standing: PlanningInput, way: PlanOption, offer: SpotOffer, number: int, why: str
+) -> PlannedAttempt:
     left, overheads = standing.left(), standing.overheads.of()
     storage, wall_s, checkpoint_s = StorageKind.LOCAL, left.work_s, None
     mechanism = way.mechanism
@@ -99,7 +101,7 @@ def _on_spot(standing: PlanningInput, way: Way, offer: SpotOffer, number: int, w
     )
 
 
-def _backup(standing: PlanningInput, way: Way, home: HomeOnDemand, number: int) -> PlannedAttempt:
+def _backup(standing: PlanningInput, way: PlanOption, home: HomeOnDemand, number: int) -> PlannedAttempt:
     (offer,) = way.offers
     jobs = max(math.floor(home.price / offer.price), 1)
     share = 1.0 / jobs
@@ -119,7 +121,9 @@ def _backup(standing: PlanningInput, way: Way, home: HomeOnDemand, number: int) 
     )
 
 
-def _at_home(standing: PlanningInput, way: Way, home: HomeOnDemand, number: int, why: str) -> PlannedAttempt:
+def _at_home(
+    standing: PlanningInput, way: PlanOption, home: HomeOnDemand, number: int, why: str
+) -> PlannedAttempt:
     first = standing.job.profile is None
     return PlannedAttempt.model_validate(
         _shared(standing, number, why)
@@ -155,15 +159,19 @@ _HOW = {
 }
 
 
-def how(way: Way) -> str:
+def describe_mechanism(way: PlanOption) -> str:
     """A way for people."""
     if isinstance(way.mechanism, Replicate):
         return "by two replicas" if len(way.offers) > 1 else "beginning again after each eviction"
     return _HOW[way.mechanism.name]
 
 
-def because(
-    standing: PlanningInput, market: JobMarket, best: Way, found: Sequence[Way], late: Sequence[Way]
+def explain_choice(
+    standing: PlanningInput,
+    market: JobMarket,
+    best: PlanOption,
+    found: Sequence[PlanOption],
+    late: Sequence[PlanOption],
 ) -> str:
     """Why this one, for people. late: the affordable ones, those included that might miss the deadline."""
     unit = market.unit
@@ -173,18 +181,18 @@ def because(
     if cheaper:
         least = min(cheaper, key=lambda one: one.cost)
         return (
-            f"expected {money(best.cost, unit)} {how(best)}: {money(least.cost, unit)} {how(least)} would be "
-            f"cheaper, but might miss the deadline in {span(standing.to_deadline_s)}"
+            f"expected {money(best.cost, unit)} {describe_mechanism(best)}: "
+            f"{money(least.cost, unit)} {describe_mechanism(least)} would be cheaper, but might miss the deadline in {span(standing.to_deadline_s)}"
         )
     if not best.offers:
         why = f"nothing is cheaper than on-demand, {money(best.cost, unit)}"
         spot = min((one for one in others if one.offers), key=lambda one: one.cost, default=None)
         if spot is not None:
-            return f"{why}: {money(spot.cost, unit)} {how(spot)} on {spot.offers[0].cloud}"
-        return f"{why}: {why_no_room(standing, market)}"
+            return f"{why}: {money(spot.cost, unit)} {describe_mechanism(spot)} on {spot.offers[0].cloud}"
+        return f"{why}: {explain_no_room(standing, market)}"
     clouds = len({one.cloud for one in market.offers if one.cloud not in standing.avoided})
     several = f"cheapest of {clouds} clouds" if clouds > 1 else "the one cloud that offers room now"
-    why = f"{several}: expected {money(best.cost, unit)} {how(best)}"
+    why = f"{several}: expected {money(best.cost, unit)} {describe_mechanism(best)}"
     if home is not None:
         why += f" against {money(home.cost, unit)} on-demand"
     second = min(
@@ -193,11 +201,11 @@ def because(
         default=None,
     )
     if second is not None:
-        why += f" ({money(second.cost, unit)} {how(second)})"
+        why += f" ({money(second.cost, unit)} {describe_mechanism(second)})"
     return why
 
 
-def why_no_room(standing: PlanningInput, market: JobMarket) -> str:
+def explain_no_room(standing: PlanningInput, market: JobMarket) -> str:
     """Why nothing can be had, for people."""
     said = [f"{cloud}: {why}" for cloud, why in (*standing.avoided.items(), *market.refused)]
     if market.home is None:

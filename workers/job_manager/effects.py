@@ -18,7 +18,7 @@ from broker.jobs.events import work_id
 from broker.jobs.models import Outcome, Work
 from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.work_store import WorkStore
-from workers.job_manager.observation import Denied, Grant
+from workers.job_manager.observation import Denial, Grant
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class JobEffects:
 
     # -- room ---------------------------------------------------------------------------------------------
 
-    def ask(self, job: JobRecord, place: AttemptRecord) -> dict[str, Grant | Denied]:
+    def ask(self, job: JobRecord, place: AttemptRecord) -> dict[str, Grant | Denial]:
         """The instances of an attempt, by work."""
         if place.plan.role == "backup":
             return {work: self._on_server(place, work) for work in place.works(job.id)}
@@ -39,7 +39,7 @@ class JobEffects:
             return {work: self._on_demand(place, work) for work in place.works(job.id)}
         return self._spot(job, place)
 
-    def _spot(self, job: JobRecord, place: AttemptRecord) -> dict[str, Grant | Denied]:
+    def _spot(self, job: JobRecord, place: AttemptRecord) -> dict[str, Grant | Denial]:
         plan, works = place.plan, place.works(job.id)
         wishes = [
             SpotRequest(
@@ -52,36 +52,36 @@ class JobEffects:
             )
             for work in works
         ]
-        found: dict[str, Grant | Denied] = {}
+        found: dict[str, Grant | Denial] = {}
         for work, answer in zip(works, self._client.submit_many(wishes), strict=True):
             if isinstance(answer, RefusedRequest):
-                found[work] = Denied(refusals_said(answer.refusals, plan.cloud))
+                found[work] = Denial(describe_refusal(answer.refusals, plan.cloud))
             elif isinstance(answer, ProblemAnswer):
                 if answer.problem.status in (429, 502, 503, 504):
                     raise UnavailableError(str(answer))
-                found[work] = Denied(str(answer))
+                found[work] = Denial(str(answer))
             else:
                 found[work] = Grant(answer.lease.id, answer.lease.node)
         return found
 
-    def _on_demand(self, place: AttemptRecord, name: str) -> Grant | Denied:
+    def _on_demand(self, place: AttemptRecord, name: str) -> Grant | Denial:
         plan = place.plan
         try:
             answer = self._client.start_on_demand(plan.cloud, OnDemandRequest(id=name, cores=plan.cores))
             if isinstance(answer, RefusedRequest):
-                return Denied(refusals_said(answer.refusals, plan.cloud))
+                return Denial(describe_refusal(answer.refusals, plan.cloud))
             lease: Lease | RefusedRequest = answer.lease
             if answer.lease.state is LeaseState.BOOKED:
                 lease = self._client.on_demand(plan.cloud, name)
         except ProblemAnswer as problem:
-            return Denied(str(problem))
+            return Denial(str(problem))
         if isinstance(lease, RefusedRequest):
-            return Denied(refusals_said(lease.refusals, plan.cloud))
+            return Denial(describe_refusal(lease.refusals, plan.cloud))
         if lease.state in ENDS:
-            return Denied("its instance was stopped before it began")
+            return Denial("its instance was stopped before it began")
         return Grant(lease.id, lease.node, ready=lease.state is LeaseState.RUNNING)
 
-    def _on_server(self, place: AttemptRecord, work: str) -> Grant | Denied:
+    def _on_server(self, place: AttemptRecord, work: str) -> Grant | Denial:
         plan = place.plan
         server = self._servers.claim(work, plan.cloud, plan.cores, plan.share)
         answer = self._on_demand(place, server.id)
@@ -94,7 +94,7 @@ class JobEffects:
         if place.promoted:
             for work in place.works(job.id):
                 self._servers.widen(work, place.plan.share)
-        self._works.put([work_of(job, place, rank) for rank in range(place.plan.instances)])
+        self._works.put([make_work(job, place, rank) for rank in range(place.plan.instances)])
 
     # -- giving back --------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ def _shares_server(place: AttemptRecord) -> bool:
     return place.plan.role == "backup" or place.promoted
 
 
-def work_of(job: JobRecord, place: AttemptRecord, rank: int) -> Work:
+def make_work(job: JobRecord, place: AttemptRecord, rank: int) -> Work:
     """What an agent is to run of an attempt on the instance of that rank."""
     plan, wish = place.plan, job.wish
     backup = _shares_server(place)
@@ -173,7 +173,7 @@ def work_of(job: JobRecord, place: AttemptRecord, rank: int) -> Work:
     )
 
 
-def refusals_said(refusals: Sequence[RefusalView], cloud: str) -> str:
+def describe_refusal(refusals: Sequence[RefusalView], cloud: str) -> str:
     """Why a cloud refused, for people."""
     mine = next((one for one in refusals if one.cloud == cloud), None)
     if mine is None:

@@ -47,7 +47,7 @@ _THREADS = 4
 log = structlog.get_logger(__name__)
 
 
-class JobAdvance:
+class JobAdvancer:
     """One job at a time, as far as it goes. Safe to use from several threads."""
 
     def __init__(
@@ -161,12 +161,12 @@ def _to_free(job: JobRecord) -> list[AttemptRecord]:
 
 
 class JobManager:
-    """Threads around ``JobAdvance``: who advances jobs, who sweeps those that are due, who follows the events
-    of the federation."""
+    """Threads around ``JobAdvancer``: who advances jobs, who sweeps those that are due, who follows the
+    events of the federation."""
 
     def __init__(
         self,
-        advancing: JobAdvance,
+        advancing: JobAdvancer,
         store: JobStore,
         servers: BackupServers,
         doing: JobEffects,

@@ -18,7 +18,7 @@ from cloudsim.markets.prices import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.volatile.targeting import believed
-from workers.job_manager.effects import refusals_said
+from workers.job_manager.effects import describe_refusal
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 
 #: Quotes are asked for at this SLA: the risk is what counts, and no promise is made yet.
@@ -107,7 +107,7 @@ class MarketClient:
         except ProblemAnswer as problem:
             return str(problem)
         if quote is None:
-            return refusals_said(answer.refusals, info.id)
+            return describe_refusal(answer.refusals, info.id)
         if quote.free_slots < wish.instances:
             return f"it has room for {quote.free_slots} instances, not {wish.instances}"
         return SpotOffer(

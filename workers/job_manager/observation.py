@@ -21,7 +21,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Denied:
+class Denial:
     """An instance was refused; why, for people."""
 
     why: str
@@ -43,7 +43,7 @@ class Observation:
     reports: Mapping[str, WorkReport] = field(default_factory=dict)
     leases: Mapping[str, Lease] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)
-    grants: Mapping[str, Grant | Denied] = field(default_factory=dict)
+    grants: Mapping[str, Grant | Denial] = field(default_factory=dict)
     market: JobMarket | None = None
     asked: bool = False
     cooled: Mapping[str, float] = field(default_factory=dict)

@@ -17,9 +17,9 @@ from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.work_store import WorkStore
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.market_client import MarketClient
-from workers.job_manager.observation import Denied, Grant, Observation
+from workers.job_manager.observation import Denial, Grant, Observation
 from workers.job_manager.planning_input import PlanningInput, quoted_lifetime_s
-from workers.job_manager.running_job import departs
+from workers.job_manager.running_job import is_other_phase
 from workers.job_manager.state_machine import REMEMBERED_S, cool_down_s, occasions
 
 #: So many reports in a row must tell of another phase.
@@ -129,8 +129,8 @@ class JobObserver:
                     leases[lease] = found
         return leases
 
-    def _grants(self, job: JobRecord) -> dict[str, Grant | Denied]:
-        grants: dict[str, Grant | Denied] = {}
+    def _grants(self, job: JobRecord) -> dict[str, Grant | Denial]:
+        grants: dict[str, Grant | Denial] = {}
         for place in job.live:
             if place.began_at is None and job.cancel is None:
                 try:
@@ -168,7 +168,7 @@ class JobObserver:
                 continue
             used, (count, at) = report.usage, memory.phases.get(place.number, (0, 0.0))
             if report.at > at and used.wall_s >= _SETTLED_S:
-                other = departs(job.profile, used.peak_memory_gb, used.io_share)
+                other = is_other_phase(job.profile, used.peak_memory_gb, used.io_share)
                 count = count + 1 if other else 0
                 memory.phases[place.number] = (count, report.at)
             if count >= SAMPLES:

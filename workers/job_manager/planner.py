@@ -21,9 +21,9 @@ from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
 from cloudsim.jobs.planner import CostAware, options
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import QuotedMarkets
-from workers.job_manager.attempt_plan import because, planned, why_no_room
+from workers.job_manager.attempt_plan import explain_choice, explain_no_room, make_entry
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotOffer
-from workers.job_manager.planning_input import PlanningInput, Way
+from workers.job_manager.planning_input import PlanningInput, PlanOption
 
 #: Without on-demand, losing a replica is taken to cost as much as this many times the dearest spot.
 _NO_HOME = 4.0
@@ -31,41 +31,43 @@ _LATE = 1.1  # how much longer than expected anything takes, against a deadline
 
 
 @dataclass(frozen=True)
-class NoRoomPlan:
+class NoPlanNow:
     """Nothing can be had now."""
 
     why: str
 
 
 @dataclass(frozen=True)
-class HopelessPlan:
+class NoPlanEver:
     """Nothing will ever do."""
 
     why: str
 
 
-def plan(standing: PlanningInput, market: JobMarket) -> JobPlanned | NoRoomPlan | HopelessPlan:
+def choose_plan(standing: PlanningInput, market: JobMarket) -> JobPlanned | NoPlanNow | NoPlanEver:
     """Where the job goes on."""
     job, home = standing.job, None if standing.home_full else market.home
     if standing.on_demand_only is not None and home is not None:
-        return planned(standing, market, on_demand(standing, home), standing.on_demand_only)
-    found = ways(standing, market, home)
+        return make_entry(standing, market, on_demand_option(standing, home), standing.on_demand_only)
+    found = list_options(standing, market, home)
     if not found:
-        return NoRoomPlan(why_no_room(standing, market))
+        return NoPlanNow(explain_no_room(standing, market))
     affordable = [one for one in found if one.cost <= standing.budget]
     if not affordable:
         least, cap = min(one.cost for one in found), job.wish.max_cost
         assert cap is not None
         spent = job.cost(standing.now)
         had = f" beside the {money(spent, market.unit)} that it has cost" if spent else ""
-        return HopelessPlan(
+        return NoPlanEver(
             f"the cheapest way to finish is expected to cost {money(least, market.unit)}{had}: more than its "
             f"max_cost of {money(cap, market.unit)}"
         )
     punctual = [one for one in affordable if _in_time(standing, one)]
     if punctual:
         best = min(punctual, key=lambda one: (one.cost, one.time_s))
-        return planned(standing, market, best, because(standing, market, best, found, late=affordable))
+        return make_entry(
+            standing, market, best, explain_choice(standing, market, best, found, late=affordable)
+        )
     fastest = min(affordable, key=lambda one: (bool(one.offers), one.time_s))
     left = span(max(standing.to_deadline_s, 0.0))
     why = (
@@ -73,16 +75,16 @@ def plan(standing: PlanningInput, market: JobMarket) -> JobPlanned | NoRoomPlan 
         if not fastest.offers
         else f"its deadline is in {left} and nothing is sure to keep it any more: this is the fastest"
     )
-    return planned(standing, market, fastest, why)
+    return make_entry(standing, market, fastest, why)
 
 
-def ways(standing: PlanningInput, market: JobMarket, home: HomeOnDemand | None) -> list[Way]:
+def list_options(standing: PlanningInput, market: JobMarket, home: HomeOnDemand | None) -> list[PlanOption]:
     """The best of each mechanism that the job may use; migration for each cloud."""
     wish, left = standing.job.wish, standing.left()
     offers = tuple(one for one in market.offers if one.cloud not in standing.avoided)
-    found: list[Way] = []
+    found: list[PlanOption] = []
     if home is not None:
-        found.append(on_demand(standing, home))
+        found.append(on_demand_option(standing, home))
     if not offers:
         return found
     mechanisms: list[Mechanism] = []
@@ -95,7 +97,7 @@ def ways(standing: PlanningInput, market: JobMarket, home: HomeOnDemand | None) 
     markets = _markets(offers, home, wish.cores)
     overheads = standing.overheads.of()
     plans = options(left, mechanisms, markets, overheads)
-    found += [Way(one, tuple(offers[number] for number in one.markets)) for one in plans]
+    found += [PlanOption(one, tuple(offers[number] for number in one.markets)) for one in plans]
     if wish.checkpoint is not None:
         for offer in offers:  # each gives another notice
             alone = _markets((offer,), home, wish.cores)
@@ -103,17 +105,17 @@ def ways(standing: PlanningInput, market: JobMarket, home: HomeOnDemand | None) 
             moves = options(
                 left, (Migration(StorageKind.LOCAL), Migration(StorageKind.REMOTE)), alone, warned
             )
-            found += [Way(one, (offer,)) for one in moves]
+            found += [PlanOption(one, (offer,)) for one in moves]
     if not found and wish.idempotent:
         found.append(_again(standing, offers))
     return found
 
 
-def on_demand(standing: PlanningInput, home: HomeOnDemand) -> Way:
+def on_demand_option(standing: PlanningInput, home: HomeOnDemand) -> PlanOption:
     """All that is left at home, undisturbed."""
     nothing = _markets((), home, standing.job.wish.cores)
     (found,) = options(standing.left(), (OnDemand(),), nothing, standing.overheads.of())
-    return Way(found, ())
+    return PlanOption(found, ())
 
 
 def keeps(standing: PlanningInput, market: JobMarket, running: AttemptRecord) -> bool:
@@ -144,7 +146,7 @@ def _markets(offers: Sequence[SpotOffer], home: HomeOnDemand | None, cores: int)
     )
 
 
-def _again(standing: PlanningInput, offers: Sequence[SpotOffer]) -> Way:
+def _again(standing: PlanningInput, offers: Sequence[SpotOffer]) -> PlanOption:
     """Nothing is kept, and there is one cloud: from the beginning as often as it takes."""
     left = standing.left()
     markets = _markets(offers, None, standing.job.wish.cores)
@@ -153,10 +155,10 @@ def _again(standing: PlanningInput, offers: Sequence[SpotOffer]) -> Way:
     cost = time_s * markets.price_now * left.instances / 3600.0
     best = int(cost.argmin())
     found = AttemptPlan(Replicate(1), (best,), (float("inf"),), float(cost[best]), float(time_s[best]))
-    return Way(found, (offers[best],))
+    return PlanOption(found, (offers[best],))
 
 
-def _in_time(standing: PlanningInput, way: Way) -> bool:
+def _in_time(standing: PlanningInput, way: PlanOption) -> bool:
     """Whether it is expected to end before the deadline, though it lose one more place on its way."""
     live, left = standing.overheads, standing.left()
     overheads = live.of()
@@ -173,4 +175,4 @@ def _in_time(standing: PlanningInput, way: Way) -> bool:
 def first_run(standing: PlanningInput, market: JobMarket, home: HomeOnDemand) -> JobPlanned:
     """On-demand, to be measured."""
     why = "nobody has measured what it needs: it runs for the first time where nothing interrupts it"
-    return planned(standing, market, on_demand(standing, home), why)
+    return make_entry(standing, market, on_demand_option(standing, home), why)

@@ -101,7 +101,7 @@ class PlanningInput:
 
 
 @dataclass(frozen=True)
-class Way:
+class PlanOption:
     """A plan of ``cloudsim.jobs`` with the offers it means; none: on-demand."""
 
     plan: AttemptPlan

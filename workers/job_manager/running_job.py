@@ -13,7 +13,7 @@ from broker.jobs.view import money, span
 from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanisms import Checkpoint
 from workers.job_manager import planner
-from workers.job_manager.attempt_plan import how, planned
+from workers.job_manager.attempt_plan import describe_mechanism, make_entry
 from workers.job_manager.market import JobMarket
 from workers.job_manager.observation import Observation
 from workers.job_manager.planning_input import PlanningInput
@@ -30,13 +30,13 @@ _ADAPTED = 0.25
 _AHEAD_S = 5.0
 
 
-def departs(profile: Profile, memory_gb: float, io_share: float) -> bool:
+def is_other_phase(profile: Profile, memory_gb: float, io_share: float) -> bool:
     """Whether what is measured is another phase than the profile knows."""
     known, now = max(profile.memory_gb, _LEAST_GB), max(memory_gb, _LEAST_GB)
     return max(known, now) > MEMORY_FACTOR * min(known, now) or abs(profile.io_share - io_share) > IO_SHARE
 
 
-def changes(
+def decide_changes(
     job: JobRecord,
     seen: Observation,
     standing: PlanningInput,
@@ -102,7 +102,7 @@ def _for_deadline(
     if not job.wish.idempotent:
         return []
     why = f"beside the others, because the deadline is in {left} and they may be evicted"
-    return [planned(standing, market, planner.on_demand(standing, market.home), why)]
+    return [make_entry(standing, market, planner.on_demand_option(standing, market.home), why)]
 
 
 def _new_phase(
@@ -138,8 +138,8 @@ def _worth_moving(standing: PlanningInput, market: JobMarket, place: AttemptReco
     home = None if standing.home_full else market.home
     clouds = {one.plan.cloud for one in standing.job.live if one.plan.spot}
     same = replace(market, offers=tuple(one for one in market.offers if one.cloud in clouds))
-    found = planner.ways(standing, market, home)
-    here = planner.ways(replace(standing, avoided={}), same, home)
+    found = planner.list_options(standing, market, home)
+    here = planner.list_options(replace(standing, avoided={}), same, home)
     here = [one for one in here if one.mechanism.name == place.plan.mechanism]
     if not here or not found:
         return None
@@ -150,4 +150,4 @@ def _worth_moving(standing: PlanningInput, market: JobMarket, place: AttemptReco
     if best.cost + moved >= (1 - _WORTH) * stays.cost:
         return None
     gain = money(stays.cost - best.cost, market.unit)
-    return f"in its present phase {how(best)} elsewhere is expected to save {gain}"
+    return f"in its present phase {describe_mechanism(best)} elsewhere is expected to save {gain}"

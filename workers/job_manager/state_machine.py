@@ -28,10 +28,10 @@ from broker.jobs.models import Outcome, Profile
 from broker.jobs.record import AttemptRecord, JobRecord, step
 from broker.jobs.view import money
 from workers.job_manager import planner, running_job
-from workers.job_manager.attempt_outcome import ended, news
+from workers.job_manager.attempt_outcome import end_attempt, news
 from workers.job_manager.market import JobMarket
 from workers.job_manager.observation import Observation
-from workers.job_manager.planner import HopelessPlan, NoRoomPlan
+from workers.job_manager.planner import NoPlanEver, NoPlanNow
 from workers.job_manager.planning_input import PlanningInput
 
 #: A cloud that evicts is left alone for so long, twice as long after each further eviction within an hour.
@@ -181,7 +181,7 @@ class _Deciding:
 
     def _stop_all(self, why: str) -> None:
         for one in self.job.live:
-            self.say(ended(self.job, one, Outcome.STOPPED, why, self.seen.now))
+            self.say(end_attempt(self.job, one, Outcome.STOPPED, why, self.seen.now))
 
     def _learn(self, winner: AttemptRecord) -> None:
         report = self.seen.reports.get(winner.works(self.job.id)[0])
@@ -225,7 +225,7 @@ class _Deciding:
         lost = next((one for one in new if one.plan.role == "main"), None)
         where = "its spot instance" if lost is None else f"the instance on {lost.plan.cloud}"
         if backup.started_at is None:
-            self.say(ended(self.job, backup, Outcome.STOPPED, f"{where} is gone before it began", now))
+            self.say(end_attempt(self.job, backup, Outcome.STOPPED, f"{where} is gone before it began", now))
         elif self.job.wish.checkpoint is not None:
             if backup.told is None:
                 why = f"{where} is gone, and the job goes on faster from what its backup has done"
@@ -295,10 +295,10 @@ class _Deciding:
             if job.waited < _MOST_WAITS_TO_MEASURE:
                 self._wait(f"{market.home.cloud} has no room on-demand, where it is to be measured")
                 return
-        match planner.plan(standing, market):
-            case NoRoomPlan(why):
+        match planner.choose_plan(standing, market):
+            case NoPlanNow(why):
                 self._wait(f"nobody has room for it now ({why})")
-            case HopelessPlan(why):
+            case NoPlanEver(why):
                 self.say(JobFailed(at=now, why=why))
             case planned:
                 self.say(planned)
@@ -312,7 +312,7 @@ class _Deciding:
 
     def _tend(self) -> None:
         lost = bool(self._new)
-        for entry in running_job.changes(self.job, self.seen, self.standing(), self.market, lost=lost):
+        for entry in running_job.decide_changes(self.job, self.seen, self.standing(), self.market, lost=lost):
             self.say(entry)
 
 

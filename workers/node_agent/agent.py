@@ -13,8 +13,8 @@ import structlog
 
 from broker.jobs.models import WORK_ENDED, WorkState
 from workers.node_agent.assignments import AssignmentBatch, Assignments
-from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide
-from workers.node_agent.process.driver_protocol import Cause, Driver
+from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide_step
+from workers.node_agent.process.driver_protocol import StopCause, WorkDriver
 from workers.node_agent.reports import Reports
 from workers.node_agent.task_runner import RunningTask
 
@@ -27,7 +27,7 @@ class NodeAgent:
     """All work of one cloud. Other threads may call ``wake``, and read ``instances``: the leases on which
     there is work."""
 
-    def __init__(self, driver: Driver, orders: Assignments, reports: Reports):
+    def __init__(self, driver: WorkDriver, orders: Assignments, reports: Reports):
         self._driver, self._orders, self._reports = driver, orders, reports
         self._held: dict[str, RunningTask] = {}
         self._over: set[str] = set()  # ended, as was reported before this process began
@@ -73,7 +73,7 @@ class NodeAgent:
             said = reported.get(name)
             if said is not None and said.state in WORK_ENDED:
                 self._over.add(name)
-                self._driver.stop(name, Cause.STOPPED)
+                self._driver.stop(name, StopCause.STOPPED)
                 continue
             held = RunningTask(self._driver, orders.works[name], self.wake, said)
             if said is not None and name not in there:
@@ -94,7 +94,7 @@ class NodeAgent:
             lease = orders.leases.get(work.instance) if work.spot else None
             missing_s = self._missing_s(name, there=not work.spot or lease is not None, now_s=now_s)
             if not held.ended:
-                self._do(held, decide(work, lease, missing_s))
+                self._do(held, decide_step(work, lease, missing_s))
         for name in set(self._driver.held()) - set(self._held) - set(orders.works):
             if self._missing_s(name, there=False, now_s=now_s) >= UNKNOWN_S:
                 self._driver.forget(name)
@@ -108,7 +108,7 @@ class NodeAgent:
             self._reports.forget(name)
             threading.Thread(target=self._driver.forget, args=(name,), daemon=True).start()
         elif self._missing_s(name, there=False, now_s=now_s) >= UNKNOWN_S:
-            held.kill(Cause.STOPPED, "nobody asks for it any more")
+            held.kill(StopCause.STOPPED, "nobody asks for it any more")
 
     def _missing_s(self, name: str, *, there: bool, now_s: float) -> float:
         if there:
@@ -134,7 +134,7 @@ class NodeAgent:
                 if not held.leaving:
                     held.leave(self._orders.wall_time(decision.evict_at_s))
             case WorkStep.EVICT:
-                held.kill(Cause.EVICTED, decision.why or "")
+                held.kill(StopCause.EVICTED, decision.why or "")
             case WorkStep.SAVE:
                 held.save()
             case WorkStep.STOP:

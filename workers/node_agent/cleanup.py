@@ -17,12 +17,12 @@ EVERY_S = 3600.0
 log = structlog.get_logger(__name__)
 
 
-def open_jobs(client: redis.Redis, keys: RedisKeys) -> frozenset[str]:
+def list_open_jobs(client: redis.Redis, keys: RedisKeys) -> frozenset[str]:
     """Jobs that have not ended. Raises redis.RedisError."""
     return frozenset(one.decode() for one in cast("list[bytes]", client.zrange(keys.open_jobs, 0, -1)))
 
 
-def tidy(
+def remove_old_states(
     client: redis.Redis, keys: RedisKeys, kept: CheckpointStore, kept_s: float, stopping: threading.Event
 ) -> None:
     """Now and every hour, until told to stop. Agents of all clouds do the same with the same directories.
@@ -31,7 +31,7 @@ def tidy(
     """
     while not stopping.is_set():
         try:
-            gone = kept.drop_old(open_jobs(client, keys), time.time() - kept_s)
+            gone = kept.drop_old(list_open_jobs(client, keys), time.time() - kept_s)
             if gone:
                 log.info("removed what was kept of jobs that ended long ago", jobs=gone)
         except (redis.RedisError, OSError) as error:

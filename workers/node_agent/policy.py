@@ -36,7 +36,7 @@ class WorkDecision:
     evict_at_s: float | None = None
 
 
-def decide(work: Work, lease: Lease | None, missing_s: float) -> WorkDecision:
+def decide_step(work: Work, lease: Lease | None, missing_s: float) -> WorkDecision:
     """``lease``: as its cloud shows it; None: it shows none, for ``missing_s`` now."""
     gone = _gone(work, lease, missing_s)
     if gone is not None:

@@ -15,8 +15,8 @@ from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
 from broker.jobs.work_log import SHOWN_BYTES, shown_log
 from broker.jobs.work_store import WorkStore
 from broker.storage.keys import RedisKeys
-from workers.node_agent.process.driver_protocol import Driver
-from workers.node_agent.task_runner import RunningTask, news
+from workers.node_agent.process.driver_protocol import WorkDriver
+from workers.node_agent.task_runner import RunningTask, urgent_facts
 
 LOG_KEPT_S = 7 * 86_400
 _USAGE_S = 2.0
@@ -29,7 +29,12 @@ class Reports:
     """Writes what has changed. ``tell`` raises redis.RedisError, and writes next time what it did not."""
 
     def __init__(
-        self, client: redis.Redis, keys: RedisKeys, cloud: str, driver: Driver, ring: Callable[[str], object]
+        self,
+        client: redis.Redis,
+        keys: RedisKeys,
+        cloud: str,
+        driver: WorkDriver,
+        ring: Callable[[str], object],
     ):
         """``ring``: tells a job manager to look after a job; raises OperationalError."""
         self._client, self._keys, self._cloud, self._driver, self._ring = client, keys, cloud, driver, ring
@@ -46,7 +51,7 @@ class Reports:
         ended = report.state in WORK_ENDED
         # Its output goes first: who hears of the end reads all of it.
         self._show_log(held.work.id, at_once=ended and told != report)
-        new = told is None or news(told) != news(report)
+        new = told is None or urgent_facts(told) != urgent_facts(report)
         if not new and (told == report or (told is not None and report.at - told.at < _USAGE_S)):
             return
         self._client.hset(self._keys.work_reports(self._cloud), report.work, written(report))
@@ -75,7 +80,7 @@ class Reports:
         self._logs.pop(work, None)
 
 
-def tell_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterable[str]) -> None:
+def report_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterable[str]) -> None:
     """Work was ended with its agent: jobs go on from their last kept states. Raises RedisError."""
     now, key = time.time(), keys.work_reports(cloud)
     for work, said in WorkStore(client, keys).reports(cloud, sorted(works)).items():

@@ -15,12 +15,12 @@ import structlog
 
 from broker.jobs.models import WORK_ENDED, Usage, Work, WorkReport, WorkState
 from workers.node_agent.process.driver_protocol import (
-    Cause,
-    Driver,
     DriverError,
     EndedWork,
-    KeptState,
     RunningWork,
+    StopCause,
+    StoredCheckpoint,
+    WorkDriver,
 )
 
 log = structlog.get_logger(__name__)
@@ -48,16 +48,16 @@ class RunningTask:
     """A piece of work, and how it stands."""
 
     def __init__(
-        self, driver: Driver, work: Work, changed: Callable[[], None], before: WorkReport | None = None
+        self, driver: WorkDriver, work: Work, changed: Callable[[], None], before: WorkReport | None = None
     ):
         """``changed``: is told when there is something to report at once. ``before``: what was reported of it
         by an agent before this one."""
         self.work = work
         self._driver, self._changed = driver, changed
-        self._asked, self._leave_by, self._cause = TaskRequest.RUN, float("inf"), Cause.EVICTED
+        self._asked, self._leave_by, self._cause = TaskRequest.RUN, float("inf"), StopCause.EVICTED
         self._interrupt = threading.Event()
         self._lock = threading.Lock()
-        self._kept: KeptState | None = None
+        self._kept: StoredCheckpoint | None = None
         self._why: str | None = None
         self._copied_s = _COPY_S
         self._tried_at = 0.0  # when a checkpoint was last begun
@@ -105,7 +105,7 @@ class RunningTask:
         """Warns it, then ends it."""
         self._ask(TaskRequest.STOP)
 
-    def kill(self, cause: Cause, why: str) -> None:
+    def kill(self, cause: StopCause, why: str) -> None:
         """Ends it at once."""
         with self._lock:
             if self._asked is TaskRequest.KILL:
@@ -131,7 +131,7 @@ class RunningTask:
             self._finish(WorkState.UNUSABLE, None, str(error))
         except Exception as error:
             log.exception("work given up", work=self.work.id)
-            self._driver.stop(self.work.id, Cause.STOPPED)
+            self._driver.stop(self.work.id, StopCause.STOPPED)
             self._finish(WorkState.UNUSABLE, None, f"its agent failed: {error}")
 
     def _run(self) -> None:
@@ -154,7 +154,7 @@ class RunningTask:
             elif found.started_at is None and asked is not TaskRequest.STOP:
                 self._interrupt.wait(_WATCH_S)  # nothing of it can be saved yet
                 if time.time() >= self._leave_by:
-                    self.kill(Cause.EVICTED, "its time after notice was over")
+                    self.kill(StopCause.EVICTED, "its time after notice was over")
             else:
                 self._end(asked)
 
@@ -188,7 +188,7 @@ class RunningTask:
             self._driver.notice(work)
             self._watch(time.time() + STOP_S)
             if not self._interrupt.is_set():
-                self._driver.stop(work, Cause.STOPPED)
+                self._driver.stop(work, StopCause.STOPPED)
             return
         saves = asked is TaskRequest.SAVE or self.work.saves_on_notice
         now = time.time()
@@ -204,14 +204,14 @@ class RunningTask:
                 return
             kept = not (isinstance(found, EndedWork) and found.code == 0) and self._keep(last=True)
         if kept:
-            self._driver.stop(work, Cause.SAVED)
+            self._driver.stop(work, StopCause.SAVED)
         elif asked is TaskRequest.SAVE and not self._interrupt.is_set():
-            self._driver.stop(work, Cause.STOPPED)
+            self._driver.stop(work, StopCause.STOPPED)
         elif not self._interrupt.is_set():
             self._driver.notice(work)
             self._watch(self._leave_by)
             if not self._interrupt.is_set():
-                self._driver.stop(work, Cause.EVICTED)
+                self._driver.stop(work, StopCause.EVICTED)
 
     def _watch(self, until: float) -> RunningWork | EndedWork | None:
         """Waits for its end, until then at most, or until more is asked."""
@@ -254,12 +254,12 @@ class RunningTask:
         state, why = WorkState.EXITED, self._why
         if found.code == 0:  # it was done before anything could end it
             pass
-        elif found.cause is Cause.TOO_LARGE:
+        elif found.cause is StopCause.TOO_LARGE:
             why = f"it used more memory than its {self.work.memory_mb} MB"
-        elif found.cause is Cause.SAVED or (saved and (found.cause or found.noticed_at)):
+        elif found.cause is StopCause.SAVED or (saved and (found.cause or found.noticed_at)):
             state = WorkState.SAVED
         elif found.cause is not None:
-            state = WorkState.EVICTED if found.cause is Cause.EVICTED else WorkState.STOPPED
+            state = WorkState.EVICTED if found.cause is StopCause.EVICTED else WorkState.STOPPED
         elif found.noticed_at is not None:
             state = leaving
         elif found.code is None:
@@ -309,10 +309,10 @@ class RunningTask:
             usage=_NOTHING_USED if usage is None else usage,
             why=why,
         )
-        if news(self.report) != news(before):
+        if urgent_facts(self.report) != urgent_facts(before):
             self._changed()
 
 
-def news(report: WorkReport) -> tuple[object, ...]:
+def urgent_facts(report: WorkReport) -> tuple[object, ...]:
     """What of a report a job manager wants to know at once."""
     return report.state, report.checkpoint, report.noticed_at, report.why

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from cloudsim.model.errors import SpecError
 from tests.integration.slurm.cluster import Cluster, cluster
 from tests.support.wait import wait_until
+from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -22,11 +23,8 @@ from workers.cloud_agent.drivers.base import (
     NoRoomError,
     RefusedError,
 )
-from workers.cloud_agent.drivers.options import options_of
-from workers.cloud_agent.drivers.registry import driver_of
-from workers.cloud_agent.drivers.slurm import SlurmDriver
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
-from workers.cloud_agent.drivers.slurm_output import comments_in, jobs_in, names_in, nodes_in
+from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
+from workers.cloud_agent.drivers.slurm_output import expand_node_list, parse_comments, parse_jobs, parse_nodes
 
 on_a_cluster = pytest.mark.xdist_group("slurm")
 ONE = DesiredInstance("jobs/7.1", 2, "north")
@@ -263,7 +261,7 @@ def test_leases_of_every_name(slurm: Cluster) -> None:
 @on_a_cluster
 def test_names_of_nodes_are_read_as_slurm_means_them(slurm: Cluster) -> None:
     for written in ("n1", "n[1-3,07-09],m", "r[1-2]n[08-10,3],r7", "a-b[001-002]"):
-        assert names_in(written) == tuple(slurm.run("scontrol", "show", "hostnames", written).split())
+        assert expand_node_list(written) == tuple(slurm.run("scontrol", "show", "hostnames", written).split())
 
 
 # -- without one ---------------------------------------------------------------------------------------------
@@ -310,23 +308,23 @@ def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_squeue_and_sinfo_print_is_read() -> None:
-    (job,) = jobs_in("7|PENDING|2|1|spot,day||N/A|N/A|1795901976|Resources|\n")
+    (job,) = parse_jobs("7|PENDING|2|1|spot,day||N/A|N/A|1795901976|Resources|\n")
     assert job.partitions == {"spot", "day"}
     assert (job.nodes, job.submitted_at) == ((), 1795901976.0)
     assert job.waits_for_room
     assert not replace(job, reason="Dependency").waits_for_room
     assert replace(job, word="SOMETHING_NEW").state is InstanceState.ENDED
-    nodes = nodes_in("n1|spot|1/3/0/4\nn1|day|1/3/0/4\nn2|day|0/0/4/4\n")
+    nodes = parse_nodes("n1|spot|1/3/0/4\nn1|day|1/3/0/4\nn2|day|0/0/4/4\n")
     assert nodes["n1"].partitions == {"spot", "day"}
     assert (nodes["n1"].idle, nodes["n2"].idle, nodes["n2"].total) == (3, 0, 4)
-    assert list(comments_in("JOBID|COMMENT|\n7|spotfed:p:a|b|\nand|more|\n8|(null)|\n")) == [
+    assert list(parse_comments("JOBID|COMMENT|\n7|spotfed:p:a|b|\nand|more|\n8|(null)|\n")) == [
         ("7", "spotfed:p:a|b"),
         ("8", "(null)"),
     ]
     with pytest.raises(InstanceError, match="squeue printed something else than comments: 'hello'"):
-        list(comments_in("hello\n"))
+        list(parse_comments("hello\n"))
     with pytest.raises(InstanceError, match="squeue printed something else than jobs"):
-        jobs_in("7|PENDING|two|1|spot||N/A|N/A|0|None|")
+        parse_jobs("7|PENDING|two|1|spot||N/A|N/A|0|None|")
 
 
 @pytest.mark.parametrize(
@@ -352,10 +350,10 @@ def test_options_that_cannot_be(tmp_path: Path, field: str, value: object) -> No
 def test_a_federation_file_names_it(tmp_path: Path) -> None:
     (tmp_path / "start.sh").touch()
     told = {"driver": "slurm", "partition": "spot", "script": "start.sh", "patience": "2m"}
-    options = options_of(told, "cloud[0].instances", tmp_path)
+    options = read_options(told, "cloud[0].instances", tmp_path)
     assert isinstance(options, SlurmOptions)
     assert (options.script, options.patience_s) == (tmp_path / "start.sh", 120.0)
-    assert isinstance(driver_of(options, "hpc", None, None), SlurmDriver)
+    assert isinstance(make_driver(options, "hpc", None, None), SlurmDriver)
     with pytest.raises(SpecError, match="there is no file") as failed:
-        options_of({**told, "script": "no.sh"}, "cloud[0].instances", tmp_path)
+        read_options({**told, "script": "no.sh"}, "cloud[0].instances", tmp_path)
     assert failed.value.field == "cloud[0].instances.script"

@@ -15,8 +15,7 @@ from tests.integration.slurm.cluster import PROGRAMS, Cluster, cluster
 from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.exam import Fault, InstanceDriverExam, Scene, alive, wanted
 from workers.cloud_agent.drivers.base import InstanceDriver, RefusedError
-from workers.cloud_agent.drivers.slurm import SlurmDriver
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
+from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

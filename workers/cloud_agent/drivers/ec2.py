@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -18,27 +19,42 @@ from xml.etree.ElementTree import Element
 from libcloud.common.aws import AWSRequestSignerAlgorithmV4
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.compute.drivers.ec2 import BaseEC2NodeDriver, EC2Connection, EC2Response
+from pydantic import Field, StringConstraints
 
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
+    HttpOptions,
     InstanceError,
     InstanceState,
     NoRoomError,
     RefusedError,
+    Word,
 )
-from workers.cloud_agent.drivers.options import Dialect, Ec2Options
-from workers.cloud_agent.http_calls import HttpCalls, http, said
+from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
 from workers.cloud_agent.tags import InstanceTags
 
 #: Instances that one answer lists at most; AWS gives no more than a thousand.
 PAGE = 1000
+
 MOST_PAGES = 1000
+
 #: How long what the cloud said about its sizes is believed.
 SIZES_S = 3600.0
+
 #: AWS takes a spot instance back so long after it was marked (its "Spot Instance interruption notices").
 INTERRUPTED_AFTER_S = 120.0
+
+
+class Dialect(StrEnum):
+    """Whose EC2 API it is."""
+
+    AWS = "aws"
+    EUCALYPTUS = "eucalyptus"
+
+
 _VERSIONS = {Dialect.AWS: "2016-11-15", Dialect.EUCALYPTUS: "2015-10-01"}
+
 _STATES = {
     "pending": InstanceState.STARTING,
     "running": InstanceState.RUNNING,
@@ -47,15 +63,36 @@ _STATES = {
     "stopped": InstanceState.ENDED,
     "terminated": InstanceState.ENDED,
 }
+
 _UNSIGNED = ("User-Agent", "Accept-Encoding")
+
 _GONE = ("terminated", "shutting-down")
+
 _NO_ROOM = ("Insufficient", "NotEnoughResources", "SpotMaxPriceTooLow")
+
 _LATER = ("RequestLimitExceeded", "RequestExpired")
+
 _REFUSED = (
     "AuthFailure", "Blocked", "Invalid", "Malformed", "MaxSpotInstanceCountExceeded", "Missing",
     "OptInRequired", "PendingVerification", "SignatureDoesNotMatch", "Unauthorized", "Unknown", "Unsupported",
     "VPCIdNotSpecified",
 )  # fmt: skip
+
+
+class Ec2Options(HttpOptions):
+    """Of the driver "ec2": AWS, Eucalyptus, and what else speaks their API.
+
+    image: its id. zone: an availability zone. subnet: its id; security groups are ids then, else names.
+    all_users: instances of all accounts are listed (Eucalyptus, for its administrator). spot: instances are
+    the cloud's own spot instances (AWS).
+    """
+
+    driver: Literal["ec2"]
+    dialect: Dialect = Field(Dialect.AWS, strict=False)
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}$")] = "us-east-1"
+    subnet: Word | None = None
+    all_users: bool = False
+    spot: bool = False
 
 
 class Ec2Driver:
@@ -318,7 +355,7 @@ _KINDS = {"IdempotentParameterMismatch": _SameTokenError, "InvalidInstanceID.Not
 
 def _libcloud(options: Ec2Options, user: str, secret: str) -> BaseEC2NodeDriver:
     """Libcloud's own classes want one of AWS's regions, and a signature whose requests hold little."""
-    reached = {"conn_class": http(options.ca_file, options.timeout_s), "responseCls": _Answer}
+    reached = {"conn_class": connection_class(options.ca_file, options.timeout_s), "responseCls": _Answer}
     connection = type("Connection", (_Connection,), reached)
     driver = type(
         "Driver",
@@ -333,7 +370,7 @@ def _libcloud(options: Ec2Options, user: str, secret: str) -> BaseEC2NodeDriver:
 
 def _told(error: BaseHTTPError) -> InstanceError:
     code, _, message = str(error.message).partition(":")
-    text = f"{code}: {said(message)}" if code else f"the cloud answers with HTTP status {error.code}"
+    text = f"{code}: {one_line(message)}" if code else f"the cloud answers with HTTP status {error.code}"
     if code.startswith(_NO_ROOM):
         return NoRoomError(text)
     if code in _KINDS:

@@ -8,40 +8,81 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.common.openstack_identity import OpenStackIdentityEndpointType
 from libcloud.compute.drivers.openstack import OpenStack_1_1_Connection
+from pydantic import Field, ValidationInfo
+from pydantic import field_validator as checked
 
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
+    HttpOptions,
     InstanceError,
     InstanceState,
     NoRoomError,
     RefusedError,
+    Word,
 )
-from workers.cloud_agent.drivers.options import OpenStackOptions
-from workers.cloud_agent.http_calls import HttpCalls, http, said
+from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
 from workers.cloud_agent.tags import InstanceTags
 
 #: Servers that one answer lists at most; Nova's own limit is often a thousand.
 PAGE = 500
+
 MOST_PAGES = 1000
+
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _BAD = 401, 403, 404, 400
+
 _INTERFACES = {
     "public": OpenStackIdentityEndpointType.EXTERNAL,
     "internal": OpenStackIdentityEndpointType.INTERNAL,
     "admin": OpenStackIdentityEndpointType.ADMIN,
 }
+
 #: From Pike on, a server tells its flavor's cores and name, even where the flavor is deleted.
 _VERSION = {"X-OpenStack-Nova-API-Version": "2.47"}
+
 _NO_ROOM = ("No valid host", "Exhausted all hosts", "Insufficient compute resources")
+
 _ENDED = ("DELETED", "SHELVED_OFFLOADED")
+
 _ENDING = ("SOFT_DELETED",)
+
 #: They hold their cores until they are deleted, but nothing of the lease runs on them any more.
 _STOPPED = ("ERROR", "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED")
+
+
+class OpenStackOptions(HttpOptions):
+    """Of the driver "openstack": Keystone v3 and Nova v2.1 of release Pike (microversion 2.47) or newer.
+
+    endpoint: Keystone's, as https://cloud.example.org:5000/v3. image: its id. sizes: names of flavors.
+    networks: ids. region, interface: which of Nova's endpoints in Keystone's catalog. project: the name of
+    the one that instances of leases belong to; project_domain: the id of its domain; user_domain: the name of
+    the user's. application_credential: user and secret are those of one, and no project is named. all_users:
+    servers of all projects are listed, which takes an administrator's role.
+    """
+
+    driver: Literal["openstack"]
+    project: Word | None = None
+    project_domain: Word = "default"
+    user_domain: Word = "Default"
+    application_credential: bool = Field(False, validate_default=True)
+    region: Word = "RegionOne"
+    interface: Literal["public", "internal", "admin"] = "public"
+    networks: tuple[Word, ...] = Field((), strict=False)
+    all_users: bool = False
+
+    @checked("application_credential")
+    @classmethod
+    def _in_a_project(cls, application_credential: bool, info: ValidationInfo) -> bool:
+        if (info.data.get("project") is None) is not application_credential:
+            raise ValueError(
+                "name a project, or take an application credential, which is of one project already"
+            )
+        return application_credential
 
 
 class OpenStackDriver:
@@ -154,7 +195,7 @@ class OpenStackDriver:
             size=size,
             cores=flavor.get("vcpus") if cores is None else cores,
             addresses=tuple(one["addr"] for network in server["addresses"].values() for one in network),
-            why=said(fault) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
+            why=one_line(fault) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
         )
 
     def _delete(self, server: Mapping[str, Any]) -> None:
@@ -216,7 +257,10 @@ class _Connection(OpenStack_1_1_Connection):
 
 
 def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_1_1_Connection:
-    reached = {"conn_class": http(options.ca_file, options.timeout_s), "interface": options.interface}
+    reached = {
+        "conn_class": connection_class(options.ca_file, options.timeout_s),
+        "interface": options.interface,
+    }
     method = "3.x_appcred" if options.application_credential else "3.x_password"
     return type("Connection", (_Connection,), reached)(
         user,
@@ -248,14 +292,14 @@ def _ran(server: Mapping[str, Any]) -> bool:
 
 
 def _failure(server: Mapping[str, Any]) -> InstanceError:
-    text = said(
+    text = one_line(
         (server.get("fault") or {}).get("message") or "it failed before it ran, and Nova does not say why"
     )
     return NoRoomError(text) if any(words in text for words in _NO_ROOM) else RefusedError(text)
 
 
 def _told(error: BaseHTTPError) -> InstanceError:
-    text = said(error.message)
+    text = one_line(error.message)
     if any(words in text for words in _NO_ROOM):
         return NoRoomError(text)
     if error.code == _NOT_FOUND:

@@ -22,25 +22,34 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+from pydantic import field_validator as checked
 
 from workers.cloud_agent.drivers.base import (
+    BesideFile,
     CloudInstance,
+    CommonOptions,
+    Cores,
     DesiredInstance,
+    Duration,
     InstanceError,
     InstanceState,
     NoRoomError,
     RefusedError,
+    Word,
 )
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
 from workers.cloud_agent.drivers.slurm_output import (
     COMMENT_FIELDS,
     JOB_FIELDS,
     NODE_FORMAT,
     SlurmJob,
     SlurmNode,
-    comments_in,
-    jobs_in,
-    nodes_in,
+    parse_comments,
+    parse_jobs,
+    parse_nodes,
 )
 
 #: Standard error of an sbatch that may do it the next time.
@@ -52,12 +61,64 @@ _AWAY: tuple[str, ...] = (
     "temporarily",
     "try again",
 )
+
 _AWAY += ("munge", "authentication", "socket")
+
+
 #: Slurm sends a job SIGTERM so long before its time limit.
 _WARNING_S = 60
+
 _MEMORY = "memory_mb"
+
 _LONGEST_NAME = 255
+
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+#: As Slurm names partitions, accounts and the like: nothing that ends an option or begins another one.
+SlurmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+
+
+class SlurmOptions(CommonOptions):
+    """Of the driver "slurm".
+
+    partition, qos, account: of the jobs that leases become; the partition's nodes are the cloud. constraint:
+    of their nodes. script: what each of these jobs runs. gres: Slurm's word for a resource that leases name
+    (memory_mb needs none). time_limit: of these jobs, as Slurm writes it; None: the partition's. patience_s:
+    a job that waits for room for longer counts as ended. programs: the directory of sbatch and the others;
+    config: Slurm's configuration file; None of both: as a shell finds them. output: where jobs write, on
+    their nodes.
+    """
+
+    driver: Literal["slurm"]
+    partition: SlurmName
+    script: BesideFile
+    qos: SlurmName | None = None
+    account: SlurmName | None = None
+    constraint: Word | None = None
+    gres: dict[str, SlurmName] = Field(default_factory=dict)
+    time_limit: Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|[0-9]+([:-][0-9]+){0,3})$")] | None = (
+        None
+    )
+    patience_s: Duration = Field(60.0, alias="patience", ge=1, le=3600)
+    programs: Path | None = Field(None, strict=False)
+    config: BesideFile | None = None
+    output: Annotated[str, StringConstraints(pattern=r"^/", max_length=1000)] = "/dev/null"
+    sizes: dict[Cores, Word] = Field(default_factory=dict)
+
+    @checked("sizes", "foreign_sizes")
+    @classmethod
+    def _any_size(cls, sizes: dict[Any, Any]) -> dict[Any, Any]:
+        if sizes:
+            raise ValueError("Slurm takes and tells numbers of cores: leave it out")
+        return sizes
+
+    @checked("programs")
+    @classmethod
+    def _with_programs(cls, path: Path | None) -> Path | None:
+        if path is not None and not (path / "sbatch").is_file():
+            raise ValueError(f"there is no sbatch in {path}")
+        return path
 
 
 class SlurmDriver:
@@ -131,24 +192,24 @@ class SlurmDriver:
 
     def _nodes(self) -> dict[str, SlurmNode]:
         """Of the partition. Raises RefusedError where there is no such partition."""
-        every = nodes_in(self._call("sinfo", ["--all", "--noheader", "--Node", f"--format={NODE_FORMAT}"]))
+        every = parse_nodes(self._call("sinfo", ["--all", "--noheader", "--Node", f"--format={NODE_FORMAT}"]))
         here = {name: node for name, node in every.items() if self._options.partition in node.partitions}
         if not here:
             raise RefusedError(f"the cluster has no partition {self._options.partition} with nodes")
         return here
 
     def _jobs(self) -> list[SlurmJob]:
-        return jobs_in(self._squeue(JOB_FIELDS, "--noheader"))
+        return parse_jobs(self._squeue(JOB_FIELDS, "--noheader"))
 
     def _leases(self) -> dict[str, str]:
         """By the ids of their jobs."""
-        told = comments_in(self._squeue(COMMENT_FIELDS, "--me"))
+        told = parse_comments(self._squeue(COMMENT_FIELDS, "--me"))
         return {job: text.removeprefix(self._mark) for job, text in told if text.startswith(self._mark)}
 
     def _of(self, lease: str, states: str = "all") -> list[str]:
         """Ids of the lease's jobs in these states."""
         told = self._squeue(COMMENT_FIELDS, "--me", f"--name={self._name(lease)}", states=states)
-        return [job for job, comment in comments_in(told) if comment == f"{self._mark}{lease}"]
+        return [job for job, comment in parse_comments(told) if comment == f"{self._mark}{lease}"]
 
     def _name(self, lease: str) -> str:
         """Of its jobs. A comma would make several names of it."""

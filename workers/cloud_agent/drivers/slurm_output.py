@@ -81,12 +81,12 @@ class SlurmNode:
     total: int
 
 
-def jobs_in(text: str) -> list[SlurmJob]:
+def parse_jobs(text: str) -> list[SlurmJob]:
     """Of ``squeue`` with JOB_FIELDS, each followed by a bar. Raises InstanceError."""
     return [_job(line) for line in text.splitlines() if line.strip()]
 
 
-def comments_in(text: str) -> Iterator[tuple[str, str]]:
+def parse_comments(text: str) -> Iterator[tuple[str, str]]:
     """Job ids and comments of ``squeue`` with COMMENT_FIELDS and its header. Raises InstanceError.
 
     Lines that the comments themselves are broken into are passed over.
@@ -100,7 +100,7 @@ def comments_in(text: str) -> Iterator[tuple[str, str]]:
             yield job, comment.removesuffix("|")
 
 
-def nodes_in(text: str) -> dict[str, SlurmNode]:
+def parse_nodes(text: str) -> dict[str, SlurmNode]:
     """Of ``sinfo`` with NODE_FORMAT, which has a line for each partition of a node. Raises InstanceError."""
     found: dict[str, SlurmNode] = {}
     for line in text.split():
@@ -114,7 +114,7 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
     return found
 
 
-def names_in(nodes: str) -> tuple[str, ...]:
+def expand_node_list(nodes: str) -> tuple[str, ...]:
     """Names of a list of nodes as Slurm shortens it: ``n[1-3,07],m`` is n1, n2, n3, n07, m."""
     return tuple(name for part in _parts(nodes) for name in _expanded(part))
 
@@ -129,7 +129,7 @@ def _job(line: str) -> SlurmJob:
             int(cores),
             int(count),
             frozenset(partitions.split(",")),
-            () if nodes in _NOTHING else names_in(nodes),
+            () if nodes in _NOTHING else expand_node_list(nodes),
             _time(preempted),
             _time(ends),
             _time(submitted),

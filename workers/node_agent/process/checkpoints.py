@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from broker.jobs.models import Work
-from workers.node_agent.process.driver_protocol import DriverError, KeptState
-from workers.node_agent.process.safe_copy import Abandoned, copy_tree, remove_tree
+from workers.node_agent.process.driver_protocol import DriverError, StoredCheckpoint
+from workers.node_agent.process.safe_copy import AbandonedCopyError, copy_tree, remove_tree
 from workers.node_agent.process.task_files import fsync_directory, read_json, write_json
 
 STATES_KEPT = 2
@@ -46,13 +46,13 @@ class CheckpointStore:
                 one.chmod(0o711)
         return path
 
-    def last(self, job: str, work: str) -> KeptState | None:
+    def last(self, job: str, work: str) -> StoredCheckpoint | None:
         """The newest; None: there is none."""
         numbers = self._numbers(self.of(job, work))
         for number in reversed(numbers):
             found = read_json(self.of(job, work) / str(number) / "kept.json")
             if found is not None:
-                return KeptState(**found)
+                return StoredCheckpoint(**found)
         return None
 
     def draft(
@@ -69,7 +69,7 @@ class CheckpointStore:
                 remove_tree(draft)
             draft.mkdir(mode=0o700)
             return draft, copy_tree(directory, draft / "files", of=owner, abandoned=abandoned)
-        except Abandoned:
+        except AbandonedCopyError:
             remove_tree(draft)
             raise DriverError("there was no time to keep its state") from None
         except OSError as error:
@@ -77,12 +77,12 @@ class CheckpointStore:
                 remove_tree(draft)
             raise DriverError(f"its state could not be kept: {error}") from error
 
-    def commit(self, draft: Path, at: float, size: int, *, last: bool) -> KeptState:
+    def commit(self, draft: Path, at: float, size: int, *, last: bool) -> StoredCheckpoint:
         """Makes the draft the newest state, and lets older ones go. Raises DriverError."""
         place = draft.parent
         try:
             numbers = self._numbers(place)
-            kept = KeptState(numbers[-1] + 1 if numbers else 1, at, size / 1e9, last)
+            kept = StoredCheckpoint(numbers[-1] + 1 if numbers else 1, at, size / 1e9, last)
             write_json(draft / "kept.json", asdict(kept))
             fsync_directory(draft)
             draft.rename(place / str(kept.number))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from broker.jobs.models import Work
 
 
-class Cores:
+class CoreAllocator:
     """Of one cloud."""
 
     def __init__(self, node_cores: Sequence[int], cpus: Sequence[int] | None = None):

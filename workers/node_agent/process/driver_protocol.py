@@ -18,7 +18,7 @@ class DriverError(Exception):
     """It cannot be done; the message says why, for the user of the job."""
 
 
-class Cause(StrEnum):
+class StopCause(StrEnum):
     """Why a driver ended work that had not ended by itself."""
 
     EVICTED = "evicted"
@@ -51,12 +51,12 @@ class EndedWork:
     started_at: float | None
     usage: Usage
     noticed_at: float | None = None
-    cause: Cause | None = None
+    cause: StopCause | None = None
     why: str | None = None
 
 
 @dataclass(frozen=True)
-class KeptState:
+class StoredCheckpoint:
     """A state that was kept whole. number: from 1 on, within its work. at: what was done until then is in it.
 
     last: it was kept to end the work, so there is nothing to come.
@@ -68,7 +68,7 @@ class KeptState:
     last: bool = False
 
 
-class Driver(Protocol):
+class WorkDriver(Protocol):
     """Runs commands. What it raises are DriverErrors."""
 
     def held(self) -> list[str]:
@@ -80,16 +80,16 @@ class Driver(Protocol):
     def notice(self, work: str) -> None:
         """Warns it, once: SIGTERM to its processes."""
 
-    def keep(self, work: str, abandon: threading.Event, *, last: bool = False) -> KeptState:
+    def keep(self, work: str, abandon: threading.Event, *, last: bool = False) -> StoredCheckpoint:
         """Keeps its state as it is now, by its save command where it has one; the last two stay.
 
         Nothing is kept if ``abandon`` is set on the way: that too is a DriverError.
         """
 
-    def last_kept(self, work: str) -> KeptState | None:
+    def last_kept(self, work: str) -> StoredCheckpoint | None:
         """The newest state of it that was kept whole."""
 
-    def stop(self, work: str, cause: Cause) -> None:
+    def stop(self, work: str, cause: StopCause) -> None:
         """Kills all its processes at once. The first cause stays."""
 
     def look(self, work: str) -> RunningWork | EndedWork | None:

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from workers.node_agent.process import sandbox
 from workers.node_agent.process.driver_protocol import DriverError
-from workers.node_agent.process.process_tree import SHIM, processes
+from workers.node_agent.process.process_tree import SHIM, list_processes
 from workers.node_agent.process.safe_copy import remove_tree
-from workers.node_agent.process.task_files import Task, outcome
+from workers.node_agent.process.task_files import Task, read_outcome
 
 #: What a job may read under Landlock: the system, without what is configured on it, where secrets may be.
 SYSTEM = (
@@ -66,7 +66,7 @@ class Isolation(StrEnum):
     NONE = "none"
 
 
-def chosen(told: str) -> Isolation:
+def choose_isolation(told: str) -> Isolation:
     """What a setting means here. Raises DriverError where it cannot be had."""
     root = os.geteuid() == 0
     if told == "auto":
@@ -83,7 +83,7 @@ def chosen(told: str) -> Isolation:
     return Isolation(told)
 
 
-class Users:
+class JobUsers:
     """The users of this machine that run jobs, for all agents on it."""
 
     def __init__(self, first: int, last: int, registry: Path = REGISTRY):
@@ -94,7 +94,7 @@ class Users:
         """One that nobody has, for as long as the directory is there. Raises DriverError."""
         with self._alone():
             known = {int(path.name): path for path in self._registry.iterdir() if path.name.isdigit()}
-            busy = {one.uid for one in processes().values()}
+            busy = {one.uid for one in list_processes().values()}
             for uid in self._ids:
                 if uid in busy or (uid in known and _is_taken(known[uid])):
                     continue
@@ -132,10 +132,10 @@ def _is_taken(path: Path) -> bool:
         return False
 
 
-class Walls:
+class JobIsolation:
     """What is around every job of one driver. ``hides``: the directories of the federation are hidden."""
 
-    def __init__(self, isolation: Isolation, users: Users, private: Iterable[Path]):
+    def __init__(self, isolation: Isolation, users: JobUsers, private: Iterable[Path]):
         """``private``: directories of which a job may see its own parts only."""
         self.isolation, self.users = isolation, users
         self._private = tuple(private)
@@ -211,8 +211,8 @@ class Walls:
                 reads=self.reads(),
                 writes=self.writes([directory]),
             ).write(state)
-            shim(state).wait(_PROBE_S)
-            ended = outcome(state)
+            start_shim(state).wait(_PROBE_S)
+            ended = read_outcome(state)
         except subprocess.TimeoutExpired:
             ended = None
         finally:
@@ -224,7 +224,7 @@ class Walls:
         return _FOUND.get(ended.code, f"it ended with status {ended.code}")
 
 
-def shim(state: Path) -> subprocess.Popen[bytes]:
+def start_shim(state: Path) -> subprocess.Popen[bytes]:
     """A shim for the task in that directory; it outlives this process. Raises OSError."""
     nothing = subprocess.DEVNULL
     _shims[:] = [one for one in _shims if one.poll() is None]

@@ -29,21 +29,27 @@ from pathlib import Path
 from broker.jobs.models import Usage, Work
 from cloudsim.jobs.job import StorageKind
 from workers.node_agent.process.checkpoints import CheckpointStore
-from workers.node_agent.process.cores import Cores
-from workers.node_agent.process.driver_protocol import Cause, DriverError, EndedWork, KeptState, RunningWork
-from workers.node_agent.process.isolation import Walls, shim
-from workers.node_agent.process.process_tree import OsProcess, ProcessTree, processes
+from workers.node_agent.process.cores import CoreAllocator
+from workers.node_agent.process.driver_protocol import (
+    DriverError,
+    EndedWork,
+    RunningWork,
+    StopCause,
+    StoredCheckpoint,
+)
+from workers.node_agent.process.isolation import JobIsolation, start_shim
+from workers.node_agent.process.process_tree import OsProcess, ProcessTree, list_processes
 from workers.node_agent.process.safe_copy import remove_tree
 from workers.node_agent.process.task_files import (
     Task,
     TaskOutcome,
-    begun,
     log_end,
     log_tail,
-    outcome,
+    read_outcome,
+    read_start,
     shim_lives,
 )
-from workers.node_agent.process.work_dir import WorkDir, read_home
+from workers.node_agent.process.work_dir import WorkDir, read_work_dir
 
 SAVE_LIMIT_S = 600.0
 _TABLE_S = 0.8  # so old what was seen of all processes may be
@@ -53,9 +59,9 @@ _STOP_LIMIT_S = 15.0
 
 
 class ProcessDriver:
-    """See `workers.node_agent.process.driver_protocol.Driver`."""
+    """See `workers.node_agent.process.driver_protocol.WorkDriver`."""
 
-    def __init__(self, base: Path, kept: CheckpointStore, cores: Cores, walls: Walls):
+    def __init__(self, base: Path, kept: CheckpointStore, cores: CoreAllocator, walls: JobIsolation):
         """Takes up what runs already. ``base``: the driver's own directory.
 
         Raises DriverError where jobs cannot be run apart from each other.
@@ -72,7 +78,7 @@ class ProcessDriver:
             self._take_up(path)
 
     def _take_up(self, path: Path) -> None:
-        noted = read_home(path)
+        noted = read_work_dir(path)
         if noted is None:
             remove_tree(path)  # nothing was started there
             return
@@ -109,7 +115,7 @@ class ProcessDriver:
                 self._homes[work.id] = home
         with self._lock:
             starting = home.shim is not None and home.shim.poll() is None
-            if begun(home.state) is None and not starting and not shim_lives(home.state):
+            if read_start(home.state) is None and not starting and not shim_lives(home.state):
                 home.shim = self._shim(home.state)
 
     def _furnish(self, home: WorkDir) -> None:
@@ -163,7 +169,7 @@ class ProcessDriver:
 
     def _shim(self, state: Path) -> subprocess.Popen[bytes]:
         try:
-            return shim(state)
+            return start_shim(state)
         except OSError as error:
             raise DriverError(f"no process could be started: {error}") from error
 
@@ -174,13 +180,13 @@ class ProcessDriver:
         if home is not None and group is not None and home.note_notice():
             group.warn()
 
-    def keep(self, work: str, abandon: threading.Event, *, last: bool = False) -> KeptState:
+    def keep(self, work: str, abandon: threading.Event, *, last: bool = False) -> StoredCheckpoint:
         """Runs its save command, then copies its directory while its processes stand still."""
         home = self._of(work)
         if home is None:
             raise DriverError(f"{work} is not here")
         began_at = time.time()
-        saves = home.work.save is not None and outcome(home.state) is None
+        saves = home.work.save is not None and read_outcome(home.state) is None
         if saves:
             self._save(home, abandon)
         group, done = home.group(), False
@@ -213,7 +219,7 @@ class ProcessDriver:
         limit = time.monotonic() + SAVE_LIMIT_S
         while saving.poll() is None:
             if abandon.is_set() or time.monotonic() > limit:
-                found = begun(state)
+                found = read_start(state)
                 if found is not None:
                     ProcessTree(found, None).kill()
                 with suppress(subprocess.TimeoutExpired):
@@ -221,18 +227,18 @@ class ProcessDriver:
                 spent = "there was no time for it" if abandon.is_set() else f"it took over {SAVE_LIMIT_S:g} s"
                 raise DriverError(f"its save command was ended: {spent}")
             abandon.wait(_LOOK_S)
-        ended = outcome(state)
+        ended = read_outcome(state)
         if ended is None or ended.code != 0:
             said = log_tail(state, 200)[1].decode(errors="replace").strip()
             how = "was lost" if ended is None else ended.why or f"ended with status {ended.code}"
             raise DriverError(f"its save command {how}{': ' if said else ''}{said}")
 
-    def last_kept(self, work: str) -> KeptState | None:
+    def last_kept(self, work: str) -> StoredCheckpoint | None:
         """The newest state of it that was kept whole."""
         home = self._of(work)
         return None if home is None else self._kept.last(home.work.job, work)
 
-    def stop(self, work: str, cause: Cause) -> None:
+    def stop(self, work: str, cause: StopCause) -> None:
         """Kills all its processes at once."""
         home = self._of(work)
         if home is None:
@@ -253,8 +259,8 @@ class ProcessDriver:
         home = self._of(work)
         if home is None:
             return None
-        ended = outcome(home.state)
-        found = begun(home.state)  # after the end was looked for: what has ended has begun
+        ended = read_outcome(home.state)
+        found = read_start(home.state)  # after the end was looked for: what has ended has begun
         if ended is not None:
             return self._ended(home, ended, found.at if found else None)
         if found is None:
@@ -272,12 +278,12 @@ class ProcessDriver:
         now_s = time.monotonic()
         with self._lock:
             if now_s - self._table_at > _TABLE_S:
-                self._table, self._table_at = processes(), now_s
+                self._table, self._table_at = list_processes(), now_s
             members = group.members(self._table)
         memory = home.meter.look(members, now_s)
         most_mb = home.work.memory_mb
         if most_mb is not None and memory > most_mb * 1e6 and group.proportional_bytes() > most_mb * 1e6:
-            self.stop(home.work.id, Cause.TOO_LARGE)
+            self.stop(home.work.id, StopCause.TOO_LARGE)
         if now_s - home.disk_at > _DISK_S:
             home.disk_gb, home.disk_at = home.measured_gb(), now_s
         wall_s = 0.0 if started_at is None else time.time() - started_at
@@ -309,7 +315,7 @@ class ProcessDriver:
         home = self._of(work)
         if home is None:
             return
-        home.note_cause(Cause.STOPPED)
+        home.note_cause(StopCause.STOPPED)
         self._kill(home)
         self._leave(home)
         with self._lock:

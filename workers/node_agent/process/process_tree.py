@@ -35,7 +35,7 @@ class OsProcess:
     memory_bytes: int
 
 
-def process(pid: int) -> OsProcess | None:
+def read_process(pid: int) -> OsProcess | None:
     """None: there is none of that id."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
@@ -47,9 +47,9 @@ def process(pid: int) -> OsProcess | None:
     return OsProcess(pid, int(fields[1]), uid, fields[0], int(fields[19]), cpu_s, int(fields[21]) * _PAGE)
 
 
-def processes() -> dict[int, OsProcess]:
+def list_processes() -> dict[int, OsProcess]:
     """All of this machine."""
-    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {one.pid: one for one in found if one is not None}
 
 
@@ -62,12 +62,12 @@ class ProcessTree:
 
     def has_shim(self) -> bool:
         """Whether its shim lives."""
-        found = process(self.begun.shim)
+        found = read_process(self.begun.shim)
         return found is not None and found.ticks == self.begun.shim_ticks and found.state not in "ZX"
 
     def members(self, everybody: dict[int, OsProcess] | None = None) -> list[OsProcess]:
         """All of them but the shim. everybody: all processes, where they were looked at just now."""
-        everybody = processes() if everybody is None else everybody
+        everybody = list_processes() if everybody is None else everybody
         below: dict[int, list[OsProcess]] = {}
         for one in everybody.values():
             below.setdefault(one.parent, []).append(one)
@@ -132,7 +132,7 @@ class ProcessTree:
             time.sleep(0.005)
 
     def _signal_group(self, number: int) -> None:
-        leader = None if self.begun.pid is None else process(self.begun.pid)
+        leader = None if self.begun.pid is None else read_process(self.begun.pid)
         if leader is not None and leader.ticks == self.begun.pid_ticks:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader.pid, number)

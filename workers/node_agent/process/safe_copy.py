@@ -16,7 +16,7 @@ from pathlib import Path
 _BLOCK = 1 << 20
 
 
-class Abandoned(Exception):  # noqa: N818  (it was asked for)
+class AbandonedCopyError(Exception):
     """The copy was not finished."""
 
 
@@ -69,7 +69,7 @@ class _Copy:
         total = 0
         for name in os.listdir(source):
             if self._abandoned():
-                raise Abandoned
+                raise AbandonedCopyError
             with suppress(FileNotFoundError):
                 total += self._entry(name, source, target)
         return total
@@ -114,7 +114,7 @@ class _Copy:
                 while block := os.sendfile(into, from_, None, _BLOCK):
                     copied += block
                     if self._abandoned():
-                        raise Abandoned
+                        raise AbandonedCopyError
                 self._give(into, found.st_mode)
                 os.utime(into, ns=(found.st_atime_ns, found.st_mtime_ns))
                 return copied

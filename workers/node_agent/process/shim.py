@@ -43,7 +43,7 @@ _MB = 1_000_000
 _LOCK_TRIES = 50
 
 
-def write(directory: int, name: str, content: dict[str, Any]) -> None:
+def write_file(directory: int, name: str, content: dict[str, Any]) -> None:
     """A small file in the state's directory, whole or not at all, and on the disk."""
     draft = f".{name}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
@@ -67,7 +67,7 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-class Log:
+class OutputLog:
     """The output, in parts; only the last two are kept."""
 
     def __init__(self, directory: int):
@@ -104,7 +104,7 @@ class Shim:
 
     def __init__(self, directory: int, task: dict[str, Any]):
         self._directory, self._task = directory, task
-        self._log = Log(directory)
+        self._log = OutputLog(directory)
         self._output, self._inlet = os.pipe()
         os.set_blocking(self._output, False)
         self._told, self._alarm = os.pipe()
@@ -126,7 +126,7 @@ class Shim:
     def run(self) -> None:
         """All of it; what is written is the answer."""
         sandbox.adopt_orphans()
-        write(self._directory, "started.json", self._about)
+        write_file(self._directory, "started.json", self._about)
         code: int | None = 0
         why = None
         if self._task["resume"]:
@@ -147,7 +147,7 @@ class Shim:
             "cpu_s": used.ru_utime + used.ru_stime,
             "peak_memory_gb": used.ru_maxrss * 1024 / 1e9,
         }
-        write(self._directory, "ended.json", ended)
+        write_file(self._directory, "ended.json", ended)
 
     def _end(self, *_: object) -> None:
         self._ending = True
@@ -161,7 +161,7 @@ class Shim:
             self._become(command, report)
         os.close(report)
         began = {"pid": pid, "pid_ticks": began_ticks(pid), "at": time.time() if counts else None}
-        write(self._directory, "started.json", {**self._about, **began})
+        write_file(self._directory, "started.json", {**self._about, **began})
         with os.fdopen(outcome, "rb") as file:
             failure = file.read().decode(errors="replace")
         status = self._reap(pid)
@@ -304,7 +304,7 @@ def sweep_user(uid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def locked(lock: int) -> bool:
+def try_lock(lock: int) -> bool:
     """Takes the lock; False: another shim has it. Who only looks whether it is taken has it for a moment."""
     for _ in range(_LOCK_TRIES):
         try:
@@ -323,7 +323,7 @@ def main(arguments: list[str]) -> int:
         return 0
     directory = os.open(arguments[0], os.O_RDONLY | os.O_DIRECTORY)
     lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=directory)
-    if not locked(lock):
+    if not try_lock(lock):
         return 1
     if "started.json" in os.listdir(directory):
         return 1

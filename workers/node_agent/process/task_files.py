@@ -57,13 +57,13 @@ class TaskOutcome:
     peak_memory_gb: float
 
 
-def begun(state: Path) -> TaskStart | None:
+def read_start(state: Path) -> TaskStart | None:
     """None: it never began."""
     found = read_json(state / "started.json")
     return None if found is None else TaskStart(**found)
 
 
-def outcome(state: Path) -> TaskOutcome | None:
+def read_outcome(state: Path) -> TaskOutcome | None:
     """None: it has not ended."""
     found = read_json(state / "ended.json")
     return None if found is None else TaskOutcome(**found)

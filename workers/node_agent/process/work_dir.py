@@ -17,9 +17,9 @@ from typing import Any
 
 from broker.jobs.models import Work
 from workers.node_agent.process.checkpoints import checked_id
-from workers.node_agent.process.driver_protocol import Cause
+from workers.node_agent.process.driver_protocol import StopCause
 from workers.node_agent.process.process_tree import ProcessTree
-from workers.node_agent.process.task_files import begun, outcome, read_json, shim_lives, write_json
+from workers.node_agent.process.task_files import read_json, read_outcome, read_start, shim_lives, write_json
 from workers.node_agent.process.usage_meter import UsageMeter, disk_bytes
 
 _ENVIRONMENT = {
@@ -62,18 +62,18 @@ class WorkDir:
 
     def group(self) -> ProcessTree | None:
         """Its processes; None: there were never any."""
-        found = begun(self.state)
+        found = read_start(self.state)
         return None if found is None else ProcessTree(found, self.uid)
 
-    def cause(self) -> Cause | None:
+    def cause(self) -> StopCause | None:
         """What it was ended for."""
         found = read_json(self.path / "cause.json")
-        return None if found is None else Cause(found["cause"])
+        return None if found is None else StopCause(found["cause"])
 
-    def note_cause(self, cause: Cause) -> None:
+    def note_cause(self, cause: StopCause) -> None:
         """The first one stays; what has ended by itself has none."""
         with self._lock:
-            if self.cause() is None and outcome(self.state) is None:
+            if self.cause() is None and read_outcome(self.state) is None:
                 write_json(self.path / "cause.json", {"cause": cause.value})
 
     def noticed_at(self) -> float | None:
@@ -92,7 +92,7 @@ class WorkDir:
     def lost(self) -> bool:
         """Whether nobody looks after it and nobody can say how it ended, which is written before the lock is
         let go."""
-        return not shim_lives(self.state) and outcome(self.state) is None
+        return not shim_lives(self.state) and read_outcome(self.state) is None
 
     def environment(self) -> dict[str, str]:
         """All that its processes are told."""
@@ -111,7 +111,7 @@ class WorkDir:
         }
 
 
-def read_home(path: Path) -> tuple[Work, tuple[int, ...], int | None] | None:
+def read_work_dir(path: Path) -> tuple[Work, tuple[int, ...], int | None] | None:
     """What is noted there; None: nothing."""
     found: dict[str, Any] | None = read_json(path / "work.json")
     if found is None:

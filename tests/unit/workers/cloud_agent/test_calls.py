@@ -12,9 +12,8 @@ import pytest
 from tests.integration.certificates import Authority
 from tests.unit.workers.cloud_agent.faults import Broken, served
 from tests.unit.workers.cloud_agent.nova_server import IMAGE, PROJECT, SECRET, USER, NovaServer
+from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import InstanceDriver, InstanceError
-from workers.cloud_agent.drivers.options import options_of
-from workers.cloud_agent.drivers.registry import driver_of
 from workers.cloud_agent.http_calls import HttpCalls
 
 
@@ -25,7 +24,7 @@ def driver_at(url: str, ca_file: Path | None) -> InstanceDriver:
     }  # fmt: skip
     if ca_file is not None:
         table["ca_file"] = str(ca_file)
-    return driver_of(options_of(table, "cloud[0].instances"), "A", USER, SECRET)
+    return make_driver(read_options(table, "cloud[0].instances"), "A", USER, SECRET)
 
 
 def test_certificates_are_verified(tmp_path: Path) -> None:

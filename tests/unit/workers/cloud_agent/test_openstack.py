@@ -20,9 +20,8 @@ from tests.unit.workers.cloud_agent.nova_server import (
     USER,
     NovaServer,
 )
+from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import InstanceDriver, InstanceState, NoRoomError, RefusedError
-from workers.cloud_agent.drivers.options import options_of
-from workers.cloud_agent.drivers.registry import driver_of
 
 _SIZES = {cores: name for name, (_, cores) in FLAVORS.items()}
 
@@ -54,7 +53,7 @@ class NovaScene:
             "sizes": {str(cores): name for cores, name in _SIZES.items()}, "user_data": "start.sh", **changes,
         }  # fmt: skip
         told = {name: value for name, value in table.items() if value is not None}
-        return driver_of(options_of(told, "cloud[0].instances", self._directory), cloud, user, secret)
+        return make_driver(read_options(told, "cloud[0].instances", self._directory), cloud, user, secret)
 
     def foreign(self, cores: int, marks: dict[str, str] | None = None) -> str:
         flavor = FLAVORS[_SIZES[cores]][0]

@@ -29,9 +29,9 @@ from tests.unit.workers.job_manager.scenes import (
     report,
     wish,
 )
-from workers.job_manager.effects import work_of
+from workers.job_manager.effects import make_work
 from workers.job_manager.market import JobMarket
-from workers.job_manager.observation import Denied, Grant
+from workers.job_manager.observation import Denial, Grant
 from workers.job_manager.state_machine import (
     COOL_DOWN_S,
     LEAST_COOL_DOWN_S,
@@ -72,12 +72,12 @@ def test_instances_are_granted_or_refused() -> None:
     assert scene.job.places[0].leases == ("job.1.0.1",)
     refused = Scene()
     refused.plan()
-    refused.decide(grants={"job.1.0": Denied("no capacity")})
+    refused.decide(grants={"job.1.0": Denial("no capacity")})
     assert outcomes(refused.job) == [Outcome.REFUSED, None]
     assert refused.job.places[1].plan.cloud == "meadow"
-    refused.decide(grants={"job.2.0": Denied("no capacity")})
+    refused.decide(grants={"job.2.0": Denial("no capacity")})
     assert refused.job.places[2].plan.role == "on-demand"
-    refused.decide(grants={"job.3.0": Denied("no capacity")})
+    refused.decide(grants={"job.3.0": Denial("no capacity")})
     assert outcomes(refused.job) == [Outcome.REFUSED] * 3
     assert refused.job.waits is not None
     assert "home has no room on-demand" in refused.job.waits.why
@@ -152,7 +152,7 @@ def test_what_must_not_run_twice_is_never_set_back() -> None:
 def test_the_memory_limit_of_a_wish_is_that_of_its_work() -> None:
     scene = Scene(wish(memory_limit_mb=512))
     scene.running()
-    assert work_of(scene.job, scene.job.places[0], 0).memory_mb == 512
+    assert make_work(scene.job, scene.job.places[0], 0).memory_mb == 512
 
 
 def test_all_work_of_a_cloud_may_end_with_its_agent() -> None:
@@ -409,7 +409,7 @@ def test_a_home_that_is_full_is_asked_again_before_a_job_runs_unmeasured() -> No
         if isinstance(planned.entries[-1], JobPlanned) and planned.entries[-1].attempts[0].spot:
             break
         if isinstance(planned.entries[-1], JobPlanned):
-            scene.decide(now=now, grants={f"job.{len(scene.job.places)}.0": Denied("no capacity")})
+            scene.decide(now=now, grants={f"job.{len(scene.job.places)}.0": Denial("no capacity")})
         if scene.job.waits is not None:
             waited += 1
             now = scene.job.waits.until

@@ -23,7 +23,7 @@ from tests.unit.workers.node_agent.process.scenes import (
 )
 from workers.node_agent.process import isolation, sandbox
 from workers.node_agent.process.driver_protocol import DriverError
-from workers.node_agent.process.isolation import Isolation, Users, Walls, chosen
+from workers.node_agent.process.isolation import Isolation, JobIsolation, JobUsers, choose_isolation
 from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.process_tree import OsProcess
 
@@ -79,7 +79,7 @@ def test_users_alone_keep_jobs_apart_where_nothing_can_be_mounted(
 ) -> None:
     directory.chmod(0o711)
     (directory / "api-key").touch(0o600)
-    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "hidden", lambda *_: ())
     driver = driver_in(directory)
     with cleared(driver):
         assert forbidden(driver, directory) == ""
@@ -87,7 +87,7 @@ def test_users_alone_keep_jobs_apart_where_nothing_can_be_mounted(
 
 @pytest.mark.skipif(not is_root(), reason="needs root")
 def test_a_directory_that_no_job_can_reach_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "hidden", lambda *_: ())
     with pytest.raises(DriverError, match=r"it cannot be run: Permission denied.*SPOTFED_ISOLATION=none"):
         driver_in(directory)
     assert list((directory / "agents").iterdir()) == []
@@ -121,7 +121,7 @@ def test_users_are_given_to_one_at_a_time(tmp_path: Path) -> None:
     homes = [tmp_path / name for name in "abc"]
     for home in homes:
         home.mkdir()
-    first, second = (Users(60490, 60491, tmp_path / "registry") for _ in range(2))
+    first, second = (JobUsers(60490, 60491, tmp_path / "registry") for _ in range(2))
     assert {first.take(homes[0]), second.take(homes[1])} == {60490, 60491}
     with pytest.raises(DriverError, match="all 2 users of SPOTFED_JOB_USERS"):
         first.take(homes[2])
@@ -133,14 +133,14 @@ def test_users_are_given_to_one_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not is_root(), reason="needs root")
 def test_a_user_may_be_freed_while_another_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (Users(60490, 60490, tmp_path / "registry") for _ in range(2))
+    first, second = (JobUsers(60490, 60490, tmp_path / "registry") for _ in range(2))
     assert first.take(tmp_path) == 60490
 
     def freed_meanwhile() -> dict[int, OsProcess]:
         first.free(60490)
         return {}
 
-    monkeypatch.setattr(isolation, "processes", freed_meanwhile)
+    monkeypatch.setattr(isolation, "list_processes", freed_meanwhile)
     assert second.take(tmp_path) == 60490
 
 
@@ -201,21 +201,21 @@ def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Pat
 def test_isolation_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(DriverError, match="users needs root"):
-        chosen("users")
+        choose_isolation("users")
     monkeypatch.setattr(sandbox, "landlock_version", lambda: 3)
     with pytest.raises(DriverError, match=r"version 3 of Landlock, and 6 is needed.*SPOTFED_ISOLATION=none"):
-        chosen("auto")
-    assert chosen("none") is Isolation.NONE
+        choose_isolation("auto")
+    assert choose_isolation("none") is Isolation.NONE
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert chosen("auto") is Isolation.USERS
+    assert choose_isolation("auto") is Isolation.USERS
 
 
 def test_a_probe_finds_out_that_nothing_keeps_jobs_apart(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Walls, "user", lambda *_: None)
-    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
-    monkeypatch.setattr(Walls, "reads", lambda *_: None)
+    monkeypatch.setattr(JobIsolation, "user", lambda *_: None)
+    monkeypatch.setattr(JobIsolation, "hidden", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "reads", lambda *_: None)
     with pytest.raises(DriverError, match="it can read files of the federation"):
-        Walls(Isolation.USERS, USERS, ()).prove(directory)
+        JobIsolation(Isolation.USERS, USERS, ()).prove(directory)
     wait_until(lambda: list(directory.iterdir()) == [], "nothing is left")

@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.workers.node_agent.process.scenes import is_root, work
 from workers.node_agent.process.checkpoints import CheckpointStore, checked_id
-from workers.node_agent.process.cores import Cores
+from workers.node_agent.process.cores import CoreAllocator
 from workers.node_agent.process.driver_protocol import DriverError
 from workers.node_agent.process.process_tree import OsProcess
-from workers.node_agent.process.safe_copy import Abandoned, copy_tree, remove_tree
+from workers.node_agent.process.safe_copy import AbandonedCopyError, copy_tree, remove_tree
 from workers.node_agent.process.usage_meter import UsageMeter, disk_bytes
 
 
@@ -53,7 +53,7 @@ def test_a_hard_link_to_another_users_file_is_not_copied(tmp_path: Path) -> None
 def test_a_copy_can_be_abandoned(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "file").touch()
-    with pytest.raises(Abandoned):
+    with pytest.raises(AbandonedCopyError):
         copy_tree(tmp_path / "source", tmp_path / "target", abandoned=lambda: True)
 
 
@@ -108,7 +108,7 @@ def test_what_names_no_directory_is_refused(name: str) -> None:
 
 
 def test_cores_belong_to_one_instance_and_backups_share_those_of_their_server() -> None:
-    cores = Cores((4, 2), cpus=(0, 1, 2))
+    cores = CoreAllocator((4, 2), cpus=(0, 1, 2))
     first, second = work("", "a.1.0", cores=2), work("", "b.1.0", cores=2)
     assert cores.take(first) == (0, 1)
     assert cores.take(first) == (0, 1)

@@ -19,7 +19,7 @@ from tests.unit.workers.node_agent.process.scenes import (
     says,
     work,
 )
-from workers.node_agent.process.driver_protocol import Cause
+from workers.node_agent.process.driver_protocol import StopCause
 from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.shim import PART_BYTES
 
@@ -57,7 +57,7 @@ def test_no_descendant_survives(directory: Path, isolation: str) -> None:
         says(driver, "sleeping")
         pid = int(says(driver, "daemon").split("daemon ")[1].split()[0])
         assert alive(pid)
-        driver.stop("j.1.0", Cause.EVICTED)
+        driver.stop("j.1.0", StopCause.EVICTED)
         ended(driver)
         assert not alive(pid)
 
@@ -97,7 +97,7 @@ def test_memory_is_limited_for_each_process(driver: ProcessDriver) -> None:
 def test_memory_is_limited_for_all_processes_together(driver: ProcessDriver) -> None:
     one = "/usr/bin/python3 -c 'import time; x = b\"1\" * 70_000_000; time.sleep(1000)'"
     driver.start(work(f"{one} & {one} & {one} & wait", memory_mb=150))
-    assert ended(driver).cause is Cause.TOO_LARGE
+    assert ended(driver).cause is StopCause.TOO_LARGE
 
 
 def test_output_takes_bounded_room(driver: ProcessDriver) -> None:
@@ -154,6 +154,6 @@ def test_a_fork_bomb_is_killed(driver: ProcessDriver) -> None:
     says(driver, "up")
     group = driver._homes["j.1.0"].group()
     assert group is not None
-    driver.stop("j.1.0", Cause.EVICTED)
+    driver.stop("j.1.0", StopCause.EVICTED)
     ended(driver)
     assert not group.members()

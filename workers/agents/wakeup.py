@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 Message = dict[str, Any]
 
 
-def listen(
+def listen_for_wakeups(
     connect: Callable[[], redis.Redis],
     channels: Iterable[str],
     wake: Callable[[], None],
@@ -45,7 +45,7 @@ def listen(
             stopping.wait(_AGAIN_S)
 
 
-def about_instances(events: str, instances: Callable[[], frozenset[str]]) -> Callable[[Message], bool]:
+def instance_filter(events: str, instances: Callable[[], frozenset[str]]) -> Callable[[Message], bool]:
     """Of the events of a cloud, on the channel ``events``, those about leases among ``instances``; and all
     that is told on other channels."""
 

@@ -23,7 +23,7 @@ class AgentFencedError(Exception):
     """Another agent of the cloud has taken over."""
 
 
-def lock_file(state_dir: Path, cloud: str) -> Path:
+def lock_path(state_dir: Path, cloud: str) -> Path:
     """Which only one agent of the cloud locks."""
     return state_dir / "agents" / f"{cloud}.lock"
 
@@ -34,7 +34,7 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def locked(lock: int) -> bool:
+def try_lock(lock: int) -> bool:
     """Locks it; False: another process has."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +67,7 @@ class AgentLock:
         return False
 
     def _take(self) -> bool:
-        if not locked(self._lock):
+        if not try_lock(self._lock):
             return False
         try:
             if self._client.set(self._key, self._token, nx=True, px=self._ttl_ms):
