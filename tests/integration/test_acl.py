@@ -304,12 +304,12 @@ def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:
         )
         assert isinstance(line.ask([command], 30)[command.id], LeaseGranted)
         leases = CloudLeases(agent, keys, "A")
-        assert leases.shown(["nobody.1"]) == {"nobody.1": None}
+        assert leases.read_leases(["nobody.1"]) == {"nobody.1": None}
         assert leases.wall_time(0.0) > 0
         record = InstanceRecord(lease=None, since=1.0)
-        leases.keep("x", record)
-        assert CloudLeases(agent, keys, "A").records() == {"x": record}
-        leases.drop("x")
+        leases.write_record("x", record)
+        assert CloudLeases(agent, keys, "A").read_records() == {"x": record}
+        leases.drop_record("x")
         tenure = AgentLock(agent, keys, "A", 5.0, processes.directory / "a.lock")
         assert tenure.begin(threading.Event())
         tenure.end()

@@ -182,7 +182,8 @@ def explain_choice(
         least = min(cheaper, key=lambda one: one.cost)
         return (
             f"expected {money(best.cost, unit)} {describe_mechanism(best)}: "
-            f"{money(least.cost, unit)} {describe_mechanism(least)} would be cheaper, but might miss the deadline in {span(standing.to_deadline_s)}"
+            f"{money(least.cost, unit)} {describe_mechanism(least)} would be cheaper, "
+            f"but might miss the deadline in {span(standing.to_deadline_s)}"
         )
     if not best.offers:
         why = f"nothing is cheaper than on-demand, {money(best.cost, unit)}"

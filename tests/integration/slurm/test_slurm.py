@@ -43,7 +43,9 @@ def slurm(shared: Cluster) -> Iterator[Cluster]:
 
 
 def of(driver: SlurmDriver, lease: str | None) -> list[CloudInstance]:
-    return [one for one in driver.listed() if one.lease == lease and one.state is not InstanceState.ENDED]
+    return [
+        one for one in driver.list_instances() if one.lease == lease and one.state is not InstanceState.ENDED
+    ]
 
 
 def running(slurm: Cluster, driver: SlurmDriver, lease: str = ONE.lease) -> CloudInstance:
@@ -60,7 +62,7 @@ def running(slurm: Cluster, driver: SlurmDriver, lease: str = ONE.lease) -> Clou
 
 def ended(driver: SlurmDriver, instance: CloudInstance) -> CloudInstance:
     def over() -> CloudInstance | None:
-        found = (one for one in driver.listed() if one.id == instance.id)
+        found = (one for one in driver.list_instances() if one.id == instance.id)
         return next((one for one in found if one.state is InstanceState.ENDED), None)
 
     found = wait_until(over, f"{instance.id} has ended")
@@ -139,10 +141,10 @@ def test_notice_reaches_the_script(slurm: Cluster) -> None:
     driver = slurm.driver()
     driver.start(replace(ONE, lease="noticed.1"))
     found = running(slurm, driver, "noticed.1")
-    assert driver.notice("noticed.1", leaves_at=0.0)
+    assert driver.give_notice("noticed.1", leaves_at=0.0)
     wait_until(lambda: "noticed" in slurm.told(found.id), "the notice")
     assert of(driver, "noticed.1")[0].state is InstanceState.RUNNING
-    assert not driver.notice("nobody.1", leaves_at=0.0)
+    assert not driver.give_notice("nobody.1", leaves_at=0.0)
 
 
 @on_a_cluster
@@ -154,7 +156,7 @@ def test_jobs_of_others_are_foreign_and_left_alone(slurm: Cluster) -> None:
     found = {one.id: (one.lease, one.cores) for one in of(driver, None)}
     assert found == {small: (None, 3), f"{wide}:n1": (None, 1), f"{wide}:n2": (None, 1)}
     driver.end("x.1")
-    driver.notice("x.1", leaves_at=0.0)
+    driver.give_notice("x.1", leaves_at=0.0)
     assert slurm.states() == {small: "RUNNING", wide: "RUNNING"}
 
 
@@ -167,7 +169,7 @@ def test_what_another_user_writes_makes_no_instance_of_a_lease(slurm: Cluster) -
     comment = f"--comment=spotfed:spotfed:hpc:fake.1\n{mine.id}|spotfed:spotfed:hpc:fake.2|"
     theirs = slurm.submit("--uid=nobody", comment, "--job-name=spotfed:spotfed:hpc:mine.1")
     wait_until(lambda: slurm.states()[theirs] == "RUNNING", "it runs")
-    assert {one.id: one.lease for one in driver.listed() if one.id in {mine.id, theirs}} == {
+    assert {one.id: one.lease for one in driver.list_instances() if one.id in {mine.id, theirs}} == {
         mine.id: "mine.1",
         theirs: None,
     }
@@ -182,7 +184,8 @@ def test_the_clusters_own_jobs_preempt_after_a_notice(slurm: Cluster) -> None:
     found = running(slurm, driver, "taken.1")
     own = slurm.submit("--nodes=2", "--exclusive")
     leaving = wait_until(
-        lambda: next((one for one in driver.listed() if one.id == found.id and one.ends_at), None), "a notice"
+        lambda: next((one for one in driver.list_instances() if one.id == found.id and one.ends_at), None),
+        "a notice",
     )
     assert leaving is not None
     assert leaving.why == "preempted by a job of the cluster's users"
@@ -211,12 +214,14 @@ def test_what_others_wait_for_is_not_free(slurm: Cluster) -> None:
 @on_a_cluster
 def test_who_waits_too_long_counts_as_ended(slurm: Cluster) -> None:
     driver = slurm.driver(patience="1s")
-    driver._check_room = lambda wanted: None  # type: ignore[method-assign]  # as if others had been quicker
+    driver._check_room = lambda desired: None  # type: ignore[method-assign]  # as if others had been quicker
     for _ in range(2):
         slurm.submit("--cpus-per-task=3")
     driver.start(replace(ONE, lease="late.1"))
-    assert [one.state for one in slurm.driver().listed() if one.lease == "late.1"] == [InstanceState.STARTING]
-    waiting = next(one for one in driver.listed() if one.lease == "late.1")
+    assert [one.state for one in slurm.driver().list_instances() if one.lease == "late.1"] == [
+        InstanceState.STARTING
+    ]
+    waiting = next(one for one in driver.list_instances() if one.lease == "late.1")
     assert "no room for it in" in (ended(driver, waiting).why or "")
     driver.end("late.1")
     wait_until(lambda: waiting.id not in slurm.states(), "it waits no more")
@@ -291,7 +296,7 @@ def test_a_cluster_that_is_away_or_broken_may_be_asked_again(
     tmp_path: Path, script: str, message: str
 ) -> None:
     driver = pretended(tmp_path, script)
-    for call in (driver.listed, driver.free_cores):
+    for call in (driver.list_instances, driver.free_cores):
         with pytest.raises(InstanceError, match=message) as failed:
             call()
         assert not isinstance(failed.value, RefusedError)
@@ -304,7 +309,7 @@ def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         {"driver": "slurm", "partition": "spot", "script": "s"}, context={"beside": tmp_path}
     )
     with pytest.raises(RefusedError, match="sinfo is not installed here: set the option programs"):
-        SlurmDriver(options, "hpc").listed()
+        SlurmDriver(options, "hpc").list_instances()
 
 
 def test_what_squeue_and_sinfo_print_is_read() -> None:

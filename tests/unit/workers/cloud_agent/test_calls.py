@@ -34,10 +34,10 @@ def test_certificates_are_verified(tmp_path: Path) -> None:
     context.load_cert_chain(pair.cert, pair.key)
     nova = NovaServer()
     with served(Broken(nova), context) as (url, _):
-        assert driver_at(url, mine.file).listed() == []
+        assert driver_at(url, mine.file).list_instances() == []
         for ca_file in (others.file, None):
             with pytest.raises(InstanceError, match="certificate verify failed"):
-                driver_at(url, ca_file).listed()
+                driver_at(url, ca_file).list_instances()
     assert len(nova.tokens) == 1
 
 
@@ -58,10 +58,10 @@ def test_a_call_has_an_end_and_its_connection_serves_no_other_one() -> None:
         raise ValueError("no such thing")
 
     with pytest.raises(InstanceError, match=r"no answer within 0\.05 s"):
-        calls.do(hang)
+        calls.call(hang)
     identity: Callable[[int], int] = lambda connection: connection  # noqa: E731
-    assert [calls.do(identity), calls.do(identity)] == [1, 1]
+    assert [calls.call(identity), calls.call(identity)] == [1, 1]
     with pytest.raises(InstanceError, match="none of this API: no such thing"):
-        calls.do(fail)
-    assert calls.do(identity) == 2
+        calls.call(fail)
+    assert calls.call(identity) == 2
     over.set()
