@@ -1,9 +1,9 @@
 """The node agent of one cloud: ``python -m workers.node_agent --cloud ID --federation FILE``.
 
 It runs the commands of batch jobs on the instances of a cloud whose federation file says ``driver =
-"process"``: as processes of this machine. What runs outlives it; the next agent of the cloud, on the same
-machine and with the same SPOTFED_STATE_DIR, takes it up. A second process for the same cloud waits for the
-first. With ``--end-work`` it runs nothing, but ends what an agent that is gone left running.
+"process"``: as processes of this machine. They outlive it; the next agent of the cloud, on the same machine
+and with the same SPOTFED_STATE_DIR, takes them up. A second process for the same cloud waits for the first.
+With ``--end-work`` it runs nothing, but ends what an agent that is gone left running.
 
 Exit status: 0 told to stop, 2 wrong arguments, federation or key file, 75 fenced: another process has become
 the agent (``--end-work``: there is one), 78 the Redis server may drop keys or TLS refuses it, or jobs cannot
@@ -58,7 +58,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def read_node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...]:
-    """The cores of the cloud's nodes. Raises InputError where it runs no commands."""
+    """Return the cores of each of the cloud's nodes.
+
+    Raises
+    ------
+    InputError
+        When the file has no cloud of that id, or the cloud runs no commands.
+    """
     members = {member.spec.id: member for member in load(path, data).clouds}
     if cloud not in members:
         raise InputError(f"no cloud is called {cloud!r}; there are: {', '.join(members)}", field="--cloud")
@@ -70,34 +76,40 @@ def read_node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...
 
 
 def make_process_driver(config: Settings, cloud: str, nodes: Sequence[int]) -> ProcessDriver:
-    """The cloud's driver, with what runs already. Raises DriverError."""
-    kept = checkpoint_store(config)
+    """Return the cloud's driver, which has taken up what runs already.
+
+    Raises
+    ------
+    DriverError
+        When jobs cannot be kept apart here.
+    """
+    checkpoints = checkpoint_store(config)
     first, _, last = config.job_users.partition("-")
-    walls = JobIsolation(
+    isolation = JobIsolation(
         choose_isolation(config.isolation),
         JobUsers(int(first), int(last)),
-        (config.state_dir, kept.directory),
+        (config.state_dir, checkpoints.directory),
     )
-    return ProcessDriver(config.state_dir / "agents" / cloud, kept, CoreAllocator(nodes), walls)
+    return ProcessDriver(config.state_dir / "agents" / cloud, checkpoints, CoreAllocator(nodes), isolation)
 
 
 def checkpoint_store(config: Settings) -> CheckpointStore:
-    """Those that the agents of all clouds share."""
+    """Return the store of checkpoints that the agents of all clouds share."""
     return CheckpointStore(config.jobs_dir or config.state_dir / "jobs")
 
 
 def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
-    """Ends what runs and forgets it; returns the exit status."""
+    """End all work that an agent left running, and forget it; return the exit status."""
     if not try_lock(open_lock(lock_path(config.state_dir, cloud))):
         print_error(PROGRAM, f"{cloud} has an agent: stop it first")
         return os.EX_TEMPFAIL
     driver = make_process_driver(config, cloud, nodes)
-    held = sorted(driver.held())
-    for name in held:
+    works = sorted(driver.list_work())
+    for name in works:
         driver.forget(name)
     try:
         with connect(str(config.redis_url), socket_timeout=_ANSWER_S) as client:
-            report_ended(client, RedisKeys(config.key_prefix), cloud, held)
+            report_ended(client, RedisKeys(config.key_prefix), cloud, works)
     except redis.RedisError as error:
         print_error(PROGRAM, f"its end is not told, as redis is away: {error}")
     return 0

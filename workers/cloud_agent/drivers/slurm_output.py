@@ -126,7 +126,7 @@ def parse_nodes(text: str) -> dict[str, SlurmNode]:
             _, idle, _, total = map(int, cpus.split("/"))
         except ValueError as error:
             raise InstanceError(f"sinfo printed something else than nodes: {line[:200]!r}") from error
-        partitions = nodes[name].partitions if name in found else frozenset()
+        partitions = nodes[name].partitions if name in nodes else frozenset()
         nodes[name] = SlurmNode(name, partitions | {partition}, idle, total)
     return nodes
 

@@ -29,11 +29,11 @@ def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
     return Work(**told)
 
 
-def driver_in(directory: Path, isolation: str = "auto") -> ProcessDriver:
+def driver_in(directory: Path, setting: str = "auto") -> ProcessDriver:
     """A process driver whose state is there; made again, it is the next one of the same cloud."""
-    walls = JobIsolation(choose_isolation(isolation), USERS, (directory,))
+    isolation = JobIsolation(choose_isolation(setting), USERS, (directory,))
     return ProcessDriver(
-        directory / "agents", CheckpointStore(directory / "jobs"), CoreAllocator((4, 4)), walls
+        directory / "agents", CheckpointStore(directory / "jobs"), CoreAllocator((4, 4)), isolation
     )
 
 
@@ -43,14 +43,14 @@ def cleared(driver: WorkDriver) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in driver.held():
+        for name in driver.list_work():
             driver.forget(name)
 
 
 def ended(driver: WorkDriver, name: str = "j.1.0") -> EndedWork:
     """Waits for its end."""
     return wait_until(
-        lambda: found if isinstance(found := driver.look(name), EndedWork) else None, f"{name} ends"
+        lambda: found if isinstance(found := driver.inspect(name), EndedWork) else None, f"{name} ends"
     )
 
 
@@ -58,7 +58,7 @@ def says(driver: WorkDriver, text: str, name: str = "j.1.0") -> str:
     """Waits until it has written that."""
 
     def look() -> str | None:
-        said = driver.log(name, 1_000_000)[1].decode(errors="replace")
+        said = driver.read_log(name, 1_000_000)[1].decode(errors="replace")
         return said if text in said else None
 
     return wait_until(look, f"{name} says {text}")
@@ -68,7 +68,7 @@ def running(driver: WorkDriver, name: str = "j.1.0") -> RunningWork:
     """Waits until its command runs."""
 
     def look() -> RunningWork | None:
-        found = driver.look(name)
+        found = driver.inspect(name)
         return found if isinstance(found, RunningWork) and found.started_at is not None else None
 
     return wait_until(look, f"{name} runs")

@@ -71,14 +71,14 @@ def test_kept_states_without_a_record_do_not_count(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "n").write_text("12")
-    assert kept.last("j", "j.1.0") is None
+    assert kept.newest("j", "j.1.0") is None
     for at in (10.0, 20.0, 30.0):
-        draft, size = kept.draft(one, source, None, lambda: False)
+        draft, size = kept.make_draft(one, source, None, lambda: False)
         made = kept.commit(draft, at, size, last=False)
     assert (made.number, made.at, made.gb) == (3, 30.0, 2e-9)
-    place = kept.of("j", "j.1.0")
+    place = kept.directory_of("j", "j.1.0")
     (place / "4").mkdir()  # as of a machine that failed
-    assert kept.last("j", "j.1.0") == made
+    assert kept.newest("j", "j.1.0") == made
     assert sorted(path.name for path in place.iterdir()) == ["2", "3", "4"]
     kept.restore("j", "j.1.0", 3, tmp_path / "target", None)
     assert (tmp_path / "target" / "n").read_text() == "12"
@@ -132,21 +132,21 @@ def test_io_share_is_of_as_many_threads_as_were_busy_at_once(monkeypatch: pytest
     one = UsageMeter()
     for second in range(11):  # one thread, half of the time
         busy["1"] = second / 2
-        one.look([process_of(1, second / 2, 100)], second)
+        one.measure([process_of(1, second / 2, 100)], second)
     found = one.usage(10.0, 0.0)
     assert (found.io_share, found.cpu_s) == (0.5, 5.0)
     assert found.peak_memory_gb == 1e-7
     four = UsageMeter()
     for second in range(11):  # four threads, all of the time, of which they ran half
         busy = dict.fromkeys("1234", float(second))
-        four.look([process_of(1, 2.0 * second, 100)], second)
+        four.measure([process_of(1, 2.0 * second, 100)], second)
     assert four.usage(10.0, 0.0).io_share == 0.0
     halted = UsageMeter()
     busy = {"1": 0.0}
-    halted.look([process_of(1, 0.0, 100)], 0.0)
+    halted.measure([process_of(1, 0.0, 100)], 0.0)
     busy = {"1": 5.0}
-    halted.look([process_of(1, 5.0, 100)], 5.0)
-    halted.halted(5.0)
+    halted.measure([process_of(1, 5.0, 100)], 5.0)
+    halted.add_halt(5.0)
     assert halted.usage(10.0, 0.0).io_share == 0.0
     assert UsageMeter().usage(0.0, 0.0).io_share == 0.0
 
