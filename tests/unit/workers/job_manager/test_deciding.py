@@ -36,8 +36,8 @@ from workers.job_manager.state_machine import (
     COOL_DOWN_S,
     LEAST_COOL_DOWN_S,
     cool_down_s,
-    cool_downs,
-    occasions,
+    count_occasions,
+    list_cool_downs,
 )
 
 # A cloud that gives little notice, one whose spot is dear, and one where nothing lives long.
@@ -296,12 +296,12 @@ def test_a_cloud_that_evicts_is_left_alone_for_longer_each_time() -> None:
     assert [cool_down_s(times) for times in (1, 2, 3, 9, 9999)] == [60.0, 120.0, 240.0, 960.0, 960.0]
     assert [cool_down_s(times, speed=6.0) for times in (1, 2, 9)] == [10.0, 20.0, 160.0]
     assert cool_down_s(1, speed=600.0) == LEAST_COOL_DOWN_S
-    assert [occasions(at) for at in ([], [5.0], [5.0, 6.0, 3.0], [5.0, 40.0, 6.0])] == [0, 1, 1, 2]
+    assert [count_occasions(at) for at in ([], [5.0], [5.0, 6.0, 3.0], [5.0, 40.0, 6.0])] == [0, 1, 1, 2]
     scene = Scene()
     scene.running()
     scene.decide(now=30.0, reports=report(scene.job, 1, WorkState.EVICTED, at=30.0))
-    assert cool_downs(scene.job, 31.0) == {"forge": 30.0 + COOL_DOWN_S}
-    assert cool_downs(scene.job, 4000.0) == {}
+    assert list_cool_downs(scene.job, 31.0) == {"forge": 30.0 + COOL_DOWN_S}
+    assert list_cool_downs(scene.job, 4000.0) == {}
     other = Scene()
     planned = other.plan(cooled={"forge": 50.0})
     assert planned.attempts[0].cloud == "meadow"
