@@ -12,7 +12,7 @@ from cloudsim.markets.prices import FloatArray
 
 #: A quoted risk bends the curve of usual lifetimes by no more than this.
 _MOST_BENT = 20.0
-#: Of a cloud that tells nothing, an instance lives as long as the job needs it with this probability.
+#: The probability that an instance of a cloud that discloses nothing lives as long as the job needs it.
 _UNKNOWN = 0.5
 _NEVER = 1e-9
 

@@ -12,13 +12,13 @@ from cloudsim.jobs.attempts import AttemptPlan, Mechanism
 from cloudsim.jobs.job import Job, Overheads
 from workers.job_manager.market import SpotOffer
 
-#: What a job is taken to need that nobody has measured and that has no home to measure it on.
+#: The profile of a job that nobody has measured and that has no home to be measured at.
 UNMEASURED = Profile(work_s=3600.0)
-#: How much longer than expected a lease is asked for.
+#: The length of a lease in expected lengths.
 LEASE_MARGIN = 1.5
-#: Of a job that has run for longer than its profile says, this share of its work is taken to be left.
+#: The share of the work that counts as left when a job has run for longer than its profile says.
 _LEAST_LEFT = 0.05
-_SLOWEST = 1.25  # how much longer than its work the slowest mechanism takes, about
+_SLOWEST = 1.25  # the time that the slowest mechanism takes for a second of work, about
 _LEAST_LEASE_S = 10.0
 
 

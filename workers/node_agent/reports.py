@@ -51,7 +51,7 @@ class Reports:
         """Write how a piece of work stands and what it has printed, if that is new."""
         report, before = task.report, self._reported.get(task.work.id)
         ended = report.state in WORK_ENDED
-        # Its output goes first: who hears of the end reads all of it.
+        # Its output goes first, so that it is complete when the end is reported.
         self._show_log(task.work.id, at_once=ended and before != report)
         new = before is None or urgent_facts(before) != urgent_facts(report)
         if not new and (before == report or (before is not None and report.at - before.at < _USAGE_S)):

@@ -118,7 +118,7 @@ class _Copy:
     def _file(self, name: str, source: int, target: int) -> int:
         origin = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
         try:
-            status = os.fstat(origin)  # of what was opened, whatever has that name by now
+            status = os.fstat(origin)  # the file that was opened, whatever has that name by now
             if not stat.S_ISREG(status.st_mode) or self._of not in {None, status.st_uid}:
                 return 0
             destination = os.open(
