@@ -32,7 +32,7 @@ from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
-from workers.cloud_agent.agent import InstanceAgent
+from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import CommonOptions
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     owner = OwnerClient(client, keys, options.cloud, uuid4().hex, signing, partial(ring, app))
     leases = CloudLeases(client, keys, options.cloud)
     make_calls = partial(BackgroundCalls, make_executors())
-    agent = InstanceAgent(
+    agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s
     )
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)

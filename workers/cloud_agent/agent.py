@@ -47,7 +47,7 @@ _LIST = "list"
 log = structlog.get_logger(__name__)
 
 
-class InstanceAgent:
+class CloudAgent:
     """Manages all instances of one cloud. Only ``wake`` may be called from other threads."""
 
     def __init__(

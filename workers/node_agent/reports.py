@@ -62,7 +62,7 @@ class Reports:
             try:
                 self._ring(task.work.job)
             except OperationalError as error:
-                log.info("no job manager was before", job=task.work.job, why=str(error))
+                log.info("no job manager was told", job=task.work.job, why=str(error))
 
     def _show_log(self, work: str, *, at_once: bool) -> None:
         shown_at, end = self._logs.get(work, (float("-inf"), 0))

@@ -323,7 +323,7 @@ class SlurmDriver:
         options = self._options
         path = options.programs / program if options.programs is not None else shutil.which(program)
         if path is None:
-            raise RefusedError(f"{program} is not installed nodes: set the option programs to its directory")
+            raise RefusedError(f"{program} is not installed here: set the option programs to its directory")
         # Times in seconds since 1970, whatever the time zone; messages in English.
         environment = {"PATH": _PATH, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", **(more or {})}
         if options.config is not None:
