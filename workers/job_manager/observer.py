@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class _Memory:
-    """What is remembered about one job.
+    """The facts that are remembered about one job between observations.
 
     gone: when each ended lease was first seen so. phases: by attempt, how many reports in a row told of
     another phase, and when the last was made. final: leases that are not extended.

@@ -24,7 +24,7 @@ _LEAST_LEASE_S = 10.0
 
 @dataclass(frozen=True)
 class LiveOverheads:
-    """What starting, saving and restoring take with the process driver.
+    """The times that starting, saving and restoring take with the process driver.
 
     No instance has to boot, and checkpoints are copied to a disk near by. fixed_s: seconds of each save and
     restore, whatever the size.
@@ -52,7 +52,7 @@ class LiveOverheads:
 
 @dataclass(frozen=True)
 class PlanningInput:
-    """What a plan depends on beside the market.
+    """The input of a plan, beside the market.
 
     now: seconds since 1970. avoided: clouds not to be asked now, and why. home_full: True if the home had no
     room just now. on_demand_only: why only on-demand is allowed, None if spot is allowed too.
@@ -67,7 +67,7 @@ class PlanningInput:
 
     @property
     def profile(self) -> Profile:
-        """What one instance needs, as far as it is known."""
+        """The needs of one instance, as far as they are known."""
         return self.job.profile or UNMEASURED
 
     @property

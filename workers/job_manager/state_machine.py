@@ -114,10 +114,12 @@ class _JobStep:
         self._new: list[int] = []  # attempts that have ended just now
 
     def write(self, entry: JobEntry) -> None:
+        """Add an entry, and apply it to the job."""
         self.job = step(self.job, entry)
         self.entries.append(entry)
 
     def run(self) -> None:
+        """Write all entries that follow from the observation."""
         for number in [attempt.number for attempt in self.job.live]:
             for entry in list_news(self.job, number, self.observation):
                 self.write(entry)
@@ -134,6 +136,7 @@ class _JobStep:
             self._place()
 
     def next_at(self) -> float:
+        """Return when the job must be looked at again."""
         now = self.observation.now
         if self.entries or self.job.end is not None:
             return now

@@ -191,7 +191,7 @@ class SlurmDriver:
         waiting = sum(job.cores for job in self._jobs() if job.waits_for_room and job.partitions & partitions)
         return max(0, sum(node.idle for node in nodes) - waiting)
 
-    # -- how ----------------------------------------------------------------------------------------------
+    # -- Slurm's programs --------------------------------------------------------------------------------
 
     def _nodes(self) -> dict[str, SlurmNode]:
         """Return the partition's nodes.

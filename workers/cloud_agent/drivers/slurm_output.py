@@ -137,9 +137,9 @@ def expand_node_list(nodes: str) -> tuple[str, ...]:
 
 
 def _job(line: str) -> SlurmJob:
-    told = [field.strip() for field in line.split("|")]
+    fields = [field.strip() for field in line.split("|")]
     try:
-        job, word, cores, count, partitions, nodes, preempted, ends, submitted, reason, *_ = told
+        job, word, cores, count, partitions, nodes, preempted, ends, submitted, reason, *_ = fields
         return SlurmJob(
             job,
             word,

@@ -79,6 +79,7 @@ class _Copy:
         self._of, self._to, self._abandoned = of, to, abandoned
 
     def directory(self, source: int, target: int) -> int:
+        """Copy the entries of an open directory into another; return the bytes of the files."""
         total = 0
         for name in os.listdir(source):
             if self._abandoned():
