@@ -11,6 +11,7 @@ process has become the agent, 78 the Redis server may drop keys or TLS refuses i
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import threading
@@ -41,6 +42,11 @@ from workers.cloud_agent.owner_client import OwnerClient
 
 PROGRAM = "workers.cloud_agent"
 _STARTS, _ENDS = 8, 8
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    return make_parser(PROGRAM, __doc__)
 
 
 def read_cloud_options(path: Path, cloud: str, data: Path | None) -> CommonOptions:
@@ -89,7 +95,7 @@ def make_executors() -> dict[str, Executor]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; return the exit status."""
-    options = make_parser(PROGRAM, __doc__).parse_args(arguments)
+    options = parser().parse_args(arguments)
     stopping = stop_on_signals()
     try:
         config = settings()
