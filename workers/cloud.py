@@ -35,7 +35,7 @@ from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import InputError
@@ -154,7 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = settings()
         app = workers_app.create(config, told.cloud)
         until_s = math.inf if told.until is None else parse_duration_s(told.until, field="--until")
-        federation = load(told.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
+        federation = load_federation(
+            told.federation, config.data, until_s=None if math.isinf(until_s) else until_s
+        )
         spec = runtime_spec(told, config, federation)
         workers_app.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(told.cloud))

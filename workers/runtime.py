@@ -31,7 +31,7 @@ from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
 from cloudsim.disclosure.levels import Disclosure
-from cloudsim.disclosure.masked_tables import shown_table, told_by
+from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
@@ -337,7 +337,7 @@ class Runtime:
         if full is None:
             return
         self._measuring.table_made()
-        table = told_by(full, self._spec.owner.cloud.disclosure)  # nobody else sees the full one
+        table = coarsen_table(full, self._spec.owner.cloud.disclosure)  # nobody else sees the full one
         log.info("table", cloud=self._journal.cloud, version=table.version, made_at_s=table.made_at_s)
         self._unpublished = table
         failpoint(Failpoint.OWNER_MERGED)
@@ -349,7 +349,7 @@ class Runtime:
         """For people and routing. In trace time nobody routes by it, and the timetable finds time for it."""
         table, self._unpublished = self._unpublished, None
         if table is not None:
-            shown = json.dumps(shown_table(table))
+            shown = json.dumps(describe_table(table))
             until_answered(lambda: self._journal.set_table(shown))
 
     # -- threads ---------------------------------------------------------------------------------------------

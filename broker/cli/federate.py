@@ -70,7 +70,7 @@ def load(
     ``told`` hears what is odd about the traces.
     """
     from broker.settings import settings
-    from cloudsim.federation.file import load as read
+    from cloudsim.federation.file import load_federation as read
     from cloudsim.model.durations import parse_duration_s
 
     until_s = None if until is None else parse_duration_s(until, field="--until")

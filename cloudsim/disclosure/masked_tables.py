@@ -54,10 +54,10 @@ class CoarseTable(QuantileTable):
             list(full.samples.values()), full.node_cores, full.made_at_s, full.rule, full.details
         )
         self.level = level
-        usual = {flavour: usual_conditions(full.conditions(flavour)) for flavour in full.samples}
+        usual = {flavour: select_usual_conditions(full.conditions(flavour)) for flavour in full.samples}
         self._least = {flavour: seen[0].free_slots_from if seen else 1 for flavour, seen in usual.items()}
         self.disclosed = {flavour: _disclosed(seen, level) for flavour, seen in usual.items()}
-        self._curves = {flavour: promise_curve(told) for flavour, told in self.disclosed.items()}
+        self._curves = {flavour: make_promise_curve(told) for flavour, told in self.disclosed.items()}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -122,7 +122,7 @@ class CoarseTable(QuantileTable):
         return rows
 
 
-def usual_conditions(seen: Sequence[Condition]) -> tuple[Condition, ...]:
+def select_usual_conditions(seen: Sequence[Condition]) -> tuple[Condition, ...]:
     """Those with most free slots that together hold ``USUAL`` of all births."""
     whole, held = sum(one.weight for one in seen), 0.0
     for index in reversed(range(len(seen))):
@@ -132,7 +132,7 @@ def usual_conditions(seen: Sequence[Condition]) -> tuple[Condition, ...]:
     return ()
 
 
-def worst(parts: Sequence[LifetimeDistribution]) -> LifetimeDistribution:
+def combine_worst(parts: Sequence[LifetimeDistribution]) -> LifetimeDistribution:
     """At every lifetime the greatest of the risks; followed up as far as all of them are.
 
     Conditions between two of the parts are mixtures of both, so that it is at or above them too.
@@ -145,7 +145,7 @@ def worst(parts: Sequence[LifetimeDistribution]) -> LifetimeDistribution:
     return LifetimeDistribution(ends_s, risks, fewest.samples, fewest.evictions)
 
 
-def promise_curve(told: Disclosed) -> LifetimeDistribution | None:
+def make_promise_curve(told: Disclosed) -> LifetimeDistribution | None:
     """The smallest risks that all lifetimes with these figures keep to: steps, rounded up. None: there are
     none below 1."""
     if told.level not in SHARES:
@@ -161,12 +161,12 @@ def promise_curve(told: Disclosed) -> LifetimeDistribution | None:
     return LifetimeDistribution(np.array(list(steps)), np.array(list(steps.values())), 0, 0)
 
 
-def told_by(table: QuantileTable, level: Disclosure) -> QuantileTable:
+def coarsen_table(table: QuantileTable, level: Disclosure) -> QuantileTable:
     """The table that a cloud of that level decides by, and shows."""
     return table if level is Disclosure.FULL or isinstance(table, CoarseTable) else CoarseTable(table, level)
 
 
-def shown_table(table: QuantileTable) -> dict[str, Any]:
+def describe_table(table: QuantileTable) -> dict[str, Any]:
     """What is published of it: version, age, level, rows, and by flavour the figures of its level."""
     coarse = table if isinstance(table, CoarseTable) else None
     return {
@@ -174,19 +174,19 @@ def shown_table(table: QuantileTable) -> dict[str, Any]:
         "made_at_s": table.made_at_s,
         "disclosure": coarse.level.value if coarse else Disclosure.FULL.value,
         "rows": table.rows(),
-        "lifetimes": coarse.lifetimes() if coarse else full_lifetimes(table),
+        "lifetimes": coarse.lifetimes() if coarse else describe_lifetimes(table),
     }
 
 
-def full_lifetimes(table: QuantileTable) -> list[dict[str, Any]]:
+def describe_lifetimes(table: QuantileTable) -> list[dict[str, Any]]:
     """The whole curve of each flavour in its usual conditions, fit for JSON."""
-    found = ((one, usual_conditions(table.conditions(one))) for one in table.samples)
+    found = ((one, select_usual_conditions(table.conditions(one))) for one in table.samples)
     return [_shown(flavour, _disclosed(seen, Disclosure.FULL)) for flavour, seen in found]
 
 
 def _disclosed(seen: Sequence[Condition], level: Disclosure) -> Disclosed:
     nobody = LifetimeDistribution(np.zeros(1), np.zeros(1), 0, 0)
-    return disclose(worst([one.distribution for one in seen]) if seen else nobody, level)
+    return disclose(combine_worst([one.distribution for one in seen]) if seen else nobody, level)
 
 
 def _shown(flavour: Flavour, told: Disclosed) -> dict[str, Any]:

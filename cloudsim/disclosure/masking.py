@@ -19,7 +19,7 @@ from cloudsim.model.requests import Request
 from cloudsim.prediction.tables import QuantileTable
 
 
-def mask_table(
+def mask_answer(
     answer: Quote | Refusal,
     request: Request,
     level: Disclosure,

@@ -99,7 +99,7 @@ from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.file_schema import CloudTable, FederationFile, WorkloadTable, spec_error
 from cloudsim.federation.model import FederatedCloud, Federation, Prices, Workload
-from cloudsim.federation.traces import NO_LOAD, Told, Traces
+from cloudsim.federation.traces import NO_LOAD, Traces, WarningHandler
 from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import NodeDetails, groups_of, nodes_of, shape_of
 from cloudsim.model.requests import Amounts
@@ -109,12 +109,12 @@ from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp, eviction_lin
 Flavours = dict[int, Amounts]  # by cores
 
 
-def load(
+def load_federation(
     path: Path,
     data_dir: Path | None,
     *,
     until_s: float | None = None,
-    told: Told = lambda _file, _warning: None,
+    told: WarningHandler = lambda _file, _warning: None,
 ) -> Federation:
     """Read a federation file. Traces are looked up in ``data_dir``, then beside the file.
 

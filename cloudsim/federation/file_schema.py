@@ -115,7 +115,7 @@ Amount = Annotated[int, Field(ge=0, le=LARGEST_AMOUNT)]
 Seed = Annotated[int, Field(ge=0)]
 
 
-class Table(BaseModel):
+class StrictTable(BaseModel):
     """A table of a federation file. A field that it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -134,7 +134,7 @@ class Table(BaseModel):
         return table
 
 
-class _ResourceTable(Table):
+class _ResourceTable(StrictTable):
     """A table in which each further field is an amount of a resource."""
 
     model_config = ConfigDict(extra="allow")
@@ -191,7 +191,7 @@ def _check_node_count(groups: list[NodeGroupTable]) -> list[NodeGroupTable]:
     return groups
 
 
-class SyntheticTrace(Table):
+class SyntheticTrace(StrictTable):
     """A trace made from published statistics."""
 
     synthetic: Literal["table-1", "production-A", "production-B", "production-C", "production-D"]
@@ -208,7 +208,7 @@ class SyntheticTrace(Table):
         return self
 
 
-class PriceTrace(Table):
+class PriceTrace(StrictTable):
     """The own load of a public cloud, made from its price history."""
 
     prices: Text = Field(description="A file of prices, or a directory of them.")
@@ -216,7 +216,7 @@ class PriceTrace(Table):
     bid_usd_per_hour: Positive | None = Field(None, description="Of an instance; else the on-demand price.")
 
 
-class PreemptionTrace(Table):
+class PreemptionTrace(StrictTable):
     """The own load of a public cloud, made from the lifetimes of preempted instances."""
 
     preemptions: Text = Field(description="A file of preemptions.")
@@ -279,7 +279,7 @@ def _check_eviction(name: Any) -> Any:
     return name
 
 
-class CloudTable(Table):
+class CloudTable(StrictTable):
     """A member of the federation."""
 
     id: Text
@@ -390,7 +390,7 @@ class CloudTable(Table):
         return LIFO_POOLS.name in {self.eviction, self.lineup}
 
 
-class WorkloadTable(Table):
+class WorkloadTable(StrictTable):
     """A trace that a member offers to others as spot requests."""
 
     origin: Text
@@ -415,7 +415,7 @@ class WorkloadTable(Table):
         return self
 
 
-class FederationFile(Table):
+class FederationFile(StrictTable):
     """A federation file of spotfed: clouds, and the workloads they offer to each other."""
 
     until_s: Duration | None = Field(None, alias="until", description="Later requests are left out.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cloudsim.model.instances import Quote
 
 
-def tightest_fit(quotes: Iterable[tuple[int, Quote]]) -> list[Quote]:
+def rank_quotes(quotes: Iterable[tuple[int, Quote]]) -> list[Quote]:
     """Quotes with the fewest free slots first, then in cloud order; ``quotes`` holds (cloud order, quote).
 
     The tightest fit leaves the large gaps to those who need them. Names play no part, so that renaming a

@@ -16,7 +16,7 @@ from cloudsim.cloud.headroom import is_block
 from cloudsim.cloud.spec import sampler_spec
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.model import FederatedCloud, Federation
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.report import Tally
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.history.history import stop_phase
@@ -37,7 +37,7 @@ def replay(
     ``births`` is the number of Monte-Carlo samples a size that tables are made from, ``seed`` keys their
     streams.
     """
-    run = _Run(federation, seed, births)
+    run = _ReplayRun(federation, seed, births)
     for now_s, request, targets in federation.requests():
         run.go_on(now_s, PHASE_SPOT)
         run.ask(now_s, request, targets)
@@ -103,7 +103,7 @@ class _Release:
     instance: str
 
 
-class _Run:
+class _ReplayRun:
     """All clouds, and the queue of what happens between them.
 
     A cloud is advanced when somebody asks it something. Where one overflows, things happen that nobody asked
@@ -153,7 +153,7 @@ class _Run:
                 quotes.append((member.order, answer))
             else:
                 self._tally.refused(request.id, target, answer.reason)
-        for quote in tightest_fit(quotes)[:1]:
+        for quote in rank_quotes(quotes)[:1]:
             member = self._members[quote.cloud]
             changes = member.cloud.admit(request, now_s)
             assert not isinstance(changes, Refusal), "nothing happened between quote and admission"

@@ -46,7 +46,7 @@ _WORK = ("requested", "completed", "lost")
 _DIGITS = 6
 
 
-def realised(admitted: int, evicted: int) -> dict[str, float | None]:
+def realised_rate(admitted: int, evicted: int) -> dict[str, float | None]:
     """The share of the admitted that was evicted, and the bounds of its exact 95 % interval."""
     low, high = clopper_pearson(evicted, admitted)
     return {
@@ -70,7 +70,7 @@ class _Spot:
 
     def counts(self, keys: Iterable[str]) -> dict[str, Any]:
         counts = {key: self.number[key] for key in keys}
-        return {**counts, **realised(self.number["admitted"], self.number["evicted"])}
+        return {**counts, **realised_rate(self.number["admitted"], self.number["evicted"])}
 
     def core_hours(self) -> dict[str, float]:
         return {key: round(self.core_s[key] / 3600, _DIGITS) for key in _WORK}

@@ -25,15 +25,15 @@ import numpy as np
 
 from cloudsim.federation.file_schema import PreemptionTrace, PriceTrace, SyntheticTrace, TraceSource
 from cloudsim.markets import formats as price_files
-from cloudsim.markets.formats.price_list import list_beside
+from cloudsim.markets.formats.file_list import find_list_beside
 from cloudsim.markets.preempted_load import preempted_load, priced_load
 from cloudsim.markets.prices import PriceSeries
-from cloudsim.markets.report import FileReport, SeriesReport, warnings
+from cloudsim.markets.report import FileReport, SeriesReport, list_warnings
 from cloudsim.model.errors import SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.traces.formats import read
-from cloudsim.traces.formats.preemptions import observed
-from cloudsim.traces.formats.source import load
+from cloudsim.traces.formats.preemptions import read_lifetimes
+from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
 
@@ -43,7 +43,7 @@ NO_LOAD = Trace.checked(
 )
 _MOST_TOLD = 8
 
-Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
+WarningHandler = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ class _Prices:
 
     def warnings(self, market: str, file: Path) -> tuple[str, ...]:
         """About one market, and the file where it is one."""
-        return warnings([one for one in self.files if one.file == str(file)], [self.reports[market]], (), ())
+        return list_warnings(
+            [one for one in self.files if one.file == str(file)], [self.reports[market]], (), ()
+        )
 
 
 class Traces:
@@ -75,7 +77,7 @@ class Traces:
     Files are looked up in ``data_dir``, then in ``beside``.
     """
 
-    def __init__(self, beside: Path, data_dir: Path | None, told: Told):
+    def __init__(self, beside: Path, data_dir: Path | None, told: WarningHandler):
         self._beside = beside
         self._data_dir = data_dir
         self._told = told
@@ -115,7 +117,7 @@ class Traces:
 
     def _priced(self, table: PriceTrace, where: str, node_cores: Sequence[int]) -> Trace:
         file = self._find(table.prices, f"{where}.prices", directories=True)
-        listed = list_beside(file)
+        listed = find_list_beside(file)
         source, market = (file, None) if listed is None else listed
         if source not in self._prices:
             self._prices[source] = _Prices.of(source)
@@ -135,7 +137,7 @@ class Traces:
 
     def _preempted(self, table: PreemptionTrace, where: str, node_cores: Sequence[int]) -> Trace:
         file = self._find(table.preemptions, f"{where}.preemptions")
-        lifetimes = observed(load(file))
+        lifetimes = read_lifetimes(load_source(file))
         if lifetimes.quarantined:
             self._told(file, f"{lifetimes.quarantined} rows cannot be used.")
         chosen = slice(None)

@@ -13,7 +13,7 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedServers:
     """Servers at the most, the hours that they were up, and the server hours that jobs paid for."""
 
     servers: int
@@ -21,11 +21,11 @@ class Packed:
     paid_hours: float
 
 
-def packed(charges: Iterable[Charge]) -> Packed:
+def pack_backups(charges: Iterable[Charge]) -> PackedServers:
     """Backup replicas on as few servers as first fit finds, by start; others among the charges are left out.
 
     A server is up from its first replica until its last has gone. Jobs pay for their shares only
-    (``Packed.paid_hours``): the rest of ``up_hours`` is what sharing does not fill.
+    (``PackedServers.paid_hours``): the rest of ``up_hours`` is what sharing does not fill.
     """
     claims = sorted(
         (one for one in charges if one.market is None and one.share < 1.0), key=lambda one: one.start_s
@@ -52,4 +52,4 @@ def packed(charges: Iterable[Charge]) -> Packed:
                 begun_s[room] = claim.start_s
             servers[room].append((claim.end_s, claim.share))
     up_s += sum(max(held)[0] - begun_s[number] for number, held in enumerate(servers) if held)
-    return Packed(len(servers), up_s / HOUR_S, paid_s / HOUR_S)
+    return PackedServers(len(servers), up_s / HOUR_S, paid_s / HOUR_S)

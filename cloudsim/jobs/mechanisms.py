@@ -160,7 +160,7 @@ class Migration(_OnOneMarket):
 
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
         """What on-demand would cost, over the time it takes."""
-        price = bidding.alone(markets.on_demand, job.work_s, self.wall_s(job, overheads))
+        price = bidding.bid_for_instance(markets.on_demand, job.work_s, self.wall_s(job, overheads))
         return np.full(len(markets.price_now), price)
 
     def useful(self, job: Job, odds: Odds, slower: FloatArray, overheads: Overheads) -> FloatArray:
@@ -217,7 +217,7 @@ class Checkpoint(_OnOneMarket):
 
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
         """What on-demand would cost, over the time it takes."""
-        price = bidding.alone(markets.on_demand, job.work_s, self.wall_s(job, overheads))
+        price = bidding.bid_for_instance(markets.on_demand, job.work_s, self.wall_s(job, overheads))
         return np.full(len(markets.price_now), price)
 
     def useful(self, job: Job, odds: Odds, slower: FloatArray, overheads: Overheads) -> FloatArray:
@@ -277,7 +277,7 @@ class Backup(_OnOneMarket):
         del overheads
         everywhere = np.full(len(markets.price_now), markets.on_demand)
         usual = markets.odds(everywhere, job.work_s, job.instances).price
-        return bidding.beside_backup(markets.on_demand, usual)
+        return bidding.bid_beside_backup(markets.on_demand, usual)
 
     def price(self, odds: Odds, bid: FloatArray, markets: Markets) -> FloatArray:
         """That of the instance and that of the replica."""

@@ -30,7 +30,7 @@ class PlacementPolicy(Protocol):
         ...
 
 
-def options(
+def list_plans(
     job: Job, mechanisms: Sequence[Mechanism], markets: Markets, overheads: Overheads
 ) -> list[AttemptPlan]:
     """The best plan of each mechanism that suits the job and has a market, in their order."""
@@ -61,7 +61,7 @@ class OnDemandOnly:
 
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         """Always the same."""
-        return options(state.job, (ON_DEMAND,), markets, overheads)[0]
+        return list_plans(state.job, (ON_DEMAND,), markets, overheads)[0]
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class Basic:
         job = state.job
         mechanism = next((one for one in (Migration(), Checkpoint()) if one.suits(job, overheads)), None)
         if state.revocations or mechanism is None or not len(markets.price_now):
-            return options(job, (ON_DEMAND,), markets, overheads)[0]
+            return list_plans(job, (ON_DEMAND,), markets, overheads)[0]
         bid = mechanism.bid(job, markets, overheads)
         price = np.where(markets.memory_gb >= job.memory_gb, markets.price_now, np.inf)
         lowest = int(price.argmin())
         if price[lowest] > bid[lowest]:
-            return options(job, (ON_DEMAND,), markets, overheads)[0]
+            return list_plans(job, (ON_DEMAND,), markets, overheads)[0]
         wall_s = mechanism.wall_s(job, overheads)
         cost_usd = float(price[lowest]) * wall_s / HOUR_S
         return AttemptPlan(mechanism, (lowest,), (float(bid[lowest]),), cost_usd, wall_s)
@@ -107,15 +107,15 @@ class CostAware:
         the job goes on from there in the way that is then best.
         """
         if state.only_on_demand:
-            return options(state.job, (ON_DEMAND,), markets, overheads)[0]
+            return list_plans(state.job, (ON_DEMAND,), markets, overheads)[0]
         if not state.running:
-            return _least(options(state.job, (*self.mechanisms, ON_DEMAND), markets, overheads))
+            return _least(list_plans(state.job, (*self.mechanisms, ON_DEMAND), markets, overheads))
         replicas = next(one for one in self.mechanisms if isinstance(one, Replicate))
         kept = replicas.kept(state, markets)
         if state.job.instances > 1 or state.done_s <= 0:  # nothing that could be saved
             return kept
         left = replace(state.job, work_s=state.job.work_s - state.done_s)
-        plans = options(left, (*self.mechanisms, ON_DEMAND), markets, overheads)
+        plans = list_plans(left, (*self.mechanisms, ON_DEMAND), markets, overheads)
         state_gb = overheads.state_gb(left, StorageKind.LOCAL)
         moved_s = overheads.save_s(left, StorageKind.LOCAL) + overheads.restore_s(state_gb)
         price = sum(float(markets.price_now[one.market]) for one in state.running)

@@ -52,7 +52,7 @@ class Replicate:
         twice the mean time to one, as if they were spread evenly.
         """
         del overheads
-        bid = bidding.replica(markets.on_demand, self.degree)
+        bid = bidding.bid_for_replica(markets.on_demand, self.degree)
         odds = markets.odds(np.full(len(markets.price_now), bid), job.work_s, job.instances)
         usable = (markets.price_now <= bid) & (markets.memory_gb >= job.memory_gb) & ~np.isnan(odds.revoked)
         found = np.flatnonzero(usable)

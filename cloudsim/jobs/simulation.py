@@ -40,7 +40,9 @@ class SimulatedJob:
         return self.finished_s - self.submitted_s
 
 
-def play(job: Job, policy: PlacementPolicy, world: World, at_s: float, overheads: Overheads) -> SimulatedJob:
+def simulate_job(
+    job: Job, policy: PlacementPolicy, world: World, at_s: float, overheads: Overheads
+) -> SimulatedJob:
     """Run a job that is handed in at ``at_s``. The planner knows the prices until then, and no later ones."""
     state, attempts = JobPosition(at_s, job), list[SimulatedAttempt]()
     for _ in range(_MOST_ATTEMPTS):

@@ -12,16 +12,16 @@ from cloudsim.markets.prices import FloatArray
 CAP = 4.0
 
 
-def alone(on_demand: float, work_s: float, wall_s: float) -> float:
+def bid_for_instance(on_demand: float, work_s: float, wall_s: float) -> float:
     """For an instance that needs ``wall_s`` for what takes ``work_s`` on-demand, US dollars an hour."""
     return min(on_demand * work_s / wall_s, CAP * on_demand)
 
 
-def replica(on_demand: float, degree: int) -> float:
+def bid_for_replica(on_demand: float, degree: int) -> float:
     """For each of several replicas."""
     return on_demand / degree
 
 
-def beside_backup(on_demand: float, price: FloatArray) -> FloatArray:
+def bid_beside_backup(on_demand: float, price: FloatArray) -> FloatArray:
     """For an instance beside whose price the same is paid for its backup: C_od (1 - 1/r), r = C_od / C."""
     return on_demand - price

@@ -9,7 +9,7 @@ import numpy as np
 
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.columns import bad_ids, read_columns
-from cloudsim.traces.formats.source import load
+from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.report import QuarantinedLine, refuse_damaged
 from cloudsim.traces.trace import BoolArray
 
@@ -33,13 +33,13 @@ class PriceList:
     ends_open: bool
 
 
-def read(path: str | os.PathLike[str], *, max_error_rate: float = 0.01) -> PriceList:
+def read_price_list(path: str | os.PathLike[str], *, max_error_rate: float = 0.01) -> PriceList:
     """Read a price list. Quarantined are prices that are not above 0, and a second price of a type.
 
     Raises:
         TraceError: not such a list, nothing in it, or too many of its rows are bad (``refuse_damaged``).
     """
-    source = load(path, accepted=_ACCEPTED)
+    source = load_source(path, accepted=_ACCEPTED)
     columns = read_columns(source, REQUIRED)
     region, kind = ([cell.strip() for cell in columns.cells[name]] for name in REQUIRED[:2])
     price = columns.numbers(REQUIRED[2])

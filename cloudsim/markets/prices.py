@@ -77,7 +77,7 @@ class PriceSeries:
         times = np.array(at_s, dtype=np.float64)
         texts = np.empty(len(prices), dtype=object)
         texts[:] = ["" if price is None else str(price) for price in prices]
-        values, bad = price_values(texts.tolist())
+        values, bad = parse_prices(texts.tolist())
         if bad.any():
             raise TraceError(f"{texts[bad][0]!r} is not a number", field="price_usd_per_hour")
         last_s = float(times[-1]) if times.ndim == 1 and len(times) else 0.0
@@ -196,7 +196,7 @@ class PriceSeries:
         )
 
 
-def price_values(texts: Sequence[str]) -> tuple[FloatArray, BoolArray]:
+def parse_prices(texts: Sequence[str]) -> tuple[FloatArray, BoolArray]:
     """Prices as floats, shape (n,), NaN where unknown; and a mask of the texts that are no price at all."""
     said = {text: _price(text) for text in set(texts)}
     bad = np.fromiter((said[text] is None for text in texts), np.bool_, len(texts))

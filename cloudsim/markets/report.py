@@ -92,7 +92,7 @@ class PriceReport:
         return report
 
 
-def warnings(
+def list_warnings(
     files: Sequence[FileReport],
     series: Sequence[SeriesReport],
     silences_s: Sequence[tuple[float, float]],

@@ -143,7 +143,7 @@ class PriceHistory:
         return PriceHistory(self.name, at_s, np.where(within, price, self.price[record]), met)
 
 
-def injected(
+def inject_revocations(
     history: PriceHistory,
     per_day: float,
     generator: np.random.Generator,

@@ -30,7 +30,7 @@ _STEPS = 200  # of an integral over a horizon
 
 
 @dataclass(frozen=True)
-class Runs:
+class OnDemandRuns:
     """On-demand instances that were placed, in order of start.
 
     start_s: float64. left_s: float64, inf for those that still run.
@@ -48,7 +48,7 @@ class Forecast:
     end.
     """
 
-    def __init__(self, runs: Runs, until_s: float, horizons_s: Sequence[float]):
+    def __init__(self, runs: OnDemandRuns, until_s: float, horizons_s: Sequence[float]):
         ended = np.isfinite(runs.left_s)
         duration_s = np.where(ended, runs.left_s, until_s) - runs.start_s
         lifetimes = LifetimeDistribution.from_samples(duration_s, ended)
@@ -65,7 +65,9 @@ class Forecast:
         a_second = len(runs.start_s) / until_s if until_s > 0 else 0.0
         self.arriving = a_second * horizons * running(steps[:, np.newaxis] * horizons).mean(axis=0)
 
-    def levels(self, at_s: NDArray[np.float64], room: NDArray[np.int64], runs: Runs) -> NDArray[np.int32]:
+    def levels(
+        self, at_s: NDArray[np.float64], room: NDArray[np.int64], runs: OnDemandRuns
+    ) -> NDArray[np.int32]:
         """How safe a birth is up to each horizon, int32[times, horizons], from 1 to ``LEVELS``.
 
         at_s: float64, ascending. room: int64[times, horizons], slots that are free once the spot instances
@@ -81,6 +83,6 @@ class Forecast:
     def level(self, room: Sequence[int], ages_s: Sequence[float]) -> tuple[int, ...]:
         """The same for one time, at which on-demand instances of these ages run (in order of start)."""
         start_s = -np.array(ages_s, np.float64)
-        runs = Runs(start_s, np.full(len(start_s), np.inf))
+        runs = OnDemandRuns(start_s, np.full(len(start_s), np.inf))
         found = self.levels(np.zeros(1), np.array([room], np.int64), runs)
         return tuple(int(one) for one in found[0])

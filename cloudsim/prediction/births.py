@@ -95,7 +95,7 @@ class BirthGrid:
         return level
 
 
-def divisible_by_power(number: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_level(number: NDArray[np.int64]) -> NDArray[np.int64]:
     """The largest L such that 2**L divides the number, for each of some numbers from 1."""
     lowest_bit = (number & -number).astype(np.float64)
     return np.frexp(lowest_bit)[1].astype(np.int64) - 1

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudsim.admission.pools import STACK_TOP
 from cloudsim.history.event_log import EventLog
 from cloudsim.model.requests import Amounts
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
@@ -15,7 +14,7 @@ from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.pool import PoolSampler
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
-from cloudsim.prediction.samples import Flavour, Samples, flavour_of
+from cloudsim.prediction.samples import STACK_TOP, Flavour, Samples, flavour_of
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 

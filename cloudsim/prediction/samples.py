@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.model.requests import Amounts
-from cloudsim.prediction.ages import Runs
+from cloudsim.prediction.ages import OnDemandRuns
 
 # Little-endian: mark, bytes a number, level, bytes a span (0 when all are points), cores, until_s, count.
 # Then the columns: number (as multiples of 2**level), birth_s (float64), free_slots (int32), duration_s
@@ -22,8 +22,12 @@ _MARK_OF_FLAVOUR = b"SFS3"
 _LENGTH = struct.Struct("<I")
 
 
-#: Cores, and what is needed beside them.
+#: Cores, and the amounts of other resources.
 Flavour = tuple[int, Amounts]
+
+#: Name of the pseudo-resource that marks a flavour of a pool (``cloudsim.admission.pools``): its amount is
+#: the position T in the stack, in cores from the bottom. Free slots of this flavour count cores above T.
+STACK_TOP = "stack_top"
 
 
 def flavour_of(size: int | Flavour) -> Flavour:
@@ -62,7 +66,7 @@ class Samples:
     evicted: NDArray[np.bool_]
     span_s: NDArray[np.float64]
     releases: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))
-    on_demand: Runs = field(default_factory=Runs)
+    on_demand: OnDemandRuns = field(default_factory=OnDemandRuns)
     amounts: Amounts = ()
 
     def __len__(self) -> int:

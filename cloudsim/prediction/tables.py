@@ -85,7 +85,7 @@ class _Cell:
         return LifetimeDistribution.from_samples(self.duration_s, self.evicted, self.span_s, self.rule)
 
 
-class _Size:
+class _SizeCells:
     """The cells of one size, lowest first, and the distributions between them that were asked for."""
 
     def __init__(
@@ -172,7 +172,7 @@ class QuantileTable:
         self.samples = {one.flavour: one for one in sorted(samples, key=lambda one: one.flavour)}
         if len(self.samples) != len(samples):
             raise SpecError("a table takes the samples of each flavour once: merge the shares first")
-        self._sizes: dict[tuple[Flavour, int], _Size] = {}  # by flavour and release horizon, -1 for none
+        self._sizes: dict[tuple[Flavour, int], _SizeCells] = {}  # by flavour and release horizon, -1 for none
         self._informed: dict[tuple[int, tuple[int, ...]], LifetimeDistribution | None] = {}
         self._forecasts: dict[int, Forecast] = {}
         self._levels: dict[int, NDArray[np.int32]] = {}
@@ -282,7 +282,7 @@ class QuantileTable:
             self._forecasts[cores] = Forecast(runs, self.made_at_s, self.rule.release_horizons_s)
         return self._forecasts[cores]
 
-    def _cells(self, flavour: Flavour, horizon: int = -1) -> _Size:
+    def _cells(self, flavour: Flavour, horizon: int = -1) -> _SizeCells:
         """Cells by free slots at birth, or once those have left that end within the horizon."""
         if (flavour, horizon) not in self._sizes:
             samples = self._samples_of(flavour)
@@ -293,7 +293,7 @@ class QuantileTable:
                 condition, edges, most = levels[:, horizon], np.arange(LEVELS + 1), LEVELS
             elif horizon >= 0:
                 condition = condition + samples.releases[:, horizon]
-            self._sizes[flavour, horizon] = _Size(samples, condition, edges, most, self.rule)
+            self._sizes[flavour, horizon] = _SizeCells(samples, condition, edges, most, self.rule)
         return self._sizes[flavour, horizon]
 
     def _most(self, flavour: Flavour) -> int:

@@ -21,7 +21,7 @@ _CROWD = 2
 
 
 @dataclass(frozen=True)
-class Check:
+class QualityCheck:
     """One thing that goes wrong with data: how often it did, and where and what it means."""
 
     name: str
@@ -32,23 +32,25 @@ class Check:
     rule: str = ""
 
 
-def of_trace(trace: Trace, report: ImportReport) -> tuple[Check, ...]:
+def check_trace(trace: Trace, report: ImportReport) -> tuple[QualityCheck, ...]:
     """All checks of a trace and of the file it came from, in a fixed order."""
     return (
-        *of_file(report.ends_open, report.repaired),
+        *check_file(report.ends_open, report.repaired),
         _quarantined(report),
-        Check(
+        QualityCheck(
             "skipped",
             sum(count for _, count in report.skipped),
             "; ".join(f"{count}: {reason}" for reason, count in report.skipped),
         ),
-        Check("out of order", report.out_of_order, _unless(report.out_of_order, "sorted when it was read")),
+        QualityCheck(
+            "out of order", report.out_of_order, _unless(report.out_of_order, "sorted when it was read")
+        ),
         _repeated(trace),
         _twice_at_once(trace),
         _began_before(trace),
         _cut_at_the_end(trace),
         _no_length(trace),
-        Check(
+        QualityCheck(
             "off the grid",
             report.off_grid,
             f"times lie on a grid of {report.grid_s:g} s" if report.grid_s else "times lie on no grid",
@@ -60,11 +62,11 @@ def of_trace(trace: Trace, report: ImportReport) -> tuple[Check, ...]:
     )
 
 
-def of_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[Check, ...]:
+def check_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[QualityCheck, ...]:
     """What is wrong with a file as text."""
     return (
-        Check("mended", len(repaired), " ".join(repaired)),
-        Check(
+        QualityCheck("mended", len(repaired), " ".join(repaired)),
+        QualityCheck(
             "cut off",
             int(ends_open),
             "the last line has no end: whoever wrote it may have been stopped" if ends_open else "",
@@ -73,7 +75,7 @@ def of_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[Check, ...]:
     )
 
 
-def repeated_rows(trace: Trace) -> int:
+def count_repeated_rows(trace: Trace) -> int:
     """Rows that are there already: the same id, start, stop and cores."""
     order = np.lexsort((trace.cores, trace.stop_s, trace.start_s))
     same = np.ones(max(len(trace) - 1, 0), dtype=np.bool_)
@@ -86,7 +88,7 @@ def repeated_rows(trace: Trace) -> int:
     return int(several.sum()) - len(set(ids))
 
 
-def twice_at_once(trace: Trace) -> int:
+def count_overlapping_ids(trace: Trace) -> int:
     """Instances that start while another one of the same id runs; equal rows are ``repeated_rows``."""
     codes = _id_codes(trace.instance)
     again = np.bincount(codes, minlength=1)[codes] > 1
@@ -104,7 +106,7 @@ def twice_at_once(trace: Trace) -> int:
     return int(np.count_nonzero(follows & ~equal & (np.searchsorted(times, start)[1:] < latest[:-1])))
 
 
-def longest_silence(trace: Trace) -> tuple[float, float] | None:
+def find_longest_silence(trace: Trace) -> tuple[float, float] | None:
     """From when until when no instance started or stopped, the longest such time, seconds; None of fewer than
     two times. Ends that nobody saw and starts before the trace are no events.
     """
@@ -135,17 +137,17 @@ def _unless(count: int, text: str) -> str:
     return text if count else ""
 
 
-def _quarantined(report: ImportReport) -> Check:
+def _quarantined(report: ImportReport) -> QualityCheck:
     lines = report.quarantined
     named = [f"line {bad.line}: {bad.reason}" for bad in lines[:QUOTED_LINES]]
     if len(lines) > QUOTED_LINES:
         named.append(f"and {len(lines) - QUOTED_LINES} more")
-    return Check("quarantined", len(lines), "; ".join(named))
+    return QualityCheck("quarantined", len(lines), "; ".join(named))
 
 
-def _repeated(trace: Trace) -> Check:
-    count = repeated_rows(trace)
-    return Check(
+def _repeated(trace: Trace) -> QualityCheck:
+    count = count_repeated_rows(trace)
+    return QualityCheck(
         "repeated rows",
         count,
         _unless(count, "kept as written: each is replayed as an instance of its own"),
@@ -153,39 +155,39 @@ def _repeated(trace: Trace) -> Check:
     )
 
 
-def _twice_at_once(trace: Trace) -> Check:
-    count = twice_at_once(trace)
-    return Check(
+def _twice_at_once(trace: Trace) -> QualityCheck:
+    count = count_overlapping_ids(trace)
+    return QualityCheck(
         "an id twice at once", count, _unless(count, "they start while another one of the same id runs")
     )
 
 
-def _began_before(trace: Trace) -> Check:
+def _began_before(trace: Trace) -> QualityCheck:
     count = int(trace.left_truncated.sum())
     says = "counted from the begin on, their age is unknown" if count else ""
     if not count and (crowd := _crowd(trace.start_s, float(trace.start_s[0]))):
         says = f"but {crowd} start at the very first time: they probably ran before"
     elif not count:
         says = "none that ran before is there: use grows from nothing"
-    return Check("cut at the begin", count, says)
+    return QualityCheck("cut at the begin", count, says)
 
 
-def _cut_at_the_end(trace: Trace) -> Check:
+def _cut_at_the_end(trace: Trace) -> QualityCheck:
     count = int(trace.right_censored.sum())
     says = "they would have lived on: their lifetimes are lower bounds" if count else ""
     if not count and (crowd := _crowd(trace.stop_s, trace.last_stop_s)):
         says = f"but {crowd} stop at the very last time: they were probably closed by the end of the log"
-    return Check("cut at the end", count, says)
+    return QualityCheck("cut at the end", count, says)
 
 
-def _no_length(trace: Trace) -> Check:
+def _no_length(trace: Trace) -> QualityCheck:
     count = int(np.count_nonzero(trace.lifetime_s == 0))
-    return Check("no length", count, _unless(count, "they stop when they start and use nothing"))
+    return QualityCheck("no length", count, _unless(count, "they stop when they start and use nothing"))
 
 
-def _drop_outs(trace: Trace, report: ImportReport) -> Check:
+def _drop_outs(trace: Trace, report: ImportReport) -> QualityCheck:
     if not report.continuous:
-        return Check(
+        return QualityCheck(
             "drop-outs", None, "instances were observed in campaigns: silence between them says nothing"
         )
     found = report.drop_outs
@@ -197,10 +199,10 @@ def _drop_outs(trace: Trace, report: ImportReport) -> Check:
     if found:
         cut: BoolArray = statistics.cut_by(trace, found)
         says += f"; {int(cut.sum())} lifetimes that they cut are left out of the statistics"
-    return Check("drop-outs", len(found), says, statistics.DROP_OUT_RULE if found else "")
+    return QualityCheck("drop-outs", len(found), says, statistics.DROP_OUT_RULE if found else "")
 
 
-def _silences(trace: Trace, report: ImportReport) -> Check:
+def _silences(trace: Trace, report: ImportReport) -> QualityCheck:
     """Improbable silences that are no drop-outs, longest first; the longest one in any case."""
     known = {gap.start_s for gap in report.drop_outs}
     found = [gap for gap in statistics.find_silences(trace) if report.continuous and gap.start_s not in known]
@@ -210,27 +212,29 @@ def _silences(trace: Trace, report: ImportReport) -> Check:
     )
     if found:
         says += ": holidays, or a logger that was off"
-    elif (longest := longest_silence(trace)) is not None:
+    elif (longest := find_longest_silence(trace)) is not None:
         says = f"the longest lasts {_days(longest[1] - longest[0])}, from day {longest[0] / 86400:.1f}"
-    return Check("silences", len(found), says, statistics.SILENCE_RULE)
+    return QualityCheck("silences", len(found), says, statistics.SILENCE_RULE)
 
 
-def _overcommit(trace: Trace, report: ImportReport) -> Check:
+def _overcommit(trace: Trace, report: ImportReport) -> QualityCheck:
     if report.capacity_cores is None:
-        return Check("overcommit", None, "the file does not say how many cores there were; --nodes does")
+        return QualityCheck(
+            "overcommit", None, "the file does not say how many cores there were; --nodes does"
+        )
     over = statistics.overcommit(trace, report.capacity_cores)
     says = f"{over.peak_cores} cores at the peak on {over.capacity_cores}"
     if over.seconds > 0:
         says += f"; above for {_days(over.seconds)}, {over.share:.2%} of the time"
-    return Check(
+    return QualityCheck(
         "overcommit", int(over.peak_cores > over.capacity_cores), says, "more cores in use than there are"
     )
 
 
-def _other(report: ImportReport) -> Check:
+def _other(report: ImportReport) -> QualityCheck:
     unused = [warning for warning in report.warnings if warning.startswith("column ")]
     waits = [warning for warning in report.warnings if "no known wait" in warning]
-    return Check("not used", len(unused) + len(waits), " ".join([*unused, *waits]))
+    return QualityCheck("not used", len(unused) + len(waits), " ".join([*unused, *waits]))
 
 
 def _days(seconds: float) -> str:

@@ -23,15 +23,21 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 # DS2: the drop-out of day 40 is 53 usual gaps; quiet times with as many stops before and starts after reach
 # 31 (DS3).
 _GAP_TIMES_USUAL = 40.0
+
 _GAP_AT_LEAST_S = 86_400.0
+
 _SEVERAL = 2
+
 #: ``find_silences`` and ``find_drop_outs`` in a sentence.
 SILENCE_RULE = "nothing starts or stops for a day and for 40 times the mean of all shorter gaps"
+
 DROP_OUT_RULE = f"{SILENCE_RULE}, and at least two stop at its begin and two start at its end"
+
 # Stops are "at" the start of a gap within this share of its length (three hours of twelve days).
 _EDGE_SHARE = 0.01
 
 _GRIDS_S = (3600.0, 1800.0, 900.0, 600.0, 300.0, 60.0)
+
 _GRID_EVIDENCE = 20
 
 
@@ -50,6 +56,23 @@ class DropOut:
     def edge_s(self) -> float:
         """How far from its ends a stop or start still belongs to it, seconds."""
         return _EDGE_SHARE * (self.end_s - self.start_s)
+
+
+def core_seconds(trace: Trace) -> float:
+    """Sum of cores x lifetime."""
+    return float(trace.cores @ trace.lifetime_s)
+
+
+def peak_cores(trace: Trace) -> int:
+    """The most cores in use at once. At one instant: stops, then starts, then stops of zero-length
+    instances.
+    """
+    if not len(trace):
+        return 0
+    empty = trace.stop_s == trace.start_s
+    times = np.concatenate([trace.stop_s[~empty], trace.start_s, trace.stop_s[empty]])
+    steps = np.concatenate([-trace.cores[~empty], trace.cores, -trace.cores[empty]])
+    return int(np.cumsum(steps[np.argsort(times, kind="stable")]).max())
 
 
 @dataclass(frozen=True)
@@ -74,6 +97,17 @@ class Grid:
     step_s: float
     off_times: int
     off_instances: int
+
+
+def mean_cores(trace: Trace) -> float:
+    """Cores in use, averaged over the span; 0 of an empty span."""
+    span = span_s(trace)
+    return core_seconds(trace) / span if span > 0 else 0.0
+
+
+def span_s(trace: Trace) -> float:
+    """From the first start to the last stop, seconds; 0 of an empty trace."""
+    return trace.last_stop_s - float(trace.start_s[0]) if len(trace) else 0.0
 
 
 @dataclass(frozen=True)
@@ -111,34 +145,6 @@ def usage(trace: Trace) -> tuple[FloatArray, IntArray]:
     change = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(change, where, steps)
     return distinct, np.cumsum(change)
-
-
-def peak_cores(trace: Trace) -> int:
-    """The most cores in use at once. At one instant: stops, then starts, then stops of zero-length
-    instances.
-    """
-    if not len(trace):
-        return 0
-    empty = trace.stop_s == trace.start_s
-    times = np.concatenate([trace.stop_s[~empty], trace.start_s, trace.stop_s[empty]])
-    steps = np.concatenate([-trace.cores[~empty], trace.cores, -trace.cores[empty]])
-    return int(np.cumsum(steps[np.argsort(times, kind="stable")]).max())
-
-
-def core_seconds(trace: Trace) -> float:
-    """Sum of cores x lifetime."""
-    return float(trace.cores @ trace.lifetime_s)
-
-
-def span_s(trace: Trace) -> float:
-    """From the first start to the last stop, seconds; 0 of an empty trace."""
-    return trace.last_stop_s - float(trace.start_s[0]) if len(trace) else 0.0
-
-
-def mean_cores(trace: Trace) -> float:
-    """Cores in use, averaged over the span; 0 of an empty span."""
-    span = span_s(trace)
-    return core_seconds(trace) / span if span > 0 else 0.0
 
 
 def find_drop_outs(trace: Trace) -> tuple[DropOut, ...]:
@@ -265,3 +271,92 @@ def summarise(
         left_out_drop_outs=int(cut.sum()),
         drop_outs=drop_outs,
     )
+
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """When instances start. Variation is the standard deviation of the gaps between starts by their mean:
+    1 of independent arrivals, more of bursts; None of fewer than three instances.
+    """
+
+    per_day: float
+    mean_gap_s: float | None
+    variation: float | None
+    #: The hour from the begin of the trace in which most start, and how many do.
+    busiest_hour_s: float
+    most_an_hour: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> Arrivals:
+        """The arrivals of a trace that is not empty; those before its begin count at its begin."""
+        gaps = np.diff(trace.start_s)
+        mean_s = float(gaps.mean()) if len(gaps) else None
+        hours, counts = np.unique(trace.start_s // _HOUR_S, return_counts=True)
+        most = int(np.argmax(counts))
+        span = span_s(trace)
+        return cls(
+            per_day=len(trace) * 86400.0 / span if span else float(len(trace)),
+            mean_gap_s=mean_s,
+            variation=float(gaps.std()) / mean_s if mean_s and len(gaps) > 1 else None,
+            busiest_hour_s=float(hours[most] * _HOUR_S),
+            most_an_hour=int(counts[most]),
+        )
+
+
+def peak_at_s(trace: Trace) -> float:
+    """When most cores are in use for the first time, seconds; of a trace that is not empty."""
+    times, cores = usage(trace)
+    return float(times[int(np.argmax(cores))])
+
+
+@dataclass(frozen=True)
+class Load:
+    """A span in n equal stretches: their n + 1 edges, and for each the mean and the most cores in use, and
+    how many instances start in it; the end belongs to the last.
+    """
+
+    edges_s: FloatArray
+    mean_cores: FloatArray
+    peak_cores: IntArray
+    starts: IntArray
+
+
+def load_over_time(trace: Trace, stretches: int) -> Load:
+    """The load of a trace that is not empty, from its first start to its last stop, or for a second.
+
+    Raises:
+        SpecError: stretches < 1.
+    """
+    if stretches < 1:
+        raise SpecError(f"must be at least 1, not {stretches}", field="stretches")
+    times, cores = usage(trace)
+    begin_s = float(times[0])
+    edges = np.linspace(begin_s, max(float(times[-1]), begin_s + 1.0), stretches + 1)
+    widths = np.diff(edges)
+    lengths = np.diff(times)
+    area = np.concatenate([[0.0], np.cumsum(cores[:-1] * lengths)])
+    held = np.maximum(np.searchsorted(times, edges, side="right") - 1, 0)
+    until = area[held] + cores[held] * (edges - times[held])
+    # What a stretch begins with counts in it, and so does every change inside it.
+    at = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, stretches - 1)
+    peak = cores[held[:-1]].copy()
+    np.maximum.at(peak, at, cores)
+    starts = np.histogram(trace.start_s, bins=edges)[0]
+    # Of times so late that stretches have no width there is no mean.
+    mean = np.divide(np.diff(until), widths, out=np.zeros(stretches), where=widths > 0)
+    return Load(edges, mean, peak, starts.astype(np.int64))
+
+
+def lifetime_shares(
+    trace: Trace, drop_outs: Sequence[DropOut], points: int = 400
+) -> tuple[FloatArray, FloatArray]:
+    """Lifetimes seen whole, seconds ascending, and the share no longer than each; up to ``points``."""
+    lives = np.sort(trace.lifetime_s[seen_whole(trace, drop_outs)])
+    if not len(lives):
+        return lives, lives
+    ranks = np.unique(np.linspace(0, len(lives) - 1, min(points, len(lives))).round().astype(np.int64))
+    shares: FloatArray = (ranks + 1) / len(lives)
+    return lives[ranks], shares

@@ -168,20 +168,24 @@ class Window:
         return self.starts_at_s + np.arange(self.samples, dtype=np.float64) * self.step_s
 
 
-def whole(series: PriceSeries, step_s: int = STEP_S) -> Window:
+def whole_window(series: PriceSeries, step_s: int = STEP_S) -> Window:
     """All multiples of ``step_s`` from the first record until ``ends_s``; at least one."""
     begin = np.ceil(series.starts_s / step_s) * step_s
     return Window(float(begin), max(int((series.ends_s - begin) // step_s) + 1, 1), step_s)
 
 
-def first(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | ExcludedSeries:
+def first_window(
+    series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S
+) -> Window | ExcludedSeries:
     """The first samples of a series, 90 days if not told."""
-    return _cut(series, samples, whole(series, step_s), from_end=False)
+    return _cut(series, samples, whole_window(series, step_s), from_end=False)
 
 
-def last(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | ExcludedSeries:
+def last_window(
+    series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S
+) -> Window | ExcludedSeries:
     """The last samples of a series, 90 days if not told."""
-    return _cut(series, samples, whole(series, step_s), from_end=True)
+    return _cut(series, samples, whole_window(series, step_s), from_end=True)
 
 
 def _cut(series: PriceSeries, samples: int, window: Window, *, from_end: bool) -> Window | ExcludedSeries:
@@ -195,7 +199,7 @@ def _cut(series: PriceSeries, samples: int, window: Window, *, from_end: bool) -
     return Window(window.starts_at_s + skipped, samples, window.step_s)
 
 
-def availability(
+def infer_availability(
     series: PriceSeries, window: Window | None = None, unknown: Unknown = Unknown.REFUSE
 ) -> Availability | ExcludedSeries:
     """The idle units of a pool over a window, the whole series if not told.
@@ -206,7 +210,7 @@ def availability(
     A series that never changes its price in the window is excluded; with ``Unknown.REFUSE`` also one with
     unknown prices in it. The price before the first record is never known.
     """
-    chosen = whole(series) if window is None else window
+    chosen = whole_window(series) if window is None else window
     at_s = chosen.at_s
     record = series.record_at(at_s)
     known = record >= 0
@@ -223,11 +227,11 @@ def availability(
     return Availability(series.name, units, known, chosen.starts_at_s, chosen.step_s)
 
 
-def pools(
+def infer_pools(
     series: Iterable[PriceSeries], unknown: Unknown = Unknown.REFUSE
 ) -> tuple[tuple[Availability, ...], tuple[ExcludedSeries, ...]]:
     """The pool of each series over its whole length, and those that are excluded."""
-    made = [availability(one, unknown=unknown) for one in series]
+    made = [infer_availability(one, unknown=unknown) for one in series]
     return (
         tuple(one for one in made if isinstance(one, Availability)),
         tuple(one for one in made if isinstance(one, ExcludedSeries)),
@@ -273,7 +277,7 @@ class PriceStatistics:
     @classmethod
     def of(cls, series: PriceSeries, window: Window | None = None) -> PriceStatistics:
         """Over all samples, the last price carried forward; what is before the first price is left out."""
-        price = series.price_at((whole(series) if window is None else window).at_s, carry=True)
+        price = series.price_at((whole_window(series) if window is None else window).at_s, carry=True)
         price = price[~np.isnan(price)]
         if not len(price):
             raise SpecError(f"{series.name} has no known price in the window", field="window")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.jit import compiled
 from cloudsim.model.lengths import LONGEST_BINS
-from cloudsim.prediction.kernels.youngest_first import compiled
 
 
 @compiled
@@ -23,7 +23,7 @@ def _end(counts: NDArray[np.int64], samples: int, units: int) -> None:
 
 
 @compiled
-def stack(units: NDArray[np.int64], floors: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_stack(units: NDArray[np.int64], floors: NDArray[np.int64]) -> NDArray[np.int64]:
     """Last in, first out; a renewed unit keeps its place. So a position is up in runs of samples with at
     least so many units, and a run is cut into 48 hours and a rest.
 
@@ -54,7 +54,7 @@ def stack(units: NDArray[np.int64], floors: NDArray[np.int64]) -> NDArray[np.int
 
 
 @compiled
-def queue(units: NDArray[np.int64], newest_first: bool) -> NDArray[np.int64]:
+def count_queue(units: NDArray[np.int64], newest_first: bool) -> NDArray[np.int64]:
     """Oldest current start first, or newest; a renewed unit starts anew and so becomes the newest.
 
     units: of each sample. Returns counts of lengths in samples.
@@ -91,7 +91,7 @@ def queue(units: NDArray[np.int64], newest_first: bool) -> NDArray[np.int64]:
 
 
 @compiled
-def at_random(units: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
+def count_random(units: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
     """Any active unit is as likely as any other; the last unit of the row takes the place of one that ends.
 
     A unit is drawn whatever its age, so that its renewals can be counted at the end. units: of each sample.

@@ -40,7 +40,7 @@ POOL_UNITS = 1000
 _FLOORS = np.arange(POOLS)[::-1] * POOL_UNITS
 
 
-def intervals(
+def count_intervals(
     units: NDArray[np.integer[Any]],
     policy: RevocationPolicy,
     generator: np.random.Generator | None = None,
@@ -57,29 +57,31 @@ def intervals(
     """
     from cloudsim.volatile import kernels
 
-    units = checked_units(units)
+    units = check_units(units)
     match policy:
         case RevocationPolicy.RANDOM:
             if generator is None:
                 raise SpecError("the random policy draws from a generator: give it one", field="generator")
-            counts = [kernels.at_random(units, generator.random(revocations(units)))]
+            counts = [kernels.count_random(units, generator.random(count_revocations(units)))]
         case RevocationPolicy.FIFO:
-            counts = [kernels.queue(units, False)]
+            counts = [kernels.count_queue(units, False)]
         case RevocationPolicy.LIFO if renewal is Renewal.RECENCY:
-            counts = [kernels.queue(units, True)]
+            counts = [kernels.count_queue(units, True)]
         case RevocationPolicy.LIFO:
-            counts = list(kernels.stack(units, _FLOORS[-1:]))
+            counts = list(kernels.count_stack(units, _FLOORS[-1:]))
         case RevocationPolicy.LIFO_POOLS:
             if units.max() > POOLS * POOL_UNITS:
                 raise SpecError(f"{POOLS} pools hold {POOLS * POOL_UNITS:,} units", field="units")
             if renewal is Renewal.RECENCY:
-                counts = [kernels.queue(np.clip(units - floor, 0, POOL_UNITS), True) for floor in _FLOORS]
+                counts = [
+                    kernels.count_queue(np.clip(units - floor, 0, POOL_UNITS), True) for floor in _FLOORS
+                ]
             else:
-                counts = list(kernels.stack(units, _FLOORS))
+                counts = list(kernels.count_stack(units, _FLOORS))
     return tuple(LengthHistogram(one) for one in counts)
 
 
-def checked_units(units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def check_units(units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The same as int64. Raises SpecError unless they are one row of whole numbers from 0."""
     units = np.asarray(units)
     if units.ndim != 1 or not len(units) or not np.issubdtype(units.dtype, np.integer):
@@ -89,6 +91,6 @@ def checked_units(units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     return np.array(units, dtype=np.int64)
 
 
-def revocations(units: NDArray[np.integer[Any]]) -> int:
+def count_revocations(units: NDArray[np.integer[Any]]) -> int:
     """How many units are revoked before the end."""
     return int(np.maximum(-np.diff(units), 0).sum())

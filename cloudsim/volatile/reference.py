@@ -35,13 +35,13 @@ def newest_first(up: Sequence[Unit]) -> int:
     return max(range(len(up)), key=lambda row: (up[row].start, up[row].place))
 
 
-def drawn(draws: Iterable[float]) -> Order:
+def random_order(draws: Iterable[float]) -> Order:
     """Uniform over all that are up, by the next of these numbers in [0, 1)."""
     numbers = iter(draws)
     return lambda up: int(next(numbers) * len(up))
 
 
-def intervals(units: Sequence[int], order: Order, pool_units: Sequence[int]) -> list[list[int]]:
+def list_intervals(units: Sequence[int], order: Order, pool_units: Sequence[int]) -> list[list[int]]:
     """Lengths in samples of all intervals, for each pool.
 
     units: how many are up at each sample, never more than all pools hold. pool_units: how many each pool

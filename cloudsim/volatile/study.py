@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.disclosure.levels import Disclosed, Disclosure, disclose
+from cloudsim.disclosure.targeting import HOUR_S, LINEAR, POLYNOMIAL, Value, expected_value, find_target_s
 from cloudsim.model.lengths import LengthHistogram
-from cloudsim.volatile.managers import Renewal, RevocationPolicy, intervals
-from cloudsim.volatile.targeting import HOUR_S, LINEAR, POLYNOMIAL, Value, expected_value, target_s
+from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_intervals
 
 
-class Model(StrEnum):
+class InformationModel(StrEnum):
     """What users know when they choose a target."""
 
     MTTR = "mttr"
@@ -38,7 +38,7 @@ class StudyOutcome:
     """
 
     policy: RevocationPolicy
-    model: Model
+    model: InformationModel
     value_name: str
     targets_s: tuple[float | None, ...]
     value: float
@@ -57,7 +57,7 @@ class Study:
     outcomes: tuple[StudyOutcome, ...]
 
 
-def study(
+def run_study(
     units: NDArray[np.integer[Any]],
     generator: np.random.Generator,
     *,
@@ -75,25 +75,25 @@ def study(
     lengths: dict[RevocationPolicy, tuple[LengthHistogram, ...]] = {}
     outcomes: list[StudyOutcome] = []
     for policy in RevocationPolicy:
-        lengths[policy] = told = intervals(units, policy, generator, renewal)
+        lengths[policy] = told = count_intervals(units, policy, generator, renewal)
         if informed_by is not None:
-            told = intervals(informed_by, policy, generator, renewal)
-        for model in Model:
+            told = count_intervals(informed_by, policy, generator, renewal)
+        for model in InformationModel:
             pools = _disclosed(told, model)
             outcomes += [_outcome(policy, model, value, lengths[policy], pools) for value in values]
     return Study(lengths, tuple(outcomes))
 
 
-def _disclosed(pools: Sequence[LengthHistogram], model: Model) -> list[Disclosed]:
+def _disclosed(pools: Sequence[LengthHistogram], model: InformationModel) -> list[Disclosed]:
     """What is told of each pool; the Oracle is told nothing that holds for all intervals."""
-    if model is Model.ORACLE:
+    if model is InformationModel.ORACLE:
         return []
     return [disclose(one, Disclosure(model)) for one in pools]
 
 
 def _outcome(
     policy: RevocationPolicy,
-    model: Model,
+    model: InformationModel,
     value: Value,
     pools: Sequence[LengthHistogram],
     told: Sequence[Disclosed],
@@ -101,11 +101,11 @@ def _outcome(
     perfect = float(sum(one.counts @ value.perfect(one.lengths_s) for one in pools))
     count = sum(one.count for one in pools)
     hours = sum(one.total_s for one in pools) / HOUR_S
-    if model is Model.ORACLE:
+    if model is InformationModel.ORACLE:
         targets: tuple[float | None, ...] = ()
         total, reached = perfect, float(count)
     else:
-        targets = tuple(target_s(one, value) for one in told)
+        targets = tuple(find_target_s(one, value) for one in told)
         aimed = list(zip(targets, pools, strict=True))
         total = sum(one.count * expected_value(value, target, one) for target, one in aimed)
         reached = sum(one.count * _success(target, one) for target, one in aimed)

@@ -76,7 +76,7 @@ EXEMPLARS: Mapping[str, Shape] = MappingProxyType(
 )
 
 
-def exemplar(name: str, rng: np.random.Generator, samples: int = STUDY_SAMPLES) -> Availability:
+def make_exemplar(name: str, rng: np.random.Generator, samples: int = STUDY_SAMPLES) -> Availability:
     """A pool like one of the paper's exemplars: ``stable-1``, ``stable-2``, ``periodic``, ``unstable``.
 
     Raises:
@@ -84,10 +84,12 @@ def exemplar(name: str, rng: np.random.Generator, samples: int = STUDY_SAMPLES) 
     """
     if name not in EXEMPLARS:
         raise SpecError(f"{name!r} is not one of {', '.join(EXEMPLARS)}", field="name")
-    return pool(name, EXEMPLARS[name], rng, samples)
+    return make_pool(name, EXEMPLARS[name], rng, samples)
 
 
-def pool(name: str, shape: Shape, rng: np.random.Generator, samples: int = STUDY_SAMPLES) -> Availability:
+def make_pool(
+    name: str, shape: Shape, rng: np.random.Generator, samples: int = STUDY_SAMPLES
+) -> Availability:
     """A pool of a shape. As in pools made from prices, nothing is idle at the lowest and all at the highest.
 
     Raises:
@@ -121,7 +123,7 @@ def _spikes(shape: Shape, rng: np.random.Generator, samples: int) -> FloatArray:
     return taken
 
 
-def daily_ramp(days: int = 90) -> Availability:
+def make_daily_ramp(days: int = 90) -> Availability:
     """Section 3.3's profile: from half of all units to all within 6 h, back within 6 h, 12 h at half.
 
     Units leave in the order and the portions in which they came.

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 
 from cloudsim.markets.formats import history, table
-from cloudsim.markets.formats.merge import merge
-from cloudsim.markets.formats.price_list import Listed, expand
+from cloudsim.markets.formats.file_list import ListedFile, expand_files
+from cloudsim.markets.formats.merge import merge_records
 from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords
 from cloudsim.markets.gaps import GapRule
 from cloudsim.markets.prices import PriceSeries
-from cloudsim.markets.report import FileReport, PriceReport, SeriesReport, warnings
+from cloudsim.markets.report import FileReport, PriceReport, SeriesReport, list_warnings
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import refuse_damaged
@@ -42,10 +42,10 @@ def read(
         raise SpecError(f"name at least one; {ACCEPTED}", field="files")
     if not 0 <= max_error_rate <= 1:
         raise SpecError(f"must be from 0 to 1, not {max_error_rate}", field="max_error_rate")
-    listed, missing = expand(files)
+    listed, missing = expand_files(files)
     pages = history.Pages()
     parsed = [_parse(one, product, pages) for one in listed]
-    merged = merge(parsed)
+    merged = merge_records(parsed)
     reports = []
     for given, records, repeated, conflicts in zip(
         listed, parsed, merged.repeated, merged.conflicts, strict=True
@@ -77,12 +77,12 @@ def read(
     found = tuple(SeriesReport.of(s, one.repeated) for s, one in zip(series, merged.markets, strict=True))
     silent = tuple((start_s, end_s) for start_s, end_s in silences.tolist())
     report = PriceReport(
-        tuple(reports), found, tuple(missing), silent, warnings(reports, found, silent, missing)
+        tuple(reports), found, tuple(missing), silent, list_warnings(reports, found, silent, missing)
     )
     return tuple(series), report
 
 
-def _parse(listed: Listed, product: str, pages: history.Pages) -> PriceRecords:
+def _parse(listed: ListedFile, product: str, pages: history.Pages) -> PriceRecords:
     source = listed.source
     first = next((line for line in source.lines if line.strip()), "").lstrip()
     if first.startswith(("{", "[")):

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, unix_times
-from cloudsim.markets.prices import price_values
+from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, parse_times
+from cloudsim.markets.prices import parse_prices
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
@@ -106,9 +106,9 @@ def _next(text: str, at: int) -> int:
 def _records(source: Source, text: str, found: list[Any]) -> PriceRecords:
     faults = [_fault(record) for record in found]
     whole = [at for at, fault in enumerate(faults) if fault is None]
-    at_s = unix_times([found[at]["Timestamp"] for at in whole])
+    at_s = parse_times([found[at]["Timestamp"] for at in whole])
     texts = [_price_text(found[at]["SpotPrice"]) for at in whole]
-    price, bad = price_values(texts)
+    price, bad = parse_prices(texts)
     for row in np.flatnonzero(bad):
         faults[whole[row]] = "SpotPrice is neither a number nor unknown"
     for row in np.flatnonzero(np.isnan(at_s)):

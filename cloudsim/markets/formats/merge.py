@@ -26,7 +26,7 @@ class MarketRecords:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedRecords:
     """The markets by name; and for each file its repeated and its contradicting records."""
 
     markets: list[MarketRecords]
@@ -34,7 +34,7 @@ class Merged:
     conflicts: list[list[QuarantinedLine]]
 
 
-def merge(files: Sequence[PriceRecords]) -> Merged:
+def merge_records(files: Sequence[PriceRecords]) -> MergedRecords:
     """Sort the records of all files by market and time.
 
     Of records of one market and time the first counts, in order of the files and in them. The same price
@@ -69,4 +69,4 @@ def merge(files: Sequence[PriceRecords]) -> Merged:
         times = int(repeated[begin:end].sum())
         markets.append(MarketRecords(names[code], at_s[kept], price[kept], text[kept], times))
     again = np.bincount(file_of[order[repeated]], minlength=len(files)).tolist()
-    return Merged(markets, again, conflicts)
+    return MergedRecords(markets, again, conflicts)

@@ -49,7 +49,7 @@ class PriceRecords:
     repaired: tuple[str, ...] = ()
 
 
-def unix_times(texts: Sequence[str]) -> FloatArray:
+def parse_times(texts: Sequence[str]) -> FloatArray:
     """ISO 8601 times as unix seconds, shape (n,); UTC if no zone is named; NaN for whatever is no time."""
     return np.fromiter(map(_unix_time, texts), np.float64, len(texts))
 

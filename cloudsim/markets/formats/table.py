@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, unix_times
-from cloudsim.markets.prices import price_values
+from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, parse_times
+from cloudsim.markets.prices import parse_prices
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.columns import Columns, bad_ids, read_columns
 from cloudsim.traces.formats.source import Source
@@ -32,8 +32,8 @@ def parse(source: Source, named: Market) -> PriceRecords:
     columns = read_columns(source, REQUIRED)
     names = {name: _names(source, columns, name, known) for name, known in zip(_NAMES, named, strict=True)}
     texts = columns.decimals("price_usd_per_hour")
-    at_s = unix_times(columns.cells["timestamp"])
-    price, bad = price_values(texts)
+    at_s = parse_times(columns.cells["timestamp"])
+    price, bad = parse_prices(texts)
     keep, quarantined = columns.sift(
         (
             *((bad_ids(cells), f"{name} is empty or not printable") for name, cells in names.items()),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import NO_GROUP, NO_SPREAD, RENEWAL, START_ON_DEMAND, STOP, TOGETHER
+from cloudsim.jit import compiled
 from cloudsim.prediction.history_chunks import Events
 from cloudsim.prediction.kernels.line_up_replays import (
     EMPTIEST,
@@ -25,7 +26,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
 )
 from cloudsim.prediction.kernels.line_up_victims import make_room
 from cloudsim.prediction.kernels.replays import Replays
-from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE, compiled
+from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 
 
 @compiled

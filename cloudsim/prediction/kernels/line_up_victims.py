@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.jit import compiled
 from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.kernels.line_up_replays import (
     BROKEN_PROMISES,
@@ -28,7 +29,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
     Rules,
     Virtual,
 )
-from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE, compiled
+from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 from cloudsim.scheduling.cover_kernel import _least_costs as least_costs
 
 _HOUR_S: Final = 3600.0

@@ -57,12 +57,12 @@ def base_replay(node_cores: tuple[int, ...]) -> Replays:
     )
 
 
-def copied(replays: Replays) -> Replays:
+def copy_replays(replays: Replays) -> Replays:
     """The same rows, to be run on by themselves."""
-    return resized(replays, len(replays.rank), replays.node.shape[1])
+    return resize_replays(replays, len(replays.rank), replays.node.shape[1])
 
 
-def resized(replays: Replays, rows: int, slots: int) -> Replays:
+def resize_replays(replays: Replays, rows: int, slots: int) -> Replays:
     """The same replays with room for so many rows and slots; new slots are empty."""
     kept = min(rows, len(replays.rank))
     known = replays.node.shape[1]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP
-from cloudsim.prediction.kernels.youngest_first import compiled
+from cloudsim.jit import compiled
 
 #: What an instance is, by number.
 UNKNOWN, ON_DEMAND, SPOT, GONE, STOPPED = 0, 1, 2, 3, 4

@@ -10,14 +10,14 @@ numba compiles on first use and caches on disk. Never parallel: parallelism is t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import cast
 
-import numba
 import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, STOP
+from cloudsim.jit import compiled
 from cloudsim.prediction.history_chunks import Events, SpotLine
 from cloudsim.prediction.kernels.replays import FirstFit, Replays
 
@@ -25,13 +25,6 @@ NOWHERE = -1
 EVICTED = -2
 
 _lowest_bit = cast("Callable[[np.uint64], int]", trailing_zeros)  # of one that is not 0
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def compiled(function: Function) -> Function:
-    """Compiled on first call, for the types it is called with."""
-    return cast("Function", numba.njit(cache=True, nogil=True)(function))
 
 
 @compiled
@@ -343,7 +336,7 @@ def _younger(spots: SpotLine, node: NDArray[np.int16], rank: int) -> int:
 
 
 @compiled
-def digest(
+def digest_states(
     spots: SpotLine,
     replays: Replays,
     words: NDArray[np.uint64],
@@ -368,13 +361,13 @@ def digest(
 
 
 @compiled
-def find_twins(
+def find_equal_replays(
     replays: Replays,
     words: NDArray[np.uint64],
     rows: NDArray[np.int64],
     younger: NDArray[np.int64],
     digests: NDArray[np.uint64],
-    twin: NDArray[np.int64],
+    same_as: NDArray[np.int64],
 ) -> None:
     """Writes for each replay the first one in the same state, or itself. ``rows`` comes in order of
     ``digests``.
@@ -392,4 +385,4 @@ def find_twins(
         while same and word < words.shape[1]:
             same = words[one, word] == words[other, word]
             word += 1
-        twin[index] = one if same else other
+        same_as[index] = one if same else other

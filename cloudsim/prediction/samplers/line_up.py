@@ -36,7 +36,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
     Virtual,
     rules_of,
 )
-from cloudsim.prediction.kernels.replays import copied
+from cloudsim.prediction.kernels.replays import copy_replays
 from cloudsim.prediction.samplers.replay import YOUNGEST_OF_ALL, ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
 from cloudsim.scheduling.lineups import lineup
@@ -76,8 +76,8 @@ class LineUpSampler(ReplaySampler):
             capacity.reshape(1, len(further), nodes), np.zeros(1), np.zeros(1, np.uint64)
         )
         self._base.rank[:] = YOUNGEST_OF_ALL  # all started before a virtual instance that never comes
-        self._more = _resized_more(self._base_more, 0)
-        self._slots = _resized_slots(None, 0, len(further))
+        self._more = _resize_resources(self._base_more, 0)
+        self._slots = _resize_slots(None, 0, len(further))
         self._label_sets: tuple[Labels, ...] = ()
         self._masks = np.empty((0, nodes), np.bool_)
         # Of the log that is being fed.
@@ -126,8 +126,8 @@ class LineUpSampler(ReplaySampler):
     def _count_free_slots(self, chunks: list[Chunk], count: int) -> NDArray[np.int32]:
         from cloudsim.prediction.kernels import line_up as kernel
 
-        base, more = copied(self._base), _resized_more(self._base_more, 1)
-        slots = _resized_slots(self._slots, len(self._slots.number), len(self._resources))
+        base, more = copy_replays(self._base), _resize_resources(self._base_more, 1)
+        slots = _resize_slots(self._slots, len(self._slots.number), len(self._resources))
         free_slots = np.empty(count + 1, np.int32)
         whole = np.zeros(1, np.int64)
         for chunk in chunks:
@@ -183,21 +183,21 @@ class LineUpSampler(ReplaySampler):
             evicted_by, self._replays, self._more, rows[:0], np.empty(0, np.int32),
         )  # fmt: skip
 
-    def _join_twins(self, chunk: Chunk) -> None:
+    def _join_equal_replays(self, chunk: Chunk) -> None:
         if not self._births_differ and not self._draws_differ:
-            super()._join_twins(chunk)
+            super()._join_equal_replays(chunk)
 
     def _take_rows(self, count: int) -> NDArray[np.int64]:
         rows = super()._take_rows(count)
         if len(self._replays.rank) > len(self._more.draw):
-            self._more = _resized_more(self._more, len(self._replays.rank))
+            self._more = _resize_resources(self._more, len(self._replays.rank))
         return rows
 
     def _widen(self, slots: int) -> None:
         super()._widen(slots)
         width = self._base.node.shape[1]
         if width > len(self._slots.number):
-            self._slots = _resized_slots(self._slots, width, len(self._resources))
+            self._slots = _resize_slots(self._slots, width, len(self._resources))
 
     # -- what the kernel is told -----------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ def _no_details(events: int, resources: tuple[str, ...]) -> StartDetails:
     )
 
 
-def _resized_more(more: ExtraResources, rows: int) -> ExtraResources:
+def _resize_resources(more: ExtraResources, rows: int) -> ExtraResources:
     """The same with so many rows."""
     grown = ExtraResources(
         np.zeros((rows, *more.further.shape[1:]), np.int64), np.zeros(rows), np.zeros(rows, np.uint64)
@@ -282,7 +282,7 @@ def _resized_more(more: ExtraResources, rows: int) -> ExtraResources:
     return grown
 
 
-def _resized_slots(slots: _Slots | None, count: int, resources: int) -> _Slots:
+def _resize_slots(slots: _Slots | None, count: int, resources: int) -> _Slots:
     """The same with so many slots."""
     grown = _Slots(
         np.zeros((count, resources), np.int64),

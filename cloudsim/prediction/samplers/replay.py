@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from cloudsim.history.event_log import RENEWAL, START_SPOT, EventLog
 from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
-from cloudsim.prediction.births import BirthGrid, divisible_by_power
+from cloudsim.prediction.births import BirthGrid, find_level
 from cloudsim.prediction.history_chunks import MOST_CORES, Chunk, HistoryCutter
-from cloudsim.prediction.kernels.replays import base_replay, copied, empty_replays, resized
+from cloudsim.prediction.kernels.replays import base_replay, copy_replays, empty_replays, resize_replays
 from cloudsim.prediction.samples import Samples
 
 #: int16 holds the node of an instance.
@@ -188,7 +188,7 @@ class ReplaySampler:
         """Free slots of the size before each event and after the last, without virtual instances."""
         from cloudsim.prediction.kernels import youngest_first as kernel
 
-        base = copied(self._base)
+        base = copy_replays(self._base)
         free_slots = np.empty(count + 1, np.int32)
         for chunk in chunks:
             written = free_slots[chunk.begin : chunk.begin + len(chunk.events.kind) + 1]
@@ -213,7 +213,7 @@ class ReplaySampler:
             if level == self._level or int(self._valid[level:].sum()) + len(number) >= self.spec.births:
                 break
             level -= 1
-        self._valid += np.bincount(divisible_by_power(number), minlength=len(self._valid))
+        self._valid += np.bincount(find_level(number), minlength=len(self._valid))
         if level > self._level:
             self._thin(level)
         own = number % self.shares == self.share
@@ -265,7 +265,7 @@ class ReplaySampler:
         self._unsearched_events += len(times)
         if self._unsearched_events >= max(_EVENTS_BETWEEN_SEARCHES, self._cutter.slots // 2):
             self._unsearched_events = 0
-            self._join_twins(chunk)
+            self._join_equal_replays(chunk)
 
     def _give_birth(
         self, chunk: Chunk, born: slice, gap: NDArray[np.int64], rank: NDArray[np.int64]
@@ -326,22 +326,22 @@ class ReplaySampler:
             self._row[over] = _NEVER
             self._collect()
 
-    def _join_twins(self, chunk: Chunk) -> None:
+    def _join_equal_replays(self, chunk: Chunk) -> None:
         """Lets one replay go on for all that are in the same state."""
         from cloudsim.prediction.kernels import youngest_first as kernel
 
         rows = self._running_rows()
         words = self._replays.node.view(np.uint64)
         younger, digests = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
-        kernel.digest(chunk.spots, self._replays, words, rows, younger, digests)
+        kernel.digest_states(chunk.spots, self._replays, words, rows, younger, digests)
         order = np.argsort(digests, kind="stable")
-        rows, twin = rows[order], np.empty(len(rows), np.int64)
-        kernel.find_twins(self._replays, words, rows, younger[order], digests[order], twin)
-        if np.array_equal(twin, rows):
+        rows, same_as = rows[order], np.empty(len(rows), np.int64)
+        kernel.find_equal_replays(self._replays, words, rows, younger[order], digests[order], same_as)
+        if np.array_equal(same_as, rows):
             return
         by_row = np.arange(len(self._replays.rank) + 1)
         by_row[-1] = _NEVER
-        by_row[rows] = twin
+        by_row[rows] = same_as
         self._row = by_row[self._row]
         self._collect()
 
@@ -362,7 +362,7 @@ class ReplaySampler:
         rows = len(self._replays.rank)
         if count > len(self._unused):
             grown = max(2 * rows, rows + count)
-            self._replays = resized(self._replays, grown, self._base.node.shape[1])
+            self._replays = resize_replays(self._replays, grown, self._base.node.shape[1])
             self._unused = np.concatenate((self._unused, np.arange(rows, grown)))
         taken, self._unused = self._unused[:count], self._unused[count:]
         return taken
@@ -372,5 +372,5 @@ class ReplaySampler:
         known = self._base.node.shape[1]
         if slots > known:
             width = -4 * (-max(slots, known + known // 2) // 4)  # four to a word, see ``kernel.digest``
-            self._base = resized(self._base, 1, width)
-            self._replays = resized(self._replays, len(self._replays.rank), width)
+            self._base = resize_replays(self._base, 1, width)
+            self._replays = resize_replays(self._replays, len(self._replays.rank), width)

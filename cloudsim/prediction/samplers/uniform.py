@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog, check_columns, log_fault
-from cloudsim.prediction.ages import Runs
+from cloudsim.prediction.ages import OnDemandRuns
 from cloudsim.prediction.samplers.replay import SamplerSpec, check_boundary, check_share
 from cloudsim.prediction.samples import Samples
 
@@ -103,7 +103,7 @@ class UniformSampler:
             ~running,
             born_until_s - birth_s,
             self._releases((birth_s + born_until_s) / 2),
-            Runs(self._own_start_s, self._stop_s[self._own]),
+            OnDemandRuns(self._own_start_s, self._stop_s[self._own]),
         )
 
     def _releases(self, at_s: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -133,27 +133,25 @@ class UniformSampler:
         kinds = np.ascontiguousarray(events.kind, np.int8)
         instances = np.ascontiguousarray(events.instance, np.int64)
         numbers = max(self._known, int(instances.max()) + 1)
-        state = _grown(self._state, numbers - len(self._state), kernel.UNKNOWN)
-        left_s = _grown(self._left_s, numbers - len(self._left_s))
+        state = _grow(self._state, numbers - len(self._state), kernel.UNKNOWN)
+        left_s = _grow(self._left_s, numbers - len(self._left_s))
         left_s[len(self._left_s) :] = np.inf
         running = state[self._spot] == kernel.SPOT
         spots = int(np.count_nonzero(kinds == START_SPOT))
-        line = kernel.SpotQueue(
-            _grown(self._spot[running], spots), _grown(self._spot_start_s[running], spots)
-        )
+        line = kernel.SpotQueue(_grow(self._spot[running], spots), _grow(self._spot_start_s[running], spots))
         births = kernel.Births(
-            _grown(self._birth_s, count),
-            _grown(self._born_until_s, count),
-            _grown(self._free_slots, count),
-            _grown(self._end_s, count),
+            _grow(self._birth_s, count),
+            _grow(self._born_until_s, count),
+            _grow(self._free_slots, count),
+            _grow(self._end_s, count),
         )
-        pending = _grown(self._pending, count)
+        pending = _grow(self._pending, count)
         always_youngest = self.spec.always_youngest
         lists = numbers + 1 - len(self._first) if always_youngest else 0
         groups = kernel.Groups(
-            _grown(self._after, count if always_youngest else 0),
-            _grown(self._first, lists, _NOBODY),
-            _grown(self._last, lists, _NOBODY),
+            _grow(self._after, count if always_youngest else 0),
+            _grow(self._first, lists, _NOBODY),
+            _grow(self._last, lists, _NOBODY),
         )
         known, free, in_line = self._known, self._free, int(np.count_nonzero(running))
         born, waiting, begin_s = len(self._birth_s), len(self._pending), self._begin_s
@@ -167,7 +165,7 @@ class UniformSampler:
                 in_line, free_slots, youngest_s, left_s,
             )  # fmt: skip
             if fault:
-                raise log_fault(_told(fault, first + event, times, instances))
+                raise log_fault(_fault_text(fault, first + event, times, instances))
             if always_youngest:
                 born, waiting = kernel.follow_always_youngest(
                     times[some], kinds[some], instances[some], free_slots, begin_s, births, born,
@@ -187,7 +185,7 @@ class UniformSampler:
             own, stops = kinds == START_ON_DEMAND, kinds == STOP
             self._own = np.append(self._own, instances[own])
             self._own_start_s = np.append(self._own_start_s, times[own])
-            self._stop_s = _grown(self._stop_s, numbers - len(self._stop_s), np.inf)
+            self._stop_s = _grow(self._stop_s, numbers - len(self._stop_s), np.inf)
             self._stop_s[instances[stops]] = times[stops]
         self._spot, self._spot_start_s = line.number[:in_line], line.start_s[:in_line]
         self._birth_s, self._born_until_s = births.begin_s[:born], births.until_s[:born]
@@ -196,7 +194,7 @@ class UniformSampler:
         self._after, self._first, self._last = groups.after[:born], groups.first, groups.last
 
 
-def _grown(column: NDArray[Number], room: int, filled: float | None = None) -> NDArray[Number]:
+def _grow(column: NDArray[Number], room: int, filled: float | None = None) -> NDArray[Number]:
     """A copy with room for so many values more."""
     grown = np.empty(len(column) + room, column.dtype)
     grown[: len(column)] = column
@@ -205,7 +203,7 @@ def _grown(column: NDArray[Number], room: int, filled: float | None = None) -> N
     return grown
 
 
-def _told(fault: int, event: int, times: NDArray[np.float64], instances: NDArray[np.int64]) -> str:
+def _fault_text(fault: int, event: int, times: NDArray[np.float64], instances: NDArray[np.int64]) -> str:
     from cloudsim.prediction.kernels import uniform as kernel
 
     instance = f"event {event}, instance {instances[event]}"

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces import statistics
-from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, rows, swf, table
-from cloudsim.traces.formats.columns import header
+from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, swf, table
+from cloudsim.traces.formats.columns import read_header
 from cloudsim.traces.formats.parse_result import Parsed
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode, load_bytes
+from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source, load_bytes
 from cloudsim.traces.report import ImportReport, refuse_damaged
 from cloudsim.traces.trace import Trace
 
@@ -35,7 +35,7 @@ FORMATS: dict[str, Callable[[Source], Parsed]] = {
 HEADERS: dict[str, tuple[str, ...]] = {
     "azure": azure.REQUIRED,
     "preemptions": preemptions.REQUIRED,
-    "table": rows.REQUIRED,
+    "table": table.REQUIRED,
 }
 
 #: Ending of a file's name -> its writer.
@@ -103,15 +103,15 @@ def _parsed(file: str, data: bytes, kind: str | None) -> tuple[str, Parsed]:
         return _PARQUET, arrow.parse_parquet(file, data)
     if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
         return "table", parsed
-    source = decode(data, file)
-    kind = kind or recognise(source)
+    source = decode_source(data, file)
+    kind = kind or recognise_format(source)
     parsed = FORMATS[kind](source)
     return kind, replace(parsed, repaired=(*source.repaired, *parsed.repaired), ends_open=source.ends_open)
 
 
-def recognise(source: Source) -> str:
+def recognise_format(source: Source) -> str:
     """Which of ``FORMATS`` the lines are in. Raises TraceError if in none."""
-    names = header(source)
+    names = read_header(source)
     for kind, required in HEADERS.items():
         if set(required) <= set(names):
             return kind

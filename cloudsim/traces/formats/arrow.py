@@ -17,9 +17,8 @@ import numpy as np
 
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.parse_result import Parsed
-from cloudsim.traces.formats.rows import OPTIONAL, REQUIRED, Rows
-from cloudsim.traces.formats.source import ACCEPTED, BOM, mended, name_of
-from cloudsim.traces.formats.table import unused
+from cloudsim.traces.formats.source import ACCEPTED, BOM, list_repairs, trace_name
+from cloudsim.traces.formats.table import OPTIONAL, REQUIRED, Rows, warn_of_unused
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
 
@@ -70,8 +69,8 @@ def parse_csv(file: str, data: bytes, *, at_least_bytes: int = _WORTH_IT_BYTES) 
     rows = _rows(table)
     if any(fault.any() for fault, _ in rows.faults()):
         return None
-    parsed = _parsed(name_of(file), rows, np.ones(len(table), dtype=np.bool_), names)
-    return replace(parsed, repaired=mended(data), ends_open=not data.endswith((b"\n", b"\r")))
+    parsed = _parsed(trace_name(file), rows, np.ones(len(table), dtype=np.bool_), names)
+    return replace(parsed, repaired=list_repairs(data), ends_open=not data.endswith((b"\n", b"\r")))
 
 
 def _header(data: bytes) -> list[str] | None:
@@ -117,7 +116,7 @@ def parse_parquet(file: str, data: bytes) -> Parsed:
             )
             bad.append(QuarantinedLine.of(row + 1, text, reason))
         keep &= ~fault
-    return _parsed(name_of(file), rows, keep, names, tuple(sorted(bad, key=lambda q: q.line)))
+    return _parsed(trace_name(file), rows, keep, names, tuple(sorted(bad, key=lambda q: q.line)))
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
@@ -224,6 +223,6 @@ def _parsed(
         records=len(keep),
         lost=len(quarantined),
         quarantined=quarantined,
-        warnings=unused(columns),
+        warnings=warn_of_unused(columns),
         out_of_order=rows.out_of_order(keep),
     )

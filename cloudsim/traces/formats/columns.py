@@ -70,7 +70,7 @@ class Columns:
         return keep, tuple(sorted(bad, key=lambda q: q.line))
 
 
-def header(source: Source) -> list[str]:
+def read_header(source: Source) -> list[str]:
     """The column names of the first line."""
     first = source.lines[0]
     return [cell.strip() for cell in _split(first, _delimiter(first)) or ()]
@@ -82,7 +82,7 @@ def read_columns(source: Source, required: Sequence[str]) -> Columns:
     Raises:
         TraceError: the header lacks a required column, or names one twice.
     """
-    names = header(source)
+    names = read_header(source)
     missing = [name for name in required if name not in names]
     if missing or len(set(names)) < len(names):
         wrong = f"lacks {','.join(missing)}" if missing else "names a column twice"

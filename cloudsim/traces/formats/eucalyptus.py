@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from cloudsim.traces.formats.parse_result import BadValueError, Parsed, core_count, number
+from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import Trace
@@ -45,7 +45,7 @@ class _Book:
 
     def at(self, text: str) -> float:
         """The time of a line."""
-        at_s = number(text, "time")
+        at_s = parse_number(text, "time")
         if at_s:  # a stop at 0 is no time
             self.out_of_order += at_s < self.at_s
             self.at_s = at_s
@@ -129,7 +129,7 @@ def parse(source: Source) -> Parsed:
 def _take(book: _Book, line: int, text: str, words: list[str]) -> None:
     match words:
         case ["START", at, instance, _, cores]:
-            book.start(_Start(line, _id(instance), book.at(at), core_count(cores)))
+            book.start(_Start(line, _id(instance), book.at(at), parse_cores(cores)))
         case ["STOP", at, instance]:
             book.stop(_id(instance), _Stop(line, text, book.at(at)))
         case ["START" | "STOP", *_]:

@@ -43,7 +43,7 @@ class BadValueError(ValueError):
     """A cell that cannot be taken; the text is the reason a line is quarantined for."""
 
 
-def number(text: str, what: str) -> float:
+def parse_number(text: str, what: str) -> float:
     """A finite decimal number. Raises BadValueError."""
     try:
         value = float(text)
@@ -55,9 +55,9 @@ def number(text: str, what: str) -> float:
     return value
 
 
-def core_count(text: str) -> int:
+def parse_cores(text: str) -> int:
     """A whole number of cores, 1 to ``MAX_CORES``. Raises BadValueError."""
-    value = number(text, "cores")
+    value = parse_number(text, "cores")
     if value != int(value) or not 1 <= value <= MAX_CORES:
         raise BadValueError(f"cores {text[:40]!r} is not a whole number from 1 to {MAX_CORES}")
     return int(value)

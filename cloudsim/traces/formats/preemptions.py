@@ -81,7 +81,7 @@ def parse(source: Source) -> Parsed:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ObservedLifetimes:
     """How long n VMs ran: columns of shape (n,). One that was not ``preempted`` would have lived on.
 
     market: "TYPE/ZONE" of each. quarantined: rows of the file that could not be used.
@@ -93,7 +93,7 @@ class Observed:
     quarantined: int
 
 
-def observed(source: Source) -> Observed:
+def read_lifetimes(source: Source) -> ObservedLifetimes:
     """The lifetimes in a file that has ``zone`` as well.
 
     Raises TraceError: not such a file, or more than a hundredth of its rows are bad.
@@ -106,7 +106,7 @@ def observed(source: Source) -> Observed:
         dtype=object,
     )
     keep = rows.keep
-    return Observed(market[keep], rows.lifetime_s[keep], rows.preempted[keep], len(rows.quarantined))
+    return ObservedLifetimes(market[keep], rows.lifetime_s[keep], rows.preempted[keep], len(rows.quarantined))
 
 
 def _rows(source: Source, needed: tuple[str, ...]) -> _Rows:

@@ -34,13 +34,13 @@ class Source:
     ends_open: bool = False
 
 
-def load(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
+def load_source(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
     """Read a whole text file. ``accepted`` tells who gave another what is expected instead.
 
     Raises:
         TraceError: missing, a directory, unreadable, empty, damaged gzip, or binary.
     """
-    return decode(load_bytes(path, accepted=accepted), os.fspath(path), accepted=accepted)
+    return decode_source(load_bytes(path, accepted=accepted), os.fspath(path), accepted=accepted)
 
 
 def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> bytes:
@@ -61,7 +61,7 @@ def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> byt
     return _unpacked(data, file, accepted)
 
 
-def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
+def decode_source(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
     """The lines of a text file that is in memory already; ``file`` is how errors name it.
 
     Raises:
@@ -72,7 +72,7 @@ def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
         raise TraceError(f"is empty; {accepted}", file=file)
     if b"\0" in data:
         raise TraceError(f"is binary, not text; {accepted}", file=file)
-    repaired = mended(data)
+    repaired = list_repairs(data)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -81,10 +81,10 @@ def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
         repaired = (*repaired, "it is not UTF-8 and was read as Latin-1.")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # Not str.splitlines: it also splits at characters that may stand in an id.
-    return Source(file, name_of(file), text.split("\n"), repaired, not text.endswith("\n"))
+    return Source(file, trace_name(file), text.split("\n"), repaired, not text.endswith("\n"))
 
 
-def mended(data: bytes) -> tuple[str, ...]:
+def list_repairs(data: bytes) -> tuple[str, ...]:
     """What a reader of text mends, a sentence each."""
     faults = (
         (data.startswith(BOM), "a byte order mark was passed over."),
@@ -102,7 +102,7 @@ def _unpacked(data: bytes, file: str, accepted: str) -> bytes:
         raise TraceError(f"is a damaged gzip file ({error}); {accepted}", file=file) from None
 
 
-def name_of(file: str) -> str:
+def trace_name(file: str) -> str:
     """A file's name without its directory and the endings that formats have."""
     name = Path(file).name
     for suffix in _SUFFIXES:

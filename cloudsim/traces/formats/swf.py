@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from cloudsim.traces.formats.parse_result import BadValueError, Parsed, core_count, number
+from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, Trace
@@ -96,10 +96,10 @@ def _job(words: list[str]) -> tuple[tuple[str, float, float, int, float], bool]:
     if not words[0].isprintable():
         raise BadValueError("the job number has unprintable characters")
     submit, wait, run = (
-        number(words[i], what) for i, what in ((1, "submit time"), (2, "wait"), (3, "run time"))
+        parse_number(words[i], what) for i, what in ((1, "submit time"), (2, "wait"), (3, "run time"))
     )
     used, asked, requested = (
-        number(words[i], what) for i, what in ((4, "cores"), (7, "cores"), (8, "requested time"))
+        parse_number(words[i], what) for i, what in ((4, "cores"), (7, "cores"), (8, "requested time"))
     )
     if words[10] in ("2", "3", "4"):
         raise _NoRunError(_PARTIAL)
@@ -107,7 +107,7 @@ def _job(words: list[str]) -> tuple[tuple[str, float, float, int, float], bool]:
         raise _NoRunError(_NEVER_RAN)
     if used <= 0 and asked <= 0:
         raise _NoRunError(_NO_CORES)
-    cores = core_count(words[4] if used > 0 else words[7])
+    cores = parse_cores(words[4] if used > 0 else words[7])
     start = submit + max(wait, 0.0)
     if start + run < 0:
         raise BadValueError("the job ends before the log begins")
@@ -142,7 +142,7 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     Path(path).write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).lower().endswith(".gz") else data)
 
 
-def losses(trace: Trace) -> tuple[str, ...]:
+def list_losses(trace: Trace) -> tuple[str, ...]:
     """What a trace loses when it is written as SWF, a sentence each."""
     flags = int((trace.left_truncated | trace.right_censored).sum())
     empty = int((trace.lifetime_s == 0).sum())

@@ -7,7 +7,7 @@ from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventL
 from cloudsim.prediction import history_chunks
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.kernels import youngest_first as kernel
-from cloudsim.prediction.kernels.replays import empty_replays, resized
+from cloudsim.prediction.kernels.replays import empty_replays, resize_replays
 from cloudsim.prediction.reference import youngest_first as naive
 from cloudsim.prediction.samplers import replay
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
@@ -82,10 +82,10 @@ def test_events_at_the_very_time_of_a_birth_come_before_it():
 
 
 def test_states_that_differ_only_in_who_is_younger_are_not_twins():
-    replays = resized(empty_replays(1), 3, 4)
+    replays = resize_replays(empty_replays(1), 3, 4)
     twin = np.empty(3, np.int64)
     younger, alike = np.array([0, 1, 0]), np.zeros(3, np.uint64)
-    kernel.find_twins(replays, replays.node.view(np.uint64), np.arange(3), younger, alike, twin)
+    kernel.find_equal_replays(replays, replays.node.view(np.uint64), np.arange(3), younger, alike, twin)
     assert twin.tolist() == [0, 1, 0]
 
 

@@ -249,7 +249,7 @@ def test_equal_hashes_of_different_states_are_not_joined(monkeypatch: pytest.Mon
 
     log, spec = long_log(8), SamplerSpec(NODES, 3, births=50)
     expected = fed(log, [DAYS * DAY_S], spec).samples()
-    digest = kernel.digest
+    digest = kernel.digest_states
 
     def poor(*arguments):
         digest(*arguments)

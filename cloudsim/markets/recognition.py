@@ -11,14 +11,14 @@ from enum import StrEnum
 from pathlib import Path
 
 from cloudsim.markets import on_demand
-from cloudsim.markets.formats.price_list import LISTING
+from cloudsim.markets.formats.file_list import LISTING
 from cloudsim.markets.formats.records import ACCEPTED as ACCEPTED_PRICES
 from cloudsim.markets.formats.table import REQUIRED as PRICES
 from cloudsim.model.errors import TraceError
 from cloudsim.traces import formats
 from cloudsim.traces.formats import arrow
-from cloudsim.traces.formats.columns import header
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode
+from cloudsim.traces.formats.columns import read_header
+from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source
 
 #: What can be read, in the order in which it is looked for.
 KNOWN = (
@@ -38,7 +38,7 @@ class FileKind(StrEnum):
     ON_DEMAND_PRICES = "on-demand prices"
 
 
-def kind_of(path: str | os.PathLike[str]) -> FileKind:
+def recognise_file(path: str | os.PathLike[str]) -> FileKind:
     """What a file holds.
 
     Raises:
@@ -48,8 +48,8 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
     data = _head(file)
     if arrow.is_parquet(data):
         return FileKind.TRACE
-    source = decode(data, file, accepted=KNOWN)
-    names = set(header(source))
+    source = decode_source(data, file, accepted=KNOWN)
+    names = set(read_header(source))
     if any(set(columns) <= names for columns in formats.HEADERS.values()):
         return FileKind.TRACE
     if set(PRICES) <= names or set(LISTING) <= names or _first(source).startswith(("{", "[")):
@@ -57,7 +57,7 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
     if set(on_demand.REQUIRED) <= names:
         return FileKind.ON_DEMAND_PRICES
     try:
-        formats.recognise(source)
+        formats.recognise_format(source)
     except TraceError:
         raise TraceError(
             f"is in no known format: {_looks_like(source)}; {KNOWN}", file=file, line=1
@@ -91,7 +91,7 @@ def _first(source: Source) -> str:
 
 def _looks_like(source: Source) -> str:
     """The first line in words: what is missing of the nearest CSV format, or how it begins."""
-    names = set(header(source))
+    names = set(read_header(source))
     wanted = {**formats.HEADERS, "prices": PRICES, "on-demand prices": on_demand.REQUIRED}
     near, columns = max(wanted.items(), key=lambda item: len(names & set(item[1])) / len(item[1]))
     if 2 * len(names & set(columns)) >= len(columns):

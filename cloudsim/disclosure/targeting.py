@@ -7,16 +7,18 @@ Values are in hours: a job of one hour that succeeds is worth 1 under each of th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.disclosure.levels import LATTICE_S, Disclosed, Disclosure
+from cloudsim.disclosure.masked_tables import make_promise_curve
 from cloudsim.model.errors import SpecError
 from cloudsim.model.lengths import Survival
+from cloudsim.prediction.tables import SHOWN_SLAS
 
 HOUR_S = 3600.0
 
@@ -130,46 +132,49 @@ class CheckpointedValue:
 
 
 LINEAR = StepValue("linear", 1.0)
+
 POLYNOMIAL = StepValue("polynomial", 1.5)
+
 SLICES = SlicedValue("slices", tuple(hours * HOUR_S for hours in (1, 2, 3, 4, 5, 6)))
+
 CHECKPOINTED = CheckpointedValue("checkpointed", 1800.0)
 
 VALUES: dict[str, Value] = {one.name: one for one in (LINEAR, POLYNOMIAL, SLICES, CHECKPOINTED)}
 
 
-def named_value(name: str) -> Value:
+def find_value(name: str) -> Value:
     """One of ``VALUES``. Raises SpecError naming the field ``value`` when there is none of that name."""
     if name not in VALUES:
         raise SpecError(f"{name!r} is not one of {', '.join(VALUES)}", field="value")
     return VALUES[name]
 
 
-def target_s(disclosed: Disclosed, value: Value) -> float | None:
+def find_target_s(disclosed: Disclosed, value: Value) -> float | None:
     """The lifetime to aim at, in seconds, one of ``value.targets_s``; of equally good ones the shortest.
 
     None where nothing is told, or all that is told is that nothing lives: whoever asks chooses by themselves.
     """
     if disclosed.level is Disclosure.MTTR:
         assert disclosed.mean_s is not None
-        return _reached(MTTR_SHARE * disclosed.mean_s, value.targets_s)
+        return _longest_target(MTTR_SHARE * disclosed.mean_s, value.targets_s)
     if disclosed.median_s is not None and disclosed.median_s == disclosed.quantile_s:
-        return _reached(disclosed.median_s, value.targets_s)
-    survival = believed(disclosed)
-    return None if survival is None else _best(value, survival)
+        return _longest_target(disclosed.median_s, value.targets_s)
+    survival = infer_survival(disclosed)
+    return None if survival is None else _best_target(value, survival)
 
 
-def believed(disclosed: Disclosed) -> Curve | None:
+def infer_survival(disclosed: Disclosed) -> Curve | None:
     """The distribution that what is told lets one believe in. Of a median and a percentile: the Gaussian
     through both (§4.2), or, where they are the same, that all live as long. None of a mean, and of nothing.
     """
     if disclosed.survival is not None:
-        return _stepped(disclosed.survival)
+        return _lattice_survival(disclosed.survival)
     if disclosed.median_s is None or disclosed.quantile_s is None:
         return None
     sigma_s = abs(disclosed.median_s - disclosed.quantile_s) / DECILE_SIGMAS
     if sigma_s == 0:
-        return _stepped(np.where(disclosed.median_s >= LATTICE_S, 1.0, 0.0).tolist())
-    return _gaussian(disclosed.median_s, sigma_s)
+        return _lattice_survival(np.where(disclosed.median_s >= LATTICE_S, 1.0, 0.0).tolist())
+    return _gaussian_survival(disclosed.median_s, sigma_s)
 
 
 def expected_value(value: Value, target_s: float | None, lengths: Survival) -> float:
@@ -179,20 +184,20 @@ def expected_value(value: Value, target_s: float | None, lengths: Survival) -> f
     return float(value.expected(np.array([target_s]), lengths.survival)[0])
 
 
-def _reached(wanted_s: float, targets_s: NDArray[np.float64]) -> float | None:
+def _longest_target(wanted_s: float, targets_s: NDArray[np.float64]) -> float | None:
     """The longest target that is not longer than what is wanted; the shortest where all are; None for 0."""
     if wanted_s <= 0:
         return None
     return float(targets_s[max(int(np.searchsorted(targets_s, wanted_s, side="right")) - 1, 0)])
 
 
-def _best(value: Value, survival: Curve) -> float | None:
+def _best_target(value: Value, survival: Curve) -> float | None:
     worth = value.expected(value.targets_s, survival)
     best = int(np.argmax(worth))
     return float(value.targets_s[best]) if worth[best] > 0 else None
 
 
-def _gaussian(mean_s: float, sigma_s: float) -> Curve:
+def _gaussian_survival(mean_s: float, sigma_s: float) -> Curve:
     """P(L >= length) of a normal distribution."""
     scale = sigma_s * math.sqrt(2.0)
 
@@ -202,7 +207,7 @@ def _gaussian(mean_s: float, sigma_s: float) -> Curve:
     return survival
 
 
-def _stepped(curve: Sequence[float]) -> Curve:
+def _lattice_survival(curve: Sequence[float]) -> Curve:
     """P(L >= length) from its values on the lattice: between two of them that of the longer, beyond it 0."""
     steps = np.array([*curve, 0.0])
 
@@ -215,3 +220,59 @@ def _stepped(curve: Sequence[float]) -> Curve:
 def _multiples_s(duration_s: float) -> NDArray[np.float64]:
     """All whole multiples of a duration up to the end of the lattice."""
     return np.arange(1, int(LATTICE_S[-1] // duration_s) + 1, dtype=np.float64) * duration_s
+
+
+@dataclass(frozen=True)
+class TargetChoice:
+    """A lifetime and what to expect of it.
+
+    chance: that it is reached, and value_h: the mean value in hours, both as far as what is disclosed lets
+    one believe; None for a mean, which tells neither. sla: the smallest at which so long a life is promised,
+    rounded up; None: at none, so ask without a guarantee.
+    """
+
+    lifetime_s: float
+    chance: float | None
+    value_h: float | None
+    sla: float | None
+
+    @property
+    def value_per_core_hour(self) -> float | None:
+        """Value for each core-hour that is asked for."""
+        return None if self.value_h is None else self.value_h / (self.lifetime_s / HOUR_S)
+
+
+def choose_target(told: Disclosed, value: Value) -> TargetChoice | None:
+    """The lifetime to ask for; None where what is told does not let one choose."""
+    chosen_s = find_target_s(told, value)
+    if chosen_s is None:
+        return None
+    survival = infer_survival(told)
+    if survival is None:
+        return TargetChoice(chosen_s, None, None, None)
+    chosen = np.array([chosen_s])
+    chance, value_h = float(survival(chosen)[0]), float(value.expected(chosen, survival)[0])
+    return TargetChoice(chosen_s, chance, value_h, _promised(told, chosen_s))
+
+
+def parse_disclosed(level: str, figures: Mapping[str, Any]) -> Disclosed:
+    """What was told of one flavour, as it is published. Raises SpecError naming the figure."""
+    curve = figures.get("survival")
+    return Disclosed(
+        Disclosure(level),
+        mean_s=figures.get("mean_s"),
+        median_s=figures.get("median_s"),
+        quantile_s=figures.get("quantile_s"),
+        survival=None if curve is None else tuple(curve),
+    )
+
+
+def _promised(told: Disclosed, lifetime_s: float) -> float | None:
+    if told.survival is not None:
+        risk = 1.0 - told.survival[int(np.searchsorted(LATTICE_S, lifetime_s))]
+    else:
+        curve = make_promise_curve(told)
+        risk = 1.0 if curve is None else curve.risk(lifetime_s)
+    # A smaller one needs more evidence than most clouds have, whatever their curve says (PREDICTION.md).
+    rounded = max(math.ceil(risk * 10_000 - 1e-6) / 10_000, min(SHOWN_SLAS))
+    return rounded if rounded < 1 else None
