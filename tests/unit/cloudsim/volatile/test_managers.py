@@ -119,8 +119,8 @@ def test_full_pools_equal_the_event_loop():
     units = np.clip(3000 + np.cumsum(generator.integers(-400, 401, 60)), 0, 5000)
     units[20:30] = 4100
     units = np.repeat(units, 20)
-    twin = reference.list_intervals(units.tolist(), reference.top_first, [1000] * 5)
-    for found, expected in zip(count_intervals(units, RevocationPolicy.LIFO_POOLS), twin, strict=True):
+    lengths = reference.list_intervals(units.tolist(), reference.top_first, [1000] * 5)
+    for found, expected in zip(count_intervals(units, RevocationPolicy.LIFO_POOLS), lengths, strict=True):
         assert found == LengthHistogram.from_lengths(np.array(expected) * BIN_S)
 
 
