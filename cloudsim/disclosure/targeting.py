@@ -1,7 +1,8 @@
-"""Which lifetime to aim at, given what is told about lifetimes and what a job is worth (paper §4.1, §4.2;
-VOLATILE.md "Information, targeting, value").
+"""Choose the lifetime to aim at, given what a cloud discloses and what a job is worth (002 §4.1, §4.2).
 
-Values are in hours: a job of one hour that succeeds is worth 1 under each of them.
+Values are in hours: a job of one hour that succeeds is worth 1 under each value function. VOLATILE.md
+"Information, targeting, value" settles what the paper leaves open. ``choose_target`` turns a target into a
+request to a live cloud (VOLATILE.md "In the product").
 """
 
 from __future__ import annotations
@@ -22,66 +23,84 @@ from cloudsim.prediction.tables import SHOWN_SLAS
 
 HOUR_S = 3600.0
 
-#: Of the mean time to revocation; the paper takes it for one standard deviation below.
+#: Share of the mean time to revocation to aim at; 002 §4.2 takes it for one standard deviation below.
 MTTR_SHARE = 0.9
 
 #: Standard deviations from the median of a Gaussian to its 10th and 90th percentile.
 DECILE_SIGMAS = 1.28155
 
-#: P(L >= length) of lengths in seconds.
+#: Returns P(L >= length) for lengths in seconds.
 Curve = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class Value(Protocol):
-    """What an interval is worth to whoever aims at a target."""
+    """Value of an interval to a user who aims at a target."""
 
     @property
     def name(self) -> str:
-        """How people choose it."""
+        """Name by which people choose it."""
         ...
 
     @property
     def targets_s(self) -> NDArray[np.float64]:
-        """What may be aimed at, in seconds, rising."""
+        """Possible targets in seconds, ascending: float64[targets]."""
         ...
 
     def expected(self, target_s: NDArray[np.float64], survival: Curve) -> NDArray[np.float64]:
-        """The mean value of an interval for each target, in hours, when lengths survive like that."""
+        """Return the mean value of an interval for each target, in hours: float64[targets].
+
+        Parameters
+        ----------
+        target_s
+            float64[targets], seconds.
+        survival
+            P(L >= length) of the intervals.
+        """
         ...
 
     def perfect(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The greatest value, in hours, of intervals whose lengths are known in advance (the Oracle)."""
+        """Return the greatest value, in hours, of intervals whose lengths are known in advance (the Oracle).
+
+        Parameters
+        ----------
+        length_s
+            float64[intervals], seconds.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class StepValue:
-    """Hours ** exponent of the target for an interval that reaches it, else nothing (Equation 2)."""
+    """Hours ** exponent of the target for an interval that reaches it, else nothing (002 Equation 2)."""
 
     name: str
     exponent: float
 
     @property
     def targets_s(self) -> NDArray[np.float64]:
-        """The whole lattice."""
+        """All lengths of the lattice."""
         return LATTICE_S
 
     def expected(self, target_s: NDArray[np.float64], survival: Curve) -> NDArray[np.float64]:
-        """v0(target) x P(L >= target)."""
+        """Return v0(target) x P(L >= target)."""
         return self.perfect(target_s) * survival(target_s)
 
     def perfect(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """v0(length): the target is the length."""
+        """Return v0(length): the target is the length."""
         hours: NDArray[np.float64] = (length_s / HOUR_S) ** self.exponent
         return hours
 
 
 @dataclass(frozen=True)
 class SlicedValue:
-    """Intervals are cut into products of one fixed duration, which is the target; what is left over is worth
-    nothing (the "defined duration" resources of the paper's §8).
+    """Value of intervals cut into products of one fixed duration, the target; the rest is worth nothing.
 
-    durations_s: the products, rising.
+    These are the "defined duration" resources of 002 §8.
+
+    Attributes
+    ----------
+    durations_s
+        The products' durations in seconds, ascending.
     """
 
     name: str
@@ -89,16 +108,16 @@ class SlicedValue:
 
     @property
     def targets_s(self) -> NDArray[np.float64]:
-        """The products."""
+        """Durations of the products."""
         return np.array(self.durations_s)
 
     def expected(self, target_s: NDArray[np.float64], survival: Curve) -> NDArray[np.float64]:
-        """target x E[whole slices in an interval]."""
-        whole = [float(survival(_multiples_s(one)).sum()) for one in target_s.tolist()]
+        """Return target x E[whole slices in an interval]."""
+        whole = [float(survival(_multiples_s(duration_s)).sum()) for duration_s in target_s.tolist()]
         return target_s / HOUR_S * np.array(whole, dtype=np.float64)
 
     def perfect(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Cut into whichever product leaves least over."""
+        """Return the value with the product that leaves least over."""
         products = self.targets_s[:, np.newaxis]
         whole: NDArray[np.float64] = (products * np.floor(length_s / products)).max(axis=0)
         return whole / HOUR_S
@@ -106,8 +125,10 @@ class SlicedValue:
 
 @dataclass(frozen=True)
 class CheckpointedValue:
-    """A job as long as the target that saves its work every ``every_s``: what was saved before the eviction
-    is worth its hours, the whole target once it is reached (the paper's §8: checkpoints of long jobs).
+    """Value of a job as long as the target that saves its work every ``every_s`` seconds.
+
+    Work saved before the eviction is worth its hours; the whole target is, once it is reached (002 §8,
+    checkpoints of long jobs).
     """
 
     name: str
@@ -115,11 +136,11 @@ class CheckpointedValue:
 
     @property
     def targets_s(self) -> NDArray[np.float64]:
-        """The whole lattice."""
+        """All lengths of the lattice."""
         return LATTICE_S
 
     def expected(self, target_s: NDArray[np.float64], survival: Curve) -> NDArray[np.float64]:
-        """E[saved before eviction], and the rest of the target where it is reached."""
+        """Return E[saved before eviction], plus the rest of the target where it is reached."""
         saves_s = _multiples_s(self.every_s)
         saved_s = np.append(0.0, np.cumsum(self.every_s * survival(saves_s)))
         whole = np.floor(target_s / self.every_s).astype(np.int64)
@@ -127,7 +148,7 @@ class CheckpointedValue:
         return (saved_s[whole] + rest_s * survival(target_s)) / HOUR_S
 
     def perfect(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """All of it: the target is the length."""
+        """Return the length in hours: the target is the length."""
         return length_s / HOUR_S
 
 
@@ -139,20 +160,26 @@ SLICES = SlicedValue("slices", tuple(hours * HOUR_S for hours in (1, 2, 3, 4, 5,
 
 CHECKPOINTED = CheckpointedValue("checkpointed", 1800.0)
 
-VALUES: dict[str, Value] = {one.name: one for one in (LINEAR, POLYNOMIAL, SLICES, CHECKPOINTED)}
+VALUES: dict[str, Value] = {value.name: value for value in (LINEAR, POLYNOMIAL, SLICES, CHECKPOINTED)}
 
 
 def find_value(name: str) -> Value:
-    """One of ``VALUES``. Raises SpecError naming the field ``value`` when there is none of that name."""
+    """Return one of ``VALUES`` by its name.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name; names the field ``value``.
+    """
     if name not in VALUES:
         raise SpecError(f"{name!r} is not one of {', '.join(VALUES)}", field="value")
     return VALUES[name]
 
 
 def find_target_s(disclosed: Disclosed, value: Value) -> float | None:
-    """The lifetime to aim at, in seconds, one of ``value.targets_s``; of equally good ones the shortest.
+    """Return the best of ``value.targets_s`` in seconds, the shortest of equally good ones.
 
-    None where nothing is told, or all that is told is that nothing lives: whoever asks chooses by themselves.
+    None if nothing is disclosed, or only that no instance lives: users then choose by themselves.
     """
     if disclosed.level is Disclosure.MTTR:
         assert disclosed.mean_s is not None
@@ -164,8 +191,10 @@ def find_target_s(disclosed: Disclosed, value: Value) -> float | None:
 
 
 def infer_survival(disclosed: Disclosed) -> Curve | None:
-    """The distribution that what is told lets one believe in. Of a median and a percentile: the Gaussian
-    through both (§4.2), or, where they are the same, that all live as long. None of a mean, and of nothing.
+    """Return the distribution that the disclosed figures suggest, None for a mean or nothing.
+
+    For a median and a percentile it is the Gaussian through both (002 §4.2); if the two are equal, all live
+    equally long.
     """
     if disclosed.survival is not None:
         return _lattice_survival(disclosed.survival)
@@ -178,14 +207,14 @@ def infer_survival(disclosed: Disclosed) -> Curve | None:
 
 
 def expected_value(value: Value, target_s: float | None, lengths: Survival) -> float:
-    """The mean value in hours of such an interval to whoever aims at this target; 0 without one."""
+    """Return the mean value in hours of an interval to a user who aims at this target; 0 without a target."""
     if target_s is None:
         return 0.0
     return float(value.expected(np.array([target_s]), lengths.survival)[0])
 
 
 def _longest_target(wanted_s: float, targets_s: NDArray[np.float64]) -> float | None:
-    """The longest target that is not longer than what is wanted; the shortest where all are; None for 0."""
+    """Return the longest target up to ``wanted_s``; the shortest if all are longer; None for 0."""
     if wanted_s <= 0:
         return None
     return float(targets_s[max(int(np.searchsorted(targets_s, wanted_s, side="right")) - 1, 0)])
@@ -198,17 +227,20 @@ def _best_target(value: Value, survival: Curve) -> float | None:
 
 
 def _gaussian_survival(mean_s: float, sigma_s: float) -> Curve:
-    """P(L >= length) of a normal distribution."""
+    """Return P(L >= length) of a normal distribution."""
     scale = sigma_s * math.sqrt(2.0)
 
     def survival(length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        return 0.5 * np.array([math.erfc(one) for one in ((length_s - mean_s) / scale).tolist()])
+        return 0.5 * np.array([math.erfc(deviation) for deviation in ((length_s - mean_s) / scale).tolist()])
 
     return survival
 
 
 def _lattice_survival(curve: Sequence[float]) -> Curve:
-    """P(L >= length) from its values on the lattice: between two of them that of the longer, beyond it 0."""
+    """Return P(L >= length) from its values on the lattice.
+
+    Between two lengths of the lattice it is that of the longer one, beyond the lattice 0.
+    """
     steps = np.array([*curve, 0.0])
 
     def survival(length_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -218,17 +250,24 @@ def _lattice_survival(curve: Sequence[float]) -> Curve:
 
 
 def _multiples_s(duration_s: float) -> NDArray[np.float64]:
-    """All whole multiples of a duration up to the end of the lattice."""
+    """Return all whole multiples of a duration up to the end of the lattice."""
     return np.arange(1, int(LATTICE_S[-1] // duration_s) + 1, dtype=np.float64) * duration_s
 
 
 @dataclass(frozen=True)
 class TargetChoice:
-    """A lifetime and what to expect of it.
+    """A lifetime to ask for, and what to expect of it.
 
-    chance: that it is reached, and value_h: the mean value in hours, both as far as what is disclosed lets
-    one believe; None for a mean, which tells neither. sla: the smallest at which so long a life is promised,
-    rounded up; None: at none, so ask without a guarantee.
+    Attributes
+    ----------
+    lifetime_s
+        Seconds.
+    chance
+        Probability to reach it, as far as the disclosed figures suggest; None for a mean.
+    value_h
+        Mean value in hours, likewise.
+    sla
+        The smallest SLA at which it is promised, rounded up; None if at none: ask without a guarantee.
     """
 
     lifetime_s: float
@@ -242,21 +281,27 @@ class TargetChoice:
         return None if self.value_h is None else self.value_h / (self.lifetime_s / HOUR_S)
 
 
-def choose_target(told: Disclosed, value: Value) -> TargetChoice | None:
-    """The lifetime to ask for; None where what is told does not let one choose."""
-    chosen_s = find_target_s(told, value)
+def choose_target(disclosed: Disclosed, value: Value) -> TargetChoice | None:
+    """Return the lifetime to ask for; None if the disclosed figures do not support a choice."""
+    chosen_s = find_target_s(disclosed, value)
     if chosen_s is None:
         return None
-    survival = infer_survival(told)
+    survival = infer_survival(disclosed)
     if survival is None:
         return TargetChoice(chosen_s, None, None, None)
     chosen = np.array([chosen_s])
     chance, value_h = float(survival(chosen)[0]), float(value.expected(chosen, survival)[0])
-    return TargetChoice(chosen_s, chance, value_h, _promised(told, chosen_s))
+    return TargetChoice(chosen_s, chance, value_h, _promised_sla(disclosed, chosen_s))
 
 
 def parse_disclosed(level: str, figures: Mapping[str, Any]) -> Disclosed:
-    """What was told of one flavour, as it is published. Raises SpecError naming the figure."""
+    """Parse the published figures of one flavour.
+
+    Raises
+    ------
+    SpecError
+        When a figure is missing, superfluous or out of range; names the figure.
+    """
     curve = figures.get("survival")
     return Disclosed(
         Disclosure(level),
@@ -267,12 +312,12 @@ def parse_disclosed(level: str, figures: Mapping[str, Any]) -> Disclosed:
     )
 
 
-def _promised(told: Disclosed, lifetime_s: float) -> float | None:
-    if told.survival is not None:
-        risk = 1.0 - told.survival[int(np.searchsorted(LATTICE_S, lifetime_s))]
+def _promised_sla(disclosed: Disclosed, lifetime_s: float) -> float | None:
+    if disclosed.survival is not None:
+        risk = 1.0 - disclosed.survival[int(np.searchsorted(LATTICE_S, lifetime_s))]
     else:
-        curve = make_promise_curve(told)
+        curve = make_promise_curve(disclosed)
         risk = 1.0 if curve is None else curve.risk(lifetime_s)
-    # A smaller one needs more evidence than most clouds have, whatever their curve says (PREDICTION.md).
+    # A smaller SLA needs more evidence than most clouds have, whatever their curve says (PREDICTION.md).
     rounded = max(math.ceil(risk * 10_000 - 1e-6) / 10_000, min(SHOWN_SLAS))
     return rounded if rounded < 1 else None

@@ -16,7 +16,7 @@ from cloudsim.prediction.ages import OnDemandRuns
 from cloudsim.prediction.samplers.replay import SamplerSpec, check_boundary, check_share
 from cloudsim.prediction.samples import Samples
 
-#: Events that are played and then followed at a time: the second pass finds the first one's output in the cache.
+#: Events that are played and then followed at a time: few enough that what is written stays in the cache.
 _EVENTS_AT_A_TIME = 8192
 
 _NOBODY = -1
