@@ -1,4 +1,4 @@
-"""Pictures of results that were computed elsewhere. Needs matplotlib (``pip install 'spotfed[plots]'``).
+"""Draw results that were computed elsewhere; needs matplotlib (``pip install 'spotfed[plots]'``).
 
 Colours are those of Okabe and Ito, which colour-blind people can tell apart; lines differ in their markers
 too. Figures are made without pyplot: no window opens, and nothing keeps them alive. Importing matplotlib may
@@ -36,7 +36,7 @@ STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "spotfed", "pdf.fonttype": 42,
 }  # fmt: skip
 
-#: Marks of a time axis, those to keep first when there is no room for all: seconds and how people say them.
+#: Marks of a time axis, those to keep first when there is no room for all: seconds and label.
 _TIMES = (
     (3600, "1 h"), (86400, "1 day"), (60, "1 min"), (7 * 86400, "1 week"), (1, "1 s"),
     (30 * 86400, "30 days"), (600, "10 min"), (6 * 3600, "6 h"), (365 * 86400, "1 year"), (10, "10 s"),
@@ -47,13 +47,25 @@ _MOST_TIMES, _MOST_SLOTS = 11, 8  # marks that an axis has room for
 
 _PANELS_A_ROW = 5
 
-#: More free slots than this and the axis is logarithmic.
+#: With more free slots than this the axis is logarithmic.
 _MOST_LINEAR = 40
 
 
 @dataclass(frozen=True)
 class CloudUse:
-    """Cores in use on one cloud: a value holds from its time until the next. Evictions in seconds."""
+    """Cores in use on one cloud: a value holds from its time until the next.
+
+    Attributes
+    ----------
+    capacity
+        Cores of the cloud.
+    time_s
+        float64[times], seconds.
+    on_demand, spot
+        float64[times], cores in use.
+    evictions_s
+        float64[evictions], seconds.
+    """
 
     name: str
     capacity: int
@@ -64,7 +76,10 @@ class CloudUse:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a figure as PNG, SVG or PDF by the ending of ``path``, the same bytes for the same figure."""
+    """Write a figure as PNG, SVG or PDF, by the ending of ``path``.
+
+    The same figure gives the same bytes.
+    """
     stamps = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     from matplotlib import rc_context
 
@@ -73,10 +88,14 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def table_figure(rows: Sequence[Mapping[str, Any]], slas: Sequence[float], *, title: str) -> Figure:
-    """The papers' Figures 2 and 3 in one: samples (above) and quantiles of the lifetime, by size and room.
+    """Draw samples (above) and quantiles of the lifetime by size and free slots (P1 Figures 2 and 3 in one).
 
-    ``rows`` are those of ``QuantileTable.rows(slas)``. A quantile of 0 sits on the lower edge: no lifetime
-    keeps that SLA.
+    A quantile of 0 sits on the lower edge: no lifetime keeps that SLA.
+
+    Parameters
+    ----------
+    rows
+        Rows of ``QuantileTable.rows(slas)``.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -175,7 +194,7 @@ def _middle(row: Mapping[str, Any]) -> float:
 
 
 def _slot_axis(upper: Axes, lower: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The axis both panels share: linear for few free slots, else by doublings."""
+    """Set up the axis that both panels share: linear for few free slots, else by doublings."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     first = min(int(row["free_slots_from"]) for row in rows)
@@ -193,7 +212,7 @@ def _slot_axis(upper: Axes, lower: Axes, rows: Sequence[Mapping[str, Any]]) -> N
 
 
 def _spread(marks: Sequence[float], low: float, high: float, most: int) -> list[float]:
-    """The marks of a logarithmic axis that stand far enough from each other, the first ones preferred."""
+    """Return the marks of a logarithmic axis that stand far enough apart, the first ones preferred."""
     apart = math.log(high / low) / most if high > low else 0.0
     kept: list[float] = []
     for mark in marks:
@@ -218,7 +237,7 @@ def _table_legend(figure: Figure, slas: Sequence[float]) -> None:
 
 
 def use_figure(clouds: Sequence[CloudUse], *, title: str, until_s: float) -> Figure:
-    """What each cloud's cores did: own users' instances, spot instances on top of them, evictions marked."""
+    """Draw the use of each cloud's cores: on-demand, spot on top of it, and evictions marked."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -265,13 +284,13 @@ def _draw_use(axes: Axes, cloud: CloudUse, until_s: float, unit_s: float) -> Non
     axes.set_title(f"{cloud.name}: {cloud.capacity} cores{evicted}", loc="left", pad=11)
 
 
-#: Marks of the axis of lifetimes, seconds and how people say them.
+#: Marks of the axis of lifetimes: seconds and label.
 _MARKS = {1: "1 s", 60: "1 min", 3600: "1 h", 86400: "1 day", 30 * 86400: "30 days", 365 * 86400: "1 year"}
 
 
 @dataclass(frozen=True)
 class PriceLine:
-    """One market: its price holds from each time until the next; unknown in gaps and where it is NaN.
+    """Prices of one market: each holds from its time until the next; unknown in gaps and where it is NaN.
 
     Times are days since the first record of all.
     """
@@ -293,9 +312,14 @@ def trace_figure(
     title: str,
     capacity_cores: int | None,
 ) -> Figure:
-    """Cores in use over time, arrivals below, and the shares of lifetimes beside them.
+    """Draw cores in use over time, arrivals below, and the shares of lifetimes beside them.
 
-    ``lifetimes`` are seconds and the share that is no longer; ``drop_outs_s`` has shape (n, 2).
+    Parameters
+    ----------
+    lifetimes
+        Seconds, and the share of lifetimes that is no longer.
+    drop_outs_s
+        float64[drop-outs, 2], from and to in seconds.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -333,7 +357,7 @@ def trace_figure(
 
 
 def price_figure(lines: Sequence[PriceLine], *, title: str) -> Figure:
-    """Prices over time, a panel a market; where nobody knows them the ground is grey and no line is drawn."""
+    """Draw prices over time, a panel a market, with a grey ground and no line where they are unknown."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -407,6 +431,6 @@ def _draw_price(axes: Axes, line: PriceLine) -> None:
 
 
 def _unknown_spans(line: PriceLine) -> list[tuple[float, float]]:
-    """From when until when records say no price."""
+    """Return from when until when records have no price, in days."""
     ends = np.append(line.at_days[1:], line.ends_days)
     return [(line.at_days[row], ends[row]) for row in np.flatnonzero(np.isnan(line.usd_per_hour)).tolist()]

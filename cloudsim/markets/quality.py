@@ -1,4 +1,4 @@
-"""How good recorded prices are: one line for each thing that is known to go wrong, whether it did or not."""
+"""Check how good recorded prices are: one line for each known kind of fault, whether it was found or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HOUR_S = 3600.0
 
 
 def check_prices(report: PriceReport, rule: GapRule) -> tuple[QualityCheck, ...]:
-    """All checks of a price history, in a fixed order."""
+    """Run all checks of a price history, in a fixed order."""
     open_ends = [file.file for file in report.files if file.ends_open]
     repaired = tuple(sorted({sentence for file in report.files for sentence in file.repaired}))
     repeated = sum(file.repeated for file in report.files)
@@ -33,12 +33,12 @@ def check_prices(report: PriceReport, rule: GapRule) -> tuple[QualityCheck, ...]
     )
 
 
-def check_price_list(found: PriceList) -> tuple[QualityCheck, ...]:
-    """All checks of a list of on-demand prices."""
-    lines = found.quarantined
+def check_price_list(prices: PriceList) -> tuple[QualityCheck, ...]:
+    """Run all checks of a list of on-demand prices."""
+    lines = prices.quarantined
     return (
-        *check_file(found.ends_open, found.repaired),
-        _lines("quarantined", [(found.file, q) for q in lines]),
+        *check_file(prices.ends_open, prices.repaired),
+        _lines("quarantined", [(prices.file, q) for q in lines]),
     )
 
 
@@ -59,21 +59,21 @@ def _lines(name: str, bad: list[tuple[str, QuarantinedLine]]) -> QualityCheck:
 
 
 def _unknown(report: PriceReport) -> QualityCheck:
-    count = sum(one.unknown for one in report.series)
+    count = sum(market.unknown for market in report.series)
     return QualityCheck(
         "no price", count, "unknown until the next record, not free" if count else "", "0, null or NaN"
     )
 
 
 def _gaps(report: PriceReport, rule: GapRule) -> QualityCheck:
-    gaps = [(end_s - start_s, one) for one in report.series for start_s, end_s in one.gaps_s]
+    gaps = [(end_s - start_s, market) for market in report.series for start_s, end_s in market.gaps_s]
     says = ""
     if gaps:
-        longest_s, one = max(gaps, key=lambda gap: gap[0])
-        markets = len({(gap.instance_type, gap.zone, gap.product) for _, gap in gaps})
-        where = " ".join(filter(None, (one.instance_type, one.zone)))
+        longest_s, market = max(gaps, key=lambda gap: gap[0])
+        silent = len({(gap.instance_type, gap.zone, gap.product) for _, gap in gaps})
+        where = " ".join(filter(None, (market.instance_type, market.zone)))
         says = (
-            f"in {markets} of {len(report.series)} markets; the longest {longest_s / _HOUR_S:.1f} h ({where})"
+            f"in {silent} of {len(report.series)} markets; the longest {longest_s / _HOUR_S:.1f} h ({where})"
         )
     limit = "no limit" if rule.max_gap_s is None else f"above {rule.max_gap_s / _HOUR_S:g} h"
     return QualityCheck("gaps", len(gaps), says, f"a market is silent, {limit}: its price is unknown then")

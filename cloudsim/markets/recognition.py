@@ -1,4 +1,4 @@
-"""What a file holds, by its content: a trace, prices, or a list of on-demand prices.
+"""Recognise what a file holds, by its content: a trace, prices, or a list of on-demand prices.
 
 Only the first lines are looked at; whether the rest fits is for the readers to say.
 """
@@ -20,7 +20,7 @@ from cloudsim.traces.formats import arrow
 from cloudsim.traces.formats.columns import read_header
 from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source
 
-#: What can be read, in the order in which it is looked for.
+#: Files that can be read, for errors.
 KNOWN = (
     f"of traces {ACCEPTED}; of prices {ACCEPTED_PRICES}; and lists of on-demand prices: CSV with "
     f"{','.join(on_demand.REQUIRED)}"
@@ -31,7 +31,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class FileKind(StrEnum):
-    """What a file holds."""
+    """Content of a file."""
 
     TRACE = "trace"
     PRICES = "prices"
@@ -39,10 +39,12 @@ class FileKind(StrEnum):
 
 
 def recognise_file(path: str | os.PathLike[str]) -> FileKind:
-    """What a file holds.
+    """Return what a file holds.
 
-    Raises:
-        TraceError: it cannot be read, or is in no known format; what its first line looks like is said.
+    Raises
+    ------
+    TraceError
+        When it cannot be read, or is in no known format; describes its first line.
     """
     file = os.fspath(path)
     data = _head(file)
@@ -66,7 +68,7 @@ def recognise_file(path: str | os.PathLike[str]) -> FileKind:
 
 
 def _head(file: str) -> bytes:
-    """The first bytes of a file, unpacked, without a line that they end in."""
+    """Return the first bytes of a file, unpacked, without an incomplete last line."""
     try:
         with Path(file).open("rb") as raw:
             packed = raw.read(2) == _GZIP_MAGIC
@@ -90,10 +92,10 @@ def _first(source: Source) -> str:
 
 
 def _looks_like(source: Source) -> str:
-    """The first line in words: what is missing of the nearest CSV format, or how it begins."""
+    """Describe the first line: what it lacks of the nearest CSV format, or how it begins."""
     names = set(read_header(source))
-    wanted = {**formats.HEADERS, "prices": PRICES, "on-demand prices": on_demand.REQUIRED}
-    near, columns = max(wanted.items(), key=lambda item: len(names & set(item[1])) / len(item[1]))
+    required = {**formats.HEADERS, "prices": PRICES, "on-demand prices": on_demand.REQUIRED}
+    near, columns = max(required.items(), key=lambda item: len(names & set(item[1])) / len(item[1]))
     if 2 * len(names & set(columns)) >= len(columns):
         missing = ",".join(name for name in columns if name not in names)
         return f"nearest to it is {near!r}, whose columns {missing} it lacks"

@@ -1,7 +1,8 @@
-"""How good a recorded trace is: one line for each thing that is known to go wrong, whether it did or not.
+"""Check how good a recorded trace is: one line for each known kind of fault, whether it was found or not.
 
-Nothing here changes a trace: replay takes it as written. What a reader found itself is in its report; what
-only the whole trace shows (repeated rows, an id that runs twice at once, silence) is counted here.
+Nothing here changes a trace: replay takes it as written. Faults that a reader finds itself are in its report;
+faults that only the whole trace shows (repeated rows, an id that runs twice at once, silence) are counted
+here.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from cloudsim.traces import statistics
 from cloudsim.traces.report import ImportReport
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
 
-#: So many quarantined lines are quoted.
+#: Number of quarantined lines that are quoted.
 QUOTED_LINES = 5
 _CROWD = 2
 
 
 @dataclass(frozen=True)
 class QualityCheck:
-    """One thing that goes wrong with data: how often it did, and where and what it means."""
+    """One kind of fault of data: how often it was found, where, and what it means."""
 
     name: str
-    #: None: it cannot be known; ``says`` tells why.
+    #: How often it was found; None if that cannot be known, for the reason in ``says``.
     found: int | None
     says: str
-    #: What counts as found, where that is a choice.
+    #: The rule by which it is found, where that is a choice.
     rule: str = ""
 
 
 def check_trace(trace: Trace, report: ImportReport) -> tuple[QualityCheck, ...]:
-    """All checks of a trace and of the file it came from, in a fixed order."""
+    """Run all checks of a trace and of the file it came from, in a fixed order."""
     return (
         *check_file(report.ends_open, report.repaired),
         _quarantined(report),
@@ -63,7 +64,7 @@ def check_trace(trace: Trace, report: ImportReport) -> tuple[QualityCheck, ...]:
 
 
 def check_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[QualityCheck, ...]:
-    """What is wrong with a file as text."""
+    """Check a file as text."""
     return (
         QualityCheck("mended", len(repaired), " ".join(repaired)),
         QualityCheck(
@@ -76,7 +77,7 @@ def check_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[QualityCheck
 
 
 def count_repeated_rows(trace: Trace) -> int:
-    """Rows that are there already: the same id, start, stop and cores."""
+    """Count rows that repeat the id, start, stop and cores of an earlier row."""
     order = np.lexsort((trace.cores, trace.stop_s, trace.start_s))
     same = np.ones(max(len(trace) - 1, 0), dtype=np.bool_)
     for column in (trace.start_s, trace.stop_s, trace.cores):
@@ -89,7 +90,7 @@ def count_repeated_rows(trace: Trace) -> int:
 
 
 def count_overlapping_ids(trace: Trace) -> int:
-    """Instances that start while another one of the same id runs; equal rows are ``repeated_rows``."""
+    """Count instances that start while another one of the same id runs; repeated rows do not count."""
     codes = _id_codes(trace.instance)
     again = np.bincount(codes, minlength=1)[codes] > 1
     if not again.any():
@@ -107,8 +108,9 @@ def count_overlapping_ids(trace: Trace) -> int:
 
 
 def find_longest_silence(trace: Trace) -> tuple[float, float] | None:
-    """From when until when no instance started or stopped, the longest such time, seconds; None of fewer than
-    two times. Ends that nobody saw and starts before the trace are no events.
+    """Return the longest time in which no instance started or stopped, as two times in seconds.
+
+    None if there are fewer than two times. Censored stops and starts before the trace are no events.
     """
     times = np.sort(
         np.concatenate([trace.start_s[~trace.left_truncated], trace.stop_s[~trace.right_censored]])
@@ -120,14 +122,14 @@ def find_longest_silence(trace: Trace) -> tuple[float, float] | None:
 
 
 def _id_codes(instance: NDArray[np.object_]) -> NDArray[np.int64]:
-    """A number for each id, equal for equal ids, shape (n,)."""
+    """Return a number for each id, equal for equal ids, int64[instances]."""
     numbers: dict[str, int] = {}
-    codes = (numbers.setdefault(one, len(numbers)) for one in instance.tolist())
+    codes = (numbers.setdefault(name, len(numbers)) for name in instance.tolist())
     return np.fromiter(codes, np.int64, len(instance))
 
 
 def _crowd(times: FloatArray, edge_s: float) -> int:
-    """How many of ``times`` are at ``edge_s``, if that is more than twice as many as usual; else 0."""
+    """Count the ``times`` at ``edge_s`` if that is more than twice as many as usual; else return 0."""
     at_edge = int(np.count_nonzero(times == edge_s))
     usual = float(np.median(np.unique(times, return_counts=True)[1]))
     return at_edge if at_edge > _CROWD * usual else 0
@@ -190,31 +192,34 @@ def _drop_outs(trace: Trace, report: ImportReport) -> QualityCheck:
         return QualityCheck(
             "drop-outs", None, "instances were observed in campaigns: silence between them says nothing"
         )
-    found = report.drop_outs
+    drop_outs = report.drop_outs
     says = "; ".join(
         f"{_days(gap.end_s - gap.start_s)} from day {gap.start_s / 86400:.1f} "
         f"({gap.closed} closed before, {gap.reopened} opened after)"
-        for gap in found
+        for gap in drop_outs
     )
-    if found:
-        cut: BoolArray = statistics.cut_by(trace, found)
+    if drop_outs:
+        cut: BoolArray = statistics.cut_by(trace, drop_outs)
         says += f"; {int(cut.sum())} lifetimes that they cut are left out of the statistics"
-    return QualityCheck("drop-outs", len(found), says, statistics.DROP_OUT_RULE if found else "")
+    return QualityCheck("drop-outs", len(drop_outs), says, statistics.DROP_OUT_RULE if drop_outs else "")
 
 
 def _silences(trace: Trace, report: ImportReport) -> QualityCheck:
-    """Improbable silences that are no drop-outs, longest first; the longest one in any case."""
+    """List improbable silences that are no drop-outs, longest first; the longest silence in any case."""
     known = {gap.start_s for gap in report.drop_outs}
-    found = [gap for gap in statistics.find_silences(trace) if report.continuous and gap.start_s not in known]
-    found.sort(key=lambda gap: gap.start_s - gap.end_s)
+    silences = [
+        gap for gap in statistics.find_silences(trace) if report.continuous and gap.start_s not in known
+    ]
+    silences.sort(key=lambda gap: gap.start_s - gap.end_s)
     says = "; ".join(
-        f"{_days(gap.end_s - gap.start_s)} from day {gap.start_s / 86400:.1f}" for gap in found[:QUOTED_LINES]
+        f"{_days(gap.end_s - gap.start_s)} from day {gap.start_s / 86400:.1f}"
+        for gap in silences[:QUOTED_LINES]
     )
-    if found:
+    if silences:
         says += ": holidays, or a logger that was off"
     elif (longest := find_longest_silence(trace)) is not None:
         says = f"the longest lasts {_days(longest[1] - longest[0])}, from day {longest[0] / 86400:.1f}"
-    return QualityCheck("silences", len(found), says, statistics.SILENCE_RULE)
+    return QualityCheck("silences", len(silences), says, statistics.SILENCE_RULE)
 
 
 def _overcommit(trace: Trace, report: ImportReport) -> QualityCheck:

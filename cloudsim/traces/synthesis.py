@@ -1,5 +1,6 @@
-"""What recorded traces are like, in few enough numbers to print: for stand-ins where the data is not at
-hand.
+"""Make workloads from numbers.
+
+Every function takes its generator; the same generator state gives the same trace.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cloudsim.traces.trace import FloatArray, IntArray, Trace
 
 @dataclass(frozen=True)
 class SizeProfile:
-    """The instances of one size: how many there are, and how long they live (seconds)."""
+    """Instances of one size: how many there are, and their lifetimes in seconds."""
 
     cores: int
     count: int
@@ -39,7 +40,7 @@ class TraceProfile:
 
     @property
     def instances(self) -> int:
-        """Instances of all sizes."""
+        """Number of instances of all sizes."""
         return sum(size.count for size in self.sizes)
 
     @property
@@ -141,13 +142,15 @@ def lognormal_trace(
     cores: Sizes = 1,
     name: str = "lognormal",
 ) -> Trace:
-    """Log-normal inter-arrival times and durations, in seconds; arrivals from 0 until ``hours`` have passed.
+    """Make a trace with log-normal inter-arrival times and durations in seconds, from 0 until ``hours``.
 
     The defaults are Table I of P1 as settled in PREDICTION.md: mean inter-arrival exp(3.5 + 1/2) = 54.6 s,
     mean duration exp(6 + 1.5²/2) = 1,243 s. Instances that run past the end keep their stop.
 
-    Raises:
-        SpecError: a parameter that is not finite or out of range.
+    Raises
+    ------
+    SpecError
+        When a parameter is not finite or out of range.
     """
     end_s = _positive("hours", hours) * 3600
     mean_gap_s = math.exp(_finite("arrival_mu", arrival_mu) + _sigma("arrival_sigma", arrival_sigma) ** 2 / 2)
@@ -177,16 +180,27 @@ def bursty_trace(
     cores: Sizes = 1,
     name: str = "bursty",
 ) -> Trace:
-    """Bursts and change points (PREDICTION.md, "Test beds").
+    """Make a trace with bursts and change points (PREDICTION.md "Test beds").
 
     Arrivals of a minute are Poisson with rate base × exp(OU − σ²/2) × (1 + daily · sin(2πt/day)) × change
     points. OU is a stationary Ornstein–Uhlenbeck process of deviation ``ou_sigma`` and memory
-    ``ou_memory_s``. A change point is (share of the time, factor from then on); factors multiply.
-    ``batch_share`` of the arrivals are batches of ``batch_sizes`` (from, to) instances at once, each with a
-    duration of its own.
+    ``ou_memory_s``.
 
-    Raises:
-        SpecError: a parameter that is not finite or out of range.
+    Parameters
+    ----------
+    base_per_minute
+        Mean arrivals a minute without bursts and change points.
+    change_points
+        (Share of the time, factor from then on); factors multiply.
+    batch_share
+        Share of the arrivals that are batches of instances at once, each with a duration of its own.
+    batch_sizes
+        Smallest and largest batch.
+
+    Raises
+    ------
+    SpecError
+        When a parameter is not finite or out of range.
     """
     end_s = _positive("hours", hours) * 3600
     base = _positive("base_per_minute", base_per_minute)
@@ -220,8 +234,9 @@ def arrival_mu_for_load(
     cores: Sizes = 1,
     arrival_sigma: float = 1.0,
 ) -> float:
-    """``arrival_mu`` at which ``lognormal_trace`` offers ``load`` × ``capacity_cores`` on average (Little's
-    law).
+    """Return ``arrival_mu`` at which ``lognormal_trace`` offers ``load`` × ``capacity_cores`` on average.
+
+    It follows from Little's law.
     """
     sizes, weights = _sizes(cores)
     mean_core_seconds = float(sizes @ weights) * math.exp(duration_mu + duration_sigma**2 / 2)
@@ -230,10 +245,12 @@ def arrival_mu_for_load(
 
 
 def production_like(rng: np.random.Generator, which: str, days: float | None = None) -> Trace:
-    """A stand-in for production trace A, B, C or D, for machines without the data; see ``modelled_on``.
+    """Make a stand-in for production trace A, B, C or D, for machines without the data; see ``modelled_on``.
 
-    Raises:
-        SpecError: another letter, or days not above 0.
+    Raises
+    ------
+    SpecError
+        When there is no trace of that letter, or ``days`` is not above 0.
     """
     if which not in PRODUCTION:
         raise SpecError(f"{which!r} is not one of {', '.join(PRODUCTION)}", field="which")
@@ -241,17 +258,19 @@ def production_like(rng: np.random.Generator, which: str, days: float | None = N
 
 
 def modelled_on(rng: np.random.Generator, profile: TraceProfile, *, days: float | None = None) -> Trace:
-    """A trace with a profile's statistics, in whole seconds, ``days`` long (default: as long as the profile).
+    """Make a trace with a profile's statistics, in whole seconds, by default as long as the profile.
 
-    What matches: the count of each size, the median and mean lifetime of each size, hence the mean cores in
-    use; the peak stays at or below the profile's (as a rule: it is a placement that looks for room, not a
-    proof). Of a shorter trace the counts lie between the mean number running (days → 0) and the profile's, so
-    that the mean cores stay. What does not: batches of equal instances, idle weeks, drop-outs, a peak that is
+    Alike are the count of each size, and the median and mean lifetime of each size, hence the mean cores in
+    use. The peak stays at or below the profile's (as a rule: it is a placement that looks for room, not a
+    proof). In a shorter trace the counts lie between the mean number running (days → 0) and the profile's, so
+    that the mean cores stay. Not alike are batches of equal instances, idle weeks, drop-outs, a peak that is
     reached, the shape of lifetimes beyond median and mean (log-normal, cut at the trace's length), and which
     instances come together. Starts follow a mild daily cycle.
 
-    Raises:
-        SpecError: days is not above 0.
+    Raises
+    ------
+    SpecError
+        When ``days`` is not above 0.
     """
     span_s = profile.span_s if days is None else _positive("days", days) * _DAY_S
     cores, lifetimes = [], []
@@ -263,16 +282,16 @@ def modelled_on(rng: np.random.Generator, profile: TraceProfile, *, days: float 
             lifetimes.append(_lifetimes(rng, count, size.median_s, running * span_s / count, span_s))
     if not cores:
         raise SpecError(f"{days} days of {profile.name} hold no instance", field="days")
-    return _placed(rng, profile, np.concatenate(cores), np.concatenate(lifetimes), span_s)
+    return _place_starts(rng, profile, np.concatenate(cores), np.concatenate(lifetimes), span_s)
 
 
 def _lifetimes(
     rng: np.random.Generator, count: int, median_s: float, mean_s: float, longest_s: float
 ) -> FloatArray:
-    """Log-normal lifetimes of a median, cut at the longest, with the deviation at which their mean is
-    ``mean_s``.
+    """Draw log-normal lifetimes of a median, cut at the longest, with the deviation that gives the mean.
 
-    Stratified: one in each of ``count`` equally likely strata, as a few long ones carry most of the mean.
+    One lifetime is drawn in each of ``count`` equally likely strata, as a few long ones carry most of the
+    mean.
     """
     probabilities = (np.arange(count) + rng.uniform(0.01, 0.99, count)) / count
     normal = np.array([NormalDist().inv_cdf(p) for p in probabilities.tolist()])
@@ -293,7 +312,7 @@ def _bisect(rising: Callable[[float], float], low: float, high: float, target: f
     return high
 
 
-def _placed(
+def _place_starts(
     rng: np.random.Generator, profile: TraceProfile, cores: IntArray, lifetimes: FloatArray, span_s: float
 ) -> Trace:
     """Choose the starts, largest work first, so that the peak of the profile is kept."""
@@ -341,7 +360,7 @@ def _finish(
 
 
 def _ornstein_uhlenbeck(rng: np.random.Generator, minutes: int, sigma: float, memory_s: float) -> FloatArray:
-    """The stationary process, once a minute, shape (minutes,)."""
+    """Draw the stationary process once a minute, float64[minutes]."""
     keep = math.exp(-60 / _positive("ou_memory_s", memory_s))
     noise = rng.normal(0.0, sigma, minutes)
     noise[1:] *= math.sqrt(1 - keep**2)
@@ -353,7 +372,7 @@ def _ornstein_uhlenbeck(rng: np.random.Generator, minutes: int, sigma: float, me
 
 
 def _sizes(cores: Sizes) -> tuple[IntArray, FloatArray]:
-    """Sizes and their probabilities."""
+    """Return sizes and their probabilities."""
     sizes, weights = ([cores], [1.0]) if isinstance(cores, int) else cores
     chances = np.array(weights, dtype=np.float64)
     counts = np.array(sizes, dtype=np.int64)

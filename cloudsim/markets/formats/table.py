@@ -1,7 +1,7 @@
-"""Reader of price histories as CSV, in any order of rows and columns.
+"""Read price histories as CSV, in any order of rows and columns.
 
-``timestamp,price_usd_per_hour``, and ``instance_type``, ``availability_zone`` and ``product`` where the file
-holds several markets. Other columns are not used.
+Columns are ``timestamp,price_usd_per_hour``, and ``instance_type``, ``availability_zone`` and ``product``
+where the file holds several markets. Other columns are not used.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ _NAMES = ("instance_type", "product", "availability_zone")
 
 
 def parse(source: Source, named: Market) -> PriceRecords:
-    """Read one record a row. ``named`` says what the file itself does not: empty texts are not known either.
+    """Read one record a row.
 
-    Quarantined are malformed rows, times that are none, prices that are neither a number nor unknown, and
-    names that are empty or not printable.
+    Quarantined are malformed rows, invalid times, prices that are neither a number nor unknown, and names
+    that are empty or not printable.
 
-    Raises:
-        TraceError: a required column is missing, or what the prices are for is not known.
+    Parameters
+    ----------
+    named
+        What is known of the market beside the file's content; empty texts are not known.
+
+    Raises
+    ------
+    TraceError
+        When a required column is missing, or the market is not known.
     """
     columns = read_columns(source, REQUIRED)
     names = {name: _names(source, columns, name, known) for name, known in zip(_NAMES, named, strict=True)}

@@ -1,4 +1,9 @@
-"""Rows of the one table before they are judged: what CSV and Parquet of ours have in common."""
+"""Read and write our own CSV.
+
+Its columns are ``instance,start_s,stop_s,cores[,requested_s][,left_truncated][,right_censored]``. What
+``write`` writes, ``parse`` reads back bit for bit: numbers are written as the shortest text that gives them
+again, an unknown requested time as an empty cell, flags as 0 and 1. Columns that hold nothing are left out.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +28,27 @@ OPTIONAL = ("requested_s", "left_truncated", "right_censored")
 
 @dataclass(frozen=True)
 class Rows:
-    """The n rows of a file as columns of shape (n,); NaN where a cell holds no number.
+    """Rows of a file before they are judged, as columns of shape (n,); NaN where a cell holds no number.
 
-    An empty stop is right-censored: running until the last timestamp. A start before 0 is left-truncated.
+    CSV and Parquet share them. An empty stop is right-censored: running until the last timestamp. A start
+    before 0 is left-truncated.
     """
 
     ids: Sequence[str]
     start_s: FloatArray
     stop_s: FloatArray
-    #: Where the cell of the stop is empty.
+    #: Rows whose stop is empty.
     no_stop: BoolArray
     cores: FloatArray
     requested_s: FloatArray
-    #: Where the cell of the requested time is empty.
+    #: Rows whose requested time is empty.
     no_request: BoolArray
     #: 0 or 1.
     left_truncated: FloatArray
     right_censored: FloatArray
 
     def faults(self) -> tuple[tuple[BoolArray, str], ...]:
-        """(mask of the rows, why they cannot be taken); of several the first holds."""
+        """Return masks of the rows that cannot be used, each with its reason; a row has the first fault."""
         start, stop, requested = self.start_s, self.stop_s, self.requested_s
         with np.errstate(invalid="ignore"):
             return (
@@ -61,11 +67,11 @@ class Rows:
             )
 
     def out_of_order(self, keep: BoolArray) -> int:
-        """Rows that start before the row above them."""
+        """Count rows that start before the row above them."""
         return int(np.count_nonzero(np.diff(self.start_s[keep]) < 0))
 
     def trace(self, name: str, keep: BoolArray) -> Trace:
-        """The trace of the rows of a mask, none of which has a fault."""
+        """Return the trace of the rows of a mask, none of which has a fault."""
         instance = np.empty(len(self.ids), dtype=object)
         instance[:] = self.ids
         whole = bool(keep.all())
@@ -109,7 +115,7 @@ def parse(source: Source) -> Parsed:
     columns = read_columns(source, REQUIRED)
     n = len(columns.line)
     start, stop, cores = (columns.numbers(c) for c in REQUIRED[1:])
-    asked = "requested_s" in columns.cells
+    has_requested = "requested_s" in columns.cells
     truncated, censored = (
         columns.numbers(c) if c in columns.cells else np.zeros(n)
         for c in ("left_truncated", "right_censored")
@@ -120,8 +126,8 @@ def parse(source: Source) -> Parsed:
         stop,
         _empty(columns.cells["stop_s"]),
         cores,
-        columns.numbers("requested_s") if asked else np.full(n, np.nan),
-        _empty(columns.cells["requested_s"]) if asked else np.ones(n, dtype=np.bool_),
+        columns.numbers("requested_s") if has_requested else np.full(n, np.nan),
+        _empty(columns.cells["requested_s"]) if has_requested else np.ones(n, dtype=np.bool_),
         truncated,
         censored,
     )
@@ -140,12 +146,12 @@ def parse(source: Source) -> Parsed:
 
 
 def warn_of_unused(columns: Iterable[str]) -> tuple[str, ...]:
-    """A warning for each column that is not of the one table."""
+    """Return a warning for each column that is not of the one table."""
     return tuple(f"column {c!r} is not used." for c in columns if c not in (*REQUIRED, *OPTIONAL))
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace as CSV, gzip if the path ends with ``.gz``. Its name is the file's, and not in it."""
+    """Write a trace as CSV, gzip if the path ends with ``.gz``; its name becomes the file's."""
     ids = trace.instance.tolist()
     columns: dict[str, list[str]] = {
         "instance": [_quoted(i) for i in ids] if any(mark in "".join(ids) for mark in ',"') else ids,

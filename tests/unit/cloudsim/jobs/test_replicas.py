@@ -130,17 +130,17 @@ def test_of_many_markets_the_best_alone_are_paired() -> None:
 
 def test_what_keeping_costs_is_what_is_left_and_the_risk_of_all() -> None:
     state = run(Replicate(), JOB, world(CALM, EARLY), bids=(0.5, 0.5)).state
-    calm = Replicate().kept(state, quoted(1e-6, 0.1))
+    calm = Replicate().plan_kept(state, quoted(1e-6, 0.1))
     assert calm.keeps
     assert calm.cost_usd == pytest.approx(1.5 * 0.1, rel=1e-4)
     assert calm.time_s == pytest.approx(1.5 * HOUR, rel=1e-4)
-    risky = Replicate().kept(state, quoted(24.0, 0.1))
+    risky = Replicate().plan_kept(state, quoted(24.0, 0.1))
     assert risky.cost_usd > 0.7 * 2, "most likely all of it is done again on-demand"
 
 
 def test_a_replica_whose_market_gives_no_evidence_is_taken_as_lost() -> None:
     state = run(Replicate(), JOB, world(CALM, EARLY), bids=(0.5, 0.5)).state
     dear = world(history("dear", (0, 0.9)), CALM).known(300 * HOUR)
-    kept = Replicate().kept(state, dear)
+    kept = Replicate().plan_kept(state, dear)
     assert kept.cost_usd == 2.0, "all of it again, on-demand"
     assert kept.time_s == 2 * HOUR
