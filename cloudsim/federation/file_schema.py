@@ -116,7 +116,7 @@ Seed = Annotated[int, Field(ge=0)]
 
 
 class StrictTable(BaseModel):
-    """A table of a federation file. A field that it does not know is an error."""
+    """Base of all tables of a federation file: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -154,7 +154,7 @@ class _ResourceTable(StrictTable):
 
 
 class FlavourTable(_ResourceTable):
-    """What instances of a number of cores need; every further field is an amount of a resource."""
+    """Amounts that instances of a number of cores need; every further field is an amount of a resource."""
 
 
 class NodeGroupTable(_ResourceTable):
@@ -168,7 +168,7 @@ class NodeGroupTable(_ResourceTable):
 
     @property
     def node_group(self) -> NodeGroup:
-        """The group as ``cloudsim.model.nodes`` knows it."""
+        """Group as ``cloudsim.model.nodes`` represents it."""
         return NodeGroup(self.count, self.cores, self.amounts, self.labels, self.overcommit)
 
     @model_validator(mode="after")
@@ -192,7 +192,7 @@ def _check_node_count(groups: list[NodeGroupTable]) -> list[NodeGroupTable]:
 
 
 class SyntheticTrace(StrictTable):
-    """A trace made from published statistics."""
+    """A trace made from published statistics: P1 Table I, or stand-ins for the production traces."""
 
     synthetic: Literal["table-1", "production-A", "production-B", "production-C", "production-D"]
     seed: Seed = 0
@@ -350,11 +350,11 @@ class CloudTable(StrictTable):
     @model_validator(mode="after")
     def _check_prices(self) -> Self:
         spot, on_demand = "spot_usd_per_core_hour", "on_demand_usd_per_core_hour"
-        told = {name for name in (spot, on_demand) if getattr(self, name) is not None}
-        if len(told) == 1:
-            (missing,) = {spot, on_demand} - told
-            raise _field_error(f".{missing}", f"is missing: {told.pop()} goes with it")
-        if self.sells_on_demand and not told:
+        given = {name for name in (spot, on_demand) if getattr(self, name) is not None}
+        if len(given) == 1:
+            (missing,) = {spot, on_demand} - given
+            raise _field_error(f".{missing}", f"is missing: {given.pop()} goes with it")
+        if self.sells_on_demand and not given:
             raise _field_error(f".{on_demand}", "is missing: a cloud needs it to sell on-demand")
         return self
 

@@ -222,7 +222,7 @@ def _warnings(
     if drop_outs:
         longest = max(d.end_s - d.start_s for d in drop_outs)
         sentences.append(
-            f"{len(drop_outs)} drop-outs of the log were sentences, the longest {longest / 86400:.1f} days."
+            f"{len(drop_outs)} drop-outs of the log were found, the longest {longest / 86400:.1f} days."
         )
     if over and over.seconds > 0:
         sentences.append(

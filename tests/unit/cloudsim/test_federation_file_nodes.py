@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cloudsim.federation import file
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from cloudsim.model.nodes import NodeDetails, NodeGroup, groups_of, nodes_of, shape_of
@@ -153,9 +152,10 @@ def test_a_mistake_names_file_and_field(tmp_path: Path, old: str, new: str, fiel
 
 
 def test_the_example_in_its_documentation_is_one(tmp_path: Path) -> None:
-    text = file.__doc__ or ""
-    lines = [line for line in text.splitlines() if line.startswith("    ")]
-    example = "\n".join(lines).replace('"eucalyptus/DS2-trace.txt"', '"b.txt"')
+    page = Path(__file__).resolve().parents[3] / "docs/reference/federation-file.md"
+    _, _, text = page.read_text(encoding="utf-8").partition("```toml\n")
+    example, _, _ = text.partition("```")
+    example = example.replace('"eucalyptus/DS2-trace.txt"', '"b.txt"')
     example = example.replace('"eucalyptus/DS3-trace.txt"', '"b.txt"').replace(', "C"]', "]")
     federation = load_federation(write(tmp_path, example), None)
     assert [len(cloud.spec.node_cores) for cloud in federation.clouds] == [7, 10]

@@ -125,7 +125,7 @@ def test_a_workload_is_no_price_history(tmp_path: Path) -> None:
 def test_two_private_clouds_and_a_public_one(data_dir: Path) -> None:
     told: list[str] = []
     federation = load_federation(
-        PUBLIC, data_dir, until_s=3 * 86_400.0, told=lambda _, warning: told.append(warning)
+        PUBLIC, data_dir, until_s=3 * 86_400.0, on_warning=lambda _, warning: told.append(warning)
     )
     public = federation.clouds[-1]
     assert public.spec.id == "public"
