@@ -212,8 +212,10 @@ class PriceTrace(StrictTable):
     """The own load of a public cloud, made from its price history."""
 
     prices: Text = Field(description="A file of prices, or a directory of them.")
-    market: str | None = Field(None, description="TYPE/ZONE; may be left out where there is one market.")
-    bid_usd_per_hour: Positive | None = Field(None, description="Of an instance; else the on-demand price.")
+    market: str | None = Field(None, description="TYPE/ZONE; may be left out if there is only one market.")
+    bid_usd_per_hour: Positive | None = Field(
+        None, description="Bid for an instance; by default the on-demand price."
+    )
 
 
 class PreemptionTrace(StrictTable):
@@ -285,15 +287,17 @@ class CloudTable(StrictTable):
     id: Text
     nodes: Nodes = Field(description='A shape such as "7x12" or "4x8,2x16", or groups of nodes.')
     trace: TraceSource | None = Field(None, description="Its on-demand load.")
-    admission: Mode = Field(Mode.STRICT, strict=False, description="Who the SLA is a promise to.")
+    admission: Mode = Field(
+        Mode.STRICT, strict=False, description="Whether the SLA holds for each request, or on average."
+    )
     lineup: Annotated[str, BeforeValidator(_check_lineup)] | None = Field(
         None,
-        description="Who is placed where, and who is evicted for whom.",
+        description="How instances are placed, and which are evicted.",
         json_schema_extra={"enum": _LINEUP_NAMES},
     )
     eviction: Annotated[str, BeforeValidator(_check_eviction)] | None = Field(
         None,
-        description="Who is evicted, by the paper's name; instead of a line-up.",
+        description="Order of eviction, by the paper's name; instead of a line-up.",
         json_schema_extra={"enum": list(EVICTIONS)},
     )
     pools: int | None = Field(None, ge=1, le=MOST_POOLS, description="How many pools lifo-pools sells.")
@@ -301,16 +305,18 @@ class CloudTable(StrictTable):
         list[Annotated[float, Field(gt=0, le=_LONGEST_SLICE_H)]], AfterValidator(_check_slices)
     ] = Field([], max_length=_MOST_SLICES, description="The only durations of spot that are sold, in hours.")
     disclosure: Disclosure = Field(
-        Disclosure.FULL, strict=False, description="What is told of the lifetimes of spot."
+        Disclosure.FULL, strict=False, description="How much is disclosed of the lifetimes of spot."
     )
     headroom: str | None = Field(None, description='Blocks of cores kept free of spot, such as "2x12".')
     direct: bool = Field(False, description="Own users call the cloud itself.")
     retry_s: PositiveDuration = Field(
-        RETRY_S, alias="retry", description="How soon own users come again where there is no room."
+        RETRY_S, alias="retry", description="How soon own users come again when there is no room."
     )
     grace_s: Duration = Field(0.0, alias="grace", description="Notice before an instance must leave.")
-    overflow: bool = Field(False, description="Offer what it must turn away to the others.")
-    overflow_sla: Probability | None = Field(None, description="The promise asked for overflow.")
+    overflow: bool = Field(False, description="Offer own requests that it must turn away to the others.")
+    overflow_sla: Probability | None = Field(
+        None, description="The promise asked for overflow; left out: no guarantee."
+    )
     spot_cap_cores: CoreCap | None = Field(None, description="The most spot cores of one origin.")
     spot_caps: dict[str, CoreCap] = Field({}, description="The most spot cores of single origins.")
     fair_share_s: PositiveDuration | None = Field(
@@ -398,10 +404,12 @@ class WorkloadTable(StrictTable):
     delay_s: Duration = Field(0.0, alias="delay", description="How much later than recorded it is offered.")
     sla: Probability | None = Field(None, description="The promise asked for; left out: no guarantee.")
     targets: list[str] | None = Field(None, description="Clouds to ask; left out: all but the origin.")
-    labels: LabelTable = Field(frozenset(), description="Only nodes with these labels hold it.")
+    labels: LabelTable = Field(frozenset(), description="It runs only on nodes with these labels.")
     group: Name | None = Field(None, description="A name for instances that are spread.")
     spread: Spread | None = Field(None, strict=False, description="Whether a group shares a node.")
-    pool: int | None = Field(None, ge=0, lt=MOST_POOLS, description="Of targets that sell pools.")
+    pool: int | None = Field(
+        None, ge=0, lt=MOST_POOLS, description="Pool to ask for, of targets that sell pools."
+    )
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
