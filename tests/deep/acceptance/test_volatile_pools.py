@@ -12,8 +12,6 @@ from cloudsim.volatile.availability import Availability
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
 from cloudsim.volatile.study import InformationModel, Study, run_study
 
-pytestmark = pytest.mark.data
-
 TOLD = (InformationModel.MTTR, InformationModel.P10, InformationModel.P90, InformationModel.FULL)
 
 #: The zones that we have of the three that the page is about.
