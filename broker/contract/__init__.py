@@ -66,18 +66,17 @@ from broker.contract.requests import (
     QuoteRequest,
     SpotNeeds,
     SpotRequest,
-    needs_of,
 )
 from broker.contract.version import (
     NEW_VALUES,
     OLDEST_VERSION,
     VERSION,
-    list_written,
-    ours,
-    read,
+    current_version,
+    field_version,
+    read_message,
     since,
-    version_of,
-    written,
+    write_message,
+    write_messages,
 )
 
 __all__ = [
@@ -151,12 +150,11 @@ __all__ = [
     "StopOnDemand",
     "Tick",
     "commands",
-    "list_written",
-    "needs_of",
-    "ours",
-    "read",
+    "current_version",
+    "field_version",
+    "read_message",
     "replies",
     "since",
-    "version_of",
-    "written",
+    "write_message",
+    "write_messages",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from broker.contract.adverts import NodeKind
 from broker.contract.replies import CounterOffers, QuoteView, RefusalView
@@ -11,10 +12,10 @@ from cloudsim.admission.counter_offers import AdmissibleSize
 from cloudsim.model.instances import Quote
 from cloudsim.model.nodes import NodeDetails, groups_of
 from cloudsim.model.refusals import Refusal
-from cloudsim.model.requests import Mode
+from cloudsim.model.requests import Mode, Request
 
 
-def quote_view(
+def to_quote_view(
     quote: Quote,
     cloud_time_s: float,
     other_sizes: Sequence[AdmissibleSize] = (),
@@ -37,7 +38,7 @@ def quote_view(
     )
 
 
-def refusal_view(
+def to_refusal_view(
     refusal: Refusal,
     detail: str | None = None,
     *,
@@ -84,7 +85,7 @@ def _offers(sizes: Sequence[AdmissibleSize]) -> tuple[SizeOfferView, ...]:
     )
 
 
-def quote_of(view: QuoteView) -> Quote:
+def to_quote(view: QuoteView) -> Quote:
     """As ``cloudsim.federation.ranking`` takes it."""
     return Quote(
         view.cloud,
@@ -98,7 +99,7 @@ def quote_of(view: QuoteView) -> Quote:
     )
 
 
-def node_kinds(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeKind, ...]:
+def to_node_kinds(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeKind, ...]:
     """A cloud's nodes as it makes them known."""
     return tuple(
         NodeKind(
@@ -109,3 +110,13 @@ def node_kinds(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeK
         )
         for group in groups_of(node_cores, details)
     )
+
+
+def to_needs_fields(request: Request) -> dict[str, Any]:
+    """What a request of ``cloudsim`` needs beside cores, as fields of a message."""
+    return {
+        "resources": dict(request.amounts),
+        "labels": dict(request.labels),
+        "group": request.group,
+        "spread": request.spread,
+    }

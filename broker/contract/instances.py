@@ -3,14 +3,9 @@ memory over a restart."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
-
-import redis
-from pydantic import ValidationError
+from typing import Literal
 
 from broker.contract.fields import Id, Message
-from broker.contract.version import read
-from broker.storage.keys import RedisKeys
 
 
 class InstanceRecord(Message):
@@ -32,14 +27,3 @@ class InstanceRecord(Message):
     on_demand: Id | None = None
     counted: bool = False
     tries: int = 0
-
-
-def recorded(client: redis.Redis, keys: RedisKeys, cloud: str) -> list[InstanceRecord]:
-    """All of a cloud; what cannot be read is left out. Raises redis.RedisError."""
-    found: list[InstanceRecord] = []
-    for text in cast("dict[bytes, bytes]", client.hgetall(keys.instances(cloud))).values():
-        try:
-            found.append(read(InstanceRecord, text))
-        except ValidationError:
-            continue
-    return found

@@ -73,3 +73,14 @@ class Lease(Message):
     spread: Spread | None = None
     pool: int | None = since(3)
     renewed_at_s: float | None = since(3)
+
+
+def format_attempt_id(request: str, number: int) -> str:
+    """The id of an attempt, which becomes that of its lease."""
+    return f"{request}.{number}"
+
+
+def parse_attempt_id(attempt: str) -> tuple[str, str]:
+    """Its request and its number."""
+    request, _, number = attempt.rpartition(".")
+    return request, number

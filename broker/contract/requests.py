@@ -28,7 +28,7 @@ from broker.contract.fields import (
     Seconds,
 )
 from broker.contract.version import since
-from cloudsim.model.requests import Request, Spread
+from cloudsim.model.requests import Spread
 
 
 def _listed(value: Any) -> Any:
@@ -99,16 +99,6 @@ class SpotNeeds(Needs):
     def told_needs(self) -> dict[str, Any]:
         """The same as fields of another message that has them."""
         return {**super().told_needs(), "pool": self.pool}
-
-
-def needs_of(request: Request) -> dict[str, Any]:
-    """What a request of ``cloudsim`` needs beside cores, as fields of a message."""
-    return {
-        "resources": dict(request.amounts),
-        "labels": dict(request.labels),
-        "group": request.group,
-        "spread": request.spread,
-    }
 
 
 class SpotRequest(SpotNeeds):

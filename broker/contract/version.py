@@ -7,7 +7,7 @@ understand each other:
   what a user sends is an error.
 * A field that a later version adds is declared with ``since``: it has a default, and is not written while it
   has that value. So a feature that nobody uses changes no message.
-* Messages are written in the version that the federation speaks (``broker.contract.negotiation``), the
+* Messages are written in the version that the federation speaks (``broker.storage.negotiation``), the
 lowest one in
   use. ``written`` leaves out fields that this version does not know, and replaces values of enumerations that
   are new since then by the nearest older ones.
@@ -45,7 +45,7 @@ def since(version: int, default: Any = None) -> Any:
     )
 
 
-def version_of(field: FieldInfo) -> int:
+def field_version(field: FieldInfo) -> int:
     """Return the version that added a field; ``OLDEST_VERSION`` for a field that does not say."""
     extra = field.json_schema_extra
     version = extra.get(_SINCE, OLDEST_VERSION) if isinstance(extra, dict) else OLDEST_VERSION
@@ -53,17 +53,17 @@ def version_of(field: FieldInfo) -> int:
     return version
 
 
-def ours() -> int:
+def current_version() -> int:
     """Return our own version, for writers that no federation tells which one it speaks."""
     return VERSION
 
 
-def read(model: type[_Message], text: bytes | str) -> _Message:
+def read_message(model: type[_Message], text: bytes | str) -> _Message:
     """Parse a message that another process wrote. Raises ValidationError."""
     return model.model_validate_json(text, extra="ignore")
 
 
-def written(message: BaseModel, version: int = VERSION) -> str:
+def write_message(message: BaseModel, version: int = VERSION) -> str:
     """Return the message as JSON that readers of ``version`` understand."""
     if version >= VERSION:
         return message.model_dump_json()
@@ -72,9 +72,9 @@ def written(message: BaseModel, version: int = VERSION) -> str:
     return json.dumps(dumped, separators=(",", ":"), ensure_ascii=False)
 
 
-def list_written(messages: Iterable[BaseModel], version: int = VERSION) -> str:
+def write_messages(messages: Iterable[BaseModel], version: int = VERSION) -> str:
     """Return messages as a JSON list that readers of ``version`` understand."""
-    return f"[{','.join(written(message, version) for message in messages)}]"
+    return f"[{','.join(write_message(message, version) for message in messages)}]"
 
 
 def _shrink_to(version: int, value: Any, dumped: Any) -> None:
@@ -84,7 +84,7 @@ def _shrink_to(version: int, value: Any, dumped: Any) -> None:
             if name not in dumped:
                 continue
             part = getattr(value, name)
-            if version_of(field) > version:
+            if field_version(field) > version:
                 del dumped[name]
             elif isinstance(part, StrEnum):
                 came, older = NEW_VALUES.get(part, (OLDEST_VERSION, part))

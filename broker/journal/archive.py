@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker.journal.hash_chain import BEGINNING, Entry, place_of
+from broker.journal.hash_chain import BEGINNING, Entry, parse_entry_id
 
 SYNC_S = 0.05
 SEGMENT_ENTRIES = 10_000
@@ -152,7 +152,7 @@ class Archive:
 
     def write_snapshot(self, snapshot: bytes) -> None:
         """Returns when it is on the disk, in place of the one before. Raises OSError."""
-        write_whole(self.directory / "snapshot", snapshot)
+        write_file(self.directory / "snapshot", snapshot)
 
     def snapshot(self) -> bytes | None:
         """The latest one."""
@@ -172,7 +172,7 @@ class Archive:
     def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[Entry]:
         """Those after a place (exclusive), in order. Raises OSError, ArchiveError."""
         segments = self.segments()
-        begins = [place_of(path.name.partition(".")[0]) for path in segments]
+        begins = [parse_entry_id(path.name.partition(".")[0]) for path in segments]
         for path, next_begin in zip(segments, [*begins[1:], None][: len(segments)], strict=True):
             if next_begin is not None and next_begin <= after:
                 continue
@@ -187,7 +187,7 @@ class Archive:
 
     def get(self, entry_id: str) -> Entry | None:
         """The entry of that id. Raises OSError, ArchiveError."""
-        epoch, number = place_of(entry_id)
+        epoch, number = parse_entry_id(entry_id)
         found = next(self.entries((epoch, number - 1)), None)
         return found if found is not None and found.id == entry_id else None
 
@@ -222,7 +222,7 @@ def _parsed(line: bytes, where: str) -> Entry:
     if not (head.startswith(_HEAD) and event and body.endswith(b"}\n")):
         raise ArchiveError(f"{where}: not an entry")
     try:
-        place_of(entry.decode("ascii"))
+        parse_entry_id(entry.decode("ascii"))
         return Entry(entry.decode("ascii"), hashed.decode("ascii") or BEGINNING, body[:-2])
     except ValueError as error:
         raise ArchiveError(f"{where}: not an entry") from error
@@ -231,12 +231,12 @@ def _parsed(line: bytes, where: str) -> Entry:
 def _compress(path: Path) -> None:
     """In place of the file comes its compressed form; a crash between leaves both, and the file counts."""
     packed = path.with_name(path.name + ".gz")
-    write_whole(packed, gzip.compress(path.read_bytes(), compresslevel=1))
+    write_file(packed, gzip.compress(path.read_bytes(), compresslevel=1))
     path.unlink()
     sync_directory(path.parent)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """A file with that content is on the disk, or the one before is. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")

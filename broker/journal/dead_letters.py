@@ -117,7 +117,7 @@ class DeadLetter:
             chosen = [items[place] for place in self.items]
             found = commands.validate_json(json.dumps(chosen))
         except (ValidationError, IndexError) as error:
-            why = summary(error) if isinstance(error, ValidationError) else "it names no command"
+            why = summarise_error(error) if isinstance(error, ValidationError) else "it names no command"
             raise ReplayError(
                 f"it cannot be read: {why}; let its sender send it again, or drop it"
             ) from error
@@ -206,7 +206,7 @@ class DeadLetters:
         return [_letter(self.cloud, entry.decode(), fields) for entry, fields in entries]
 
 
-def summary(error: ValidationError) -> str:
+def summarise_error(error: ValidationError) -> str:
     """What is wrong, without the values: they are somebody's, and may be long."""
     details = error.errors(include_url=False, include_input=False, include_context=False)[:3]
     return "; ".join(

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import redis
 
-from broker.contract import Lease, ours
+from broker.contract import Lease, current_version
 from broker.journal.hash_chain import BEGINNING, Entry
 from broker.leases.store import lease_arguments
 from broker.storage.keys import RedisKeys
@@ -20,7 +20,7 @@ JOURNAL_KEPT, EVENTS_KEPT = 100_000, 200_000
 _PAGE = 1_000
 
 
-class NotWritten(Exception):  # noqa: N818 (says what happened)
+class NotWrittenError(Exception):
     """A script wrote nothing. ``fenced``: because another owner has opened a later epoch."""
 
     def __init__(self, why: str, *, fenced: bool = False):
@@ -28,11 +28,11 @@ class NotWritten(Exception):  # noqa: N818 (says what happened)
         self.fenced = fenced
 
 
-class Entries:
+class JournalEntries:
     """One cloud's. Methods may raise `redis.RedisError` and may then be called again."""
 
     def __init__(
-        self, client: redis.Redis, keys: RedisKeys, cloud: str, *, speaks: Callable[[], int] = ours
+        self, client: redis.Redis, keys: RedisKeys, cloud: str, *, speaks: Callable[[], int] = current_version
     ) -> None:
         self._redis, self._keys, self._cloud, self._speaks = client, keys, cloud, speaks
         self._restore = client.register_script(read_script("restore"))
@@ -160,10 +160,10 @@ class Entries:
             outcome = script(names, arguments)
         except redis.ResponseError as error:
             if str(error).startswith("BROKEN"):
-                raise NotWritten(f"cloud {self._cloud}: {error}") from error
+                raise NotWrittenError(f"cloud {self._cloud}: {error}") from error
             raise
         if outcome == b"fenced":
-            raise NotWritten(
+            raise NotWrittenError(
                 f"cloud {self._cloud}: epoch {arguments[1]} is over, another owner opened a later one",
                 fenced=True,
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from broker.contract import Event, read
+from broker.contract import Event, read_message
 
 #: Hash before the first entry.
 BEGINNING = ""
@@ -29,23 +29,23 @@ class Entry:
     @property
     def place(self) -> tuple[int, int]:
         """Epoch and number."""
-        return place_of(self.id)
+        return parse_entry_id(self.id)
 
     def event(self) -> Event:
         """What it says. Raises pydantic.ValidationError."""
-        return read(Event, self.body)
+        return read_message(Event, self.body)
 
     def continues(self, before: str) -> bool:
         """Whether its hash is what follows from the one before."""
-        return self.hash == link(before, self.id, self.body)
+        return self.hash == hash_entry(before, self.id, self.body)
 
 
-def place_of(entry_id: str) -> tuple[int, int]:
+def parse_entry_id(entry_id: str) -> tuple[int, int]:
     """Epoch and number of an entry."""
     epoch, _, number = entry_id.partition("-")
     return int(epoch), int(number)
 
 
-def link(before: str, entry_id: str, body: bytes) -> str:
+def hash_entry(before: str, entry_id: str, body: bytes) -> str:
     """The hash of an entry."""
     return hashlib.sha256(b"%s %s " % (before.encode(), entry_id.encode()) + body).hexdigest()

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from broker.contract import VERSION, Command, commands
-from broker.journal.dead_letters import LARGEST_ENTRY_BYTES, DeadLetterKind, summary
+from broker.journal.dead_letters import LARGEST_ENTRY_BYTES, DeadLetterKind, summarise_error
 from broker.signing.parties import BROKER, cloud_party
 from broker.signing.replay_window import ReplayWindow
 from broker.signing.signer import MessageSigner, Signature, SignatureError, written_ms
@@ -26,50 +26,50 @@ _anything: TypeAdapter[list[Any]] = TypeAdapter(list[Any])
 
 
 @dataclass(frozen=True)
-class Malformed:
+class MalformedCommand:
     """A command that could not be read. The entry it came in is in the cloud's dead-letter stream."""
 
     why: str
     kind: DeadLetterKind = DeadLetterKind.UNREADABLE
 
 
-def parse(body: bytes) -> list[Command | Malformed]:
+def parse_entry(body: bytes) -> list[Command | MalformedCommand]:
     """The commands of an inbox entry; what cannot be read is a value in its place."""
     if len(body) > LARGEST_ENTRY_BYTES:
         return [
-            Malformed(
+            MalformedCommand(
                 f"{len(body)} bytes, more than {LARGEST_ENTRY_BYTES}: not parsed", DeadLetterKind.TOO_LARGE
             )
         ]
     try:
-        parsed: list[Command | Malformed] = list(commands.validate_json(body, extra="ignore"))
+        parsed: list[Command | MalformedCommand] = list(commands.validate_json(body, extra="ignore"))
     except ValidationError:
         parsed = _parse_singly(body)
     return [
-        Malformed(f"unknown version {command.version}", DeadLetterKind.UNKNOWN_VERSION)
-        if not isinstance(command, Malformed) and not 1 <= command.version <= VERSION
+        MalformedCommand(f"unknown version {command.version}", DeadLetterKind.UNKNOWN_VERSION)
+        if not isinstance(command, MalformedCommand) and not 1 <= command.version <= VERSION
         else command
         for command in parsed
     ]
 
 
-def _parse_singly(body: bytes) -> list[Command | Malformed]:
+def _parse_singly(body: bytes) -> list[Command | MalformedCommand]:
     """One command that cannot be read must not take the others of its entry along."""
     try:
         items = _anything.validate_json(body)
     except ValidationError as error:
-        return [Malformed(summary(error))]
-    parsed: list[Command | Malformed] = []
+        return [MalformedCommand(summarise_error(error))]
+    parsed: list[Command | MalformedCommand] = []
     for item in items:
         try:
             parsed += commands.validate_python([item], extra="ignore")
         except ValidationError as error:
-            parsed.append(Malformed(summary(error)))
+            parsed.append(MalformedCommand(summarise_error(error)))
     return parsed
 
 
 @dataclass(frozen=True)
-class Passed:
+class InboxPosition:
     """What is known when the inbox has been passed up to ``cursor``; ``changes`` are to be stored with it."""
 
     cursor: str | None
@@ -77,7 +77,7 @@ class Passed:
     changes: dict[str, str]
 
 
-class Verified:
+class InboxVerifier:
     """The inbox of one cloud, as far as its signatures go: who may write there, and what came already.
 
     An entry may be read several times before the commit that passes it. So each is judged once, and counts as
@@ -124,18 +124,18 @@ class Verified:
         log.warning("%s: entry %s is not believed: %s", self._inbox, entry, refused)
         return refused
 
-    def seen_until(self, cursor: str | None) -> Passed:
+    def seen_until(self, cursor: str | None) -> InboxPosition:
         """What is to be stored when the cursor is set there."""
         if cursor is None or not self._signing.verifies:
-            return Passed(None, self._stored, {})
+            return InboxPosition(None, self._stored, {})
         seen, last = self._stored.copy(), _place(cursor)
         for entry, verdict in self._judged.items():
             if isinstance(verdict, Signature) and _place(entry) <= last:
                 seen.add(verdict)
         seen.forget(last[0] / 1000)
-        return Passed(cursor, seen, seen.changes(self._stored))
+        return InboxPosition(cursor, seen, seen.changes(self._stored))
 
-    def written(self, passed: Passed) -> None:
+    def written(self, passed: InboxPosition) -> None:
         """It was stored."""
         if passed.cursor is None:
             return

@@ -36,18 +36,14 @@ from broker.contract import (
     Event,
     Lease,
     Reply,
-    list_written,
-    ours,
-    written,
+    current_version,
+    write_message,
+    write_messages,
 )
 from broker.journal.dead_letters import DeadLetterKind, DeadLetters
-from broker.journal.entries import EVENTS_KEPT, Entries
-from broker.journal.hash_chain import BEGINNING, Entry, link
-from broker.journal.inbox import (
-    Malformed,
-    Verified,
-    parse,
-)
+from broker.journal.entries import EVENTS_KEPT, JournalEntries
+from broker.journal.hash_chain import BEGINNING, Entry, hash_entry
+from broker.journal.inbox import InboxVerifier, MalformedCommand, parse_entry
 from broker.leases.store import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
@@ -115,10 +111,10 @@ class Journal:
         cloud: str,
         signing: MessageSigner = UNSIGNED,
         *,
-        speaks: Callable[[], int] = ours,
+        speaks: Callable[[], int] = current_version,
         events_kept: int = EVENTS_KEPT,
     ) -> None:
-        """``speaks``: the version of the contract that is written, see `broker.contract.negotiation`.
+        """``speaks``: the version of the contract that is written, see `broker.storage.negotiation`.
         ``signing``: what
         is signed with, and who is believed. ``events_kept``: so many public events the merged stream keeps.
         """
@@ -126,12 +122,12 @@ class Journal:
         self.keys = keys
         self.cloud = cloud
         self.signing = signing
-        self._inbox = Verified(signing, keys.inbox(cloud), cloud)
+        self._inbox = InboxVerifier(signing, keys.inbox(cloud), cloud)
         self._speaks, self._events_kept = speaks, events_kept
-        self.entries = Entries(client, keys, cloud, speaks=speaks)
+        self.entries = JournalEntries(client, keys, cloud, speaks=speaks)
         self._latest: tuple[Commit, str, list[Entry]] | None = None
         # What was last read of the inbox, as it came and as it was understood.
-        self._read: dict[str, tuple[dict[bytes, bytes], list[Command | Malformed]]] = {}
+        self._read: dict[str, tuple[dict[bytes, bytes], list[Command | MalformedCommand]]] = {}
         self.dead_letters = DeadLetters(client, keys, cloud)
         self._acquire = client.register_script(read_script("acquire"))
         self._renew = client.register_script(read_script("renew"))
@@ -202,7 +198,7 @@ class Journal:
             *(keys.replies(asker) for asker in commit.replies),
             *(keys.advert_signature(cloud), keys.seen(cloud)),
         ]
-        advert = written(commit.advert, speaks) if commit.advert else ""
+        advert = write_message(commit.advert, speaks) if commit.advert else ""
         seen = self._inbox.seen_until(commit.cursor)
         arguments: list[str | bytes | int] = [
             *(commit.token, commit.epoch, _ms(commit.ttl_s), commit.first, commit.cursor or ""),
@@ -215,7 +211,7 @@ class Journal:
         for lease in commit.leases:
             arguments += lease_arguments(lease, speaks)
         for asker, answers in commit.replies.items():
-            arguments += self._signed(list_written(answers, speaks), keys.replies(asker))
+            arguments += self._signed(write_messages(answers, speaks), keys.replies(asker))
         for offer in commit.overflow:
             arguments += self._signed(offer, keys.overflow)
         arguments.append(self.signing.sign(advert.encode(), keys.advert(cloud)) if advert else "")
@@ -241,8 +237,8 @@ class Journal:
             entries: list[Entry] = []
             hashed, speaks = before, self._speaks()
             for number, event in enumerate(commit.events, commit.first):
-                body, entry = written(event, speaks).encode(), f"{commit.epoch}-{number}"
-                hashed = link(hashed, entry, body)
+                body, entry = write_message(event, speaks).encode(), f"{commit.epoch}-{number}"
+                hashed = hash_entry(hashed, entry, body)
                 entries.append(Entry(entry, hashed, body))
             self._latest = commit, before, entries
         return self._latest[1:]
@@ -261,13 +257,13 @@ class Journal:
 
     def send(self, cloud: str, batch: Sequence[Command]) -> str:
         """Append commands to a cloud's inbox, as one entry. Returns the entry's id."""
-        inbox, body = self.keys.inbox(cloud), list_written(batch, self._speaks()).encode()
+        inbox, body = self.keys.inbox(cloud), write_messages(batch, self._speaks()).encode()
         entry = self.redis.xadd(inbox, cast("dict[Any, Any]", self.signing.fields("c", body, inbox)))
         return cast("bytes", entry).decode()
 
     def publish_info(self, info: CloudInfo) -> None:
         """Say what this member is."""
-        text = written(info, self._speaks())
+        text = write_message(info, self._speaks())
         signature = self.signing.sign(text.encode(), self.keys.clouds)
         if not signature:
             self.redis.hset(self.keys.clouds, info.id, text)
@@ -303,7 +299,7 @@ class Journal:
         stored = cast("bytes | None", self.redis.get(self.keys.cursor(self.cloud)))
         return "0-0" if stored is None else stored.decode()
 
-    def read_inbox(self, after: str, count: int = 64) -> list[tuple[str, list[Command | Malformed]]]:
+    def read_inbox(self, after: str, count: int = 64) -> list[tuple[str, list[Command | MalformedCommand]]]:
         """The next entries of the inbox, without waiting.
 
         What cannot be read stands in its place as `Malformed`, and its entry is put aside in the dead-letter
@@ -322,16 +318,20 @@ class Journal:
                 continue
             body = fields.get(b"c", b"")
             refused = self._inbox.refusal(entry, fields)
-            parsed: list[Command | Malformed] = (
-                parse(body) if refused is None else [Malformed(str(refused), DeadLetterKind.SIGNATURE)]
+            parsed: list[Command | MalformedCommand] = (
+                parse_entry(body)
+                if refused is None
+                else [MalformedCommand(str(refused), DeadLetterKind.SIGNATURE)]
             )
-            if any(isinstance(command, Malformed) for command in parsed):
+            if any(isinstance(command, MalformedCommand) for command in parsed):
                 self._put_aside(entry, body, parsed)
             self._read[entry] = fields, parsed
         return [(entry, parsed) for entry, (_, parsed) in self._read.items()]
 
-    def _put_aside(self, entry: str, body: bytes, parsed: Sequence[Command | Malformed]) -> None:
-        wrong = {place: command for place, command in enumerate(parsed) if isinstance(command, Malformed)}
+    def _put_aside(self, entry: str, body: bytes, parsed: Sequence[Command | MalformedCommand]) -> None:
+        wrong = {
+            place: command for place, command in enumerate(parsed) if isinstance(command, MalformedCommand)
+        }
         why = "; ".join(command.why for command in wrong.values())
         # Under its inbox id, so that it is there once, however often it is read.
         kind = next(iter(wrong.values())).kind

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, takewhile
 
 from broker.journal.archive import Archive
-from broker.journal.entries import Entries, sequence_of
+from broker.journal.entries import JournalEntries, sequence_of
 from broker.journal.hash_chain import BEGINNING, Entry
 
 
@@ -36,7 +36,7 @@ class JournalFinding:
     why: str | None = None
 
 
-class Broken(Exception):  # noqa: N818 (says what was found)
+class BrokenEntryError(Exception):
     """An entry that is not what it should be."""
 
     def __init__(self, entry_id: str, why: str):
@@ -44,7 +44,7 @@ class Broken(Exception):  # noqa: N818 (says what was found)
         self.entry_id, self.why = entry_id, why
 
 
-def verify(cloud: str, entries: Entries, archive: Archive) -> JournalFinding:
+def verify_journal(cloud: str, entries: JournalEntries, archive: Archive) -> JournalFinding:
     """Walks a cloud's journal once, up to where it is now: its owner may go on meanwhile.
 
     Raises redis.RedisError, OSError, broker.journal.archive.ArchiveError.
@@ -54,7 +54,7 @@ def verify(cloud: str, entries: Entries, archive: Archive) -> JournalFinding:
     head, sequence = entries.ends()
     end = max(one.place if one else (0, 0) for one in (archived, head))
     public = takewhile(lambda event: event[0] <= sequence, entries.public())
-    return walked(
+    return verify_entries(
         cloud,
         takewhile(lambda entry: entry.place <= end, archive.entries()),
         takewhile(lambda entry: head is not None and entry.place <= head.place, entries.after()),
@@ -62,19 +62,19 @@ def verify(cloud: str, entries: Entries, archive: Archive) -> JournalFinding:
     )
 
 
-def walked(
+def verify_entries(
     cloud: str, archived: Iterable[Entry], kept: Iterable[Entry], public: Iterable[tuple[int, bytes]]
 ) -> JournalFinding:
     """What there is to say of these entries of archive and Redis, and of the public stream."""
     left = iter(public)
     oldest = next(left, None)
     walk = _Walk(0 if oldest is None else oldest[0])
-    bad: Broken | None = None
+    bad: BrokenEntryError | None = None
     try:
         for entry in _merged(archived, kept, walk):
             walk.step(entry)
         walk.compare(left if oldest is None else chain([oldest], left))
-    except Broken as error:
+    except BrokenEntryError as error:
         bad = error
     return JournalFinding(
         cloud,
@@ -120,25 +120,25 @@ class _Walk:
     def _follow(self, entry: Entry, last: Entry) -> None:
         (epoch, number), (epoch_before, number_before) = entry.place, last.place
         if epoch == epoch_before and number != number_before + 1:
-            raise Broken(entry.id, f"follows {last.id}: a gap in its epoch")
+            raise BrokenEntryError(entry.id, f"follows {last.id}: a gap in its epoch")
         if epoch != epoch_before and (epoch < epoch_before or number != 1):
-            raise Broken(entry.id, f"follows {last.id}: an epoch begins with 1")
+            raise BrokenEntryError(entry.id, f"follows {last.id}: an epoch begins with 1")
         if last.hash and not entry.hash:
-            raise Broken(entry.id, f"has no hash, but {last.id} has one")
+            raise BrokenEntryError(entry.id, f"has no hash, but {last.id} has one")
         if entry.hash and not entry.continues(last.hash):
-            raise Broken(entry.id, f"its hash does not continue that of {last.id}")
+            raise BrokenEntryError(entry.id, f"its hash does not continue that of {last.id}")
 
     def _count(self, entry: Entry) -> None:
         try:
             sequence = sequence_of(entry.body)
         except ValueError:
-            raise Broken(entry.id, "is no event") from None
+            raise BrokenEntryError(entry.id, "is no event") from None
         if sequence is None:
             return
         if self.sequence is None and not self.since and sequence != 1:
-            raise Broken(entry.id, f"public event {sequence}, expected 1")
+            raise BrokenEntryError(entry.id, f"public event {sequence}, expected 1")
         if self.sequence is not None and sequence != self.sequence + 1:
-            raise Broken(entry.id, f"public event {sequence}, expected {self.sequence + 1}")
+            raise BrokenEntryError(entry.id, f"public event {sequence}, expected {self.sequence + 1}")
         self.sequence = sequence
         if sequence >= self._public_from:
             self._bodies[sequence] = entry.body
@@ -148,15 +148,19 @@ class _Walk:
         before: int | None = None
         for sequence, body in public:
             if before is not None and sequence != before + 1:
-                raise Broken(f"0-{sequence}", f"follows 0-{before} in the public stream: a gap")
+                raise BrokenEntryError(f"0-{sequence}", f"follows 0-{before} in the public stream: a gap")
             before = sequence
             expected = self._bodies.get(sequence)
             if expected is None and (not self._bodies or sequence > next(reversed(self._bodies))):
-                raise Broken(f"0-{sequence}", "is in the public stream, and the journal has no such event")
+                raise BrokenEntryError(
+                    f"0-{sequence}", "is in the public stream, and the journal has no such event"
+                )
             if expected is not None and expected != body:
-                raise Broken(f"0-{sequence}", "is another event in the public stream than in the journal")
+                raise BrokenEntryError(
+                    f"0-{sequence}", "is another event in the public stream than in the journal"
+                )
         if self.sequence is not None and before != self.sequence:
-            raise Broken(f"0-{self.sequence}", "is missing at the end of the public stream")
+            raise BrokenEntryError(f"0-{self.sequence}", "is missing at the end of the public stream")
 
 
 def _merged(archived: Iterable[Entry], kept: Iterable[Entry], walk: _Walk) -> Iterator[Entry]:
@@ -166,16 +170,18 @@ def _merged(archived: Iterable[Entry], kept: Iterable[Entry], walk: _Walk) -> It
     for entry in archived:
         walk.archived += 1
         if ahead is None:
-            raise Broken(entry.id, "is in the archive, and Redis has lost it: the owner writes it back")
+            raise BrokenEntryError(
+                entry.id, "is in the archive, and Redis has lost it: the owner writes it back"
+            )
         if ahead.place < entry.place:
-            raise Broken(ahead.id, "is in the journal and not in the archive")
+            raise BrokenEntryError(ahead.id, "is in the journal and not in the archive")
         yield entry
         if ahead.place == entry.place:
             if ahead != entry:
-                raise Broken(entry.id, "is another entry in the journal than in the archive")
+                raise BrokenEntryError(entry.id, "is another entry in the journal than in the archive")
             begun, ahead = True, next(left, None)
         elif begun:
-            raise Broken(entry.id, "is in the archive, and missing in the journal")
+            raise BrokenEntryError(entry.id, "is in the archive, and missing in the journal")
     if ahead is not None:
         yield ahead
         yield from left

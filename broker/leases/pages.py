@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import redis.asyncio
 from pydantic import ValidationError
 
-from broker.contract import Event, Lease, LeaseState, read
+from broker.contract import Event, Lease, LeaseState, read_message
 from broker.leases.store import NOT_ENDED, LeaseStore
 from broker.requests.members import MembershipView
 from broker.requests.validation import UnsuitableError
@@ -79,7 +79,7 @@ class LeaseFilter:
         return self.origins is None or lease.origin in self.origins
 
 
-class LeaseList:
+class LeasePages:
     """Reads pages. Methods may raise `redis.RedisError`."""
 
     def __init__(
@@ -141,7 +141,7 @@ class LeaseList:
             for entry, fields in page:
                 newest = entry.decode()
                 try:
-                    lease = read(Event, fields[b"e"]).lease
+                    lease = read_message(Event, fields[b"e"]).lease
                 except ValidationError:  # of another version
                     continue
                 if lease is not None and lease.state not in NOT_ENDED:

@@ -16,8 +16,8 @@ from typing import Any, cast
 import redis.asyncio
 from pydantic import ValidationError
 
-from broker.contract import Lease, LeaseState, read, written
-from broker.requests.models import split_attempt_id
+from broker.contract import Lease, LeaseState, read_message, write_message
+from broker.contract.leases import parse_attempt_id
 from broker.storage.keys import RedisKeys
 
 log = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ _WITHOUT_LIFETIME_S = 366 * 86_400.0
 
 def lease_arguments(lease: Lease, speaks: int) -> list[str]:
     """What ``show_leases.lua`` is told of a lease: its id, how it is now, and whether it has ended."""
-    return [lease.id, written(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
+    return [lease.id, write_message(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
 
 
-def record_kept_s(lifetime_s: float | None) -> float | None:
+def record_retention_s(lifetime_s: float | None) -> float | None:
     """How long the broker must remember where a lease of this lifetime runs; None: no longer than others."""
     lasts_s = _WITHOUT_LIFETIME_S if lifetime_s is None else lifetime_s
     return ENDED_S + lasts_s if lasts_s > _LONG_S else None
@@ -49,7 +49,7 @@ class LeaseStore:
 
     async def get(self, lease_id: str) -> Lease | None:
         """A lease as it is now, None where there is no such lease (any more)."""
-        request, number = split_attempt_id(lease_id)
+        request, number = parse_attempt_id(lease_id)
         known: Any = self._client.hmget(self._keys.request(request), ["attempt", "cloud"])
         attempt, cloud = await known
         if attempt is None:
@@ -83,7 +83,7 @@ class LeaseStore:
 
 def _of_cloud(text: bytes, cloud: str, lease_id: str) -> Lease | None:
     try:
-        lease = read(Lease, text)
+        lease = read_message(Lease, text)
     except ValidationError:
         log.warning("%s shows a lease in a way that cannot be read", cloud)
         return None

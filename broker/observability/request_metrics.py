@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from broker.requests.submit import Result
-from broker.requests.validation import Settled
+from broker.requests.validation import RequestAnswer
 from cloudsim.model.refusals import RefusalReason
 
 _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -100,7 +100,7 @@ class RequestMetrics:
         outcomes: Counter[str] = Counter()
         refusals: Counter[tuple[str, str]] = Counter()
         for result in results:
-            if isinstance(result, Settled):
+            if isinstance(result, RequestAnswer):
                 outcomes["refused" if result.lease is None else "granted"] += 1
                 for one in result.refusals:
                     if one.reason is not RefusalReason.NOT_A_TARGET:  # it was not meant, and did not refuse

@@ -6,14 +6,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker.contract import RefusalView, SpotRequest
-from broker.contract.convert import refusal_view
-from broker.requests.routing import CandidateSet, Member, ReservedRoom, smaller_size, survey
-from broker.requests.validation import admissible, annotated, check_id
+from broker.contract.convert import to_refusal_view
+from broker.requests.routing import CandidateSet, Member, ReservedRoom, find_candidates, find_smaller_size
+from broker.requests.validation import add_broken_promise, check_id, check_request
 from cloudsim.model.refusals import Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class MemberEvaluation:
     """Of requests that want the same. ``survey`` None: trace time, where every target is asked.
 
     ``passed_over``: the refusals of those who are not asked.
@@ -21,19 +21,19 @@ class Candidate:
 
     targets: list[Member]
     trace_time: bool
-    survey: CandidateSet | None = None
+    find_candidates: CandidateSet | None = None
     passed_over: list[RefusalView] = field(default_factory=list)
 
 
-class Candidates:
+class MemberEvaluator:
     """Of the requests of one call. ``booked``: where those were sent that were looked at before."""
 
     def __init__(self, members: Sequence[Member]):
         self.booked = ReservedRoom()
         self._members = members
-        self._known: dict[Hashable, Candidate] = {}
+        self._known: dict[Hashable, MemberEvaluation] = {}
 
-    def of(self, request: SpotRequest) -> Candidate:
+    def of(self, request: SpotRequest) -> MemberEvaluation:
         """Raises SubmitError or ValueError for what this federation cannot be asked."""
         check_id(request.id or "", self._members)
         wish = _wish(request)
@@ -42,21 +42,21 @@ class Candidates:
             known = self._known[wish] = self._look(request)
         return known
 
-    def _look(self, request: SpotRequest) -> Candidate:
-        targets, trace_time = admissible(request, self._members)
+    def _look(self, request: SpotRequest) -> MemberEvaluation:
+        targets, trace_time = check_request(request, self._members)
         if trace_time:
-            return Candidate(targets, trace_time)
-        found = survey(request, self._members)
+            return MemberEvaluation(targets, trace_time)
+        found = find_candidates(request, self._members)
         by_cloud = {member.info.id: member for member in targets}
         passed_over = [
-            annotated(
-                refusal_view(refusal, cores=request.cores, smaller=_smaller(request, by_cloud, refusal)),
+            add_broken_promise(
+                to_refusal_view(refusal, cores=request.cores, smaller=_smaller(request, by_cloud, refusal)),
                 targets,
                 request.sla,
             )
             for refusal in found.passed_over
         ]
-        return Candidate(targets, trace_time, found, passed_over)
+        return MemberEvaluation(targets, trace_time, found, passed_over)
 
 
 def _wish(request: SpotRequest) -> Hashable:
@@ -72,4 +72,4 @@ def _wish(request: SpotRequest) -> Hashable:
 
 def _smaller(request: SpotRequest, targets: Mapping[str, Member], refusal: Refusal) -> int | None:
     member = targets.get(refusal.cloud)
-    return None if member is None else smaller_size(request, member)
+    return None if member is None else find_smaller_size(request, member)

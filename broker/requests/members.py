@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import redis.asyncio
 from pydantic import BaseModel, ValidationError
 
-from broker.contract import Advert, BrokenPromise, CloudInfo, read
+from broker.contract import Advert, BrokenPromise, CloudInfo, read_message
 from broker.requests.routing import Member, TableSummary
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError
@@ -246,7 +246,7 @@ class MembershipView:
 def _parse(model: type[_Model], text: bytes) -> _Model | None:
     """None for what another version wrote: of such a cloud nothing is known, as if it were silent."""
     try:
-        return read(model, text)
+        return read_message(model, text)
     except ValidationError:
         return None
 

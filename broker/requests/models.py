@@ -114,14 +114,3 @@ class Record:
     fingerprint: str
     body: str
     standing: RequestStatus
-
-
-def attempt_id(request: str, number: int) -> str:
-    """The id of an attempt, which becomes that of its lease."""
-    return f"{request}.{number}"
-
-
-def split_attempt_id(attempt: str) -> tuple[str, str]:
-    """Its request and its number."""
-    request, _, number = attempt.rpartition(".")
-    return request, number

@@ -108,7 +108,7 @@ class OwnerCommands:
         with self.expecting(asked) as futures:
             await self.records.send(batches)
             self.bells.ring(batches)
-            return await answers(futures, deadline_s)
+            return await await_answers(futures, deadline_s)
 
     @contextmanager
     def expecting(self, commands: Mapping[str, str]) -> Iterator[dict[str, asyncio.Future[Answer]]]:
@@ -120,7 +120,9 @@ class OwnerCommands:
             self.replies.forget(futures)
 
 
-async def answers(futures: Mapping[str, asyncio.Future[Answer]], deadline_s: float) -> dict[str, Answer]:
+async def await_answers(
+    futures: Mapping[str, asyncio.Future[Answer]], deadline_s: float
+) -> dict[str, Answer]:
     """What has been answered when all have, or at the deadline."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + deadline_s

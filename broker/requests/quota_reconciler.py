@@ -16,10 +16,11 @@ from typing import Any
 
 import redis.asyncio
 
-from broker.api.auth import MemberCache
 from broker.contract import Lease
+from broker.contract.leases import format_attempt_id
+from broker.identity.member_cache import MemberCache
 from broker.leases.store import NOT_ENDED, LeaseStore
-from broker.requests.models import RequestState, attempt_id
+from broker.requests.models import RequestState
 from broker.requests.quota import QuotaHolds
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import Cursor, EventConsumer, Page, event_or_none
@@ -125,10 +126,12 @@ def _leases_of(
 ) -> _Places | None:
     """Clouds and ids of the leases that a request may have; None: it is not decided yet."""
     if state is None:  # decided long ago, and no longer kept
-        return [(None, attempt_id(request, number)) for number in range(1, _MOST_ATTEMPTS + 1)]
+        return [(None, format_attempt_id(request, number)) for number in range(1, _MOST_ATTEMPTS + 1)]
     match RequestState(state.decode()):
         case RequestState.COMMITTED:
-            return [(None if cloud is None else cloud.decode(), attempt_id(request, int(attempt or 0)))]
+            return [
+                (None if cloud is None else cloud.decode(), format_attempt_id(request, int(attempt or 0)))
+            ]
         case RequestState.REFUSED:
             return []
         case _:

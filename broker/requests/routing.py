@@ -129,7 +129,7 @@ class ReservedRoom:
         self.cores[cloud] = self.cores.get(cloud, 0) + cores
 
 
-def targets_of(request: SpotRequest, members: Sequence[Member]) -> list[Member]:
+def find_targets(request: SpotRequest, members: Sequence[Member]) -> list[Member]:
     """The members a request may be sent to, in cloud order: those it names, else all but its origin.
 
     Raises UnknownTargetError when it names a cloud that is no member.
@@ -180,12 +180,12 @@ def route(
 
     Raises UnfittableError when no member has a node that large, UnknownTargetError for a target that is none.
     """
-    return survey(request, members).route(most, booked)
+    return find_candidates(request, members).route(most, booked)
 
 
-def survey(request: SpotRequest, members: Sequence[Member]) -> CandidateSet:
+def find_candidates(request: SpotRequest, members: Sequence[Member]) -> CandidateSet:
     """The same for all requests that want the same. Raises as ``route`` does."""
-    targets = targets_of(request, members)
+    targets = find_targets(request, members)
     largest = max((member.info.largest_node for member in members), default=0)
     if members and request.cores > largest:
         raise UnfittableError(request.cores, largest)
@@ -202,7 +202,7 @@ def survey(request: SpotRequest, members: Sequence[Member]) -> CandidateSet:
             continue
         assert member.advert is not None, "a cloud without an advert is unreachable"
         room = member.advert.room(promised=_promised(request))
-        slots = free_slots(room, request.cores)
+        slots = count_free_slots(room, request.cores)
         if slots is None:
             slots = room.free_cores // request.cores  # no more than that
         quote = Quote(cloud, request.cores, slots, None, None, None, None)
@@ -215,7 +215,7 @@ def _promised(request: SpotRequest) -> bool:
     return promises(Kind.SPOT, request.sla)
 
 
-def free_slots(room: Room, cores: int) -> int | None:
+def count_free_slots(room: Room, cores: int) -> int | None:
     """Free slots of that size as far as the advert, which need not list all sizes, tells. None: unknown."""
     listed = room.free_slots.get(cores)
     if listed is not None:
@@ -225,7 +225,7 @@ def free_slots(room: Room, cores: int) -> int | None:
     return None
 
 
-def smaller_size(request: SpotRequest, member: Member) -> int | None:
+def find_smaller_size(request: SpotRequest, member: Member) -> int | None:
     """The largest advertised size below the request's that this cloud would surely admit now, or None.
 
     Adverts vouch for cores alone.
@@ -262,7 +262,7 @@ def _objection(request: SpotRequest, member: Member) -> Refusal | None:
     if advert is None or not member.reachable:
         return Refusal(cloud, RefusalReason.UNREACHABLE)
     promised = _promised(request)
-    slots = free_slots(advert.room(promised=promised), cores)
+    slots = count_free_slots(advert.room(promised=promised), cores)
     if slots == 0 and not member.info.fair_share:  # else it has to know who waits
         closed = (("cordon", advert.closed_nodes),) if advert.closed_nodes else ()
         return Refusal(cloud, RefusalReason.NO_CAPACITY, free_slots=0, removed=closed)

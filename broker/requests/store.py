@@ -26,7 +26,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 import redis.asyncio
 
-from broker.contract import Command, Confirm, Release, list_written, ours
+from broker.contract import Command, Confirm, Release, current_version, write_messages
+from broker.contract.leases import format_attempt_id
 from broker.failpoints import Failpoint, failpoint
 from broker.observability.request_id import traced
 from broker.requests.models import (
@@ -38,7 +39,6 @@ from broker.requests.models import (
     RequestAttempt,
     RequestState,
     RequestStatus,
-    attempt_id,
 )
 from broker.requests.quota import hold_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
@@ -59,10 +59,10 @@ class RequestStore:
         keys: RedisKeys,
         signing: MessageSigner = UNSIGNED,
         *,
-        speaks: Callable[[], int] = ours,
+        speaks: Callable[[], int] = current_version,
         bell: Callable[[str], tuple[str, str]] | None = None,
     ) -> None:
-        """``speaks``: the version of the contract that is written, see `broker.contract.negotiation`.
+        """``speaks``: the version of the contract that is written, see `broker.storage.negotiation`.
         ``bell``: the
         queue of a cloud's doorbells and one of them (`broker.queue.send.Wakeups`), which goes there with the
         attempts that are made; None: whoever calls rings."""
@@ -158,7 +158,7 @@ class RequestStore:
         arguments: list[str | bytes | int] = [len(clouds)]
         told: list[tuple[str, Command]] = []
         for one in decisions:
-            attempt = attempt_id(one.request, one.number)
+            attempt = format_attempt_id(one.request, one.number)
             verb, kind = ("abandon", Release) if one.answer is None else ("commit", Confirm)
             told.append(
                 (
@@ -189,7 +189,7 @@ class RequestStore:
             batches[cloud].append(command)
         pairs: list[tuple[bytes, bytes]] = []
         for cloud, batch in batches.items():
-            entry = list_written(traced(batch), self.speaks()).encode()
+            entry = write_messages(traced(batch), self.speaks()).encode()
             pairs.append((entry, self._signing.sign(entry, self.keys.inbox(cloud))))
         return pairs
 
@@ -266,7 +266,7 @@ class RequestStore:
         failpoint(Failpoint.BROKER_SENDING)
         async with self.redis.pipeline(transaction=False) as pipeline:
             for cloud, batch in batches.items():
-                entry = list_written(traced(batch), self.speaks()).encode()
+                entry = write_messages(traced(batch), self.speaks()).encode()
                 fields = self._signing.fields("c", entry, self.keys.inbox(cloud))
                 pipeline.xadd(self.keys.inbox(cloud), cast("dict[Any, Any]", fields))
             await pipeline.execute()
@@ -316,8 +316,8 @@ async def _in_turns(
 
 def _attempted(one: Accept, standing: RequestStatus) -> Accepted:
     """What became of a new request whose first attempt was made after it was noted."""
-    ours = one.first is not None and standing.attempts(one.first.number, one.first.cloud)
-    return Accepted(AcceptOutcome.NEW if ours else AcceptOutcome.IN_FLIGHT)
+    current_version = one.first is not None and standing.attempts(one.first.number, one.first.cloud)
+    return Accepted(AcceptOutcome.NEW if current_version else AcceptOutcome.IN_FLIGHT)
 
 
 def _accepted(row: list[bytes | None]) -> Accepted:

@@ -19,11 +19,22 @@ from uuid import uuid4
 
 import redis
 
-from broker.contract import VERSION, Answer, Ask, QuoteView, RefusalView, Reserve, SpotRequest, read, written
-from broker.contract.convert import quote_of
+from broker.contract import (
+    VERSION,
+    Answer,
+    Ask,
+    QuoteView,
+    RefusalView,
+    Reserve,
+    SpotRequest,
+    read_message,
+    write_message,
+)
+from broker.contract.convert import to_quote
+from broker.contract.leases import format_attempt_id
 from broker.identity.store import MemberRecord
-from broker.leases.store import record_kept_s
-from broker.requests.candidates import Candidates
+from broker.leases.store import record_retention_s
+from broker.requests.candidates import MemberEvaluator
 from broker.requests.members import MembershipView
 from broker.requests.models import (
     Accept,
@@ -34,21 +45,20 @@ from broker.requests.models import (
     RequestAttempt,
     RequestState,
     RequestStatus,
-    attempt_id,
 )
-from broker.requests.owner_commands import OwnerCommands, answers
+from broker.requests.owner_commands import OwnerCommands, await_answers
 from broker.requests.quota import QuotaHold
 from broker.requests.routing import Member
 from broker.requests.store import RequestStore
 from broker.requests.validation import (
     InFlightError,
     OpenRequest,
+    RequestAnswer,
     ReusedError,
-    Settled,
     SilentError,
     SubmitError,
-    ask_command,
-    hold_of,
+    make_ask,
+    make_hold,
 )
 from broker.settings import Settings
 from cloudsim.federation.ranking import tightest_fit
@@ -61,7 +71,7 @@ _ITEM_S = 0.005  # more patience for each request that comes with it
 
 _T = TypeVar("_T")
 
-Result = Settled | SubmitError | ValueError
+Result = RequestAnswer | SubmitError | ValueError
 #: Told what came of new requests of one call, after so many seconds, and whether there was only one.
 Counting = Callable[[Sequence[Result], float, bool], None]
 
@@ -114,7 +124,7 @@ class SubmissionService:
         """Results of requests with different ids, by id."""
         clock = asyncio.get_running_loop().time
         began_s = clock()
-        prospects = Candidates(await self._adverts.members())
+        prospects = MemberEvaluator(await self._adverts.members())
         results: dict[str, Result] = {}
         opened: list[tuple[OpenRequest, _Sent]] = []
         for sent in requests:
@@ -183,7 +193,7 @@ class SubmissionService:
             if member is not None:
                 assert request.id is not None
                 what = request.origin, request.cores
-                holds[request.id] = alike.get(what) or alike.setdefault(what, hold_of(request, member))
+                holds[request.id] = alike.get(what) or alike.setdefault(what, make_hold(request, member))
         return holds
 
     async def sweep(self) -> int:
@@ -198,10 +208,10 @@ class SubmissionService:
         unusable: dict[str, str] = {}
         for record in records:
             try:
-                wish = read(SpotRequest, record.body)
-                one = self._open(wish, Candidates(members), among=len(records))
+                wish = read_message(SpotRequest, record.body)
+                one = self._open(wish, MemberEvaluator(members), among=len(records))
             except (SubmitError, ValueError):  # its federation has changed, or another version accepted it
-                unusable[record.id] = Settled(lease=None, refusals=[]).model_dump_json()
+                unusable[record.id] = RequestAnswer(lease=None, refusals=[]).model_dump_json()
             else:
                 one.attempts = record.standing.attempt
                 opened.append(one)
@@ -219,7 +229,7 @@ class SubmissionService:
 
     # -- before the first attempt -------------------------------------------------------------------------
 
-    def _open(self, request: SpotRequest, prospects: Candidates, among: int) -> OpenRequest:
+    def _open(self, request: SpotRequest, prospects: MemberEvaluator, among: int) -> OpenRequest:
         """Raises SubmitError or ValueError for what this federation cannot be asked."""
         assert request.id is not None
         known = prospects.of(request)
@@ -240,7 +250,7 @@ class SubmissionService:
             for target in one.targets:
                 cloud = target.info.id
                 batches.setdefault(cloud, []).append(
-                    ask_command(f"{one.id}:quote:{cloud}", one.request, self._exchange.reply_to)
+                    make_ask(f"{one.id}:quote:{cloud}", one.request, self._exchange.reply_to)
                 )
         heard = await self._exchange.ask(batches, max(one.deadline_s for one in opened))
         silent: dict[str, Result] = {}
@@ -250,7 +260,7 @@ class SubmissionService:
             for target in one.targets:
                 answer = heard.get(f"{one.id}:quote:{target.info.id}")
                 if isinstance(answer, QuoteView):
-                    quotes.append((target.info.order, quote_of(answer)))
+                    quotes.append((target.info.order, to_quote(answer)))
                 elif isinstance(answer, RefusalView):
                     one.refused_by(answer)
                 else:
@@ -310,8 +320,8 @@ class SubmissionService:
         until_s = clock() + max(one.deadline_s for one in attempting)
         for some in _chunks(attempting):  # the first are decided while the owner is at the next
             awaited = {one.command: futures[one.command] for one in some}
-            heard = await answers(awaited, max(until_s - clock(), 0.0))
-            decided: list[tuple[OpenRequest, Settled | None]] = []
+            heard = await await_answers(awaited, max(until_s - clock(), 0.0))
+            decided: list[tuple[OpenRequest, RequestAnswer | None]] = []
             for one in some:
                 answer = heard.get(one.command)
                 if answer is None and trace_time:
@@ -325,20 +335,22 @@ class SubmissionService:
         return results
 
     async def _decide(
-        self, cloud: str, decided: Sequence[tuple[OpenRequest, Settled | None]]
+        self, cloud: str, decided: Sequence[tuple[OpenRequest, RequestAnswer | None]]
     ) -> dict[str, Result]:
         """Commits what got a lease, abandons the rest; these have no result unless they were overtaken."""
         results: dict[str, Result] = {}
         speaks = self._records.speaks()
-        answers = [None if settled is None else written(settled, speaks) for _, settled in decided]
+        await_answers = [
+            None if settled is None else write_message(settled, speaks) for _, settled in decided
+        ]
         standings = await self._records.decide([
             AttemptDecision(one.id, one.attempts, cloud, answer, one.request.at_s)
-            for (one, _), answer in zip(decided, answers, strict=True)
+            for (one, _), answer in zip(decided, await_answers, strict=True)
         ])  # fmt: skip
-        granted = {one.id: record_kept_s(one.request.lifetime_s) for one, settled in decided if settled}
+        granted = {one.id: record_retention_s(one.request.lifetime_s) for one, settled in decided if settled}
         with suppress(redis.RedisError):  # they are kept for some days anyhow
             await self._records.keep(granted)
-        for (one, settled), answer, standing in zip(decided, answers, standings, strict=True):
+        for (one, settled), answer, standing in zip(decided, await_answers, standings, strict=True):
             result = _decided(settled, answer, standing)
             if result is not None:
                 results[one.id] = result
@@ -348,7 +360,7 @@ class SubmissionService:
         """Refuses for good."""
         results: dict[str, Result] = {}
         for chunk in _chunks(opened):
-            closing = {one.id: written(one.settled(), self._records.speaks()) for one in chunk}
+            closing = {one.id: write_message(one.settled(), self._records.speaks()) for one in chunk}
             for request, standing in zip(closing, await self._records.close(closing), strict=True):
                 results[request] = _standing(standing)
         return results
@@ -359,7 +371,7 @@ class SubmissionService:
             id=one.command,
             reply_to=self._exchange.reply_to,
             at_s=wish.at_s,
-            attempt=attempt_id(one.id, one.attempts),
+            attempt=format_attempt_id(one.id, one.attempts),
             request=one.id,
             origin=wish.origin,
             cores=wish.cores,
@@ -390,23 +402,25 @@ def _sent(request: SpotRequest, principal: str, speaks: int) -> _Sent:
     # Of all that was asked, whatever older processes are told of it; what is not used is not in it.
     whole = request.model_dump_json()
     fingerprint = hashlib.sha256(f"{principal}\n{whole}".encode()).hexdigest()
-    return _Sent(request.id, request, whole if speaks >= VERSION else written(request, speaks), fingerprint)
+    return _Sent(
+        request.id, request, whole if speaks >= VERSION else write_message(request, speaks), fingerprint
+    )
 
 
 def _known(accepted: Accepted) -> Result:
     if accepted.outcome is AcceptOutcome.ANSWERED:
-        return read(Settled, accepted.answer or "")
+        return read_message(RequestAnswer, accepted.answer or "")
     return ReusedError() if accepted.outcome is AcceptOutcome.MISMATCH else InFlightError()
 
 
 def _standing(standing: RequestStatus) -> Result:
     """What another process made of a request, or we did earlier."""
     if standing.answer:
-        return read(Settled, standing.answer)
+        return read_message(RequestAnswer, standing.answer)
     return InFlightError()
 
 
-def _decided(settled: Settled | None, answer: str | None, standing: RequestStatus) -> Result | None:
+def _decided(settled: RequestAnswer | None, answer: str | None, standing: RequestStatus) -> Result | None:
     """Return the result of a request after a decision; None if it is open, and goes on.
 
     What stands is the answer, also to us: another process may have made the same attempt.

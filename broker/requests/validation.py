@@ -17,10 +17,10 @@ from broker.contract import (
     RefusalView,
     SpotRequest,
 )
+from broker.contract.leases import format_attempt_id
 from broker.identity.store import MemberRecord
-from broker.requests.models import attempt_id
 from broker.requests.quota import QuotaHold
-from broker.requests.routing import Member, targets_of
+from broker.requests.routing import Member, find_targets
 from cloudsim.cloud.headroom import RESERVED
 from cloudsim.model.refusals import RefusalReason
 
@@ -31,7 +31,7 @@ _NO_CORES = f'"cores":{_NONE}'  # the end of counter-offers, where there is none
 _HELD = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
 
 
-class Settled(BaseModel):
+class RequestAnswer(BaseModel):
     """The answer to a request, as it is stored and sent: a lease or none, and who refused."""
 
     lease: Lease | None
@@ -104,9 +104,9 @@ class OpenRequest:
     @property
     def command(self) -> str:
         """Id of the present attempt's Reserve."""
-        return f"{attempt_id(self.id, self.attempts)}:reserve"
+        return f"{format_attempt_id(self.id, self.attempts)}:reserve"
 
-    def heard(self, cloud: str, answer: Answer | None) -> Settled | None:
+    def heard(self, cloud: str, answer: Answer | None) -> RequestAnswer | None:
         """What follows from a cloud's answer to the present attempt, or its silence; None: on to the next."""
         if isinstance(answer, LeaseGranted) and answer.lease.state in _HELD:
             # Once this is decided it runs, whether or not the owner has read so.
@@ -123,17 +123,17 @@ class OpenRequest:
 
     def refused_by(self, refusal: RefusalView) -> None:
         """Each cloud counts once, however often it was asked."""
-        self.asked.setdefault(refusal.cloud, annotated(refusal, self.targets, self.request.sla))
+        self.asked.setdefault(refusal.cloud, add_broken_promise(refusal, self.targets, self.request.sla))
 
-    def settled(self, lease: Lease | None = None) -> Settled:
+    def settled(self, lease: Lease | None = None) -> RequestAnswer:
         """The answer. That a cloud was no target is worth telling only to those who got nothing."""
         others = [
             one for one in self.passed_over if lease is None or one.reason is not RefusalReason.NOT_A_TARGET
         ]
-        return Settled(lease=lease, refusals=[*self.asked.values(), *others])
+        return RequestAnswer(lease=lease, refusals=[*self.asked.values(), *others])
 
 
-def annotated(refusal: RefusalView, targets: Sequence[Member], sla: float | None) -> RefusalView:
+def add_broken_promise(refusal: RefusalView, targets: Sequence[Member], sla: float | None) -> RefusalView:
     """A refusal with what is known of the cloud's promises at this SLA."""
     broken = (one.broken_at(sla) for one in targets if one.info.id == refusal.cloud)
     return refusal.model_copy(update={"broken_promise": next(broken, None)})
@@ -150,13 +150,13 @@ def check_id(request_id: str, members: Sequence[Member]) -> None:
         raise UnsuitableError("id", "ids of the form <cloud>/own-... belong to the load of that cloud")
 
 
-def admissible(request: SpotRequest, members: Sequence[Member]) -> tuple[list[Member], bool]:
+def check_request(request: SpotRequest, members: Sequence[Member]) -> tuple[list[Member], bool]:
     """The request's targets in cloud order, and whether they run in trace time.
 
     Raises NoMembersError, UnsuitableError, or routing.UnknownTargetError.
     """
     check_id(request.id or "", members)
-    targets = targets_of(request, members)
+    targets = find_targets(request, members)
     times = {member.info.time for member in targets or members}
     if len(times) > 1:
         raise UnsuitableError("targets", "some of these clouds run in trace time, others in wall time")
@@ -187,7 +187,7 @@ def _check_resources(request: SpotRequest, members: Sequence[Member]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class QuotaUse:
     """What a member holds of its cap on spot."""
 
     member: MemberRecord
@@ -215,10 +215,12 @@ def _over_cap(request: SpotRequest, member: MemberRecord, left: int | None) -> R
     )
 
 
-def hold_of(request: SpotRequest, member: MemberRecord) -> QuotaHold:
+def make_hold(request: SpotRequest, member: MemberRecord) -> QuotaHold:
     """What a request takes of its member's cap, and the answer when that is more than is left."""
     refusal = _over_cap(request, member, None)
-    before, largest, after = Settled(lease=None, refusals=[refusal]).model_dump_json().partition(_NO_CORES)
+    before, largest, after = (
+        RequestAnswer(lease=None, refusals=[refusal]).model_dump_json().partition(_NO_CORES)
+    )
     assert largest, "a counter-offer has a size"
     head = f"{before}{_NO_CORES.removesuffix(_NONE)}"
     return QuotaHold(
@@ -231,7 +233,7 @@ def _most(member: MemberRecord) -> str:
     return " and ".join(f"{most} {what}" for most, what in caps if most is not None) or "any amount"
 
 
-def ask_command(command_id: str, request: SpotRequest, reply_to: str, *, other_sizes: bool = False) -> Ask:
+def make_ask(command_id: str, request: SpotRequest, reply_to: str, *, other_sizes: bool = False) -> Ask:
     """The question for a quote; ``other_sizes``: and for what would be promised of other sizes."""
     assert request.id is not None
     return Ask(

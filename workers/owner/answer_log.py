@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker.contract import Lease, LeaseState, RefusalView, read
+from broker.contract import Lease, LeaseState, RefusalView, read_message
 
 #: Number of closed entries that are kept; the oldest are forgotten first. A command may be late by minutes,
 #: and these are hours of a busy cloud.
@@ -139,7 +139,7 @@ def _entry(line: bytes) -> LoggedAnswer:
     text = line.partition(b"\t")[2]
     kind, rest = text[:1], text[1:]
     if kind == _LEASE:
-        return read(Lease, rest)
+        return read_message(Lease, rest)
     if kind == _LAPSED:
-        return Lapsed(read(Lease, rest))
-    return read(RefusalView, rest) if kind == _REFUSAL else Released(held=kind == _HELD)
+        return Lapsed(read_message(Lease, rest))
+    return read_message(RefusalView, rest) if kind == _REFUSAL else Released(held=kind == _HELD)

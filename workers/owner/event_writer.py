@@ -14,9 +14,8 @@ from broker.contract import (
     OnDemandRequest,
     OverflowState,
     Reply,
-    needs_of,
 )
-from broker.contract.convert import refusal_view
+from broker.contract.convert import to_needs_fields, to_refusal_view
 from cloudsim.model.changes import (
     Booked,
     Change,
@@ -169,17 +168,19 @@ class EventWriter:
         self.emit(
             EventKind.TURNED_AWAY,
             change.at_s,
-            refusal=refusal_view(change.refusal, detail),
+            refusal=to_refusal_view(change.refusal, detail),
             # A trace may hold lifetimes of 0, which nobody may ask for.
             request=OnDemandRequest(
                 id=request.id,
                 cores=request.cores,
                 lifetime_s=request.lifetime_s or None,
-                **needs_of(request),
+                **to_needs_fields(request),
             ),
         )
         if detail is _OFFERED and request.lifetime_s is not None:
-            offer = overflow.first_offer(request.id, request.cores, request.lifetime_s, **needs_of(request))
+            offer = overflow.first_offer(
+                request.id, request.cores, request.lifetime_s, **to_needs_fields(request)
+            )
             self.emit_overflow(offer)
 
     def emit_overflow(self, state: OverflowState) -> None:

@@ -69,7 +69,8 @@ class OverflowOffers:
 
 
 def first_offer(instance: str, cores: int, lifetime_s: float, **needs: Any) -> OverflowState:
-    """Return a first offer, for the whole lifetime. ``needs``: see ``broker.contract.requests.needs_of``."""
+    """Return a first offer, for the whole lifetime. ``needs``: see
+    ``broker.contract.convert.to_needs_fields``."""
     return OverflowState(
         instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s, **needs
     )

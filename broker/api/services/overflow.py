@@ -22,13 +22,13 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.api.services.clouds import CloudService
-from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest, read
+from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest, read_message
 from broker.requests.members import MembershipView
 from broker.requests.models import Accept, AcceptOutcome
 from broker.requests.owner_commands import OwnerCommands
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import LONGEST_REQUEST_ID, InFlightError, Settled
+from broker.requests.validation import LONGEST_REQUEST_ID, InFlightError, RequestAnswer
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError, written_ms
 from broker.storage.keys import RedisKeys
@@ -126,7 +126,7 @@ class OverflowService:
         """False: it is to be taken up again."""
         text = fields.get(b"o", b"")
         try:
-            offer = read(OverflowOffer, text)
+            offer = read_message(OverflowOffer, text)
             self._signing.verify(
                 fields.get(b"s"),
                 text,
@@ -172,7 +172,7 @@ class OverflowService:
         (result,) = await self._service.submit([request], PRINCIPAL)
         if isinstance(result, InFlightError):
             return False
-        if isinstance(result, Settled) and result.lease is not None:
+        if isinstance(result, RequestAnswer) and result.lease is not None:
             told = Overflow(
                 id=f"{offer.request_id}:placed",
                 instance=offer.instance,
@@ -194,12 +194,14 @@ class OverflowService:
         # A record of another fingerprint, closed at once: who submits the offer later finds its id taken.
         (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", CLAIM_AFTER_MS)])
         if accepted.outcome is AcceptOutcome.NEW:
-            await self._records.close({offer.request_id: Settled(lease=None, refusals=[]).model_dump_json()})
+            await self._records.close(
+                {offer.request_id: RequestAnswer(lease=None, refusals=[]).model_dump_json()}
+            )
             return True
         record = await self._records.get(offer.request_id)
         if record is None or record.standing.answer is None:
             return False  # it is being submitted: look again
-        settled = read(Settled, record.standing.answer)
+        settled = read_message(RequestAnswer, record.standing.answer)
         if settled.lease is not None:
             await self._desk.cancel(settled.lease.id, PRINCIPAL)
         return True

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.requests.models import Record, RequestStatus
 from broker.requests.submit import Result, SubmissionService, _decided, _standing
-from broker.requests.validation import Settled
+from broker.requests.validation import RequestAnswer
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []
@@ -17,7 +17,7 @@ Sound = Callable[..., Any]
 
 @mutation(BROKER_BUGS, "overtaken and promised", _decided, seed=11)
 def decided_by_itself(
-    sound: Sound, settled: Settled | None, answer: str | None, standing: RequestStatus
+    sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
     result: Result | None = settled or sound(settled, answer, standing)
     return result
@@ -30,7 +30,7 @@ async def abandon_nothing(_sound: Sound, _service: SubmissionService, _records: 
 
 @mutation(BROKER_BUGS, "silence taken for the end", _decided, seed=41)
 def decided_for_good(
-    sound: Sound, settled: Settled | None, answer: str | None, standing: RequestStatus
+    sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
     result: Result | None = sound(settled, answer, standing) or _standing(standing)
     return result

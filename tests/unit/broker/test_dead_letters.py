@@ -20,7 +20,7 @@ from broker.journal.dead_letters import (
     DeadLetters,
     ReplayError,
 )
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Journal
 from broker.storage.keys import RedisKeys
 
@@ -77,7 +77,7 @@ def test_an_entry_that_is_too_large_is_never_parsed(
     monkeypatch.setattr("broker.journal.inbox._parse_singly", parsed.append)
     monkeypatch.setattr("broker.journal.inbox.commands", None)
     ((_, (wrong,)),) = journal.read_inbox("0-0")
-    assert isinstance(wrong, Malformed)
+    assert isinstance(wrong, MalformedCommand)
     assert str(size) in wrong.why
     (kept,) = journal.dead_letters.letters()
     assert (kept.kind, kept.id) == (DeadLetterKind.TOO_LARGE, entry.decode())  # type: ignore[union-attr]

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from broker.requests.models import Accept, AcceptOutcome, RequestAttempt, attempt_id
+from broker.contract.leases import format_attempt_id
+from broker.requests.models import Accept, AcceptOutcome, RequestAttempt
 from broker.requests.quota import QuotaHold, QuotaHolds
 from tests.unit.broker.test_records import KEYS, LATER, accept, attempt, connected
 
@@ -113,7 +114,7 @@ def test_an_attempt_beyond_the_cap_is_not_made_and_those_beside_it_are(run, redi
         for _, fields in redis_client.xrange(KEYS.inbox("a"))
         for command in json.loads(fields[b"c"])
     ]
-    assert sorted(told) == [attempt_id("a", 1), attempt_id("c", 1)]
+    assert sorted(told) == [format_attempt_id("a", 1), format_attempt_id("c", 1)]
 
 
 @pytest.mark.parametrize("seed", range(5))

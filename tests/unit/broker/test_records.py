@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from broker.contract import Ask, Reserve, Tick, commands
+from broker.contract.leases import format_attempt_id
 from broker.journal.journal import Journal
 from broker.requests.models import (
     Accept,
@@ -16,7 +17,6 @@ from broker.requests.models import (
     RequestAttempt,
     RequestState,
     RequestStatus,
-    attempt_id,
 )
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
@@ -73,7 +73,7 @@ def accept(request: str = "r", fingerprint: str = "f", wait: int = LATER) -> Acc
 
 
 def attempt(number: int = 1, cloud: str = "a", request: str = "r", wait: int = LATER) -> RequestAttempt:
-    name = attempt_id(request, number)
+    name = format_attempt_id(request, number)
     command = Reserve(id=name, attempt=name, request=request, origin="o", cores=1, lifetime_s=1, sla=None)
     return RequestAttempt(request, number, cloud, command, wait)
 

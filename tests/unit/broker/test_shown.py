@@ -10,7 +10,7 @@ import redis
 
 from broker.contract import Lease, LeaseState
 from broker.journal.journal import Commit, Journal
-from broker.leases.store import ENDED_S, LeaseStore, record_kept_s
+from broker.leases.store import ENDED_S, LeaseStore, record_retention_s
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
@@ -109,9 +109,9 @@ def test_a_running_lease_is_in_the_set_and_what_redis_lost_is_shown_again(site: 
 
 def test_records_are_kept_for_longer_than_their_leases(site: Site) -> None:
     day_s = 86_400.0
-    assert record_kept_s(day_s) is None
-    assert record_kept_s(30 * day_s) == ENDED_S + 30 * day_s
-    forever_s = record_kept_s(None)
+    assert record_retention_s(day_s) is None
+    assert record_retention_s(30 * day_s) == ENDED_S + 30 * day_s
+    forever_s = record_retention_s(None)
     assert forever_s is not None
     assert forever_s > 365 * day_s
     for name in ("short", "long", "open"):

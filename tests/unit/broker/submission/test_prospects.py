@@ -3,7 +3,7 @@
 import pytest
 
 from broker.contract import CloudInfo, SpotRequest
-from broker.requests.candidates import Candidates
+from broker.requests.candidates import MemberEvaluator
 from broker.requests.routing import Member
 from broker.requests.validation import NoMembersError, UnsuitableError
 
@@ -18,7 +18,7 @@ def wish(**fields: object) -> SpotRequest:
 
 
 def test_requests_that_differ_in_nothing_but_their_ids_are_looked_at_once() -> None:
-    prospects = Candidates(MEMBERS)
+    prospects = MemberEvaluator(MEMBERS)
     assert prospects.of(wish(id="one")) is prospects.of(wish(id="two"))
 
 
@@ -36,17 +36,17 @@ def test_requests_that_differ_in_nothing_but_their_ids_are_looked_at_once() -> N
     ],
 )
 def test_others_are_looked_at_for_themselves(other: dict[str, object]) -> None:
-    prospects = Candidates(MEMBERS)
+    prospects = MemberEvaluator(MEMBERS)
     assert prospects.of(wish()) is not prospects.of(wish(**other))
-    assert prospects.of(wish(**other)) == Candidates(MEMBERS).of(wish(**other))
+    assert prospects.of(wish(**other)) == MemberEvaluator(MEMBERS).of(wish(**other))
 
 
 def test_an_id_is_checked_however_often_the_wish_was_seen() -> None:
-    prospects = Candidates(MEMBERS)
+    prospects = MemberEvaluator(MEMBERS)
     prospects.of(wish())
     with pytest.raises(UnsuitableError, match="belong to the load"):
         prospects.of(wish(id="a/own-3"))
     with pytest.raises(UnsuitableError, match="longer than"):
         prospects.of(wish(id="x" * 121))
     with pytest.raises(NoMembersError):
-        Candidates([]).of(wish())
+        MemberEvaluator([]).of(wish())

@@ -26,7 +26,7 @@ from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
 from broker.requests.replies import Replies
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import InFlightError, Settled, SilentError
+from broker.requests.validation import InFlightError, RequestAnswer, SilentError
 from broker.settings import Settings
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
@@ -125,7 +125,7 @@ def test_a_round_is_one_entry_and_one_bell_a_cloud(empty: redis.Redis, redis_url
         submitting = asyncio.create_task(world.service.submit(wishes(10), "me"))
         await world.answer("a", grant)
         results = await submitting
-        assert all(isinstance(one, Settled) and one.lease for one in results)
+        assert all(isinstance(one, RequestAnswer) and one.lease for one in results)
         entries = await world.inbox("a")
         assert [len(entry) for entry in entries] == [10, 10], "the attempts, then what was decided"
         assert {type(one).__name__ for one in entries[1]} == {"Confirm"}
@@ -141,7 +141,7 @@ def test_refused_by_one_taken_by_the_next(empty: redis.Redis, redis_url: str) ->
         await world.answer("a", lambda _: RefusalView(cloud="a", reason=RefusalReason.NO_CAPACITY))
         await world.answer("b", grant)
         (result,) = await submitting
-        assert isinstance(result, Settled)
+        assert isinstance(result, RequestAnswer)
         assert result.lease is not None
         assert result.lease.id == "r0.2"
         assert [one.reason for one in result.refusals] == [RefusalReason.NO_CAPACITY]
@@ -171,7 +171,7 @@ def test_who_is_overtaken_does_not_promise(empty: redis.Redis, redis_url: str) -
 def test_silence_everywhere_is_a_refusal_and_leaves_nothing_open(empty: redis.Redis, redis_url: str) -> None:
     async def scenario(world: World) -> None:
         (result,) = await world.service.submit(wishes(1), "me")
-        assert isinstance(result, Settled)
+        assert isinstance(result, RequestAnswer)
         assert result.lease is None
         assert {one.cloud: one.reason for one in result.refusals} == dict.fromkeys(
             "ab", RefusalReason.UNREACHABLE

@@ -35,7 +35,7 @@ class ContractError(Exception):
     """The federation speaks a later version of the contract than this process."""
 
 
-class Speaking:
+class FederationVersion:
     """What this process may write; call it for the version."""
 
     def __init__(self, client: redis.Redis, keys: RedisKeys):
@@ -79,7 +79,7 @@ class Speaking:
 
     def rise(self) -> None:
         """Lets the federation speak our version if nobody holds it back. Raises redis.RedisError."""
-        if not holding_back(self._redis, self._keys):
+        if not list_older_processes(self._redis, self._keys):
             self._redis.set(self._keys.contract, VERSION)
             self._version = VERSION
             log.info("the federation speaks version %d of the contract", VERSION)
@@ -106,13 +106,13 @@ class Speaking:
                 return
 
 
-def spoken(client: redis.Redis, keys: RedisKeys) -> int:
+def read_federation_version(client: redis.Redis, keys: RedisKeys) -> int:
     """What the federation speaks, as it is written there."""
     found = cast("bytes | None", client.get(keys.contract))
     return OLDEST_VERSION if found is None else int(found)
 
 
-def holding_back(client: redis.Redis, keys: RedisKeys) -> list[str]:
+def list_older_processes(client: redis.Redis, keys: RedisKeys) -> list[str]:
     """Who speaks less than our version, for people: ``owner of A``, ``API process 1f…``."""
     return [*(f"owner of {cloud}" for cloud in _clouds(client, keys)), *_processes(client, keys)]
 
