@@ -26,7 +26,7 @@ from broker.contract.commands import (
     Tick,
     commands,
 )
-from broker.contract.events import PUBLIC_KINDS, Event, EventKind, OverflowState
+from broker.contract.events import Event, EventKind, OverflowState
 from broker.contract.fields import (
     LONGEST_S,
     CloudId,
@@ -41,7 +41,7 @@ from broker.contract.fields import (
     Resources,
     Seconds,
 )
-from broker.contract.leases import ENDS, Lease, LeaseState
+from broker.contract.leases import Lease, LeaseState
 from broker.contract.replies import (
     Answer,
     BrokenPromise,
@@ -80,11 +80,9 @@ from broker.contract.version import (
 )
 
 __all__ = [
-    "ENDS",
     "LONGEST_S",
     "NEW_VALUES",
     "OLDEST_VERSION",
-    "PUBLIC_KINDS",
     "VERSION",
     "Acknowledge",
     "Advert",

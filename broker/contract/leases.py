@@ -1,4 +1,4 @@
-"""What an owner answers: leases, quotes, refusals, reports. ``broker.contract`` gives all of it on."""
+"""Leases: what a cloud has promised about one instance, and the ids of the attempts that obtained them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,57 @@ from cloudsim.model.requests import Kind, Spread
 
 
 class LeaseState(StrEnum):
-    """Where a lease is in its life. The last four are ends, and there is exactly one. A running one whose
-    ``evict_at_s`` is set was told to leave."""
+    """The state of a lease. It ends exactly once, in one of the four states that are not open.
 
-    BOOKED = "booked"  # on-demand: it has its node, and starts when those have left who were told to
-    RESERVED = "reserved"  # room is held for it, until the broker confirms or releases it
+    A running lease that was given notice stays ``running`` and has an ``evict_at_s``.
+    """
+
+    BOOKED = (
+        "booked"  # on-demand: it has its node, and starts when the instances under notice there have left
+    )
+    RESERVED = "reserved"  # room is held for it until the broker confirms or releases it
     RUNNING = "running"
     COMPLETED = "completed"  # it reached its end
     EVICTED = "evicted"  # its cloud took the room back
     CANCELLED = "cancelled"  # its holder gave it back
     FAILED = "failed"  # its cloud could not run it
 
-
-#: The ends of a lease.
-ENDS = frozenset({LeaseState.COMPLETED, LeaseState.EVICTED, LeaseState.CANCELLED, LeaseState.FAILED})
+    @property
+    def is_open(self) -> bool:
+        """True until the lease has ended."""
+        return self in (LeaseState.BOOKED, LeaseState.RESERVED, LeaseState.RUNNING)
 
 
 class Lease(Message):
-    """The promise about an instance. ``id`` is that of the attempt that got it: ``<request>.<attempt>``.
+    """The promise about an instance.
 
-    ``number`` is the instance's order of admission in its cloud, ``fence`` the epoch of the owner that
-    granted it, ``free_slots`` the condition in which it was admitted. Of an extended lease ``promised_sla``,
-    ``eviction_probability`` and ``table_version`` are those of the time from ``promised_at_s`` (null: since
-    it started) to ``ends_at_s``; what was promised before is in the events before. ``renewal_s``: it has no
-    lifetime, and is renewed for so long at a time until its holder was warned, at ``warned_at_s``.
-    ``evict_at_s``: it was given notice, and leaves then at the latest. ``starts_by_s``: an on-demand instance
-    that waits for room, or had to, starts then at the latest; while it is booked ``starts_at_s`` and
-    ``ends_at_s`` are as if it had started when it was booked. ``amounts``: of resources beside cores; with
-    ``labels``, ``group`` and ``spread`` as they were asked for. ``pool``: that it was sold from.
-    ``renewed_at_s``: where extended leases count as the newest, since when it does.
+    Attributes
+    ----------
+    id:
+        The id of the attempt that obtained it, ``<request>.<attempt>``.
+    number:
+        The position of the instance in its cloud's order of admission.
+    fence:
+        The epoch of the owner that granted it.
+    free_slots:
+        The number of free slots under which it was admitted.
+    promised_sla, eviction_probability, table_version:
+        What is promised for the time from ``promised_at_s`` (null: its start) to ``ends_at_s``. An extension
+        replaces them; earlier promises are in the earlier events.
+    renewal_s:
+        The length of one renewal of a lease without a lifetime. It is renewed until its holder is warned at
+        ``warned_at_s`` that it cannot be.
+    evict_at_s:
+        The latest time at which an instance under notice leaves.
+    starts_by_s:
+        The latest start of an on-demand instance that waits, or had to wait, for room. While it is booked,
+        ``starts_at_s`` and ``ends_at_s`` are those of a start at the time of booking.
+    amounts, labels, group, spread:
+        The needs of its request beside cores.
+    pool:
+        The spot pool from which it was sold.
+    renewed_at_s:
+        In clouds where an extended lease counts as the newest: the time of its latest extension.
     """
 
     id: Id
@@ -76,11 +98,11 @@ class Lease(Message):
 
 
 def format_attempt_id(request: str, number: int) -> str:
-    """The id of an attempt, which becomes that of its lease."""
+    """Return the id of a request's attempt, which becomes the id of its lease."""
     return f"{request}.{number}"
 
 
 def parse_attempt_id(attempt: str) -> tuple[str, str]:
-    """Its request and its number."""
+    """Return the request of an attempt, and the attempt's number as text."""
     request, _, number = attempt.rpartition(".")
     return request, number

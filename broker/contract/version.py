@@ -1,16 +1,15 @@
-"""The version of the contract: which one this code speaks, and how messages are written for an earlier one.
+"""The version of the contract, and how messages are read and written across versions.
 
 During a rolling upgrade processes of two neighbouring versions work on one queue. Three rules let them
 understand each other:
 
-* Readers pass over fields that they do not know (``read``). The HTTP API does not: there an unknown field in
-  what a user sends is an error.
+* Readers pass over fields that they do not know (``read_message``). The HTTP API does not: an unknown field
+  in what a user sends is an error.
 * A field that a later version adds is declared with ``since``: it has a default, and is not written while it
   has that value. So a feature that nobody uses changes no message.
-* Messages are written in the version that the federation speaks (``broker.storage.negotiation``), the
-lowest one in
-  use. ``written`` leaves out fields that this version does not know, and replaces values of enumerations that
-  are new since then by the nearest older ones.
+* Messages are written in the version that the federation speaks (``broker.storage.negotiation``), the lowest
+  one in use. ``write_message`` leaves out fields that this version does not know, and replaces values of
+  enumerations that are new since then by the nearest older ones.
 
 A change that readers must not pass over needs a new version.
 """
@@ -25,10 +24,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-#: What this code speaks, and the oldest version that it works with side by side.
+#: The version that this code speaks, and the oldest version that it works with side by side.
 VERSION, OLDEST_VERSION = 3, 3
 _SINCE = "x-since"
-#: Values of enumerations that came after ``OLDEST_VERSION``: in which version, and the nearest older value.
+#: Values of enumerations that were added after ``OLDEST_VERSION``: the version, and the nearest older value.
 NEW_VALUES: dict[StrEnum, tuple[int, StrEnum]] = {}
 
 _Message = TypeVar("_Message", bound=BaseModel)
@@ -54,12 +53,18 @@ def field_version(field: FieldInfo) -> int:
 
 
 def current_version() -> int:
-    """Return our own version, for writers that no federation tells which one it speaks."""
+    """Return the version of this code, for writers that do not follow a federation."""
     return VERSION
 
 
 def read_message(model: type[_Message], text: bytes | str) -> _Message:
-    """Parse a message that another process wrote. Raises ValidationError."""
+    """Parse a message that another process wrote, passing over unknown fields.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When it is not such a message.
+    """
     return model.model_validate_json(text, extra="ignore")
 
 

@@ -1,10 +1,4 @@
-"""Who calls: ``Authorization: Bearer <key>``, looked up by the key's SHA-256 among those in Redis.
-
-Redis holds hashes only, and a digest is looked up, never compared piece by piece with a secret: how long the
-answer takes tells nothing about the keys there are. What was found is remembered for a moment, so that a call
-costs no round trip for it; every second each process looks whether keys or members have changed anywhere, and
-then forgets. So a revoked key works for about a second, and never for more than ``KNOWN_FOR_S``.
-"""
+"""The members of the federation, remembered for a few seconds by each API process."""
 
 from __future__ import annotations
 
@@ -18,7 +12,7 @@ KNOWN_FOR_S = 5.0  # how long a revoked key may still work in this process, if i
 
 
 class MemberCache:
-    """The members, remembered for a moment."""
+    """Remembers all members for ``KNOWN_FOR_S`` seconds, by name and by the origins that they stand for."""
 
     def __init__(self, register: IdentityStore):
         self._register = register
@@ -28,21 +22,27 @@ class MemberCache:
         self._reading = asyncio.Lock()
 
     async def members(self) -> Mapping[str, MemberRecord]:
-        """By name. Raises redis.RedisError."""
+        """Return all members by name.
+
+        Raises
+        ------
+        redis.RedisError
+            When they must be read and Redis is away.
+        """
         if time.monotonic() >= self._until_s:
             async with self._reading:
                 if time.monotonic() >= self._until_s:
-                    found = await self._register.members()
-                    owners = {cloud: one for one in found.values() for cloud in one.clouds}
-                    self._members, self._by_origin = found, owners | found
+                    members = await self._register.members()
+                    by_cloud = {cloud: member for member in members.values() for cloud in member.clouds}
+                    self._members, self._by_origin = members, by_cloud | members
                     self._until_s = time.monotonic() + KNOWN_FOR_S
         return self._members
 
     async def member_of(self, origin: str) -> MemberRecord | None:
-        """Whose an origin is: the member's of that name, else the one's whose cloud it is."""
+        """Return the member of that name, or else the member that the cloud of that name belongs to."""
         await self.members()
         return self._by_origin.get(origin)
 
     def forget(self) -> None:
-        """They are read anew."""
+        """Read the members again at the next call."""
         self._until_s = 0.0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from broker.contract import Event, EventKind, Lease, LeaseState
+from broker.contract import Event, EventKind, Lease
 from cloudsim.cloud.headroom import is_block
 from cloudsim.model.requests import Kind
 from cloudsim.traces.trace import Trace
-
-_ENDED = frozenset({LeaseState.COMPLETED, LeaseState.CANCELLED, LeaseState.FAILED})
 
 
 class OwnLoad:
@@ -29,7 +27,7 @@ class OwnLoad:
             return
         if event.kind is EventKind.ADMITTED:
             self._started[lease.id] = lease
-        elif lease.state in _ENDED and lease.ended_at_s is not None and lease.id in self._started:
+        elif not lease.state.is_open and lease.ended_at_s is not None and lease.id in self._started:
             self._ended_s[lease.id] = lease.ended_at_s
 
     @property

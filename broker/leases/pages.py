@@ -18,7 +18,7 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.contract import Event, Lease, LeaseState, read_message
-from broker.leases.store import NOT_ENDED, LeaseStore
+from broker.leases.store import LeaseStore
 from broker.requests.members import MembershipView
 from broker.requests.validation import UnsuitableError
 from broker.storage.keys import RedisKeys
@@ -96,7 +96,7 @@ class LeasePages:
         place = _Place() if cursor is None else _Place.parsed(cursor)
         found: list[Lease] = []
         if place.event is None:
-            if wanted.state is None or wanted.state in NOT_ENDED:
+            if wanted.state is None or wanted.state.is_open:
                 async for there, lease in self._open(wanted.cloud, place):
                     if len(found) == limit:
                         return found, str(place)
@@ -104,7 +104,7 @@ class LeasePages:
                     if wanted.suits(lease):
                         found.append(lease)
             place = place._replace(event=_NEWEST)
-        if wanted.state in NOT_ENDED:
+        if wanted.state is not None and wanted.state.is_open:
             return found, None
         async for there, ended in self._ended(place):
             if ended is None:  # enough was looked through
@@ -128,7 +128,7 @@ class LeasePages:
             for start in range(0, len(ids), _PAGE):
                 part = [(info.id, lease) for lease in ids[start : start + _PAGE]]
                 for _, lease in await self._shown.of(part):
-                    if lease is not None and lease.state in NOT_ENDED:
+                    if lease is not None and lease.state.is_open:
                         yield _Place(info.order, info.id, lease.id), lease
 
     async def _ended(self, behind: _Place) -> AsyncIterator[tuple[_Place, Lease | None]]:
@@ -144,7 +144,7 @@ class LeasePages:
                     lease = read_message(Event, fields[b"e"]).lease
                 except ValidationError:  # of another version
                     continue
-                if lease is not None and lease.state not in NOT_ENDED:
+                if lease is not None and not lease.state.is_open:
                     yield behind._replace(event=newest), lease
             looked_through += _PAGE
             if len(page) < _PAGE:

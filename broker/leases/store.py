@@ -16,13 +16,12 @@ from typing import Any, cast
 import redis.asyncio
 from pydantic import ValidationError
 
-from broker.contract import Lease, LeaseState, read_message, write_message
+from broker.contract import Lease, read_message, write_message
 from broker.contract.leases import parse_attempt_id
 from broker.storage.keys import RedisKeys
 
 log = logging.getLogger(__name__)
 
-NOT_ENDED = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
 #: So long a lease is shown after its end, and the record of an answered request is kept.
 ENDED_S = 7 * 86_400.0
 #: With a shorter lifetime the record is kept long enough as it is.
@@ -32,7 +31,7 @@ _WITHOUT_LIFETIME_S = 366 * 86_400.0
 
 def lease_arguments(lease: Lease, speaks: int) -> list[str]:
     """What ``show_leases.lua`` is told of a lease: its id, how it is now, and whether it has ended."""
-    return [lease.id, write_message(lease, speaks), "0" if lease.state in NOT_ENDED else "1"]
+    return [lease.id, write_message(lease, speaks), "0" if lease.state.is_open else "1"]
 
 
 def record_retention_s(lifetime_s: float | None) -> float | None:

@@ -19,7 +19,7 @@ import redis.asyncio
 from broker.contract import Lease
 from broker.contract.leases import format_attempt_id
 from broker.identity.member_cache import MemberCache
-from broker.leases.store import NOT_ENDED, LeaseStore
+from broker.leases.store import LeaseStore
 from broker.requests.models import RequestState
 from broker.requests.quota import QuotaHolds
 from broker.storage.keys import RedisKeys
@@ -109,7 +109,7 @@ class QuotaReconciler:
         """Those that run. Where the cloud is not known, a lease does that any cloud says to run."""
         placed = [(cloud, lease) for cloud, lease in leases if cloud is not None]
         shown = await self._shown.of(placed)
-        running = {name for name, lease in shown if lease is not None and lease.state in NOT_ENDED}
+        running = {name for name, lease in shown if lease is not None and lease.state.is_open}
         if len(placed) < len(leases):
             members: Any = self._client.hkeys(self._keys.clouds)
             for cloud in await members:
@@ -142,4 +142,4 @@ def _ended(text: bytes) -> Lease | None:
     """Return the lease that an event says has ended."""
     event = event_or_none(text)
     lease = None if event is None else event.lease
-    return None if lease is None or lease.state in NOT_ENDED else lease
+    return None if lease is None or lease.state.is_open else lease

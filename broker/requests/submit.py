@@ -377,7 +377,7 @@ class SubmissionService:
             cores=wish.cores,
             lifetime_s=wish.lifetime_s,
             sla=wish.sla,
-            **wish.told_needs(),
+            **wish.dump_needs(),
         )
         return RequestAttempt(one.id, one.attempts, cloud, command, _look_after_ms(one))
 

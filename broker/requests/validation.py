@@ -28,7 +28,6 @@ LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole 
 BROKER = "broker"  # in the place of a cloud, where the broker itself refuses
 _NONE = "null}"
 _NO_CORES = f'"cores":{_NONE}'  # the end of counter-offers, where there is none of a smaller size
-_HELD = frozenset({LeaseState.RESERVED, LeaseState.RUNNING})
 
 
 class RequestAnswer(BaseModel):
@@ -108,7 +107,7 @@ class OpenRequest:
 
     def heard(self, cloud: str, answer: Answer | None) -> RequestAnswer | None:
         """What follows from a cloud's answer to the present attempt, or its silence; None: on to the next."""
-        if isinstance(answer, LeaseGranted) and answer.lease.state in _HELD:
+        if isinstance(answer, LeaseGranted) and answer.lease.state.is_open:
             # Once this is decided it runs, whether or not the owner has read so.
             return self.settled(answer.lease.model_copy(update={"state": LeaseState.RUNNING}))
         if isinstance(answer, RefusalView):
@@ -246,5 +245,5 @@ def make_ask(command_id: str, request: SpotRequest, reply_to: str, *, other_size
         lifetime_s=request.lifetime_s,
         sla=request.sla,
         other_sizes=other_sizes,
-        **request.told_needs(),
+        **request.dump_needs(),
     )

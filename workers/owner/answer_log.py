@@ -16,8 +16,6 @@ from broker.contract import Lease, LeaseState, RefusalView, read_message
 #: and these are hours of a busy cloud.
 KEPT_CLOSED = 100_000
 
-OPEN_STATES = frozenset({LeaseState.BOOKED, LeaseState.RESERVED, LeaseState.RUNNING})
-
 
 @dataclass(frozen=True, slots=True)
 class Released:
@@ -82,7 +80,7 @@ class AnswerLog:
 
     def put(self, lease: Lease) -> None:
         """Log a new lease, or the next state of an open one."""
-        assert lease.state in OPEN_STATES
+        assert lease.state.is_open
         assert lease.id not in self._closed, f"{lease.id} has ended: {self._closed[lease.id]!r}"
         self._open[lease.id] = lease
 
@@ -92,7 +90,7 @@ class AnswerLog:
 
     def end(self, lease: Lease) -> None:
         """Log the end of an open lease; there is exactly one."""
-        assert lease.state not in OPEN_STATES
+        assert not lease.state.is_open
         assert lease.id in self._open, f"{lease.id} ends but is not open"
         del self._open[lease.id]
         self._close(lease.id, lease)

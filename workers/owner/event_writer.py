@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.contract import (
-    PUBLIC_KINDS,
     Event,
     EventKind,
     Lease,
@@ -209,7 +208,7 @@ def _is_public(kind: EventKind, lease: Lease | None) -> bool:
     """Return whether an event is published: one of a spot lease that is not a mere reservation."""
     if lease is None or lease.kind is not Kind.SPOT or lease.state is LeaseState.RESERVED:
         return False
-    return kind in PUBLIC_KINDS
+    return kind.is_public
 
 
 def _kind_of_end(lease: Lease, how: End) -> EventKind:

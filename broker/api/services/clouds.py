@@ -45,7 +45,7 @@ from broker.contract import (
 from broker.contract.convert import to_quote, to_refusal_view
 from broker.contract.leases import parse_attempt_id
 from broker.leases.pages import LeaseFilter, LeasePages
-from broker.leases.store import NOT_ENDED, LeaseStore, record_retention_s
+from broker.leases.store import LeaseStore, record_retention_s
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
 from broker.requests.routing import Member, route
@@ -211,7 +211,7 @@ class CloudService:
 
     async def end(self, lease: Lease, principal: str) -> Cancellation:
         """Ends a lease for its holder. Kept in the inbox of an owner that is away. Raises SetAsideError."""
-        if lease.state not in NOT_ENDED:
+        if not lease.state.is_open:
             return Cancellation(done=True, lease=lease)
         command = Cancel(
             id=f"{lease.id}:cancel", reply_to=self._exchange.reply_to, lease=lease.id, by=principal
@@ -282,7 +282,7 @@ class CloudService:
             cores=request.cores,
             lifetime_s=request.lifetime_s,
             origin=origin,
-            **request.told_needs(),
+            **request.dump_needs(),
         )
         return await self._answer(cloud, command)
 

@@ -141,7 +141,7 @@ class OverflowService:
                 lifetime_s=offer.lifetime_s,
                 sla=offer.sla,
                 targets=await self._targets(offer),
-                **offer.told_needs(),
+                **offer.dump_needs(),
             )  # fmt: skip
         except SignatureError as error:
             log.warning("an entry of the overflow stream is not believed, it is passed over: %s", error)
