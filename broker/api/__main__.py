@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spans.require(told)
         with connect(told.redis_url) as client:
             require_safe(client, told.redis_url, _say)
-            FederationVersion(client, RedisKeys(told.key_prefix)).look()
+            FederationVersion(client, RedisKeys(told.key_prefix)).refresh()
     except (SettingsError, UnsafeQueueError, ContractError) as error:
         _say(str(error))
         return os.EX_CONFIG

@@ -171,12 +171,12 @@ class ApiServices:
 
     def _look(self) -> None:
         try:
-            self._speaking.look()
+            self._speaking.refresh()
         except redis.RedisError as error:
             log.warning("what the federation speaks is not known yet: %s", error)
 
     def _say_what_we_speak(self) -> None:
-        self._speaking.herald(self.name, self._stopping)
+        self._speaking.keep_announced(self.name, self._stopping)
 
     async def _sweep(self) -> None:
         while True:

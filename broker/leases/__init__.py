@@ -1,1 +1,2 @@
-"""Leases as they are kept in Redis, and pages of them."""
+"""Leases: ``store`` reads them from Redis, ``pages`` walks through all of them, ``instances`` their
+instances."""

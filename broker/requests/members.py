@@ -82,6 +82,16 @@ class MembershipView:
                     await self._refresh()
         return self._members
 
+    async def infos(self) -> list[CloudInfo]:
+        """Return the descriptions of all members in cloud order.
+
+        Raises
+        ------
+        redis.RedisError
+            When Redis is away.
+        """
+        return [member.info for member in await self.members()]
+
     async def member(self, cloud: str) -> Member | None:
         """One member, or None."""
         return next((member for member in await self.members() if member.info.id == cloud), None)

@@ -108,7 +108,7 @@ class QuotaReconciler:
     async def _running(self, leases: Sequence[tuple[str | None, str]]) -> set[str]:
         """Those that run. Where the cloud is not known, a lease does that any cloud says to run."""
         placed = [(cloud, lease) for cloud, lease in leases if cloud is not None]
-        shown = await self._shown.of(placed)
+        shown = await self._shown.get_many(placed)
         running = {name for name, lease in shown if lease is not None and lease.state.is_open}
         if len(placed) < len(leases):
             members: Any = self._client.hkeys(self._keys.clouds)

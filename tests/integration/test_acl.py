@@ -267,7 +267,7 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
     for user in ("cloud-A", "montecarlo", "broker"):  # whoever is the first
         shared.processes.client.delete(keys.contract)
         with shared.client(user) as first:
-            assert FederationVersion(first, keys).look() == VERSION
+            assert FederationVersion(first, keys).refresh() == VERSION
     with shared.client("reader") as reader, shared.client("montecarlo") as worker:
         for attempt in (
             lambda: reader.xadd(keys.all_events, {"e": "{}"}),

@@ -149,7 +149,7 @@ def exit_now(status: int) -> NoReturn:
 
 def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudInfo) -> None:
     """Publish what this member is again once all members read the version that can say all of it."""
-    if not speaking.settled:
+    if not speaking.is_final:
         speaking.follow(threading.Event())
         until_answered(lambda: journal.publish_info(info))
 
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
         speaking = FederationVersion(client, keys)
-        until_answered(speaking.look)
+        until_answered(speaking.refresh)
     except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
         print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2

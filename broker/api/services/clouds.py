@@ -44,7 +44,7 @@ from broker.contract import (
 )
 from broker.contract.convert import to_quote, to_refusal_view
 from broker.contract.leases import parse_attempt_id
-from broker.leases.pages import LeaseFilter, LeasePages
+from broker.leases.pages import CursorError, LeaseFilter, LeasePages
 from broker.leases.store import LeaseStore, record_retention_s
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
@@ -135,7 +135,7 @@ class CloudService:
         self._settings = settings
         self._adverts, self._exchange = adverts, exchange
         self._shown = LeaseStore(client, keys)
-        self._listed = LeasePages(client, keys, adverts, self._shown)
+        self._listed = LeasePages(client, keys, adverts.infos, self._shown)
 
     # -- quotes -------------------------------------------------------------------------------------------
 
@@ -199,8 +199,11 @@ class CloudService:
     async def leases(
         self, wanted: LeaseFilter, limit: int, cursor: str | None = None
     ) -> tuple[list[Lease], str | None]:
-        """A page of leases, and where the next one begins; see ``LeasePages.page``."""
-        return await self._listed.page(wanted, limit, cursor)
+        """A page of leases, and where the next one begins; see ``LeasePages.read_page``."""
+        try:
+            return await self._listed.read_page(wanted, limit, cursor)
+        except CursorError as error:
+            raise UnsuitableError("cursor", str(error)) from error
 
     async def cancel(self, lease_id: str, principal: str) -> None:
         """Ends a lease, if there is such a one. Nobody waits for what comes of it."""

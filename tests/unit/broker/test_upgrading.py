@@ -22,7 +22,7 @@ NEXT = OLDEST_VERSION + 1  # spoken here, beside processes of the version before
 
 @pytest.fixture(autouse=True)
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("upgrading", "journal"):
+    for module in ("storage.negotiation", "journal.journal"):
         monkeypatch.setattr(f"broker.{module}.VERSION", NEXT)
 
 
@@ -45,13 +45,15 @@ def owner(client: redis.Redis, cloud: str = "a", token: str = "t", version: int 
 def test_a_federation_begins_with_the_version_of_its_first_process(client: redis.Redis) -> None:
     speaking = FederationVersion(client, KEYS)
     assert speaking() == OLDEST_VERSION, "until it is known"
-    assert speaking.look() == speaking() == NEXT
+    assert speaking.refresh() == speaking() == NEXT
     assert read_federation_version(client, KEYS) == NEXT
 
 
 def test_one_that_speaks_the_version_before_goes_on_with_it(client: redis.Redis) -> None:
     client.set(KEYS.contract, OLDEST_VERSION)
-    assert FederationVersion(client, KEYS).look() == OLDEST_VERSION == read_federation_version(client, KEYS)
+    assert (
+        FederationVersion(client, KEYS).refresh() == OLDEST_VERSION == read_federation_version(client, KEYS)
+    )
 
 
 def test_it_rises_when_the_last_owner_is_upgraded(client: redis.Redis) -> None:
@@ -59,12 +61,12 @@ def test_it_rises_when_the_last_owner_is_upgraded(client: redis.Redis) -> None:
     owner(client, "a", version=OLDEST_VERSION)
     owner(client, "b")
     speaking = FederationVersion(client, KEYS)
-    speaking.look()
-    speaking.rise()
+    speaking.refresh()
+    speaking.advance()
     assert list_older_processes(client, KEYS) == ["owner of a"]
     assert speaking() == read_federation_version(client, KEYS) == OLDEST_VERSION
     owner(client, "a", "next")
-    speaking.rise()
+    speaking.advance()
     assert speaking() == read_federation_version(client, KEYS) == NEXT
 
 
@@ -87,20 +89,20 @@ def test_a_process_counts_while_it_says_that_it_speaks_less(client: redis.Redis,
 def test_who_comes_too_late_is_told_what_to_install(client: redis.Redis) -> None:
     client.set(KEYS.contract, NEXT + 1)
     with pytest.raises(ContractError, match=f"version {NEXT + 1}"):
-        FederationVersion(client, KEYS).look()
+        FederationVersion(client, KEYS).refresh()
 
 
 def test_a_federation_two_versions_behind_is_to_be_upgraded_to_the_one_between(client: redis.Redis) -> None:
     client.set(KEYS.contract, OLDEST_VERSION - 1)
     with pytest.raises(ContractError, match=f"at least {OLDEST_VERSION}"):
-        FederationVersion(client, KEYS).look()
+        FederationVersion(client, KEYS).refresh()
 
 
 def test_it_never_falls(client: redis.Redis) -> None:
     speaking = FederationVersion(client, KEYS)
-    speaking.look()
+    speaking.refresh()
     client.set(KEYS.contract, OLDEST_VERSION)
-    assert speaking.look() == OLDEST_VERSION
+    assert speaking.refresh() == OLDEST_VERSION
     assert speaking() == NEXT
 
 
@@ -110,7 +112,7 @@ def test_a_herald_raises_it_and_says_what_it_speaks_for_a_while(client: redis.Re
     stopping = threading.Event()
     stopping.set()
     speaking = FederationVersion(client, KEYS)
-    speaking.herald("me", stopping)
+    speaking.keep_announced("me", stopping)
     assert read_federation_version(client, KEYS) == NEXT
     assert client.get(KEYS.speaks("me")) == b"%d" % NEXT
     assert 0 < client.ttl(KEYS.speaks("me")) <= ALIVE_TTL_S
@@ -121,7 +123,7 @@ def test_an_owner_follows(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) 
     owner(client)
     monkeypatch.setattr("broker.storage.negotiation.LOOK_S", 0.001)
     speaking = FederationVersion(client, KEYS)
-    speaking.look()
+    speaking.refresh()
     follower = threading.Thread(target=speaking.follow, args=(threading.Event(),))
     follower.start()
     client.set(KEYS.contract, NEXT)
