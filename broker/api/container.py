@@ -27,12 +27,11 @@ from broker.queue.celery_config import make_app
 from broker.queue.send import Wakeups, ring, ring_for_job
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
-from broker.requests.quota import QuotaHolds
+from broker.requests.quota import QuotaHolds, QuotaUse
 from broker.requests.quota_reconciler import QuotaReconciler
 from broker.requests.replies import Replies
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import QuotaUse
 from broker.settings import Settings, SettingsError
 from broker.signing.parties import BROKER
 from broker.signing.signer import MessageSigner

@@ -6,16 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
 
-from broker.contract.fields import (
-    CloudId,
-    Cores,
-    Id,
-    LivingSeconds,
-    Message,
-    Probability,
-    RequestId,
-    Seconds,
-)
+from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, RequestId, Seconds
 from broker.contract.replies import QuoteView
 from broker.contract.requests import Needs, OnDemandRequest, SpotNeeds
 from broker.contract.version import VERSION, since

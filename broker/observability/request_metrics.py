@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from broker.requests.models import RequestAnswer
 from broker.requests.submit import Result
-from broker.requests.validation import RequestAnswer
 from cloudsim.model.refusals import RefusalReason
 
 _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from broker.contract import RefusalView, SpotRequest
 from broker.contract.convert import to_refusal_view
+from broker.requests.open_request import add_broken_promise
 from broker.requests.routing import CandidateSet, Member, ReservedRoom, find_candidates, find_smaller_size
-from broker.requests.validation import add_broken_promise, check_id, check_request
+from broker.requests.validation import check_id, check_request
 from cloudsim.model.refusals import Refusal
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import uuid4
 
-from broker.contract import Reserve
-from broker.requests.quota import QuotaHold
+from pydantic import BaseModel
+
+from broker.contract import Lease, RefusalView, Reserve
 
 
 class AcceptOutcome(StrEnum):
@@ -43,6 +44,22 @@ class RequestAttempt:
     cloud: str
     command: Reserve
     look_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHold:
+    """What a request takes of its member's cap on spot, in the step in which it is accepted.
+
+    `most_cores` and `most_instances` at once; None: any. `refusal`: the answer (JSON) when it would be more,
+    up to the largest size that would do, and from there on. It is held until the request is refused, or its
+    lease has ended and `Holds.let_go` is told so.
+    """
+
+    member: str
+    cores: int
+    most_cores: int | None
+    most_instances: int | None
+    refusal: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +131,10 @@ class Record:
     fingerprint: str
     body: str
     standing: RequestStatus
+
+
+class RequestAnswer(BaseModel):
+    """The answer to a request, as it is stored and sent: a lease or none, and who refused."""
+
+    lease: Lease | None
+    refusals: list[RefusalView]

@@ -35,31 +35,25 @@ from broker.contract.leases import format_attempt_id
 from broker.identity.store import MemberRecord
 from broker.leases.store import record_retention_s
 from broker.requests.candidates import MemberEvaluator
+from broker.requests.errors import InFlightError, ReusedError, SilentError, SubmitError
 from broker.requests.members import MembershipView
 from broker.requests.models import (
     Accept,
     Accepted,
     AcceptOutcome,
     AttemptDecision,
+    QuotaHold,
     Record,
+    RequestAnswer,
     RequestAttempt,
     RequestState,
     RequestStatus,
 )
+from broker.requests.open_request import OpenRequest, make_ask
 from broker.requests.owner_commands import OwnerCommands, await_answers
-from broker.requests.quota import QuotaHold
+from broker.requests.quota import make_hold
 from broker.requests.routing import Member
 from broker.requests.store import RequestStore
-from broker.requests.validation import (
-    InFlightError,
-    OpenRequest,
-    RequestAnswer,
-    ReusedError,
-    SilentError,
-    SubmitError,
-    make_ask,
-    make_hold,
-)
 from broker.settings import Settings
 from cloudsim.federation.ranking import tightest_fit
 from cloudsim.model.instances import Quote

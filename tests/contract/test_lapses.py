@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from broker.contract import LeaseGranted, LeaseState, SpotRequest
-from broker.requests.validation import OpenRequest
+from broker.requests.open_request import OpenRequest
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
 from tests.contract.test_requests import until

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker.contract import Event
-from broker.requests.validation import RequestAnswer
+from broker.requests.models import RequestAnswer
 from tests.simulation.book import CloudBook
 from tests.simulation.options import POISON, CloudOptions
 from tests.simulation.processes import KEYS, OwnerProcess

@@ -11,7 +11,8 @@ import redis
 
 from broker.api.schemas.clouds import DrainRequest
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
-from broker.requests.validation import InFlightError, NoMembersError, RequestAnswer, ReusedError
+from broker.requests.errors import InFlightError, NoMembersError, ReusedError
+from broker.requests.models import RequestAnswer
 from tests.simulation.processes import RENEWAL_S
 
 if TYPE_CHECKING:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.contract import (
-    Event,
-    EventKind,
-    Lease,
-    LeaseState,
-    OnDemandRequest,
-    OverflowState,
-    Reply,
-)
+from broker.contract import Event, EventKind, Lease, LeaseState, OnDemandRequest, OverflowState, Reply
 from broker.contract.convert import to_needs_fields, to_refusal_view
 from cloudsim.model.changes import (
     Booked,

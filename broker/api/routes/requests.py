@@ -32,8 +32,8 @@ from broker.api.schemas.requests import Admission, ListedResult, ListedResults, 
 from broker.api.stream import event_stream
 from broker.contract import QuoteRequest, SpotRequest
 from broker.identity.permissions import Principal
+from broker.requests.models import RequestAnswer
 from broker.requests.submit import Result
-from broker.requests.validation import RequestAnswer
 
 log = logging.getLogger(__name__)
 

@@ -46,18 +46,13 @@ from broker.contract.convert import to_quote, to_refusal_view
 from broker.contract.leases import parse_attempt_id
 from broker.leases.pages import CursorError, LeaseFilter, LeasePages
 from broker.leases.store import LeaseStore, record_retention_s
+from broker.requests.errors import SetAsideError, SilentError, UnsuitableError
 from broker.requests.members import MembershipView
+from broker.requests.open_request import make_ask
 from broker.requests.owner_commands import OwnerCommands
+from broker.requests.quota import BROKER, QuotaUse
 from broker.requests.routing import Member, route
-from broker.requests.validation import (
-    BROKER,
-    QuotaUse,
-    SetAsideError,
-    SilentError,
-    UnsuitableError,
-    check_request,
-    make_ask,
-)
+from broker.requests.validation import check_request
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
 from cloudsim.federation.ranking import tightest_fit

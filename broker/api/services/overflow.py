@@ -23,12 +23,13 @@ from pydantic import ValidationError
 
 from broker.api.services.clouds import CloudService
 from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest, read_message
+from broker.requests.errors import InFlightError
 from broker.requests.members import MembershipView
-from broker.requests.models import Accept, AcceptOutcome
+from broker.requests.models import Accept, AcceptOutcome, RequestAnswer
 from broker.requests.owner_commands import OwnerCommands
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import LONGEST_REQUEST_ID, InFlightError, RequestAnswer
+from broker.requests.validation import LONGEST_REQUEST_ID
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError, written_ms
 from broker.storage.keys import RedisKeys

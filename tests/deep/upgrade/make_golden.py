@@ -35,7 +35,7 @@ from broker.contract import (
     replies,
 )
 from broker.contract.convert import to_node_kinds
-from broker.requests.validation import RequestAnswer
+from broker.requests.models import RequestAnswer
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from tests.unit.workers.owners import harmless_table

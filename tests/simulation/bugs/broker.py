@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.requests.models import Record, RequestStatus
+from broker.requests.models import Record, RequestAnswer, RequestStatus
 from broker.requests.submit import Result, SubmissionService, _decided, _standing
-from broker.requests.validation import RequestAnswer
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []

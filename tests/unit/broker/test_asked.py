@@ -7,17 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from broker.cli.views.request import REMOVED
-from broker.contract import (
-    Ask,
-    OnDemandRequest,
-    QuoteRequest,
-    Reserve,
-    SpotRequest,
-    StartOnDemand,
-    commands,
-)
+from broker.contract import Ask, OnDemandRequest, QuoteRequest, Reserve, SpotRequest, StartOnDemand, commands
 from broker.contract.convert import to_needs_fields
-from broker.requests.validation import make_ask
+from broker.requests.open_request import make_ask
 from cloudsim.model.requests import Kind, Request, Spread
 from cloudsim.scheduling import filters
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from broker.contract.leases import format_attempt_id
-from broker.requests.models import Accept, AcceptOutcome, RequestAttempt
-from broker.requests.quota import QuotaHold, QuotaHolds
+from broker.requests.models import Accept, AcceptOutcome, QuotaHold, RequestAttempt
+from broker.requests.quota import QuotaHolds
 from tests.unit.broker.test_records import KEYS, LATER, accept, attempt, connected
 
 pytestmark = pytest.mark.redis

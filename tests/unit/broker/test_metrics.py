@@ -22,7 +22,8 @@ from broker.observability.metrics import (
 )
 from broker.observability.owner_stats import OwnerStats
 from broker.observability.request_metrics import RequestMetrics
-from broker.requests.validation import InFlightError, RequestAnswer
+from broker.requests.errors import InFlightError
+from broker.requests.models import RequestAnswer
 from cloudsim.cloud import cloud_state as simulated
 from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.test_ledger import Told, event

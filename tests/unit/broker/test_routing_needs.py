@@ -7,8 +7,9 @@ import pytest
 
 from broker.contract import CloudInfo, NodeKind, SpotRequest
 from broker.contract.convert import to_node_kinds
+from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, Route, TableSummary, find_smaller_size, route
-from broker.requests.validation import UnsuitableError, check_request
+from broker.requests.validation import check_request
 from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.nodes import NodeGroup, nodes_of
 from cloudsim.model.refusals import RefusalReason

@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.contract import (
-    Ask,
-    Confirm,
-    EventKind,
-    Finish,
-    RefusalView,
-    Reply,
-    Reserve,
-    commands,
-    replies,
-)
+from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reply, Reserve, commands, replies
 from broker.contract.convert import to_needs_fields, to_quote
 from cloudsim.admission.rule import AdmissionRule
 from cloudsim.cloud.spec import CloudSpec, sampler_spec

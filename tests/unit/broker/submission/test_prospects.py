@@ -4,8 +4,8 @@ import pytest
 
 from broker.contract import CloudInfo, SpotRequest
 from broker.requests.candidates import MemberEvaluator
+from broker.requests.errors import NoMembersError, UnsuitableError
 from broker.requests.routing import Member
-from broker.requests.validation import NoMembersError, UnsuitableError
 
 MEMBERS = [
     Member(CloudInfo(id=cloud, order=order, nodes="1x8", cores=8, largest_node=8, time="wall"))

@@ -20,13 +20,13 @@ from broker.contract import (
     commands,
     replies,
 )
+from broker.requests.errors import InFlightError, SilentError
 from broker.requests.members import MembershipView
-from broker.requests.models import AttemptDecision, RequestState
+from broker.requests.models import AttemptDecision, RequestAnswer, RequestState
 from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
 from broker.requests.replies import Replies
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import InFlightError, RequestAnswer, SilentError
 from broker.settings import Settings
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
