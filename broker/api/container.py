@@ -92,7 +92,7 @@ class ApiServices:
             self.adverts,
             exchange,
             member_of=self.roster.member_of,
-            counting=self.meter.settled,
+            on_results=self.meter.settled,
         )
         self.desk = CloudService(settings, self.redis, self.keys, self.adverts, exchange)
         self.authenticator = Authenticator(self.redis, self.keys, self.roster)

@@ -1,4 +1,4 @@
-"""What a request may ask of the federation, how it is put to an owner, what can become of it: values."""
+"""Errors that a request can meet instead of an answer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 
 class SubmitError(Exception):
-    """Base of what can become of a request beside an answer.
+    """The base of all errors of a submission.
 
     SubmitError
     ├── InFlightError       another call with this id has not been answered yet
     ├── ReusedError         the id was used with another body
     ├── UnsuitableError     the request does not suit the federation; names the field
     ├── SilentError         trace time: an owner that must be waited for did not answer
-    ├── SetAsideError       an owner broke over the command and has put it aside
+    ├── SetAsideError       an owner failed on the command and has put it aside
     └── NoMembersError      no cloud has joined the federation
     """
 
@@ -35,7 +35,7 @@ class UnsuitableError(SubmitError):
 
 
 class SilentError(SubmitError):
-    """Trace time: an owner that must be waited for did not answer."""
+    """An owner in trace time, which must be waited for, did not answer."""
 
     def __init__(self, clouds: Sequence[str]):
         self.clouds = ", ".join(clouds)
@@ -43,7 +43,7 @@ class SilentError(SubmitError):
 
 
 class SetAsideError(SubmitError):
-    """An owner broke over a command: it is a dead letter now, and not carried out."""
+    """An owner failed on a command: it is a dead letter now, and not carried out."""
 
     def __init__(self, cloud: str):
         self.cloud = cloud

@@ -1,4 +1,4 @@
-"""What a request may ask of the federation, how it is put to an owner, what can become of it: values."""
+"""A request on its way: which clouds are still to be asked, and what those that were asked answered."""
 
 from __future__ import annotations
 
@@ -14,58 +14,84 @@ from cloudsim.model.refusals import RefusalReason
 
 @dataclass
 class OpenRequest:
-    """A request on its way. ``candidates``: clouds still to be asked, best first; None: not known yet."""
+    """A request that is not decided yet.
+
+    Attributes
+    ----------
+    deadline_s:
+        How long to wait for an owner's answer, in seconds.
+    candidates:
+        The clouds still to be asked, best first; None as long as they are not known.
+    attempts:
+        The number of the present attempt; 0 before the first.
+    refusals:
+        The refusals of clouds that were asked, by cloud.
+    passed_over:
+        The refusals on behalf of clouds that are not asked.
+    """
 
     id: str
     request: SpotRequest
     targets: list[Member]
     trace_time: bool
-    deadline_s: float  # for an owner's answer
+    deadline_s: float
     candidates: list[str] | None = None
     attempts: int = 0
-    asked: dict[str, RefusalView] = field(default_factory=dict)  # refusals of clouds that were asked
+    refusals: dict[str, RefusalView] = field(default_factory=dict)
     passed_over: list[RefusalView] = field(default_factory=list)
 
     @property
     def command(self) -> str:
-        """Id of the present attempt's Reserve."""
+        """The id of the present attempt's ``Reserve``."""
         return f"{format_attempt_id(self.id, self.attempts)}:reserve"
 
-    def heard(self, cloud: str, answer: Answer | None) -> RequestAnswer | None:
-        """What follows from a cloud's answer to the present attempt, or its silence; None: on to the next."""
+    def conclude(self, cloud: str, answer: Answer | None) -> RequestAnswer | None:
+        """Take a cloud's answer to the present attempt; None stands for its silence.
+
+        Returns
+        -------
+        RequestAnswer or None
+            The answer to the request if the cloud holds a lease for it; None if the next cloud is to be
+            asked.
+        """
         if isinstance(answer, LeaseGranted) and answer.lease.state.is_open:
             # Once this is decided it runs, whether or not the owner has read so.
-            return self.settled(answer.lease.model_copy(update={"state": LeaseState.RUNNING}))
+            return self.make_answer(answer.lease.model_copy(update={"state": LeaseState.RUNNING}))
         if isinstance(answer, RefusalView):
-            self.refused_by(answer)
+            self.add_refusal(answer)
         elif isinstance(answer, LeaseGranted):
             detail = f"it was {answer.lease.state} before the broker could decide for it"
-            self.refused_by(RefusalView(cloud=cloud, reason=RefusalReason.ENDED, detail=detail))
+            self.add_refusal(RefusalView(cloud=cloud, reason=RefusalReason.ENDED, detail=detail))
         else:
             detail = "did not answer in time" if answer is None else "gave the attempt up meanwhile"
-            self.refused_by(RefusalView(cloud=cloud, reason=RefusalReason.UNREACHABLE, detail=detail))
+            self.add_refusal(RefusalView(cloud=cloud, reason=RefusalReason.UNREACHABLE, detail=detail))
         return None
 
-    def refused_by(self, refusal: RefusalView) -> None:
-        """Each cloud counts once, however often it was asked."""
-        self.asked.setdefault(refusal.cloud, add_broken_promise(refusal, self.targets, self.request.sla))
+    def add_refusal(self, refusal: RefusalView) -> None:
+        """Note the refusal of a cloud that was asked; only its first one counts."""
+        self.refusals.setdefault(refusal.cloud, add_broken_promise(refusal, self.targets, self.request.sla))
 
-    def settled(self, lease: Lease | None = None) -> RequestAnswer:
-        """The answer. That a cloud was no target is worth telling only to those who got nothing."""
-        others = [
-            one for one in self.passed_over if lease is None or one.reason is not RefusalReason.NOT_A_TARGET
+    def make_answer(self, lease: Lease | None = None) -> RequestAnswer:
+        """Return the answer with this lease, or with none.
+
+        Clouds that were no targets are listed only where there is no lease.
+        """
+        passed_over = [
+            refusal
+            for refusal in self.passed_over
+            if lease is None or refusal.reason is not RefusalReason.NOT_A_TARGET
         ]
-        return RequestAnswer(lease=lease, refusals=[*self.asked.values(), *others])
+        return RequestAnswer(lease=lease, refusals=[*self.refusals.values(), *passed_over])
 
 
 def add_broken_promise(refusal: RefusalView, targets: Sequence[Member], sla: float | None) -> RefusalView:
-    """A refusal with what is known of the cloud's promises at this SLA."""
-    broken = (one.broken_at(sla) for one in targets if one.info.id == refusal.cloud)
+    """Return a refusal with the evidence that its cloud breaks promises at this SLA, if there is any."""
+    broken = (member.broken_at(sla) for member in targets if member.info.id == refusal.cloud)
     return refusal.model_copy(update={"broken_promise": next(broken, None)})
 
 
 def make_ask(command_id: str, request: SpotRequest, reply_to: str, *, other_sizes: bool = False) -> Ask:
-    """The question for a quote; ``other_sizes``: and for what would be promised of other sizes."""
+    """Return the command that asks for a quote; ``other_sizes`` asks for quotes of other sizes too."""
     assert request.id is not None
     return Ask(
         id=command_id,

@@ -1,4 +1,4 @@
-"""What a request may ask of the federation, how it is put to an owner, what can become of it: values."""
+"""Validation of requests: what may be asked of this federation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole 
 
 
 def check_id(request_id: str, members: Sequence[Member]) -> None:
-    """Raises NoMembersError or UnsuitableError for a request that cannot go by this id."""
+    """Check that a request may have this id.
+
+    Raises
+    ------
+    NoMembersError
+        When no cloud has joined.
+    UnsuitableError
+        When the id is too long or belongs to the load of a cloud.
+    """
     if not members:
         raise NoMembersError
     if len(request_id) > LONGEST_REQUEST_ID:
@@ -24,9 +32,21 @@ def check_id(request_id: str, members: Sequence[Member]) -> None:
 
 
 def check_request(request: SpotRequest, members: Sequence[Member]) -> tuple[list[Member], bool]:
-    """The request's targets in cloud order, and whether they run in trace time.
+    """Check that a request suits the federation.
 
-    Raises NoMembersError, UnsuitableError, or routing.UnknownTargetError.
+    Returns
+    -------
+    tuple
+        The targets of the request in cloud order, and whether they run in trace time.
+
+    Raises
+    ------
+    NoMembersError
+        When no cloud has joined.
+    UnsuitableError
+        When a field does not suit the federation.
+    UnknownTargetError
+        When the request names a cloud that is not a member.
     """
     check_id(request.id or "", members)
     targets = find_targets(request, members)
@@ -49,9 +69,9 @@ def check_request(request: SpotRequest, members: Sequence[Member]) -> tuple[list
 
 
 def _check_resources(request: SpotRequest, members: Sequence[Member]) -> None:
-    """Raises UnsuitableError for what no member has on one node."""
+    """Raise UnsuitableError for an amount that no member has on one node."""
     if not all(member.info.node_kinds for member in members):
-        return  # somebody does not tell
+        return  # a member does not describe its nodes
     for resource, amount in request.resources.items():
         most = max(member.info.most(resource) for member in members)
         if amount > most:

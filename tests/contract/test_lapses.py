@@ -53,8 +53,8 @@ def test_a_cloud_whose_lease_is_over_before_the_decision_is_passed_over() -> Non
     answer = live.tell(command, 9.0)
     assert isinstance(answer, LeaseGranted)
     assert answer.lease.state is LeaseState.COMPLETED
-    assert one.heard("A", answer) is None
-    (refusal,) = one.asked.values()
+    assert one.conclude("A", answer) is None
+    (refusal,) = one.refusals.values()
     assert (refusal.reason, refusal.detail) == (
         RefusalReason.ENDED,
         "it was completed before the broker could decide for it",

@@ -30,6 +30,7 @@ from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.mutants import broken_script
+from tests.wakeups import no_wakeup
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -171,7 +172,7 @@ class Life(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.client = self.runner.run(self._connected())
-        self.records = RequestStore(self.client, KEYS)
+        self.records = RequestStore(self.client, KEYS, bell=no_wakeup)
         self.call("accept", [Accept(name, "x", f"body {name}", AT_ONCE) for name in NAMES[:2]])
 
     async def _connected(self) -> Any:

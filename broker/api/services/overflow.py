@@ -200,9 +200,9 @@ class OverflowService:
             )
             return True
         record = await self._records.get(offer.request_id)
-        if record is None or record.standing.answer is None:
+        if record is None or record.status.answer is None:
             return False  # it is being submitted: look again
-        settled = read_message(RequestAnswer, record.standing.answer)
+        settled = read_message(RequestAnswer, record.status.answer)
         if settled.lease is not None:
             await self._desk.cancel(settled.lease.id, PRINCIPAL)
         return True
@@ -236,10 +236,10 @@ class OverflowService:
         known = {member.info.id for member in await self._adverts.members()}
         batches = {cloud: told for cloud, told in batches.items() if cloud in known}
         if batches:
-            await self._exchange.tell(batches)
+            await self._exchange.send(batches)
 
     async def _tell(self, cloud: str, told: Overflow) -> None:
-        await self._exchange.tell({cloud: [told]})
+        await self._exchange.send({cloud: [told]})
 
 
 def jitter_s(offer: OverflowOffer) -> float:

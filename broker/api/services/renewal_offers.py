@@ -86,4 +86,4 @@ class RenewalOfferService:
                 offer.model_copy(update={"other_sizes": (), "broken_promise": None}) for offer in offers
             ),
         )
-        await self._exchange.tell({lease.cloud: [told]})
+        await self._exchange.send({lease.cloud: [told]})

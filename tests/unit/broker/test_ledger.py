@@ -321,4 +321,4 @@ def test_who_broke_its_promises_is_asked_last_at_that_sla() -> None:
     for sla in (0.1, None):
         assert route(wish(sla=sla), members, most=9).candidates == ("tight", "middle", "wide")
     full = ReservedRoom({"wide": 18})
-    assert route(wish(sla=0.05), members, most=9, booked=full).candidates == ("wide", "tight", "middle")
+    assert route(wish(sla=0.05), members, most=9, reserved=full).candidates == ("wide", "tight", "middle")

@@ -21,6 +21,7 @@ from broker.requests.models import (
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
+from tests.wakeups import no_wakeup
 
 pytestmark = pytest.mark.redis
 
@@ -32,7 +33,7 @@ SOON, LATER = 0, 60_000
 async def connected(url):
     client = connect_async(url)
     try:
-        yield RequestStore(client, KEYS)
+        yield RequestStore(client, KEYS, bell=no_wakeup)
     finally:
         await client.aclose()
 
@@ -254,7 +255,7 @@ def test_overdue_requests_are_claimed_by_one_sweeper(run):
         assert sorted(record.id for record in claimed) == ["r1", "r2", "r3", "r4"]
         r4 = next(record for record in claimed if record.id == "r4")
         assert (r4.fingerprint, r4.body) == ("f", '{"cores": 1}')
-        assert r4.standing == RequestStatus(RequestState.ATTEMPTING, 1, "a")
+        assert r4.status == RequestStatus(RequestState.ATTEMPTING, 1, "a")
         assert await records.overdue(10, LATER) == []
 
     run(story)
@@ -274,7 +275,7 @@ def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
         await records.accept([accept(wait=SOON)])
         await records.reserve([attempt(wait=SOON)])
         (record,) = await records.overdue(1, LATER)
-        number = record.standing.attempt
+        number = record.status.attempt
         await records.decide([AttemptDecision("r", number, "a")])
         await records.reserve([attempt(number + 1, "b")])
         # The first process wakes up.
@@ -283,7 +284,7 @@ def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
         await records.decide([AttemptDecision("r", 2, "b", "lease on b")])
         return await records.get("r")
 
-    assert run(story).standing == RequestStatus(RequestState.COMMITTED, 2, "b", "lease on b")
+    assert run(story).status == RequestStatus(RequestState.COMMITTED, 2, "b", "lease on b")
     assert inbox("a") == [["reserve r.1"], ["release r.1"]]
 
 

@@ -111,11 +111,11 @@ def test_too_large_for_everyone_is_an_error_and_for_the_targets_a_refusal() -> N
 
 def test_a_list_spreads_over_clouds_before_the_adverts_tell() -> None:
     members = [member("tight", 0, {2: 2}, free=4), member("wide", 1, {2: 9}, free=18)]
-    booked = ReservedRoom()
+    reserved = ReservedRoom()
     firsts = []
     for _ in range(4):
-        firsts.append(route(wish(), members, most=9, booked=booked).candidates[0])
-        booked.add(firsts[-1], 2)
+        firsts.append(route(wish(), members, most=9, reserved=reserved).candidates[0])
+        reserved.add(firsts[-1], 2)
     assert firsts == ["tight", "tight", "wide", "wide"]
 
 

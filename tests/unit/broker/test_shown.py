@@ -15,6 +15,7 @@ from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.unit.broker.test_journal import event, lease
+from tests.wakeups import no_wakeup
 
 pytestmark = pytest.mark.redis
 
@@ -121,8 +122,10 @@ def test_records_are_kept_for_longer_than_their_leases(site: Site) -> None:
 
     async def keep() -> None:
         async with connect_async(site.url) as client:
-            await RequestStore(client, KEYS).keep({"short": 60.0, "long": 1e6, "open": 1e6, "none": None})
-            await RequestStore(client, KEYS).keep({})
+            await RequestStore(client, KEYS, bell=no_wakeup).keep(
+                {"short": 60.0, "long": 1e6, "open": 1e6, "none": None}
+            )
+            await RequestStore(client, KEYS, bell=no_wakeup).keep({})
 
     asyncio.run(keep())
     left_s = [site.client.ttl(KEYS.request(name)) for name in ("short", "long", "open")]

@@ -17,7 +17,7 @@ def test_what_was_to_ring_soon_need_not_when_somebody_else_rang(monkeypatch: pyt
     async def main() -> None:
         bells = OwnerNotifier(heard.append)
         bells.ring_soon(["a", "b"])
-        bells.rung(["a", "c"])
+        bells.cancel_planned(["a", "c"])
         while not heard:
             await asyncio.sleep(0)
         await bells.close()

@@ -18,8 +18,8 @@ def wish(**fields: object) -> SpotRequest:
 
 
 def test_requests_that_differ_in_nothing_but_their_ids_are_looked_at_once() -> None:
-    prospects = MemberEvaluator(MEMBERS)
-    assert prospects.of(wish(id="one")) is prospects.of(wish(id="two"))
+    evaluator = MemberEvaluator(MEMBERS)
+    assert evaluator.evaluate(wish(id="one")) is evaluator.evaluate(wish(id="two"))
 
 
 @pytest.mark.parametrize(
@@ -36,17 +36,17 @@ def test_requests_that_differ_in_nothing_but_their_ids_are_looked_at_once() -> N
     ],
 )
 def test_others_are_looked_at_for_themselves(other: dict[str, object]) -> None:
-    prospects = MemberEvaluator(MEMBERS)
-    assert prospects.of(wish()) is not prospects.of(wish(**other))
-    assert prospects.of(wish(**other)) == MemberEvaluator(MEMBERS).of(wish(**other))
+    evaluator = MemberEvaluator(MEMBERS)
+    assert evaluator.evaluate(wish()) is not evaluator.evaluate(wish(**other))
+    assert evaluator.evaluate(wish(**other)) == MemberEvaluator(MEMBERS).evaluate(wish(**other))
 
 
 def test_an_id_is_checked_however_often_the_wish_was_seen() -> None:
-    prospects = MemberEvaluator(MEMBERS)
-    prospects.of(wish())
+    evaluator = MemberEvaluator(MEMBERS)
+    evaluator.evaluate(wish())
     with pytest.raises(UnsuitableError, match="belong to the load"):
-        prospects.of(wish(id="a/own-3"))
+        evaluator.evaluate(wish(id="a/own-3"))
     with pytest.raises(UnsuitableError, match="longer than"):
-        prospects.of(wish(id="x" * 121))
+        evaluator.evaluate(wish(id="x" * 121))
     with pytest.raises(NoMembersError):
-        MemberEvaluator([]).of(wish())
+        MemberEvaluator([]).evaluate(wish())

@@ -23,7 +23,7 @@ from broker.contract import (
 from broker.requests.errors import InFlightError, SilentError
 from broker.requests.members import MembershipView
 from broker.requests.models import AttemptDecision, RequestAnswer, RequestState
-from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
+from broker.requests.owner_commands import OwnerNotifier
 from broker.requests.replies import Replies
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
@@ -32,6 +32,7 @@ from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
+from tests.wakeups import RingingCommands, no_wakeup
 
 pytestmark = pytest.mark.redis
 
@@ -44,12 +45,12 @@ class World:
     def __init__(self, client: redis.asyncio.Redis, reading: redis.asyncio.Redis, time: str):
         self.client, self.rung = client, list[str]()
         self.settings = Settings(reply_deadline_s=0.3, trace_reply_deadline_s=0.3, max_clouds_asked=3)
-        self.records = RequestStore(client, KEYS)
+        self.records = RequestStore(client, KEYS, bell=no_wakeup)
         self.replies = Replies(reading, KEYS, "p1")
         self.bells = OwnerNotifier(self.rung.append)
         adverts = MembershipView(client, KEYS, max_age_s=10)
         self.service = SubmissionService(
-            self.settings, self.records, adverts, OwnerCommands(self.records, self.replies, self.bells)
+            self.settings, self.records, adverts, RingingCommands(self.records, self.replies, self.bells)
         )
         self.time = time
 
@@ -161,7 +162,7 @@ def test_who_is_overtaken_does_not_promise(empty: redis.Redis, redis_url: str) -
         assert isinstance(result, InFlightError)
         record = await world.records.get("r0")
         assert record is not None
-        assert record.standing.state is RequestState.OPEN
+        assert record.status.state is RequestState.OPEN
         kinds = [type(one).__name__ for entry in await world.inbox("a") for one in entry]
         assert kinds == ["Reserve", "Release"], "never confirmed"
 
@@ -195,6 +196,6 @@ def test_in_trace_time_all_are_asked_at_once_and_waited_for(empty: redis.Redis, 
             assert (type(ask).__name__, ask.at_s) == ("Ask", 5.0)
         record = await world.records.get("r0")
         assert record is not None
-        assert record.standing.state is RequestState.OPEN, "who sweeps goes on with it"
+        assert record.status.state is RequestState.OPEN, "who sweeps goes on with it"
 
     run(redis_url, scenario, "trace")
