@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker.contract import SpotRequest
 from broker.requests.errors import NoMembersError, UnsuitableError
 from broker.requests.routing import Member, find_targets
-from cloudsim.cloud.headroom import RESERVED
+from cloudsim.model.reserved_ids import RESERVED
 
 LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole is an Id
 

@@ -24,8 +24,6 @@ from workers.montecarlo import worker as montecarlo
 from workers.montecarlo.worker import MonteCarlo, warm_up
 from workers.owner.table_refresh import LONGEST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("c6:")
 BATCHES = 100
 NODES = (BATCHES,)

@@ -20,9 +20,9 @@ from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.integration.test_workers_runtime import Bench, Make
+from tests.support.wakeups import no_wakeup
 from tests.unit.broker.test_api_adverts import WALL, Clocks, publish, view
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve, spec
-from tests.wakeups import no_wakeup
 from workers.owner.clock import JUMP_S, LONGEST_ABSENCE_S, JumpWatch, resume_s
 
 JUMPS = [timedelta(days=730), timedelta(seconds=-90), timedelta(hours=1), timedelta(hours=-1)]
@@ -75,7 +75,6 @@ class Wall(datetime):
         return datetime.now(tz) + cls.ahead
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_leases_and_reservations_outlive_a_jump_of_a_running_owner_and_its_restart(
     make_bench: Make, monkeypatch: pytest.MonkeyPatch, jump: timedelta
@@ -119,7 +118,6 @@ def held(bench: Bench) -> set[str]:
     return open_leases
 
 
-@pytest.mark.redis
 def test_an_owner_suspended_for_five_minutes_takes_its_inbox_before_it_expires_anything(
     make_bench: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +146,6 @@ def test_a_reservation_is_timed_by_the_monotonic_clock_alone(jump_s: float) -> N
     assert live.kinds()[-1] is EventKind.RELEASED
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
     redis_client: redis.Redis, redis_url: str, jump: timedelta
@@ -182,7 +179,6 @@ def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
     )
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_jump_makes_no_request_overdue_for_the_sweeper(
     redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta

@@ -18,8 +18,6 @@ from cloudsim.prediction.samples import Samples
 from tests.integration.test_workers_montecarlo import CHUNKS
 from workers.montecarlo.worker import MonteCarlo, warm_up
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("c11:")
 NODES = (16, 16)
 BATCHES, SHARES = 50, 5

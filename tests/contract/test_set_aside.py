@@ -7,11 +7,10 @@ from broker.client import Client, ProblemAnswer
 from broker.contract import Command, RefusalView, Reply
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
-from tests.contract.test_requests import problem, until
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
-
-pytestmark = pytest.mark.redis
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def east(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> FakeOwner:
         headers={"Authorization": f"Bearer {KEY}"},
     )
     assert answer.status_code == 201
-    until(lambda: len(east.handled) == 2)  # reserved and confirmed
+    wait_until(lambda: len(east.handled) == 2)  # reserved and confirmed
 
     def put_aside(self: Owner, command: Command, now_s: float, now: str) -> Decisions:
         refusal = RefusalView(cloud="east", reason=RefusalReason.UNREACHABLE, detail="set aside")

@@ -23,8 +23,6 @@ from broker.storage.keys import RedisKeys
 from tests.unit.workers.owners import cancel, confirm, reserve, snapshot, spec, start
 from workers.owner.process import OwnerProcess, OwnerProcessSpec
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("rc:")
 FOREVER_S = 1e6
 

@@ -39,8 +39,6 @@ from tests.unit.broker.forgeries import OTHER, Parties, forgeries
 from tests.unit.workers.owners import ask, reserve, spec
 from workers.owner.process import OwnerProcess, OwnerProcessSpec
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("sig:")
 INBOX = KEYS.inbox("A")
 

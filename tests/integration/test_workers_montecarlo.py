@@ -26,8 +26,6 @@ from workers.montecarlo.worker import MonteCarlo, SamplerCache
 from workers.owner import table_refresh as refresh
 from workers.owner.table_refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
-pytestmark = pytest.mark.redis
-
 NODES = (4, 4)
 HOUR_S = 3600.0
 BOUNDARIES = (24 * HOUR_S, 30 * HOUR_S, 36 * HOUR_S)

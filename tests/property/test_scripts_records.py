@@ -30,9 +30,7 @@ from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.mutants import broken_script
-from tests.wakeups import no_wakeup
-
-pytestmark = [pytest.mark.redis, pytest.mark.slow]
+from tests.support.wakeups import no_wakeup
 
 KEYS = RedisKeys("p:")
 CLOUDS = ["a", "b", "c"]

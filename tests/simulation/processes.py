@@ -33,8 +33,8 @@ from cloudsim.prediction.tables import QuantileTable
 from tests.simulation.clients import AsyncClient, BlockingClient
 from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
 from tests.simulation.options import CloudOptions
+from tests.support.wakeups import RingingCommands, no_wakeup
 from tests.unit.workers.owners import harmless_table
-from tests.wakeups import RingingCommands, no_wakeup
 from workers.owner.process import EXIT_FENCED, OwnerProcessSpec
 from workers.owner.process import OwnerProcess as ProductOwnerProcess
 from workers.owner.state import OwnerSpec

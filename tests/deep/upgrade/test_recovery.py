@@ -15,8 +15,6 @@ from tests.deep.upgrade.make_golden import NOW, owner_spec, summary
 from tests.deep.upgrade.test_golden import lines, stored
 from workers.owner.recovery import Recovery
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("taken-over:")
 
 

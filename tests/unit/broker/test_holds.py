@@ -11,8 +11,6 @@ from broker.requests.models import Accept, AcceptOutcome, QuotaHold, RequestAtte
 from broker.requests.quota import QuotaHolds
 from tests.unit.broker.test_records import KEYS, LATER, accept, attempt, connected
 
-pytestmark = pytest.mark.redis
-
 CAP = 10
 
 

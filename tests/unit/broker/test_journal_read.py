@@ -12,8 +12,6 @@ from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Commit, Journal, JournalError
 from broker.storage.keys import RedisKeys
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("t:")
 TTL_S = 60.0
 OPENED = Event(cloud="a", kind=EventKind.OPENED, at_s=1, at="2026-01-01T00:00:00Z")
@@ -55,7 +53,7 @@ def test_what_a_group_leaves_over_is_not_parsed_again(journal, redis_client, mon
 
     def noted(body: bytes) -> object:
         parsed.append(body)
-        return broker.journal.inbox.parse(body)
+        return broker.journal.inbox.parse_entry(body)
 
     monkeypatch.setattr("broker.journal.journal.parse_entry", noted)
     first, second = (journal.send("a", [Tick(id=name)]) for name in "tu")

@@ -21,9 +21,7 @@ from broker.requests.models import (
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
-from tests.wakeups import no_wakeup
-
-pytestmark = pytest.mark.redis
+from tests.support.wakeups import no_wakeup
 
 KEYS = RedisKeys("t:")
 SOON, LATER = 0, 60_000

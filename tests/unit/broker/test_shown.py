@@ -14,10 +14,8 @@ from broker.leases.store import ENDED_S, LeaseStore, record_retention_s
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
+from tests.support.wakeups import no_wakeup
 from tests.unit.broker.test_journal import event, lease
-from tests.wakeups import no_wakeup
-
-pytestmark = pytest.mark.redis
 
 KEYS = RedisKeys("shown-test:")
 

@@ -32,9 +32,7 @@ from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
-from tests.wakeups import RingingCommands, no_wakeup
-
-pytestmark = pytest.mark.redis
+from tests.support.wakeups import RingingCommands, no_wakeup
 
 KEYS = RedisKeys("service:")
 

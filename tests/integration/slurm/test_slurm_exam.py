@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.integration.slurm.cluster import PROGRAMS, Cluster, cluster
+from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.exam import Fault, InstanceDriverExam, Scene, alive, wanted
-from tests.unit.workers.cloud_agent.slurm_cluster import PROGRAMS, Cluster, cluster, wait_for
 from workers.cloud_agent.drivers.base import InstanceDriver, RefusedError
 from workers.cloud_agent.drivers.slurm import SlurmDriver
 from workers.cloud_agent.drivers.slurm_options import SlurmOptions
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.xdist_group("slurm")
 
 #: What Slurm's programs do then. They know no other address.
 _FAULTS = {
@@ -67,7 +68,7 @@ class SlurmScene:
         )
 
     def settle(self) -> None:
-        wait_for(self._settled, "what was begun is done")
+        wait_until(self._settled, "what was begun is done")
 
     def _settled(self) -> bool:
         lines = self.slurm.run("squeue", "--all", "--noheader", "--format=%A %T %j").splitlines()
@@ -154,7 +155,7 @@ class TestSlurm(InstanceDriverExam):
         scene.settle()
         jobs = {one.lease: one.id for one in driver.listed()}
         assert driver.notice("q-1.1", 1_782_907_200.0) is True
-        wait_for(lambda: "noticed" in scene.slurm.told(jobs["q-1.1"]), "the signal")
+        wait_until(lambda: "noticed" in scene.slurm.told(jobs["q-1.1"]), "the signal")
         assert "noticed" not in scene.slurm.told(jobs["q-2.1"])
         assert driver.notice("q-3.1", 1_782_907_200.0) is False
         assert len(alive(driver)) == 1

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 

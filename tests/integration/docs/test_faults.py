@@ -11,7 +11,7 @@ import pytest
 
 from broker.failpoints import Failpoint
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TABLE = ROOT / "tests" / "FAULTS.md"
 _NAMED = re.compile(r"`([\w/.]+\.py)::(\w+)`")
 #: What a row says that has no test of its own: one sentence.

@@ -12,7 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from cloudsim.model.errors import SpecError
-from tests.unit.workers.cloud_agent.slurm_cluster import Cluster, cluster, wait_for
+from tests.integration.slurm.cluster import Cluster, cluster
+from tests.support.wait import wait_until
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -54,7 +55,7 @@ def running(slurm: Cluster, driver: SlurmDriver, lease: str = ONE.lease) -> Clou
         found = of(driver, lease)
         return found[0] if found and "ready" in slurm.told(found[0].id) else None
 
-    found = wait_for(ready, f"{lease} runs")
+    found = wait_until(ready, f"{lease} runs")
     assert found is not None
     return next(one for one in of(driver, lease) if one.id == found.id)
 
@@ -64,7 +65,7 @@ def ended(driver: SlurmDriver, instance: CloudInstance) -> CloudInstance:
         found = (one for one in driver.listed() if one.id == instance.id)
         return next((one for one in found if one.state is InstanceState.ENDED), None)
 
-    found = wait_for(over, f"{instance.id} has ended")
+    found = wait_until(over, f"{instance.id} has ended")
     assert found is not None
     return found
 
@@ -132,7 +133,7 @@ def test_of_two_jobs_of_a_lease_one_runs_and_both_end(slurm: Cluster) -> None:
     assert list(waiting.values()) == ["PENDING"]
     assert [instance.id for instance in of(driver, one.lease)] == [first.id]
     driver.end(one.lease)
-    wait_for(lambda: not slurm.states(), "neither is left")
+    wait_until(lambda: not slurm.states(), "neither is left")
 
 
 @on_a_cluster
@@ -141,7 +142,7 @@ def test_notice_reaches_the_script(slurm: Cluster) -> None:
     driver.start(replace(ONE, lease="noticed.1"))
     found = running(slurm, driver, "noticed.1")
     assert driver.notice("noticed.1", leaves_at=0.0)
-    wait_for(lambda: "noticed" in slurm.told(found.id), "the notice")
+    wait_until(lambda: "noticed" in slurm.told(found.id), "the notice")
     assert of(driver, "noticed.1")[0].state is InstanceState.RUNNING
     assert not driver.notice("nobody.1", leaves_at=0.0)
 
@@ -151,7 +152,7 @@ def test_jobs_of_others_are_foreign_and_left_alone(slurm: Cluster) -> None:
     driver = slurm.driver()
     small = slurm.submit("--cpus-per-task=3", "--job-name=spotfed:spotfed:hpc:x.1")
     wide = slurm.submit("--partition=spot", "--nodes=2", "--ntasks=2", "--comment=spotfed:elsewhere:hpc:x.1")
-    wait_for(lambda: list(slurm.states().values()) == ["RUNNING"] * 2, "both run")
+    wait_until(lambda: list(slurm.states().values()) == ["RUNNING"] * 2, "both run")
     found = {one.id: (one.lease, one.cores) for one in of(driver, None)}
     assert found == {small: (None, 3), f"{wide}:n1": (None, 1), f"{wide}:n2": (None, 1)}
     driver.end("x.1")
@@ -167,7 +168,7 @@ def test_what_another_user_writes_makes_no_instance_of_a_lease(slurm: Cluster) -
     mine = running(slurm, driver, "mine.1")
     comment = f"--comment=spotfed:spotfed:hpc:fake.1\n{mine.id}|spotfed:spotfed:hpc:fake.2|"
     theirs = slurm.submit("--uid=nobody", comment, "--job-name=spotfed:spotfed:hpc:mine.1")
-    wait_for(lambda: slurm.states()[theirs] == "RUNNING", "it runs")
+    wait_until(lambda: slurm.states()[theirs] == "RUNNING", "it runs")
     assert {one.id: one.lease for one in driver.listed() if one.id in {mine.id, theirs}} == {
         mine.id: "mine.1",
         theirs: None,
@@ -177,20 +178,19 @@ def test_what_another_user_writes_makes_no_instance_of_a_lease(slurm: Cluster) -
 
 
 @on_a_cluster
-@pytest.mark.slow
 def test_the_clusters_own_jobs_preempt_after_a_notice(slurm: Cluster) -> None:
     driver = slurm.driver()
     driver.start(replace(ONE, lease="taken.1"))
     found = running(slurm, driver, "taken.1")
     own = slurm.submit("--nodes=2", "--exclusive")
-    leaving = wait_for(
+    leaving = wait_until(
         lambda: next((one for one in driver.listed() if one.id == found.id and one.ends_at), None), "a notice"
     )
     assert leaving is not None
     assert leaving.why == "preempted by a job of the cluster's users"
     assert ended(driver, found).why == "preempted"
     assert "noticed" in slurm.told(found.id)
-    wait_for(lambda: slurm.states() == {own: "RUNNING"}, "the cluster's job runs")
+    wait_until(lambda: slurm.states() == {own: "RUNNING"}, "the cluster's job runs")
     assert sorted((one.id, one.cores) for one in of(driver, None)) == [(f"{own}:n1", 4), (f"{own}:n2", 4)]
     assert driver.free_cores() == 0
     with pytest.raises(NoRoomError, match="no node of spot has 2 idle CPUs"):
@@ -202,7 +202,7 @@ def test_what_others_wait_for_is_not_free(slurm: Cluster) -> None:
     driver = slurm.driver()
     for _ in range(2):
         slurm.submit("--cpus-per-task=3")
-    wait_for(lambda: list(slurm.states().values()) == ["RUNNING"] * 2, "both run")
+    wait_until(lambda: list(slurm.states().values()) == ["RUNNING"] * 2, "both run")
     assert driver.free_cores() == 2
     slurm.submit("--cpus-per-task=2")
     assert driver.free_cores() == 0
@@ -221,7 +221,7 @@ def test_who_waits_too_long_counts_as_ended(slurm: Cluster) -> None:
     waiting = next(one for one in driver.listed() if one.lease == "late.1")
     assert "no room for it in" in (ended(driver, waiting).why or "")
     driver.end("late.1")
-    wait_for(lambda: waiting.id not in slurm.states(), "it waits no more")
+    wait_until(lambda: waiting.id not in slurm.states(), "it waits no more")
 
 
 @on_a_cluster
@@ -256,7 +256,7 @@ def test_leases_of_every_name(slurm: Cluster) -> None:
     for name in names:
         assert running(slurm, driver, name).lease == name
     driver.end(names[1])
-    wait_for(lambda: not of(driver, names[1]), "one has ended")
+    wait_until(lambda: not of(driver, names[1]), "one has ended")
     assert of(driver, names[0])
 
 

@@ -8,20 +8,18 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
+from tests.support.wait import wait_until
 from workers.cloud_agent.drivers.slurm import SlurmDriver
 from workers.cloud_agent.drivers.slurm_options import SlurmOptions
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "sinfo", "scancel", "scontrol")
-_LIMIT_S = 60.0
 #: What instances of these tests do: they tell their environment and each notice, until they are killed.
 _SCRIPT = """#!/bin/sh
 out={directory}/$SLURM_JOB_ID
@@ -62,17 +60,6 @@ NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus
 PartitionName=regular Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF Default=YES
 PartitionName=spot Nodes=n1,n2 PriorityTier=1 PreemptMode=CANCEL GraceTime=2
 """
-_Found = TypeVar("_Found")
-
-
-def wait_for(condition: Callable[[], _Found], what: str) -> _Found:
-    """What the condition gives once it is true."""
-    deadline_s = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline_s:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not within {_LIMIT_S:g} s: {what}")
 
 
 @dataclass(frozen=True)
@@ -118,8 +105,8 @@ class Cluster:
         for signal in (("--signal=KILL", "--batch"), ()):
             self.run("scancel", "--quiet", f"--user={getpass.getuser()}", *signal)
             self.run("scancel", "--quiet", "--user=nobody", *signal)
-        wait_for(lambda: not self.states(), "no job runs")
-        wait_for(lambda: self._idle() == ["idle", "idle"], "both nodes are idle")
+        wait_until(lambda: not self.states(), "no job runs")
+        wait_until(lambda: self._idle() == ["idle", "idle"], "both nodes are idle")
 
     def _idle(self) -> list[str]:
         return self.run("sinfo", "--noheader", "--Node", "--partition=spot", "--format=%T").split()
@@ -141,12 +128,12 @@ def cluster(cpus: int = 4) -> Iterator[Cluster]:
         made = Cluster(directory)
         _write(directory, cpus)
         _start(stack, directory, "munged", *_munge_options(directory))
-        wait_for((directory / "munge.socket").exists, "munged")
+        wait_until((directory / "munge.socket").exists, "munged")
         _start(stack, directory, "slurmctld", "-D", "-f", str(made.config))
-        wait_for(lambda: _pings(made), "slurmctld")
+        wait_until(lambda: _pings(made), "slurmctld")
         for node in ("n1", "n2"):
             _start(stack, directory, "slurmd", "-D", "-N", node, "-f", str(made.config))
-        wait_for(lambda: made._idle() == ["idle", "idle"], "both nodes")
+        wait_until(lambda: made._idle() == ["idle", "idle"], "both nodes")
         stack.callback(made.clear)
         yield made
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.contract.fuzzing import Fuzzed, fuzz
 from tests.contract.harness import KEY, Federation, serving
+from tests.deep.fuzz.fuzzing import Fuzzed, fuzz
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.timeout(1500)
 
 WHOLE = bool(os.environ.get("CI"))
 LEAST_CASES = 10_000 if WHOLE else 250
