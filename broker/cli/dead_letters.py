@@ -54,7 +54,7 @@ def show(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOption 
     """
     with queue() as (client, keys):
         _, found = _one(client, keys, cloud, letter)
-        told = _told(found, _now_ms(client)) | {"body": found.shown()}
+        told = _told(found, _now_ms(client)) | {"body": found.format_body()}
     if as_json:
         print_json(told)
         return
@@ -83,7 +83,7 @@ def replay(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOptio
     with queue() as (client, keys):
         box, found = _one(client, keys, cloud, letter)
         try:
-            commands = found.valid()
+            commands = found.parse_commands()
         except ReplayError as error:
             raise CommandError(f"dead letter {letter} of {found.cloud}: {error}", ExitCode.REFUSED) from error
         version, signing = min(read_federation_version(client, keys), VERSION), _signing(settings())

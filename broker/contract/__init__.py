@@ -1,4 +1,14 @@
-"""Every message that crosses a process boundary, defined once: frozen, versioned, JSON only."""
+"""The contract: every message that crosses a process boundary, defined once; immutable, versioned, JSON only.
+
+Users send ``requests``, the broker sends ``commands`` to owners and gets ``replies``, owners publish
+``leases``, ``events`` and ``adverts`` and hand ``batches`` to Monte-Carlo workers. ``fields`` are the types
+that
+they share, ``version`` reads and writes them across versions, ``convert`` turns values of ``cloudsim`` into
+them and back.
+
+A field that a later version adds is declared with ``version.since``. Times named ``*_s`` are seconds of the
+cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
+"""
 
 from broker.contract.adverts import Advert, CloudInfo, DisclosureLevel, NodeKind, Room
 from broker.contract.batches import Batch

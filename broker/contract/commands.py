@@ -133,8 +133,7 @@ class Migrate(_Command):
 
 
 class StartOnDemand(_Command, Needs):
-    """Start an on-demand instance for the cloud's own users, or for the member ``origin`` to whom it
-    sells."""
+    """Start an on-demand instance for the cloud's own users, or for another member, ``origin``."""
 
     kind: Literal["start_on_demand"] = "start_on_demand"
     instance: Id

@@ -1,5 +1,4 @@
-"""Instance records: what the instance agent of a cloud remembers of its instances, and shows to their
-holders."""
+"""Instance records: what a cloud's instance agent remembers of its instances and shows to their holders."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from cloudsim.model.requests import Mode
 
 
 class SizeOffer(Message):
-    """What a cloud would promise for the asked lifetime and SLA at another size.
+    """The promise that a cloud would make for the asked lifetime and SLA at another size.
 
     See ``cloudsim.admission.counter_offers.AdmissibleSize``.
     """
@@ -79,8 +79,7 @@ class QuoteView(Message):
 
 
 class CounterOffers(Message):
-    """What would be accepted instead: the longest lifetime, the SLA, or the largest size, all else
-    unchanged."""
+    """Values that would be accepted instead: the longest lifetime, the SLA, or the largest size."""
 
     lifetime_s: float | None = None
     sla: float | None = None

@@ -63,7 +63,7 @@ def read_message(model: type[_Message], text: bytes | str) -> _Message:
     Raises
     ------
     pydantic.ValidationError
-        When it is not such a message.
+        When it is not a message of this model.
     """
     return model.model_validate_json(text, extra="ignore")
 

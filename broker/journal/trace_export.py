@@ -1,4 +1,4 @@
-"""The own load of a cloud as its journal tells it, as a trace: to play, or to predict from."""
+"""Export of the own load in a cloud's journal as a trace, to be replayed or to predict from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from cloudsim.traces.trace import Trace
 
 
 class OwnLoad:
-    """Folds events of one cloud, in order. turned_away: requests that found no room, which a trace has no
-    place for. Blocks of headroom and room that was freed are nobody's load and left out."""
+    """Collects the on-demand instances of one cloud from its events, in order.
+
+    Blocks of headroom and freed room are no load and are left out. ``turned_away`` counts requests that found
+    no room, for which a trace has no place.
+    """
 
     def __init__(self) -> None:
         self.turned_away = 0
@@ -19,7 +22,7 @@ class OwnLoad:
         self._latest_s = 0.0
 
     def note(self, event: Event) -> None:
-        """The next entry of the journal."""
+        """Take the next event of the journal."""
         self._latest_s = max(self._latest_s, event.at_s)
         self.turned_away += event.kind is EventKind.TURNED_AWAY
         lease = event.lease
@@ -32,11 +35,11 @@ class OwnLoad:
 
     @property
     def running(self) -> int:
-        """How many have not ended."""
+        """The number of instances that have not ended."""
         return len(self._started) - len(self._ended_s)
 
     def trace(self, name: str) -> Trace:
-        """Instances by start. Those that run end with the latest event, right-censored."""
+        """Return the instances by start; those that run end with the latest event, right-censored."""
         leases = list(self._started.values())
         return Trace.checked(
             name,

@@ -1,8 +1,8 @@
-"""Is a cloud's journal whole? Reads archive and Redis, changes nothing (RELIABILITY.md I4, I5).
+"""Verification that a cloud's journal is whole, from its archive and Redis (RELIABILITY.md I4, I5).
 
-What is checked: ids rise, without gaps in an epoch; each entry continues the one before by its hash; archive
-and journal say the same where they overlap and leave nothing out between; public events are numbered without
-gaps; the public stream is the public events of the journal, byte for byte.
+Nothing is changed. It is checked that ids rise, without gaps in an epoch; each entry continues the one before
+by its hash; archive and journal say the same where they overlap and leave nothing out between; public events
+are numbered without gaps; the public stream is the public events of the journal, byte for byte.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from broker.journal.hash_chain import BEGINNING, Entry
 
 @dataclass(frozen=True)
 class JournalFinding:
-    """What was read of one cloud, and what is wrong with it first: an id and why. None: nothing is.
+    """The numbers of entries that were read of one cloud, and the first fault that was found.
 
-    ``unchained``: so many of the entries are of an older spotfed, without a hash. ``first``, ``last``: ids.
-    ``since``: the first entry is not the beginning of the cloud's history; what was before is not here.
+    Attributes
+    ----------
+    archived, public:
+        The entries from the archive, and the sequence of the latest public event.
+    unchained:
+        The number of entries of an older spotfed, without a hash.
+    first, last:
+        Ids of entries.
+    since:
+        True if the first entry is not the beginning of the cloud's history: earlier ones are not here.
+    bad, why:
+        The id of the faulty entry and the fault; None if there is none.
     """
 
     cloud: str
@@ -37,7 +47,7 @@ class JournalFinding:
 
 
 class BrokenEntryError(Exception):
-    """An entry that is not what it should be."""
+    """An entry is not what it should be."""
 
     def __init__(self, entry_id: str, why: str):
         super().__init__(f"{entry_id}: {why}")
@@ -45,14 +55,21 @@ class BrokenEntryError(Exception):
 
 
 def verify_journal(cloud: str, entries: JournalEntries, archive: Archive) -> JournalFinding:
-    """Walks a cloud's journal once, up to where it is now: its owner may go on meanwhile.
+    """Walk through a cloud's journal once, up to its present end; its owner may go on meanwhile.
 
-    Raises redis.RedisError, OSError, broker.journal.archive.ArchiveError.
+    Raises
+    ------
+    redis.RedisError
+        When Redis is away.
+    OSError
+        When the archive cannot be read.
+    ArchiveError
+        When a file of the archive is damaged.
     """
     # In this order: the owner writes to Redis first, so Redis reaches as far as the archive did before.
     archived = archive.newest()
     head, sequence = entries.ends()
-    end = max(one.place if one else (0, 0) for one in (archived, head))
+    end = max(entry.place if entry else (0, 0) for entry in (archived, head))
     public = takewhile(lambda event: event[0] <= sequence, entries.public())
     return verify_entries(
         cloud,
@@ -65,15 +82,15 @@ def verify_journal(cloud: str, entries: JournalEntries, archive: Archive) -> Jou
 def verify_entries(
     cloud: str, archived: Iterable[Entry], kept: Iterable[Entry], public: Iterable[tuple[int, bytes]]
 ) -> JournalFinding:
-    """What there is to say of these entries of archive and Redis, and of the public stream."""
-    left = iter(public)
-    oldest = next(left, None)
+    """Verify entries of the archive and of Redis, and the public stream against them."""
+    remaining = iter(public)
+    oldest = next(remaining, None)
     walk = _Walk(0 if oldest is None else oldest[0])
     bad: BrokenEntryError | None = None
     try:
-        for entry in _merged(archived, kept, walk):
+        for entry in _merge(archived, kept, walk):
             walk.step(entry)
-        walk.compare(left if oldest is None else chain([oldest], left))
+        walk.compare(remaining if oldest is None else chain([oldest], remaining))
     except BrokenEntryError as error:
         bad = error
     return JournalFinding(
@@ -91,7 +108,7 @@ def verify_entries(
 
 
 class _Walk:
-    """What is known up to an entry."""
+    """The state of a verification: the numbers of entries so far, the last one, the public events."""
 
     def __init__(self, public_from: int) -> None:
         self._public_from = public_from
@@ -103,7 +120,13 @@ class _Walk:
         self._bodies: dict[int, bytes] = {}  # public events in order, those that Redis still has
 
     def step(self, entry: Entry) -> None:
-        """The next one."""
+        """Check the next entry.
+
+        Raises
+        ------
+        BrokenEntryError
+            When it does not continue the entries before it.
+        """
         if self.last is None:
             self._begin(entry)
         else:
@@ -144,7 +167,13 @@ class _Walk:
             self._bodies[sequence] = entry.body
 
     def compare(self, public: Iterable[tuple[int, bytes]]) -> None:
-        """The public stream, which may have lost its beginning, but ends where the journal does."""
+        """Compare the public stream, which may have lost its beginning but ends where the journal does.
+
+        Raises
+        ------
+        BrokenEntryError
+            When it is not the public events of the journal.
+        """
         before: int | None = None
         for sequence, body in public:
             if before is not None and sequence != before + 1:
@@ -163,10 +192,10 @@ class _Walk:
             raise BrokenEntryError(f"0-{self.sequence}", "is missing at the end of the public stream")
 
 
-def _merged(archived: Iterable[Entry], kept: Iterable[Entry], walk: _Walk) -> Iterator[Entry]:
-    """Those of the archive, then those that only Redis has; where both have one they must be the same."""
-    left = iter(kept)
-    ahead, begun = next(left, None), False
+def _merge(archived: Iterable[Entry], kept: Iterable[Entry], walk: _Walk) -> Iterator[Entry]:
+    """Yield the entries of the archive, then those that only Redis has; common ones must be equal."""
+    remaining = iter(kept)
+    ahead, begun = next(remaining, None), False
     for entry in archived:
         walk.archived += 1
         if ahead is None:
@@ -179,9 +208,9 @@ def _merged(archived: Iterable[Entry], kept: Iterable[Entry], walk: _Walk) -> It
         if ahead.place == entry.place:
             if ahead != entry:
                 raise BrokenEntryError(entry.id, "is another entry in the journal than in the archive")
-            begun, ahead = True, next(left, None)
+            begun, ahead = True, next(remaining, None)
         elif begun:
             raise BrokenEntryError(entry.id, "is in the archive, and missing in the journal")
     if ahead is not None:
         yield ahead
-        yield from left
+        yield from remaining

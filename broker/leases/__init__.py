@@ -1,2 +1,1 @@
-"""Leases: ``store`` reads them from Redis, ``pages`` walks through all of them, ``instances`` their
-instances."""
+"""Leases: ``store`` reads them, ``pages`` walks through all of them, ``instances`` reads their instances."""

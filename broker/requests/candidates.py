@@ -1,5 +1,4 @@
-"""The evaluation of all members for the requests of one call, made once for requests with equal
-requirements."""
+"""The evaluation of all members for requests, made once for those of a call with equal requirements."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class MemberEvaluation:
     Attributes
     ----------
     targets:
-        The members that such a request may be sent to, in cloud order.
+        The members that these requests may be sent to, in cloud order.
     trace_time:
         True if they live in trace time; then every target is asked and ``candidates`` is None.
     candidates:
@@ -37,8 +36,7 @@ class MemberEvaluation:
 
 
 class MemberEvaluator:
-    """Evaluates the members for the requests of one call. ``reserved`` is the room that earlier ones will
-    take."""
+    """Evaluates members for the requests of a call; ``reserved`` is room that earlier ones will take."""
 
     def __init__(self, members: Sequence[Member]):
         self.reserved = ReservedRoom()

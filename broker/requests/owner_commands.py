@@ -110,8 +110,7 @@ class OwnerCommands:
 
     @contextmanager
     def expecting(self, commands: Mapping[str, str]) -> Iterator[dict[str, asyncio.Future[Answer]]]:
-        """Provide futures for the answers to commands, given with their clouds; enter it before they are
-        sent."""
+        """Provide futures for the answers to commands, given with their clouds, before they are sent."""
         futures = self.replies.expect(commands)
         try:
             yield futures

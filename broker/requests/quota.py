@@ -66,8 +66,7 @@ class QuotaUse:
 
 
 def _refuse(request: SpotRequest, member: MemberRecord, smaller: int | None) -> RefusalView:
-    """Return the refusal of a request; ``smaller`` is the largest size that would do, None if there is
-    none."""
+    """Return the refusal of a request; ``smaller`` is the largest size that would do, if there is one."""
     caps = ((member.spot_cores, "cores"), (member.spot_instances, "instances"))
     most = " and ".join(f"{cap} {unit}" for cap, unit in caps if cap is not None) or "any amount"
     return RefusalView(

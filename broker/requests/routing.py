@@ -1,5 +1,4 @@
-"""Routing: to which clouds a request is offered, and in which order, judged by the adverts of the clouds
-alone.
+"""Routing: the clouds to which a request is offered, and their order, judged by adverts alone.
 
 Routing is for wall time. Adverts are a little old, so a cloud is passed over only where its advert leaves no
 doubt; its owner decides everything else. In trace time every target is asked instead.
@@ -256,8 +255,7 @@ def _promised(request: SpotRequest) -> bool:
 
 
 def count_free_slots(room: Room, cores: int) -> int | None:
-    """Return the number of free slots of a size; None if the advert, which need not list all, does not
-    tell."""
+    """Return the number of free slots of a size; None if the advert does not tell."""
     listed = room.free_slots.get(cores)
     if listed is not None:
         return listed
@@ -372,8 +370,7 @@ def _cell_at(cells: Sequence[TableCell], slots: int) -> TableCell | None:
 
 
 def _longest_lifetime_s(cell: TableCell, sla: float) -> float | None:
-    """Return the published lifetime at the smallest SLA not below ``sla``, an upper bound of that at
-    ``sla``."""
+    """Return the lifetime at the smallest published SLA not below ``sla``, an upper bound."""
     return next((seconds for published, seconds in cell.survives_s if published >= sla), None)
 
 

@@ -1,5 +1,4 @@
-"""The records of requests in Redis: a request is accepted, attempted on one cloud at a time, and decided
-once.
+"""The records of requests in Redis: accepted, attempted on one cloud at a time, and decided once.
 
     (none) ──accept──► open ──reserve k──► attempting ──commit──► committed   (answer: the lease)
                         │ ▲                    │
@@ -193,8 +192,7 @@ class RequestStore:
     def _script_keys(
         self, items: Sequence[RequestAttempt] | Sequence[AttemptDecision]
     ) -> tuple[dict[str, int], list[str]]:
-        """Return the places of the clouds' inboxes, and the keys of a script: open requests, inboxes,
-        records."""
+        """Return the places of the inboxes, and the keys of a script: open requests, inboxes, records."""
         clouds = _number(item.cloud for item in items)
         inboxes = (self.keys.inbox(cloud) for cloud in clouds)
         records = (self.keys.request(item.request) for item in items)

@@ -95,8 +95,7 @@ class SubmissionService:
         member_of: Callable[[str], Awaitable[MemberRecord | None]] = _no_member,
         on_results: ResultsListener | None = None,
     ):
-        """Open nothing. ``member_of`` returns the member whose cap the requests of an origin count
-        against."""
+        """Open nothing. ``member_of`` returns the member whose cap holds for the requests of an origin."""
         self._settings, self._records, self._adverts, self._commands = settings, records, adverts, commands
         self._member_of, self._on_results = member_of, on_results
 

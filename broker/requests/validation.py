@@ -63,7 +63,7 @@ def check_request(request: SpotRequest, members: Sequence[Member]) -> tuple[list
             raise UnsuitableError("lifetime_s", "without a lifetime there must be an sla below 1 to renew by")
     elif not trace_time and request.lifetime_s <= 0:
         raise UnsuitableError("lifetime_s", "must be more than 0")
-    if not trace_time:  # there every target is asked, and says so itself
+    if not trace_time:  # there every target is asked and answers for itself
         _check_resources(request, members)
     return targets, trace_time
 

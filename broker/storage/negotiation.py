@@ -102,8 +102,7 @@ class FederationVersion:
                 log.info("the version that the federation speaks cannot be read: %s", error)
 
     def keep_announced(self, process: str, stopping: threading.Event) -> None:
-        """Announce this process and let the federation advance, until ``stopping`` is set; outlives
-        outages."""
+        """Announce this process and let the federation advance until ``stopping`` is set, through outages."""
         while True:
             try:
                 self.announce(process)
