@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from broker.contract.fields import CloudId, Message
 from broker.contract.version import since
@@ -24,60 +24,44 @@ class NodeKind(Message):
 
 
 class CloudInfo(Message):
-    """The description of a member cloud, written when its owner opens.
+    """The description of a member cloud, written when its owner opens."""
 
-    Attributes
-    ----------
-    order:
-        Its place among the clouds; breaks ties in routing.
-    nodes:
-        Its nodes in the notation of federation files.
-    largest_node:
-        The cores of its largest node.
-    node_kinds:
-        Its nodes in their order, with the resources and labels that requests may need.
-    lineup:
-        The name of its policies for placement and eviction.
-    grace_s:
-        The length of the notice before an eviction, in seconds.
-    pools:
-        The cores of each spot pool that it sells, the pool that is evicted first at the head; empty without
-        pools.
-    slices_s:
-        The lifetimes that it sells, in seconds; a shorter one is rounded up to the next.
-    fair_share:
-        True if it shares room fairly and has to see requests that it will refuse for want of room.
-    speed:
-        Seconds of its time in one second of wall time.
-    runs_commands:
-        True if a node agent runs the commands of batch jobs on its instances.
-    spot_usd_per_core_hour, on_demand_usd_per_core_hour:
-        The prices of a core for an hour of wall time, in US dollars; None in a federation without prices.
-    sells_on_demand:
-        True if other members may start on-demand instances here.
-    instances:
-        The driver of the real cloud whose instances its leases are; None for a simulated cloud.
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: CloudId
     order: int
+    """Its place among the clouds; breaks ties in routing."""
     nodes: str
+    """Its nodes in the notation of federation files."""
     cores: int
     largest_node: int
+    """The cores of its largest node."""
     time: Literal["wall", "trace"]
     overflow: bool = False
     node_kinds: tuple[NodeKind, ...] = ()
+    """Its nodes in their order, with the resources and labels that requests may need."""
     lineup: str | None = None
+    """The name of its policies for placement and eviction."""
     grace_s: float = 0.0
+    """The length of the notice before an eviction."""
     pools: tuple[int, ...] = since(3, ())
+    """The cores of each spot pool that it sells, the pool that is evicted first at the head."""
     slices_s: tuple[float, ...] = since(3, ())
+    """The lifetimes that it sells; a shorter one is rounded up to the next."""
     fair_share: bool = since(3, default=False)
+    """True if it shares room fairly, and has to see requests that it will refuse for want of room."""
     speed: float = since(3, 1.0)
+    """Seconds of its time in one second of wall time."""
     runs_commands: bool = since(3, default=False)
+    """True if a node agent runs the commands of batch jobs on its instances."""
     spot_usd_per_core_hour: float | None = since(3)
+    """The price of a spot core for an hour of wall time; null in a federation without prices."""
     on_demand_usd_per_core_hour: float | None = since(3)
+    """The price of an on-demand core for an hour of wall time; null in a federation without prices."""
     sells_on_demand: bool = since(3, default=False)
+    """True if other members may start on-demand instances here."""
     instances: str | None = since(3)
+    """The driver of the real cloud whose instances its leases are; null for a simulated cloud."""
 
     def most(self, resource: str) -> int:
         """Return the largest amount of a resource beside cores on one node."""
@@ -96,47 +80,41 @@ class Advert(Message):
 
     Below the disclosure level ``full``, free cores and slots are those of the empty cloud where there is any
     room and else 0, what runs is 0, and ``pool_cores`` is empty.
-
-    Attributes
-    ----------
-    at, at_s:
-        Wall time (RFC 3339, UTC) and the cloud's own time in seconds.
-    free_slots:
-        The number of free slots by size in cores.
-    evicted, admitted:
-        The numbers of evictions and admissions so far.
-    promised_room:
-        The room for a request with a promise, which may take cores of spot instances without one; None where
-        no such instances run.
-    admission:
-        The mode of admission: to whom an SLA is a promise.
-    closed_nodes:
-        The number of nodes that take no new instances (cordoned or drained); their free cores and slots are
-        not counted.
-    disclosure:
-        How much the cloud discloses.
-    pool_cores:
-        The cores of each pool that may still be sold; other instances may be using them now.
     """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     cloud: CloudId
     at: str
+    """Wall time (RFC 3339, UTC)."""
     at_s: float
+    """The cloud's own time."""
     epoch: int
     free_cores: int
     on_demand_cores: int
     spot_cores: int
     spot_leases: int
     free_slots: dict[int, int]
+    """The number of free slots by size in cores."""
     table_version: str | None
     table_made_at_s: float | None
     evicted: int
+    """The number of evictions so far."""
     admitted: int
+    """The number of admissions so far."""
     promised_room: Room | None = None
+    """The room for a request with a promise, which may take cores of spot instances without one.
+
+    It is null where none of these run.
+    """
     admission: Mode = Mode.STRICT
+    """The mode of admission: to whom an SLA is a promise."""
     closed_nodes: int = 0
+    """The number of cordoned or drained nodes; their free cores and slots are not counted."""
     disclosure: DisclosureLevel = since(3, "full")
+    """How much the cloud discloses."""
     pool_cores: tuple[int, ...] = since(3, ())
+    """The cores of each pool that may still be sold; other instances may be using them now."""
 
     def room(self, *, promised: bool) -> Room:
         """Return the room for a request with or without a promise."""

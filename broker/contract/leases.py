@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.version import since
@@ -34,38 +34,12 @@ class LeaseState(StrEnum):
 
 
 class Lease(Message):
-    """The promise about an instance.
+    """The promise about an instance."""
 
-    Attributes
-    ----------
-    id:
-        The id of the attempt that obtained it, ``<request>.<attempt>``.
-    number:
-        The position of the instance in its cloud's order of admission.
-    fence:
-        The epoch of the owner that granted it.
-    free_slots:
-        The number of free slots under which it was admitted.
-    promised_sla, eviction_probability, table_version:
-        What is promised for the time from ``promised_at_s`` (null: its start) to ``ends_at_s``. An extension
-        replaces them; earlier promises are in the earlier events.
-    renewal_s:
-        The length of one renewal of a lease without a lifetime. It is renewed until its holder is warned at
-        ``warned_at_s`` that it cannot be.
-    evict_at_s:
-        The latest time at which an instance under notice leaves.
-    starts_by_s:
-        The latest start of an on-demand instance that waits, or had to wait, for room. While it is booked,
-        ``starts_at_s`` and ``ends_at_s`` are those of a start at the time of booking.
-    amounts, labels, group, spread:
-        The needs of its request beside cores.
-    pool:
-        The spot pool from which it was sold.
-    renewed_at_s:
-        In clouds where an extended lease counts as the newest: the time of its latest extension.
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: Id
+    """The id of the attempt that obtained it, ``<request>.<attempt>``."""
     request: Id
     cloud: CloudId
     origin: CloudId
@@ -73,28 +47,47 @@ class Lease(Message):
     cores: Cores
     node: int
     starts_at_s: float
-    ends_at_s: float | None  # None: until it is stopped
+    ends_at_s: float | None
+    """Its end; null: it runs until it is stopped."""
     promised_sla: float | None
+    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier
+    events."""
     eviction_probability: float | None
+    """The estimated risk of eviction in that time."""
     table_version: str | None
+    """The quantile table that the estimate is from."""
     fence: int
+    """The epoch of the owner that granted it."""
     number: int
+    """Its position in its cloud's order of admission."""
     state: LeaseState
     ended_at_s: float | None = None
     cause: str | None = None
     free_slots: int | None = None
+    """The number of free slots under which it was admitted."""
     promised_at_s: float | None = None
+    """The time of its latest extension; null: it was promised when it started."""
     extensions: int = 0
     renewal_s: float | None = None
+    """The length of a renewal, for a lease without a lifetime: it is renewed until its holder is warned."""
     warned_at_s: float | None = None
+    """The time at which its holder was warned that it cannot be renewed."""
     evict_at_s: float | None = None
+    """The latest time at which it leaves, once it was given notice."""
     starts_by_s: float | None = None
+    """The latest start of an on-demand instance that waits, or had to wait, for room.
+
+    While it is booked, ``starts_at_s`` and ``ends_at_s`` are those of a start at the time of booking.
+    """
     amounts: dict[str, int] = Field(default_factory=dict)
+    """The amounts of resources beside cores."""
     labels: dict[str, str] = Field(default_factory=dict)
     group: str | None = None
     spread: Spread | None = None
     pool: int | None = since(3)
+    """The spot pool from which it was sold."""
     renewed_at_s: float | None = since(3)
+    """The time of its latest extension, in clouds where an extended lease counts as the newest."""
 
 
 def format_attempt_id(request: str, number: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.leases import Lease
@@ -46,21 +46,9 @@ class BrokenPromise(Message):
 
 
 class QuoteView(Message):
-    """A quote, see ``cloudsim.model.instances.Quote``.
+    """A quote: the promise that a cloud would make now."""
 
-    Attributes
-    ----------
-    cloud_time_s, table_age_s:
-        The time of the cloud, and the age of its table then, in seconds.
-    other_sizes:
-        What would be promised for other sizes; only in answer to a command that asks for it.
-    admission:
-        The cloud's mode of admission: to whom the SLA is a promise.
-    pool:
-        The spot pool from which it would be sold.
-    broken_promise:
-        The evidence that this cloud breaks promises at this SLA, added by the broker.
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     answer: Literal["quote"] = "quote"
     cloud: CloudId
@@ -71,11 +59,17 @@ class QuoteView(Message):
     table_version: str | None
     table_made_at_s: float | None
     cloud_time_s: float
+    """The time of the cloud."""
     table_age_s: float | None = None
+    """The age of its table then."""
     other_sizes: tuple[SizeOffer, ...] = ()
+    """What would be promised for other sizes; only in answer to a question for it."""
     admission: Mode = Mode.STRICT
+    """The cloud's mode of admission: to whom the SLA is a promise."""
     pool: int | None = since(3)
+    """The spot pool from which it would be sold."""
     broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
+    """The evidence that this cloud breaks promises at this SLA."""
 
 
 class CounterOffers(Message):
@@ -87,39 +81,32 @@ class CounterOffers(Message):
 
 
 class RefusalView(Message):
-    """A refusal, see ``cloudsim.model.refusals.Refusal``.
+    """A refusal: why a cloud does not admit a request, and what it would admit instead."""
 
-    Attributes
-    ----------
-    eviction_would_help:
-        True if there would be room without spot instances.
-    table_age_s:
-        The age of the cloud's table in seconds.
-    other_sizes:
-        What would be promised for other sizes; only in answer to a command that asks for it.
-    detail:
-        The owner's explanation for people.
-    removed:
-        The number of nodes that each filter took out of those that were left, in the order of the filters;
-        "room" stands for the test of room.
-    broken_promise:
-        The evidence that this cloud breaks promises at this SLA, added by the broker.
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     answer: Literal["refusal"] = "refusal"
     cloud: CloudId
     reason: RefusalReason
     cores: int | None = None
     eviction_would_help: bool = False
+    """True if there would be room without spot instances."""
     free_slots: int | None = None
     counter_offers: CounterOffers = CounterOffers()
     table_version: str | None = None
     table_made_at_s: float | None = None
     table_age_s: float | None = None
     other_sizes: tuple[SizeOffer, ...] = ()
+    """What would be promised for other sizes; only in answer to a question for it."""
     detail: str | None = None
+    """The cloud's explanation for people."""
     removed: dict[str, int] = Field(default_factory=dict)
+    """The number of nodes that each filter took out of those that were left, in the order of the filters.
+
+    "room" stands for the test of room.
+    """
     broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
+    """The evidence that this cloud breaks promises at this SLA."""
 
 
 class LeaseGranted(Message):
