@@ -130,6 +130,11 @@ class SpotRequest(SpotNeeds):
     targets: tuple[CloudId, ...] | None = None
     at_s: Seconds | None = None
 
+    def dump_terms(self) -> dict[str, Any]:
+        """Return what the request asks for as fields of a command to an owner."""
+        terms = {name: getattr(self, name) for name in ("origin", "cores", "lifetime_s", "sla", "at_s")}
+        return {"request": self.id, **terms, **self.dump_needs()}
+
 
 class QuoteRequest(SpotNeeds):
     """A question what would be promised, for one size or several: a ``SpotRequest`` without effect."""

@@ -95,7 +95,7 @@ class RequestMetrics:
     # -- requests ------------------------------------------------------------------------------------------
 
     def settled(self, results: Sequence[Result], seconds: float, single: bool) -> None:
-        """What came of new requests of one call after so long: a Settled, or the error that it met."""
+        """What came of new requests of one call after so long: a RequestAnswer, or the error that it met."""
         self._admission.labels("single" if single else "list").observe(seconds)
         outcomes: Counter[str] = Counter()
         refusals: Counter[tuple[str, str]] = Counter()

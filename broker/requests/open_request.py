@@ -92,16 +92,4 @@ def add_broken_promise(refusal: RefusalView, targets: Sequence[Member], sla: flo
 
 def make_ask(command_id: str, request: SpotRequest, reply_to: str, *, other_sizes: bool = False) -> Ask:
     """Return the command that asks for a quote; ``other_sizes`` asks for quotes of other sizes too."""
-    assert request.id is not None
-    return Ask(
-        id=command_id,
-        reply_to=reply_to,
-        at_s=request.at_s,
-        request=request.id,
-        origin=request.origin,
-        cores=request.cores,
-        lifetime_s=request.lifetime_s,
-        sla=request.sla,
-        other_sizes=other_sizes,
-        **request.dump_needs(),
-    )
+    return Ask(id=command_id, reply_to=reply_to, other_sizes=other_sizes, **request.dump_terms())

@@ -413,18 +413,11 @@ class SubmissionService:
         return results
 
     def _make_attempt(self, opened: OpenRequest, cloud: str) -> RequestAttempt:
-        request = opened.request
         command = Reserve(
             id=opened.command,
             reply_to=self._commands.reply_to,
-            at_s=request.at_s,
             attempt=format_attempt_id(opened.id, opened.attempts),
-            request=opened.id,
-            origin=request.origin,
-            cores=request.cores,
-            lifetime_s=request.lifetime_s,
-            sla=request.sla,
-            **request.dump_needs(),
+            **opened.request.dump_terms(),
         )
         return RequestAttempt(opened.id, opened.attempts, cloud, command, _look_after_ms(opened))
 
