@@ -21,7 +21,7 @@ from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.integration.test_workers_runtime import Bench, Make
 from tests.support.wakeups import no_wakeup
-from tests.unit.broker.test_api_adverts import WALL, Clocks, publish, view
+from tests.unit.broker.requests.test_members import WALL, Clocks, publish, view
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve, spec
 from workers.owner.clock import JUMP_S, LONGEST_ABSENCE_S, JumpWatch, resume_s
 

@@ -14,7 +14,7 @@ from broker.requests.routing import ReservedRoom, route
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
-from tests.unit.broker.test_routing import member, wish
+from tests.unit.broker.requests.test_routing import member, wish
 from tests.unit.cloudsim.test_offers import TABLE
 from tests.unit.workers.owners import (
     NOW,

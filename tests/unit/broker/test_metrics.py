@@ -26,8 +26,8 @@ from broker.requests.errors import InFlightError
 from broker.requests.models import RequestAnswer
 from cloudsim.cloud import cloud_state as simulated
 from cloudsim.model.refusals import RefusalReason
+from tests.unit.broker.requests.test_routing import member
 from tests.unit.broker.test_ledger import Told, event
-from tests.unit.broker.test_routing import member
 
 QUEUE = QueueMetrics(10, 20, 3, 2, {"active": 1, "paused": 0, "disabled": 0}, 1.5)
 A = member("A", 0, {1: 4})

@@ -15,7 +15,7 @@ from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.support.wakeups import no_wakeup
-from tests.unit.broker.test_journal import event, lease
+from tests.unit.broker.journal.test_journal import event, lease
 
 KEYS = RedisKeys("shown-test:")
 

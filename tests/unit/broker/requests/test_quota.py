@@ -9,7 +9,7 @@ import pytest
 from broker.contract.leases import format_attempt_id
 from broker.requests.models import Accept, AcceptOutcome, QuotaHold, RequestAttempt
 from broker.requests.quota import QuotaHolds
-from tests.unit.broker.test_records import KEYS, LATER, accept, attempt, connected
+from tests.unit.broker.requests.test_store import KEYS, LATER, accept, attempt, connected
 
 CAP = 10
 

@@ -17,7 +17,7 @@ from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling import filters
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import explain, plan
-from tests.unit.broker.test_routing import member, reasons, wish
+from tests.unit.broker.requests.test_routing import member, reasons, wish
 
 GROUPS = (
     NodeGroup(2, 8, (("memory_mb", 8000),), frozenset({("zone", "north"), ("disk", "ssd")})),
