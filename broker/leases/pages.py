@@ -131,23 +131,23 @@ class LeasePages:
         leases: list[Lease] = []
         if place.event is None:
             if not selection.ended_only:
-                async for there, lease in self._walk_open(selection.cloud, place):
+                async for position, lease in self._walk_open(selection.cloud, place):
                     if len(leases) == limit:
                         return leases, str(place)
-                    place = there
+                    place = position
                     if selection.selects(lease):
                         leases.append(lease)
             place = place._replace(event=_NEWEST)
         if selection.open_only:
             return leases, None
-        async for there, ended in self._walk_ended(place):
+        async for position, ended in self._walk_ended(place):
             if ended is None:
-                return leases, str(there)
+                return leases, str(position)
             if selection.selects(ended):
                 if len(leases) == limit:
                     return leases, str(place)
                 leases.append(ended)
-            place = there
+            place = position
         return leases, None
 
     async def _walk_open(self, cloud: str | None, behind: _Place) -> AsyncIterator[tuple[_Place, Lease]]:

@@ -115,9 +115,9 @@ class UnfittableError(ValueError):
 class UnknownTargetError(ValueError):
     """A request names a cloud that is not a member."""
 
-    def __init__(self, cloud: str, known: Iterable[str]):
+    def __init__(self, cloud: str, members: Iterable[str]):
         self.cloud = cloud
-        super().__init__(f"no member is called {cloud!r}; there are: {', '.join(known) or 'none yet'}")
+        super().__init__(f"no member is called {cloud!r}; there are: {', '.join(members) or 'none yet'}")
 
 
 @dataclass(frozen=True)
@@ -282,8 +282,8 @@ def find_smaller_size(request: SpotRequest, member: Member) -> int | None:
             return None
         table = member.table
         cells = table.cells.get(cores, ()) if table and table.version == advert.table_version else ()
-        here = _cell_at(cells, slots)
-        if (request.lifetime_s or 0.0) <= (_sure_lifetime_s(here, request.sla or 0.0) or 0.0):
+        cell = _cell_at(cells, slots)
+        if (request.lifetime_s or 0.0) <= (_sure_lifetime_s(cell, request.sla or 0.0) or 0.0):
             return cores
     return None
 
@@ -351,14 +351,14 @@ def _refuse_by_table(request: SpotRequest, sla: float, member: Member, slots: in
     if not bounds or any(bound is None or request.lifetime_s <= bound for bound in bounds):
         return None
     slots = None if request.needs_more else slots  # fewer may meet the other needs
-    here = _cell_at(cells, slots) if slots else None
-    unseen = here is not None and request.lifetime_s > here.followed_up_s
+    cell = _cell_at(cells, slots) if slots else None
+    unseen = cell is not None and request.lifetime_s > cell.followed_up_s
     return Refusal(
         cloud,
         RefusalReason.NO_EVIDENCE if unseen else RefusalReason.RISK_TOO_HIGH,
         free_slots=slots,
-        eviction_probability=_sure_sla(here, request.lifetime_s),
-        survives_s=_sure_lifetime_s(here, sla),
+        eviction_probability=_sure_sla(cell, request.lifetime_s),
+        survives_s=_sure_lifetime_s(cell, sla),
         table_version=table.version,
         table_made_at_s=table.made_at_s,
     )

@@ -176,8 +176,8 @@ class SubmissionService:
                 if request.id in first:
                     attempting.setdefault(first[request.id], []).append(request)
             concluded = (self._conclude(cloud, group, futures) for cloud, group in attempting.items())
-            for more in await asyncio.gather(*concluded):
-                results |= more
+            for group_results in await asyncio.gather(*concluded):
+                results |= group_results
         return new, results
 
     def _make_accept(
@@ -325,8 +325,8 @@ class SubmissionService:
             done = await asyncio.gather(
                 self._close(without), *(self._attempt(cloud, group) for cloud, group in groups.items())
             )
-            for more in done:
-                results |= more
+            for group_results in done:
+                results |= group_results
             opened = [request for request in opened if request.id not in results]
         return results
 
