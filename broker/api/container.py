@@ -12,13 +12,14 @@ from uuid import uuid4
 import redis
 import redis.asyncio
 
-from broker.api.auth import Authenticator, MemberCache, Rates
+from broker.api.auth import Authenticator, CallRateLimit
 from broker.api.services.clouds import CloudService
 from broker.api.services.jobs import JobService
 from broker.api.services.overflow import OverflowService
 from broker.api.services.renewal_offers import RenewalOfferService
 from broker.api.task_end import end
 from broker.contract.negotiation import Speaking
+from broker.identity.member_cache import MemberCache
 from broker.identity.store import IdentityStore
 from broker.ledger.reader import LedgerReader
 from broker.observability.federation_survey import FederationSurvey
@@ -96,7 +97,7 @@ class ApiServices:
         )
         self.desk = CloudService(settings, self.redis, self.keys, self.adverts, exchange)
         self.authenticator = Authenticator(self.redis, self.keys, self.roster)
-        self.rates = Rates(settings.calls_per_s)
+        self.rates = CallRateLimit(settings.calls_per_s)
         self._overflow = OverflowService(
             self._overflowing,
             self.keys,

@@ -9,8 +9,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from broker.api.schemas.api_keys import KeyWish, Rotation
 from broker.api.schemas.clouds import Advance, DrainRequest
-from broker.api.schemas.identity import KeyWish, MemberChange, MemberWish, Rotation
+from broker.api.schemas.members import MemberChange, MemberWish
 from broker.api.schemas.problems import Problem
 from broker.contract import (
     Event,

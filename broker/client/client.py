@@ -20,7 +20,6 @@ from pydantic import BaseModel
 
 from broker.api.schemas.clouds import Advance, Clouds, CloudView, DrainRequest, Table
 from broker.api.schemas.leases import Cancellation, Leases, StreamedEvent
-from broker.api.schemas.ledger import LedgerView
 from broker.api.schemas.problems import Problem
 from broker.api.schemas.requests import Admission, ListedResults, Quotes
 from broker.backoff import API_BACKOFF, retry_after_s
@@ -63,6 +62,7 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
+from broker.ledger.models import LedgerView
 from broker.settings import settings
 from broker.storage.tls import api_context
 

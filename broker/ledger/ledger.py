@@ -42,7 +42,7 @@ CONFIDENCE = 0.95
 _ENDS = frozenset({EventKind.COMPLETED, EventKind.EVICTED, EventKind.CANCELLED, EventKind.FAILED})
 
 
-class Key(NamedTuple):
+class AccountKey(NamedTuple):
     """An account of a cloud."""
 
     origin: str
@@ -138,9 +138,11 @@ class CloudLedger:
         self.cloud = cloud
         self.sequence = 0
         self.missing = 0
-        self.accounts: dict[Key, LedgerAccount] = {}
+        self.accounts: dict[AccountKey, LedgerAccount] = {}
         self.tally = LeaseCounts()
-        self._running: dict[str, tuple[Key, float]] = {}  # by lease: its account, and the risk it is in with
+        self._running: dict[
+            str, tuple[AccountKey, float]
+        ] = {}  # by lease: its account, and the risk it is in with
         self._recent: dict[float, _Recent] = {}
         self._judged = (-1, 0)  # sequence and hour of the verdicts
         self._verdicts: dict[float, BrokenPromise] = {}
@@ -186,7 +188,7 @@ class CloudLedger:
         sla = lease.promised_sla
         if sla is None or not is_promise(lease.kind, sla):
             return
-        key = Key(lease.origin, sla, lease.table_version)
+        key = AccountKey(lease.origin, sla, lease.table_version)
         risk = lease.eviction_probability or 0.0
         self._running[lease.id] = key, risk
         self.accounts.setdefault(key, LedgerAccount()).open(risk)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from broker.api.schemas.ledger import LedgerEntry
 from broker.ledger.ledger import CONFIDENCE, CloudLedger, LedgerAccount
+from broker.ledger.models import LedgerEntry
 
 #: What a statement can be broken down by.
 DIMENSIONS = ("cloud", "origin", "sla", "table")

@@ -16,8 +16,8 @@ from typing import Any
 
 import redis.asyncio
 
-from broker.api.auth import MemberCache
 from broker.contract import Lease
+from broker.identity.member_cache import MemberCache
 from broker.leases.store import NOT_ENDED, LeaseStore
 from broker.requests.models import RequestState, attempt_id
 from broker.requests.quota import QuotaHolds

@@ -15,7 +15,7 @@ _SOURCE = "/v1/events"
 
 
 @dataclass(frozen=True)
-class Sending:
+class WebhookMessage:
     """A message: its id (the webhook-id), its type, and its body."""
 
     id: str
@@ -30,7 +30,7 @@ def of_event(
     wish: WebhookWish,
     scope: Collection[str] | None = None,
     why: Literal["event", "redelivery"] = "event",
-) -> Sending | None:
+) -> WebhookMessage | None:
     """The message for an event of the merged stream; None when it is not wanted, or no event at all.
 
     ``scope``: the origins whose leases are the holder's business; None: all.
@@ -50,7 +50,7 @@ def of_event(
     )
 
 
-def of_gap(after: str, goes_on_after: str) -> Sending:
+def of_gap(after: str, goes_on_after: str) -> WebhookMessage:
     """Says that events between two places of the merged stream were trimmed before they were delivered."""
     data = {
         "after": after,
@@ -60,7 +60,7 @@ def of_gap(after: str, goes_on_after: str) -> Sending:
     return _sending(f"gap-{after}", "spotfed.webhook.gap", "gap", data)
 
 
-def of_test(number: str, webhook: str) -> Sending:
+def of_test(number: str, webhook: str) -> WebhookMessage:
     """Proves that deliveries arrive and that signatures are understood."""
     data = {"webhook": webhook, "detail": "a test; nothing has happened"}
     return _sending(f"test-{number}", "spotfed.webhook.test", "test", data)
@@ -75,7 +75,7 @@ def _sending(
     at: str | None = None,
     source: str = _SOURCE,
     subject: str | None = None,
-) -> Sending:
+) -> WebhookMessage:
     envelope = {
         "specversion": "1.0",
         "id": number,
@@ -87,10 +87,10 @@ def _sending(
     }
     if subject is not None:
         envelope["subject"] = subject
-    return Sending(number, kind, why, json.dumps(envelope, separators=(",", ":")))
+    return WebhookMessage(number, kind, why, json.dumps(envelope, separators=(",", ":")))
 
 
-def headers(sending: Sending, secrets: Iterable[str], now: datetime) -> dict[str, str]:
+def headers(sending: WebhookMessage, secrets: Iterable[str], now: datetime) -> dict[str, str]:
     """The headers of Standard Webhooks, with one signature a secret."""
     from standardwebhooks.webhooks import Webhook as Signer
 

@@ -13,8 +13,8 @@ from importlib import metadata
 import httpx
 
 from broker.backoff import retry_after_s
-from broker.webhooks.envelope import Sending, headers
-from broker.webhooks.targets import Checked, Network, Resolver, TargetError, check
+from broker.webhooks.envelope import WebhookMessage, headers
+from broker.webhooks.targets import CheckedTarget, Network, Resolver, TargetError, check
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Sender:
         self._trust, self._agent = trust, f"spotfed/{metadata.version('spotfed')}"
         self._transport: httpx.AsyncHTTPTransport | None = None
 
-    async def send(self, url: str, sending: Sending, secrets: Sequence[str]) -> DeliveryOutcome:
+    async def send(self, url: str, sending: WebhookMessage, secrets: Sequence[str]) -> DeliveryOutcome:
         """Tries once. Everything that goes wrong is an outcome."""
         loop, wire = asyncio.get_running_loop(), self._wire()
         began_s = loop.time()
@@ -89,8 +89,8 @@ class Sender:
     async def _post(
         self,
         wire: httpx.AsyncHTTPTransport,
-        checked: Checked,
-        sending: Sending,
+        checked: CheckedTarget,
+        sending: WebhookMessage,
         secrets: Sequence[str],
     ) -> httpx.Response:
         """The answer's head. One address after the other, as long as there is no connection."""
@@ -105,7 +105,7 @@ class Sender:
         raise failure
 
     def _request(
-        self, checked: Checked, address: str, sending: Sending, secrets: Sequence[str]
+        self, checked: CheckedTarget, address: str, sending: WebhookMessage, secrets: Sequence[str]
     ) -> httpx.Request:
         target = checked.target
         # To the address that was checked; the name is in the Host header and in the TLS handshake only.

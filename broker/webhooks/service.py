@@ -10,7 +10,7 @@ import redis.asyncio
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import newest_id
-from broker.webhooks.envelope import Sending, of_event, of_test
+from broker.webhooks.envelope import WebhookMessage, of_event, of_test
 from broker.webhooks.models import Deliveries, Delivery, NewSecret, NewWebhook, WebhookState, WebhookWish
 from broker.webhooks.secrets import SecretVault, new_secret
 from broker.webhooks.sender import Sender
@@ -139,7 +139,7 @@ class WebhookService:
             raise NotKeptError("the event is no longer kept: read GET /v1/leases for what is true now")
         return await self._send(stored, sending)
 
-    async def _send(self, stored: StoredWebhook, sending: Sending) -> Delivery | None:
+    async def _send(self, stored: StoredWebhook, sending: WebhookMessage) -> Delivery | None:
         if self._by_hand.locked():
             raise WebhookBusyError
         secrets = [self._vault.open(sealed) for sealed in stored.usable_secrets]

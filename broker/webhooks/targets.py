@@ -182,14 +182,14 @@ def _within(address: Address, networks: Iterable[Network]) -> bool:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedTarget:
     """A target and the addresses to connect to, all of which were found harmless."""
 
     target: WebhookTarget
     addresses: tuple[str, ...]
 
 
-async def check(url: str, resolve: Resolver, allowed: Sequence[Network] = ()) -> Checked:
+async def check(url: str, resolve: Resolver, allowed: Sequence[Network] = ()) -> CheckedTarget:
     """Takes a URL apart, resolves its host, and judges each address. Plain http only within ``allowed``.
 
     Raises TargetError.
@@ -210,7 +210,7 @@ async def check(url: str, resolve: Resolver, allowed: Sequence[Network] = ()) ->
             )
         if target.scheme == "http" and not _allowed(address, allowed):
             raise TargetError("must begin with https://")
-    return Checked(target, tuple(dict.fromkeys(map(str, found))))
+    return CheckedTarget(target, tuple(dict.fromkeys(map(str, found))))
 
 
 def _allowed(address: Address, allowed: Sequence[Network]) -> bool:

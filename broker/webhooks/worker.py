@@ -32,7 +32,7 @@ from broker.storage.streams import (
     read_after,
     read_all_after,
 )
-from broker.webhooks.envelope import Sending, of_event, of_gap
+from broker.webhooks.envelope import WebhookMessage, of_event, of_gap
 from broker.webhooks.models import Delivery, WebhookState
 from broker.webhooks.secrets import SecretError, SecretVault
 from broker.webhooks.sender import GONE, DeliveryOutcome, Sender
@@ -93,7 +93,7 @@ async def scope_of(stored: StoredWebhook, members: Members) -> frozenset[str] | 
     return frozenset((record.name, *record.clouds))
 
 
-def delivery_of(sending: Sending, outcome: DeliveryOutcome, attempt: int = 1) -> Delivery:
+def delivery_of(sending: WebhookMessage, outcome: DeliveryOutcome, attempt: int = 1) -> Delivery:
     """What is logged."""
     return Delivery(
         message=sending.id,
@@ -241,7 +241,7 @@ class WebhookWorker:
 
     async def _next(
         self, stored: StoredWebhook, page: _Page, scope: Collection[str] | None
-    ) -> tuple[str, Sending | None]:
+    ) -> tuple[str, WebhookMessage | None]:
         """What is to be delivered next, and the position once it is. None: nothing up to that position."""
         client = self._storage.client
         if not page:
@@ -259,7 +259,7 @@ class WebhookWorker:
         return position, None
 
     async def _deliver(
-        self, stored: StoredWebhook, token: str, position: str, sending: Sending, secrets: list[str]
+        self, stored: StoredWebhook, token: str, position: str, sending: WebhookMessage, secrets: list[str]
     ) -> bool:
         """One attempt. True: delivered and noted, go on."""
         outcome = await self._send(stored, sending, secrets)
@@ -270,7 +270,9 @@ class WebhookWorker:
             return await self._settle(stored, token, position, delivery)
         return await self._fail(stored, token, delivery, outcome)
 
-    async def _send(self, stored: StoredWebhook, sending: Sending, secrets: list[str]) -> DeliveryOutcome:
+    async def _send(
+        self, stored: StoredWebhook, sending: WebhookMessage, secrets: list[str]
+    ) -> DeliveryOutcome:
         """It proves to be slow while it is, and quick when it was."""
         timer = asyncio.get_running_loop().call_later(_SLOW_S, self._slow.add, stored.id)
         try:

@@ -10,17 +10,9 @@ from starlette.responses import Response
 from broker.api import parsing, problems
 from broker.api.dependencies import Administrator, Caller, PermissionDependency, answer, broker_of, require
 from broker.api.openapi import body_of, problem_responses
-from broker.api.schemas.identity import (
-    ApiKeys,
-    Audit,
-    KeyWish,
-    MemberChange,
-    Members,
-    MemberView,
-    MemberWish,
-    NewKey,
-    Rotation,
-)
+from broker.api.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
+from broker.api.schemas.audit import Audit
+from broker.api.schemas.members import MemberChange, Members, MemberView, MemberWish
 from broker.identity.permissions import Action, Principal, ProtectedObject, Role
 from broker.identity.store import ChangedError, KeyRecord, MemberRecord
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from broker.api import problems
 from broker.api.dependencies import Reader, answer, broker_of, origins_of
 from broker.api.openapi import problem_responses
-from broker.api.schemas.ledger import LedgerReach, LedgerView
+from broker.ledger.models import LedgerReach, LedgerView
 from broker.ledger.report import DIMENSIONS, entries, totals
 
 router = APIRouter()

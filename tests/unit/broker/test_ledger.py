@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.contract import Event, EventKind, Lease, LeaseGranted, RefusalView
-from broker.ledger.ledger import WINDOW_S, CloudLedger, Key, broken_promise
+from broker.ledger.ledger import WINDOW_S, AccountKey, CloudLedger, broken_promise
 from broker.ledger.report import LedgerGroup, entries, totals
 from broker.requests.routing import ReservedRoom, route
 from cloudsim.model.binomial import clopper_pearson
@@ -102,22 +102,22 @@ def test_there_is_an_account_for_each_origin_sla_and_table(told: Told) -> None:
     told.tell(EventKind.ADMITTED, "nothing", sla=1.0)
     told.tell(EventKind.EVICTED, "plain", sla=None)
     assert {key: account.running for key, account in told.ledger.accounts.items()} == {
-        Key("B", 0.05, "t1"): 1,
-        Key("C", 0.05, "t1"): 1,
-        Key("B", 0.1, "t1"): 1,
-        Key("B", 0.05, "t2"): 2,
+        AccountKey("B", 0.05, "t1"): 1,
+        AccountKey("C", 0.05, "t1"): 1,
+        AccountKey("B", 0.1, "t1"): 1,
+        AccountKey("B", 0.05, "t2"): 2,
     }
 
 
 def test_an_extension_replaces_the_promise_by_a_longer_one(told: Told) -> None:
     told.tell(EventKind.ADMITTED, "a")
     told.tell(EventKind.EXTENDED, "a", sla=0.25, table="t2", risk=0.2)
-    assert told.ledger.accounts[Key("B", 0.05, "t1")].admitted == 0
-    assert told.ledger.accounts[Key("B", 0.25, "t2")].running == 1
+    assert told.ledger.accounts[AccountKey("B", 0.05, "t1")].admitted == 0
+    assert told.ledger.accounts[AccountKey("B", 0.25, "t2")].running == 1
     told.tell(EventKind.NOTICED, "a", sla=0.25, table="t2", risk=0.2)
     told.tell(EventKind.EVICTED, "a", sla=0.25, table="t2", risk=0.2)
-    assert told.ledger.accounts[Key("B", 0.25, "t2")].evicted == 1
-    assert told.ledger.accounts[Key("B", 0.05, "t1")].mean_risk is None
+    assert told.ledger.accounts[AccountKey("B", 0.25, "t2")].evicted == 1
+    assert told.ledger.accounts[AccountKey("B", 0.05, "t1")].mean_risk is None
 
 
 def test_the_same_event_twice_counts_once(told: Told) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.webhooks.targets import Checked, SystemResolver, TargetError, check, objection, parse
+from broker.webhooks.targets import CheckedTarget, SystemResolver, TargetError, check, objection, parse
 
 PUBLIC = [
     "1.1.1.1", "8.8.8.8", "93.184.216.34", "172.15.255.255", "172.32.0.1", "100.63.255.255", "100.128.0.1",
@@ -179,7 +179,7 @@ class Names:
 
 def checked(
     url: str, names: Names, allowed: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
-) -> Checked:
+) -> CheckedTarget:
     return asyncio.run(check(url, names, allowed))
 
 
