@@ -283,7 +283,7 @@ class Runtime:
 
     def _set_aside(self, command: Command, entry: str) -> Outcome:
         """Leaves a command out: it becomes a dead letter, and whoever waits hears so. No owner refuses
-        anything because of being unreachable but for this (``broker.api.services.clouds``)."""
+        anything because of being unreachable but for this (``broker.api.services.owner_calls``)."""
         body = b"[" + command.model_dump_json().encode() + b"]"
         of, why = f"{entry}/{self._done_of_entry}", self._poison[command.id]
         put = self._journal.dead_letters.put

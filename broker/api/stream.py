@@ -26,7 +26,7 @@ async def event_stream(
     cloud: str | None,
     origins: Collection[str] | None,
     follow: bool,
-    let_in: Callable[[], Awaitable[None]],
+    check_key: Callable[[], Awaitable[None]],
 ) -> EventSourceResponse:
     """Return a response that streams events, from after ``last_event_id`` or, if that is None, from now on.
 
@@ -38,7 +38,8 @@ async def event_stream(
         origins: only events of leases of these origins; None: all events.
         follow: go on with what happens later. Otherwise the stream begins with the oldest event that is kept,
             unless there is an id, and ends with the newest.
-        let_in: called for each page; the stream ends if it raises ProblemError because the key was revoked.
+        check_key: called for each page; the stream ends if it raises ProblemError because the key was
+        revoked.
 
     Raises ProblemError (410, 422), redis.RedisError.
     """
@@ -53,7 +54,7 @@ async def event_stream(
             raise events_gone(await newest_id(client, keys.all_events)) from None
     else:
         after = await newest_id(client, keys.all_events) if follow else BEGINNING
-    source = _events(client, keys, after, cloud, origins, follow, let_in)
+    source = _events(client, keys, after, cloud, origins, follow, check_key)
     return EventSourceResponse(
         source,
         ping=HEARTBEAT_S,
@@ -69,13 +70,13 @@ async def _events(
     cloud: str | None,
     origins: Collection[str] | None,
     follow: bool,
-    let_in: Callable[[], Awaitable[None]],
+    check_key: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield events until there are no more, or for ever; end early if the reader has fallen behind."""
 
     async def read_entries() -> list[Entry]:
         entries = await read_all_after(client, keys.all_events, after, _PAGE, _BLOCK_MS if follow else None)
-        await let_in()
+        await check_key()
         return entries
 
     told = after

@@ -33,8 +33,8 @@ def of_event(
 ) -> WebhookMessage | None:
     """The message for an event of the merged stream; None when it is not wanted, or no event at all.
 
-    ``scope``: the origins whose leases are the holder's business; None: all.
-    ``data`` is the event as it is there: kinds and fields of a later version are passed on.
+    ``scope``: the origins whose leases are the holder's business; None: all. ``data`` is the event as it is
+    there: kinds and fields of a later version are passed on.
     """
     try:
         event = json.loads(text)

@@ -84,7 +84,7 @@ class WebhookService:
         stored = await self._storage.create(holder, wish, self._vault.seal(secret), position)
         return NewWebhook(webhook=stored.view(), secret=secret)
 
-    async def of(self, holder: str) -> list[StoredWebhook]:
+    async def list_webhooks(self, holder: str) -> list[StoredWebhook]:
         """Those of a holder, oldest first."""
         return await self._storage.of(holder)
 

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import redis
 import redis.asyncio
 
-from broker.api.task_end import end
 from broker.backoff import Backoff
 from broker.failpoints import Failpoint, failpoint
 from broker.identity.store import MemberRecord
@@ -50,7 +50,7 @@ _SLOW_S = 1.0  # a delivery that takes longer
 _TURN_S = 10.0  # then the others may, who waited for a slot
 _SHORT_TURN_S = 1.0  # the same while somebody waits
 _MARGIN_S = 20.0  # a claim outlasts a delivery by this
-_END_AGAIN_S = 0.5
+_CANCEL_AGAIN_S = 0.5
 _FAULT_S = 60.0  # this process leaves a webhook alone with which it has a fault
 
 OPERATORS = "operator/"  # so begin the names of holders that are no members
@@ -141,7 +141,7 @@ class WebhookWorker:
             while True:
                 await retry_through_outages(self._round, "webhooks")
         finally:
-            await end(list(self._serving.values()), _END_AGAIN_S)
+            await cancel_tasks(list(self._serving.values()), _CANCEL_AGAIN_S)
 
     async def _round(self) -> None:
         survey = await self._storage.survey()
@@ -318,3 +318,17 @@ class WebhookWorker:
 
 def _given_up(stored: StoredWebhook, state: WebhookState, reason: str) -> dict[str, str]:
     return {"state": state.value, "reason": reason, "given_up": str(stored.given_up + 1)}
+
+
+async def cancel_tasks(tasks: Collection[asyncio.Task[Any]], again_s: float) -> None:
+    """Cancel tasks until all have ended, however they end; tasks that take longer than ``again_s`` once more.
+
+    Once is not enough: redis-py sends under ``asyncio.wait_for``, which in Python 3.11 may swallow a
+    cancellation that comes as it completes.
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=again_s)
+    await asyncio.gather(*tasks, return_exceptions=True)
