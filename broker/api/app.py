@@ -51,7 +51,7 @@ def create_app(chosen: Settings | None = None) -> FastAPI:
     )
     problems.install(app)
     openapi.install(app)
-    routes.install(app)
+    app.router.routes.extend(routes.router.routes)
     app.add_middleware(RequestLogMiddleware, routes_of=app, metrics=request_metrics, spans=spans)
     return app
 

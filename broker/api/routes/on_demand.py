@@ -32,7 +32,7 @@ from broker.contract import (
     RefusalView,
 )
 from broker.requests.routing import Member
-from cloudsim.cloud.headroom import RESERVED
+from cloudsim.model.reserved_ids import RESERVED
 
 router = APIRouter()
 
