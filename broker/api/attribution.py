@@ -88,7 +88,7 @@ def is_guest_instance(instance: str, who: Principal) -> bool:
 
 
 def derived_id(principal: str, key: str | None, index: int | None = None) -> str:
-    """Return an id that is the same for the same principal, key and index; a fresh one if ``key`` is None."""
+    """Return an id that follows from principal, key and index; a fresh one if ``key`` is None."""
     if key is None:
         return uuid4().hex
     digest = fingerprint(principal.encode(), key.encode())[:40]

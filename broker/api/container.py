@@ -215,8 +215,7 @@ class ApiServices:
 
 
 async def _restart(name: str, work: Work) -> None:
-    """Run ``work``, and run it again if it fails: without its background tasks, a process would answer
-    nothing."""
+    """Run ``work``, and run it again if it fails: a process without its tasks would answer nothing."""
     while True:
         try:
             await work()

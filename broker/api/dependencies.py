@@ -157,8 +157,7 @@ async def member_cloud(request: Request, services: Services) -> Member:
 
 
 def visible_origins(who: Principal, origin: str | None) -> frozenset[str] | None:
-    """Return the origins whose objects a list shows to ``who``, None for all; ``origin``: the caller's
-    filter."""
+    """Return the origins that a list shows to ``who``, None for all; ``origin``: the caller's filter."""
     if origin is None:
         return who.origins
     filtered = frozenset({origin})

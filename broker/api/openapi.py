@@ -1,5 +1,4 @@
-"""The OpenAPI document: what FastAPI gathers from the routes, and the bodies and problems that it does not
-see."""
+"""Makes the OpenAPI document: what FastAPI gathers from routes, and the bodies and problems beside it."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ _DESCRIPTIONS: dict[int, str] = {
     400: "the body is not JSON",
     401: "an API key is needed",
     403: "not for the role of this key",
-    404: "there is no such thing, or it is somebody else's",
-    409: "refused (problem:refused), not answered yet (problem:in-flight), or not told (problem:not-noticed)",
+    404: "there is no such object, or it is another member's",
+    409: "refused (problem:refused), in flight (problem:in-flight), or without notice (problem:not-noticed)",
     410: "events after this Last-Event-ID are no longer kept",
     413: "the body is too large",
     415: "the body is not sent as JSON",
-    422: "the input cannot be used; errors names the fields and what is accepted",
+    422: "the input is invalid; errors names the fields and what is accepted",
     429: "too many calls with this key, ask again after Retry-After",
     503: "the queue or the cloud does not answer, ask again after Retry-After; or not ready",
 }

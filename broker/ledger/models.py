@@ -1,4 +1,4 @@
-"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+"""Bodies of the calls about the ledger; the server and the client share them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pydantic import BaseModel
 
 
 class LedgerEntry(BaseModel):
-    """One account, or several together: ``cloud``, ``origin``, ``sla`` and ``table_version`` name those they
-    were not summed over.
+    """One account, or the sum of several; what they were summed over is null.
 
-    ``promised``: the SLA, of several the mean. ``admitted``: promises made and not given back by their
-    holders: ``running``, ``completed`` and ``evicted``. ``realised``: evicted of those that settled. It is
-    between ``at_least`` and ``at_most`` with 95 % confidence, whatever becomes of the running ones: exact
-    bounds (Clopper and Pearson), the lower with all of them kept, the upper with none. ``mean_risk``: the
-    mean probability of eviction that the clouds estimated. ``kept``: broken when ``at_least`` is above
-    ``promised``, yes when ``at_most`` is not, else open.
+    promised: the SLA, the mean of several. admitted: promises that were made and not given back by their
+    holders, that is running, completed and evicted together. realised: the share of evicted among those that
+    settled; null if none has. at_least, at_most: exact bounds of the share of evictions with 95 % confidence
+    (Clopper and Pearson), whatever becomes of the running ones: the lower counts all of them as kept, the
+    upper none. mean_risk: the mean probability of eviction that the clouds estimated. kept: broken if
+    at_least is above promised, yes if at_most is not, else open.
     """
 
     cloud: str | None = None
@@ -36,8 +35,11 @@ class LedgerEntry(BaseModel):
 
 
 class LedgerReach(BaseModel):
-    """The ledger knows a cloud's public events up to ``sequence``, but for ``missing``, which are no longer
-    kept or cannot be read."""
+    """The position of the ledger in a cloud's public events.
+
+    sequence: the last event that it has read. missing: the number of events up to there that are no longer
+    kept or cannot be read.
+    """
 
     cloud: str
     sequence: int
@@ -45,8 +47,10 @@ class LedgerReach(BaseModel):
 
 
 class LedgerView(BaseModel):
-    """Promised against realised evictions, by cloud, origin and SLA, tables in the order of their first
-    promise. ``more``: ``limit`` left some out."""
+    """Promised against realised evictions, by cloud, origin and SLA; tables by their first promise.
+
+    more: whether the limit left entries out.
+    """
 
     entries: list[LedgerEntry]
     clouds: list[LedgerReach]

@@ -64,8 +64,7 @@ async def rotate_key(
     who: Administrator,
     rotation: Annotated[Rotation, JsonBody.of(Rotation)],
 ) -> Response:
-    """Create a new key for the same principal; the old one works for another ``grace_s`` (24 hours by
-    default)."""
+    """Create a new key for the same principal; the old one works on for ``grace_s``, by default 24 hours."""
     try:
         created = await services.identities.rotate(key_id, rotation.grace_s, who)
     except ChangedError:
@@ -84,8 +83,7 @@ async def rotate_key(
     responses=problem_responses(404, 409, 422),
 )
 async def revoke_key(services: Services, key_id: str, who: Administrator) -> Response:
-    """Revoke a key: at once in this API process, in others within about a second, never later than in
-    five."""
+    """Revoke a key: here at once, in other API processes within about a second, at most five."""
     if who.key_id == key_id:  # so that one operator's key always remains
         raise problems.invalid_field("key_id", "this is the key you call with", "the id of another key")
     try:

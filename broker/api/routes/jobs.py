@@ -73,11 +73,11 @@ async def submit(
     who: Runner,
     idempotency_key: Annotated[str | None, Header(description="names the call")] = None,
 ) -> Response:
-    """Submit a job: 201 with the job. The same id (or Idempotency-Key) and body get the same job, as it is
-    now.
+    """Submit a job: 201 with the job.
 
-    It runs on spot of the clouds that run commands, and on-demand on its home, wherever it is expected to
-    cost least. Its view shows what becomes of it. 409 (problem:no-commands) where no cloud runs commands.
+    The same id (or Idempotency-Key) and body get the same job, as it is now. It runs on spot of the clouds
+    that run commands, and on-demand on its home, wherever it is expected to cost least. Its view shows what
+    becomes of it. 409 (problem:no-commands) where no cloud runs commands.
     """
     del idempotency_key  # documented here; parsing.idempotency_key reads and checks the header
     body = await parsing.read_json(request, LONGEST_BODY)
@@ -160,7 +160,7 @@ def require_placeable(submitted: JobSubmitted, who: Principal, clouds: Mapping[s
             'no cloud of this federation runs commands: an operator turns that on with driver = "process" in '
             "the cloud's part of the federation file"
         )
-        raise problems.conflict("no-commands", "No cloud runs commands", detail)
+        raise problems.conflict("no-commands", "No cloud for commands", detail)
     for cloud in job_request.clouds or ():
         if cloud not in running:
             reason = "does not run commands" if cloud in clouds else "is no member"

@@ -1,4 +1,4 @@
-"""On-demand instances of one cloud: start, start together, read, stop."""
+"""Instances on-demand on one cloud: start, start together, read, stop."""
 
 from __future__ import annotations
 

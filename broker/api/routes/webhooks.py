@@ -87,7 +87,7 @@ async def create(
         raise problems.invalid_field("url", str(error)) from None
     except WebhookExistsError as error:
         detail = f"{error}: delete it first, or rotate its secret if that was lost"
-        raise problems.conflict("webhook-exists", "There is one for this URL", detail) from None
+        raise problems.conflict("webhook-exists", "Duplicate webhook", detail) from None
     except TooManyWebhooksError:
         detail = f"you have {MOST_WEBHOOKS} webhooks, which is as many as one may have: delete one first"
         raise problems.conflict("too-many-webhooks", "Too many webhooks", detail) from None
@@ -168,7 +168,7 @@ async def rotated(services: Services, webhook: str, stored: OwnWebhook) -> Respo
     new_secret = await services.webhooks.rotate(stored)
     if new_secret is None:
         detail = "its secret was replaced by another call at the same time: look which one you want"
-        raise problems.conflict("webhook-changed", "Changed meanwhile", detail)
+        raise problems.conflict("webhook-changed", "Concurrent change", detail)
     return json_response(new_secret)
 
 
@@ -230,9 +230,9 @@ async def _send(services: ApiServices, stored: StoredWebhook, delivery: str | No
     except WebhookBusyError:
         raise problems.not_ready("too many tests and redeliveries at the same time: ask again") from None
     except (NotKeptError, MemberGoneError) as error:
-        raise problems.conflict("not-kept", "Cannot be delivered again", str(error)) from None
+        raise problems.conflict("not-kept", "Unrepeatable delivery", str(error)) from None
     except SecretError as error:
-        raise problems.conflict("secret-sealed", "The secret cannot be read", str(error)) from None
+        raise problems.conflict("secret-sealed", "Unreadable secret", str(error)) from None
     if attempt is None:
         raise problems.not_found("webhook" if delivery is None else "delivery")
     return json_response(attempt)

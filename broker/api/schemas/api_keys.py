@@ -1,4 +1,4 @@
-"""Bodies of the calls about members and keys; the server and the client share them."""
+"""Bodies of the calls about API keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _LONGEST_LIFE_S = 10 * 365 * 24 * 3600
 
 
 class KeyWish(Message):
-    """A new key. ``clouds`` null: all of its member's; ``lifetime_s`` null: until it is revoked."""
+    """A new key for a principal.
+
+    clouds: those for whose own users it acts; null: all of its member's. lifetime_s: seconds; null: until it
+    is revoked.
+    """
 
     principal: PrincipalName
     role: Role = Role.MEMBER
@@ -25,19 +29,19 @@ class KeyWish(Message):
 
 
 class Rotation(Message):
-    """For how long the old key works beside the new one."""
+    """The replacement of a key. grace_s: how many seconds the old key works beside the new one."""
 
     grace_s: Annotated[float, Field(ge=0, le=_LONGEST_GRACE_S, allow_inf_nan=False)] = GRACE_S
 
 
 class NewKey(BaseModel):
-    """``key`` is shown this once; only its hash is kept."""
+    """A key and its record. The key is shown only here: its hash is all that is kept."""
 
     key: str
     record: KeyRecord
 
 
 class ApiKeys(BaseModel):
-    """The oldest first, those that have expired too."""
+    """All keys, also those that have expired, the oldest first."""
 
     keys: list[KeyRecord]

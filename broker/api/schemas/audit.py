@@ -1,4 +1,4 @@
-"""Bodies of the calls about members and keys; the server and the client share them."""
+"""Bodies of the calls about the audit log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from broker.identity.store import AuditEntry
 
 
 class Audit(BaseModel):
-    """The latest first."""
+    """The latest entries of the audit log, the latest first."""
 
     entries: list[AuditEntry]

@@ -1,4 +1,4 @@
-"""Bodies of the calls about members and keys; the server and the client share them."""
+"""Bodies of the calls about members."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.identity.store import Cap, Clouds, MemberName, MemberRecord
 
 
 class MemberWish(Message):
-    """A new member: its name, the clouds that are its own, how much spot it may hold at once (null: any)."""
+    """A new member: its name, its clouds, and how much spot it may hold at once (null: any amount)."""
 
     name: MemberName
     clouds: Clouds = ()
@@ -20,25 +20,25 @@ class MemberWish(Message):
 
 
 class MemberChange(Message):
-    """What is named changes, the rest stays. A cap of null is none."""
+    """Fields of a member to change; those that are left out stay. A cap of null means no cap."""
 
     clouds: Clouds = ()
     spot_cores: Cap | None = None
     spot_instances: Cap | None = None
 
     @model_serializer
-    def _named(self) -> dict[str, Any]:
+    def _serialize_named(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 
 class MemberView(MemberRecord):
-    """A member, and how much spot it holds now."""
+    """One member, and how much spot it holds now."""
 
     held_cores: int = 0
     held_instances: int = 0
 
 
 class Members(BaseModel):
-    """By name."""
+    """All members, by name."""
 
     members: list[MemberView]

@@ -1,4 +1,4 @@
-"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+"""Bodies of the calls that request spot instances and quotes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from broker.contract import Lease, QuoteView, RefusalView
 
 
 class Admission(BaseModel):
-    """A request that was admitted. ``refusals``: of the clouds that were asked or passed over before."""
+    """A request that was admitted. refusals: those of clouds that were asked or passed over before."""
 
     lease: Lease
     refusals: list[RefusalView] = []
 
 
 class Admissions(BaseModel):
-    """On-demand requests that were placed together, in their order."""
+    """Leases of on-demand requests that were placed together, in the order of the requests."""
 
     leases: list[Lease]
 
 
 class ListedResult(BaseModel):
-    """What became of one item of a list: ``lease`` or ``problem``."""
+    """The result of one item of a list: a lease or a problem."""
 
     lease: Lease | None = None
     problem: Problem | None = None
@@ -37,8 +37,10 @@ class ListedResults(BaseModel):
 
 
 class Quotes(BaseModel):
-    """What the clouds would promise now: ``quotes`` in the order in which they would be asked. ``on_demand``:
-    of sizes of which nobody promises anything."""
+    """Quotes and refusals of the clouds, the quotes in the order in which the clouds would be asked.
+
+    on_demand: offers for sizes for which no cloud promises anything.
+    """
 
     quotes: list[QuoteView]
     refusals: list[RefusalView]

@@ -67,8 +67,7 @@ class JobService:
         return await asyncio.to_thread(self._find, name, who)
 
     async def find_submitted(self, submitted: JobSubmitted) -> JobView | None:
-        """Return the job if it was submitted before. Raises ProblemError (422) if its id names another
-        job."""
+        """Return the job if it was submitted before. Raises ProblemError (422) if another one has its id."""
         return await asyncio.to_thread(self._find_submitted, submitted)
 
     async def open(self, submitted: JobSubmitted, who: Principal) -> JobView:
@@ -167,7 +166,7 @@ class JobService:
                 return snapshot.view
             if state in ENDED:
                 detail = f"the job has {state} already: there is nothing to cancel"
-                raise conflict("job-ended", "It has ended", detail)
+                raise conflict("job-ended", "Ended job", detail)
             now = time.time()
             try:
                 self._store.append(job, snapshot.length, [CancelRequested(at=now, by=who.name)], next_at=now)

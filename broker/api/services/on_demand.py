@@ -61,7 +61,7 @@ class OnDemandService:
 
 
 def matches_request(lease: Lease, request: OnDemandRequest, origin: str | None) -> bool:
-    """Return whether a lease is what ``request`` asks for; ``origin``: of whom, None: of anyone.
+    """Return whether a lease is what ``request`` asks for, and of this origin; None: of any.
 
     It is not if the id of the request was used for something else before.
     """

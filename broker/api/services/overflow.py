@@ -76,8 +76,7 @@ class OverflowOffer(Needs):
 
     @property
     def request_id(self) -> str:
-        """The id of the spot request; it holds the cloud, as two clouds may use the same id for an
-        instance."""
+        """The id of the spot request. It names the cloud: two clouds may use the same id for an instance."""
         return f"{_PREFIX}{self.cloud}/{self.instance}/{self.attempt}"
 
 

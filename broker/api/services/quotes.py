@@ -24,8 +24,7 @@ _NOT_ASKED = frozenset({RefusalReason.UNREACHABLE, RefusalReason.NOT_A_TARGET})
 
 @dataclass(frozen=True)
 class _SizeQuestion:
-    """The question about one size: the clouds it is put to, and the refusals that are known without
-    asking."""
+    """One size, the clouds to ask about it, and the refusals that are known without asking."""
 
     request: SpotRequest
     clouds: list[str]
@@ -76,8 +75,7 @@ class QuoteService:
         self._owners, self._membership = owners, membership
 
     async def quotes(self, request: QuoteRequest, holding: Holding | None = None) -> Quotes:
-        """Return what each cloud would promise, or why not: by size, in the order in which they would be
-        asked.
+        """Return what each cloud would promise, or why not: by size, in the order of asking.
 
         ``holding``: what the member of the request's origin holds; no cloud is asked for what exceeds its
         cap.
