@@ -30,7 +30,7 @@ class LedgerTotal:
     allowed: float = 0.0
 
 
-def totals(
+def sum_accounts(
     ledgers: Iterable[CloudLedger],
     by: Collection[str],
     *,
@@ -72,7 +72,7 @@ def totals(
     return dict(sorted(groups.items(), key=lambda item: _order(item[0])))
 
 
-def entries(totals: Mapping[LedgerGroup, LedgerTotal]) -> list[LedgerEntry]:
+def make_entries(totals: Mapping[LedgerGroup, LedgerTotal]) -> list[LedgerEntry]:
     """Return an entry for each sum, in the same order; its exact bounds may take some milliseconds."""
     return [_entry(group, total) for group, total in totals.items()]
 

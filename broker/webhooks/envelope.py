@@ -103,7 +103,7 @@ def _message(
     return WebhookMessage(number, kind, why, json.dumps(envelope, separators=(",", ":")))
 
 
-def headers(message: WebhookMessage, secrets: Iterable[str], now: datetime) -> dict[str, str]:
+def build_headers(message: WebhookMessage, secrets: Iterable[str], now: datetime) -> dict[str, str]:
     """Return the headers of Standard Webhooks for a message, with one signature a secret."""
     from standardwebhooks.webhooks import Webhook as Signer
 

@@ -13,8 +13,8 @@ from importlib import metadata
 import httpx
 
 from broker.backoff import retry_after_s
-from broker.webhooks.envelope import WebhookMessage, headers
-from broker.webhooks.targets import CheckedTarget, Network, Resolver, TargetError, check
+from broker.webhooks.envelope import WebhookMessage, build_headers
+from broker.webhooks.targets import CheckedTarget, Network, Resolver, TargetError, check_target
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Sender:
         asked_s: float | None = None
         try:
             async with asyncio.timeout_at(began_s + self.timeout_s):
-                checked = await check(url, self.resolve, self.allowed)
+                checked = await check_target(url, self.resolve, self.allowed)
                 response = await self._post(transport, checked, message, secrets)
             status, asked_s = response.status_code, retry_after_s(response)
             await _discard(response, began_s + self.timeout_s)
@@ -120,7 +120,7 @@ class Sender:
         url = httpx.URL(
             scheme=target.scheme, host=address, port=target.port, raw_path=target.path.encode("ascii")
         )
-        request_headers = headers(message, secrets, datetime.now(UTC)) | {
+        request_headers = build_headers(message, secrets, datetime.now(UTC)) | {
             "host": target.authority,
             "user-agent": self._agent,
             "accept-encoding": "identity",

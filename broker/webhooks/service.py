@@ -15,7 +15,7 @@ from broker.webhooks.models import Deliveries, Delivery, NewSecret, NewWebhook, 
 from broker.webhooks.secrets import SecretVault, new_secret
 from broker.webhooks.sender import Sender
 from broker.webhooks.store import StoredWebhook, WebhookStore, timestamp
-from broker.webhooks.targets import SystemResolver, check
+from broker.webhooks.targets import SystemResolver, check_target
 from broker.webhooks.worker import Members, RetryPolicy, WebhookWorker, delivery_of, scope_of
 
 _MOST_SENT_BY_HAND = 8  # tests and redeliveries at the same time
@@ -80,7 +80,7 @@ class WebhookService:
         await self._sender.aclose()
         self._resolver.close()
 
-    async def create(self, holder: str, wish: WebhookWish) -> NewWebhook:
+    async def create(self, holder: str, spec: WebhookWish) -> NewWebhook:
         """Create a webhook that begins with the next event.
 
         Raises
@@ -92,10 +92,10 @@ class WebhookService:
         TooManyWebhooksError
             When the holder has as many webhooks as one may have.
         """
-        await check(wish.url, self._sender.resolve, self._sender.allowed)
+        await check_target(spec.url, self._sender.resolve, self._sender.allowed)
         secret = new_secret()
         position = await newest_id(self._client, self._keys.all_events)
-        stored = await self._store.create(holder, wish, self._vault.seal(secret), position)
+        stored = await self._store.create(holder, spec, self._vault.seal(secret), position)
         return NewWebhook(webhook=stored.view(), secret=secret)
 
     async def list_webhooks(self, holder: str) -> list[StoredWebhook]:
@@ -158,7 +158,7 @@ class WebhookService:
         text = await self._store.event(earlier.message)
         message = None
         if text is not None:
-            message = build_event_message(earlier.message, text, stored.wish, scope, why="redelivery")
+            message = build_event_message(earlier.message, text, stored.spec, scope, why="redelivery")
         if message is None:
             raise NotKeptError("the event is no longer kept: read GET /v1/leases for what is true now")
         return await self._send(stored, message)
@@ -168,5 +168,5 @@ class WebhookService:
             raise WebhookBusyError
         secrets = [self._vault.open(sealed) for sealed in stored.usable_secrets]
         async with self._by_hand:
-            outcome = await self._sender.send(stored.wish.url, message, secrets)
+            outcome = await self._sender.send(stored.spec.url, message, secrets)
         return await self._store.log(stored.id, delivery_of(message, outcome))

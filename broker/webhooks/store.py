@@ -43,7 +43,7 @@ class TooManyWebhooksError(Exception):
 class StoredWebhook:
     """One webhook as it was stored at ``now_ms``, in milliseconds of the time of Redis.
 
-    holder: a member or an operator, see ``Principal.holder``. wish: its URL and filters. secrets: JSON,
+    holder: a member or an operator, see ``Principal.holder``. spec: its URL and filters. secrets: JSON,
     encrypted if there is a key file; see ``usable_secrets``. attempts: those that failed to deliver the event
     after ``position``. next_at_ms: the time of the next attempt. lag_s: the age of that event in seconds,
     where it was asked for.
@@ -51,7 +51,7 @@ class StoredWebhook:
 
     id: str
     holder: str
-    wish: WebhookWish
+    spec: WebhookWish
     secrets: str
     state: WebhookState
     reason: str | None
@@ -80,7 +80,7 @@ class StoredWebhook:
         return Webhook(
             id=self.id,
             holder=self.holder,
-            **self.wish.model_dump(),
+            **self.spec.model_dump(),
             created_at=self.created_at,
             state=self.state,
             reason=self.reason,
@@ -141,7 +141,7 @@ class WebhookStore:
 
     # -- for holders --------------------------------------------------------------------------------------
 
-    async def create(self, holder: str, wish: WebhookWish, sealed: str, position: str) -> StoredWebhook:
+    async def create(self, holder: str, spec: WebhookWish, sealed: str, position: str) -> StoredWebhook:
         """Create a webhook that begins after ``position``; ``sealed``: its secret as it is stored.
 
         Raises WebhookExistsError, TooManyWebhooksError.
@@ -149,7 +149,7 @@ class WebhookStore:
         webhook = uuid4().hex[:20]
         fields = {
             "holder": holder,
-            "wish": wish.model_dump_json(),
+            "wish": spec.model_dump_json(),
             "secrets": _secrets(sealed, []),
             "state": WebhookState.ACTIVE.value,
             "reason": "",
@@ -159,7 +159,7 @@ class WebhookStore:
             "created_at": datetime.now(UTC).isoformat(),
         }
         keys = [self.keys.webhooks, self.keys.webhook_urls, self.keys.webhook(webhook)]
-        arguments: list[str | int] = [webhook, holder, _digest(holder, wish.url), MOST_WEBHOOKS]
+        arguments: list[str | int] = [webhook, holder, _digest(holder, spec.url), MOST_WEBHOOKS]
         outcome: Any = await _result(self._create(keys, [*arguments, *_flat(fields)]))
         if outcome[0] == b"exists":
             raise WebhookExistsError(outcome[1].decode())
@@ -210,7 +210,7 @@ class WebhookStore:
         keys = self.keys
         async with self.client.pipeline(transaction=True) as pipeline:
             pipeline.hdel(keys.webhooks, stored.id)
-            pipeline.hdel(keys.webhook_urls, _digest(stored.holder, stored.wish.url))
+            pipeline.hdel(keys.webhook_urls, _digest(stored.holder, stored.spec.url))
             pipeline.delete(keys.webhook(stored.id), keys.webhook_deliveries(stored.id))
             await pipeline.execute()
 
@@ -366,7 +366,7 @@ def _stored(webhook: str, fields: Mapping[str, str], now_ms: int = 0) -> StoredW
     return StoredWebhook(
         id=webhook,
         holder=fields["holder"],
-        wish=WebhookWish.model_validate_json(fields["wish"]),
+        spec=WebhookWish.model_validate_json(fields["wish"]),
         secrets=fields["secrets"],
         state=WebhookState(fields["state"]),
         reason=fields["reason"] or None,

@@ -98,7 +98,7 @@ class WebhookTarget:
         return host if self.port == _STANDARD_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def parse(url: str) -> WebhookTarget:
+def parse_target(url: str) -> WebhookTarget:
     """Parse a URL, more strictly than browsers do. Raises TargetError.
 
     Ports below 1024 are refused except 443, and 80 over http: they belong to other protocols.
@@ -189,12 +189,12 @@ class CheckedTarget:
     addresses: tuple[str, ...]
 
 
-async def check(url: str, resolve: Resolver, allowed: Sequence[Network] = ()) -> CheckedTarget:
+async def check_target(url: str, resolve: Resolver, allowed: Sequence[Network] = ()) -> CheckedTarget:
     """Parse a URL, resolve its host, and judge each address; plain http is for ``allowed`` networks only.
 
     Raises TargetError.
     """
-    target = parse(url)
+    target = parse_target(url)
     try:
         addresses = [ipaddress.ip_address(text) for text in await resolve(target.host, target.port)]
     except (OSError, ValueError):

@@ -256,7 +256,7 @@ class WebhookWorker:
         position = stored.position
         while page:
             position, fields = page.popleft()
-            message = build_event_message(position, fields.get(b"e", b""), stored.wish, scope)
+            message = build_event_message(position, fields.get(b"e", b""), stored.spec, scope)
             if message is not None:
                 return position, message
         return position, None
@@ -279,7 +279,7 @@ class WebhookWorker:
         """Send a message; a webhook counts as slow from the moment it is, until a delivery is quick."""
         timer = asyncio.get_running_loop().call_later(_SLOW_S, self._slow.add, stored.id)
         try:
-            outcome = await self._sender.send(stored.wish.url, message, secrets)
+            outcome = await self._sender.send(stored.spec.url, message, secrets)
         finally:
             timer.cancel()
         if outcome.duration_s <= _SLOW_S:

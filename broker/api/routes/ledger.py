@@ -13,7 +13,7 @@ from broker.api import problems
 from broker.api.dependencies import Reader, Services, json_response, visible_origins
 from broker.api.openapi import problem_responses
 from broker.ledger.models import LedgerReach, LedgerView
-from broker.ledger.report import DIMENSIONS, entries, totals
+from broker.ledger.report import DIMENSIONS, make_entries, sum_accounts
 
 router = APIRouter()
 
@@ -45,10 +45,10 @@ async def ledger(
         raise problems.invalid_field("by", "some of these are not known")
     await services.ledgers.refresh()
     ledgers = [ledger for name, ledger in sorted(services.ledgers.ledgers.items()) if cloud in (None, name)]
-    groups = totals(ledgers, dimensions, origins=visible_origins(who, origin), sla=sla)
+    groups = sum_accounts(ledgers, dimensions, origins=visible_origins(who, origin), sla=sla)
     reach = [
         LedgerReach(cloud=ledger.cloud, sequence=ledger.sequence, missing=ledger.missing)
         for ledger in ledgers
     ]
-    first = await asyncio.to_thread(entries, dict(islice(groups.items(), limit)))
+    first = await asyncio.to_thread(make_entries, dict(islice(groups.items(), limit)))
     return json_response(LedgerView(entries=first, clouds=reach, more=len(groups) > limit))

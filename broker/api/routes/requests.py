@@ -13,14 +13,7 @@ from starlette.responses import Response
 
 from broker.api import attribution, parsing, problems
 from broker.api.container import ApiServices
-from broker.api.dependencies import (
-    Services,
-    Submitter,
-    begin_call,
-    bind_key,
-    finish_call,
-    json_response,
-)
+from broker.api.dependencies import Services, Submitter, begin_call, bind_key, finish_call, json_response
 from broker.api.middleware import add_log_fields
 from broker.api.openapi import document_body, problem_responses
 from broker.api.problems import ProblemError
