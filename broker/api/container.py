@@ -50,7 +50,8 @@ log = logging.getLogger(__name__)
 
 _CANCEL_AGAIN_S = 2.0  # longer than the webhook worker needs to cancel tasks of its own
 _SWEEP_S = 1.0
-_TIMEOUT_S = 3.0  # a Redis that is silent for longer is away
+#: Seconds; a Redis that is silent for longer is away.
+_TIMEOUTS = {"socket_timeout": 3.0, "socket_connect_timeout": 3.0}
 
 Work = Callable[[], Awaitable[None]]
 
@@ -79,10 +80,10 @@ class ApiServices:
             )
         self.settings, self.keys, self.name = settings, RedisKeys(settings.key_prefix), uuid4().hex
         self.metrics = metrics or RequestMetrics()
-        self.redis = connect_async(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
+        self.redis = connect_async(url, **_TIMEOUTS)
         self.redis_streams = connect_async(url)
         self._redis_readers = connect_async(url)
-        self._redis_threads = connect(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
+        self._redis_threads = connect(url, **_TIMEOUTS)
         self._version = Speaking(self._redis_threads, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
         celery = make_app(settings)
@@ -131,7 +132,7 @@ class ApiServices:
         self.webhooks = WebhookService(
             settings, self.redis, self._redis_readers, self.keys, self.name, self.member_cache.members
         )
-        self.quotas = QuotaReconciler(
+        quota_reconciler = QuotaReconciler(
             self.redis, self._redis_readers, self.keys, self.quota_holds, self.member_cache
         )
         overflow = OverflowService(
@@ -155,7 +156,7 @@ class ApiServices:
             ("ledger", self.ledgers.run),
             ("overflow", overflow.run),
             ("migration", renewal_offers.run),
-            ("quotas", self.quotas.run),
+            ("quotas", quota_reconciler.run),
             ("webhooks", self.webhooks.run),
             ("event loop", self.metrics.watch_loop),
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated, NamedTuple
 from uuid import uuid4
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from starlette.responses import Response
 from broker.api import attribution, problems
 from broker.api.container import ApiServices
 from broker.api.middleware import add_log_fields
+from broker.api.openapi import problem_responses
 from broker.contract import Lease
 from broker.identity.permissions import LEAST, AccessDecision, Action, Principal, ProtectedObject, authorize
 from broker.requests.models import AcceptOutcome
@@ -44,6 +46,16 @@ async def authenticate(
 
 
 Caller = Annotated[Principal, Depends(authenticate)]
+
+
+def v1_router(prefix: str = "", *, tags: list[str | Enum] | None = None) -> APIRouter:
+    """Return a router for paths under ``/v1`` and ``prefix``, all of which need an API key."""
+    return APIRouter(
+        prefix=f"/v1{prefix}",
+        tags=tags,
+        dependencies=[Depends(authenticate)],
+        responses=problem_responses(401, 403, 429, 503),
+    )
 
 
 def require(

@@ -245,7 +245,8 @@ class WebhookWorker:
     async def _next_message(
         self, stored: StoredWebhook, page: _Page, scope: Collection[str] | None
     ) -> tuple[str, WebhookMessage | None]:
-        """Return the next message, None if there is nothing to deliver, and the position after it."""
+        """Return the next position, and the message to deliver to reach it; None if there is nothing to
+        do."""
         client = self._store.client
         if not page:
             try:

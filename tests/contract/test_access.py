@@ -172,7 +172,7 @@ TABLE: dict[str, Call] = {
 }
 
 
-def doors() -> dict[str, list[Action]]:
+def required_actions() -> dict[str, list[Action]]:
     """By route of the application: the actions that it declares."""
     app = create_app(Settings(redis_url="redis://nowhere.invalid"))
     found: dict[str, list[Action]] = {}
@@ -190,8 +190,8 @@ def doors() -> dict[str, list[Action]]:
     return found
 
 
-def test_every_route_passes_one_door_and_is_in_the_table() -> None:
-    assert doors() == {route: [call.action] for route, call in TABLE.items()}
+def test_every_route_checks_one_permission_and_is_in_the_table() -> None:
+    assert required_actions() == {route: [call.action] for route, call in TABLE.items()}
 
 
 @pytest.fixture

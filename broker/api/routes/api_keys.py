@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from broker.api import problems
-from broker.api.dependencies import Administrator, Services, json_response
+from broker.api.dependencies import Administrator, Services, json_response, v1_router
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
 from broker.api.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
 from broker.identity.permissions import Role
 from broker.identity.store import ChangedError, KeyRecord
 
-router = APIRouter(tags=["members and keys"])
+router = v1_router(tags=["members and keys"])
 
 
 @router.get("/keys", summary="API keys, without their secrets", response_model=ApiKeys)

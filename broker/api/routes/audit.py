@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
-from broker.api.dependencies import Administrator, Services, json_response
+from broker.api.dependencies import Administrator, Services, json_response, v1_router
 from broker.api.openapi import problem_responses
 from broker.api.schemas.audit import Audit
 
-router = APIRouter(tags=["members and keys"])
+router = v1_router(tags=["members and keys"])
 
 
 @router.get(

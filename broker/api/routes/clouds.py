@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from broker.api import problems
-from broker.api.dependencies import Looker, MemberCloud, Operator, Services, json_response
+from broker.api.dependencies import Looker, MemberCloud, Operator, Services, json_response, v1_router
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
 from broker.api.schemas.clouds import Advance, Clouds, CloudView, DrainRequest, Table
 from broker.contract import Done, DrainReport, NodeNumber
 from broker.requests.routing import Member
 
-router = APIRouter()
+router = v1_router()
 
 _NO_NODE = "the cloud has no such node"
 

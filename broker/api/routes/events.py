@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from starlette.responses import Response
 
-from broker.api.dependencies import Reader, Services, visible_origins
+from broker.api.dependencies import Reader, Services, v1_router, visible_origins
 from broker.api.openapi import problem_responses
 from broker.api.stream import event_stream
 
-router = APIRouter()
+router = v1_router()
 
 
 @router.get(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
 from broker.api import attribution, parsing, problems
@@ -19,6 +19,7 @@ from broker.api.dependencies import (
     bind_key,
     json_response,
     require,
+    v1_router,
 )
 from broker.api.openapi import document_body, problem_responses
 from broker.api.services.jobs import JobSnapshot
@@ -27,7 +28,7 @@ from broker.identity.permissions import Action, Principal
 from broker.jobs.events import JobSubmitted
 from broker.jobs.models import JobList, JobLog, JobState, JobView, JobWish
 
-router = APIRouter(prefix="/jobs", tags=["batch jobs"])
+router = v1_router("/jobs", tags=["batch jobs"])
 
 LONGEST_BODY = 256 * 1024  # a job's journal, which holds its body, is read whole each time
 _EXAMPLE = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from starlette.responses import Response
 
 from broker.api import attribution, parsing, problems
@@ -16,6 +16,7 @@ from broker.api.dependencies import (
     Services,
     bind_key,
     json_response,
+    v1_router,
     visible_origins,
 )
 from broker.api.openapi import document_body, problem_responses
@@ -25,7 +26,7 @@ from broker.contract import ExtensionRequest, Lease, LeaseGranted, LeaseState, R
 from broker.contract.instances import InstanceRecord
 from broker.leases.pages import LeaseFilter
 
-router = APIRouter()
+router = v1_router()
 
 
 @router.get("/leases", summary="Spot leases", response_model=Leases, responses=problem_responses(422))

@@ -6,16 +6,16 @@ import asyncio
 from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from broker.api import problems
-from broker.api.dependencies import Reader, Services, json_response, visible_origins
+from broker.api.dependencies import Reader, Services, json_response, v1_router, visible_origins
 from broker.api.openapi import problem_responses
 from broker.ledger.models import LedgerReach, LedgerView
 from broker.ledger.report import DIMENSIONS, make_entries, sum_accounts
 
-router = APIRouter()
+router = v1_router()
 
 
 @router.get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from starlette.responses import Response
 
 from broker.api import problems
@@ -17,6 +17,7 @@ from broker.api.dependencies import (
     Services,
     json_response,
     require,
+    v1_router,
 )
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
@@ -24,7 +25,7 @@ from broker.api.schemas.members import MemberChange, Members, MemberView, Member
 from broker.identity.permissions import Action, ProtectedObject
 from broker.identity.store import ChangedError, MemberRecord
 
-router = APIRouter(tags=["members and keys"])
+router = v1_router(tags=["members and keys"])
 
 
 class RequireMemberPermission(PermissionDependency):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from broker.api import attribution, parsing, problems
@@ -17,6 +17,7 @@ from broker.api.dependencies import (
     OnDemandUser,
     Services,
     json_response,
+    v1_router,
 )
 from broker.api.openapi import document_body, problem_responses
 from broker.api.schemas.on_demand import Stopped
@@ -34,7 +35,7 @@ from broker.contract import (
 from broker.requests.routing import Member
 from cloudsim.model.reserved_ids import RESERVED
 
-router = APIRouter()
+router = v1_router()
 
 
 @router.post(

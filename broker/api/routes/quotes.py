@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from broker.api import attribution
-from broker.api.dependencies import Asker, Services, json_response
+from broker.api.dependencies import Asker, Services, json_response, v1_router
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
 from broker.api.schemas.requests import Quotes
 from broker.contract import QuoteRequest
 
-router = APIRouter()
+router = v1_router()
 
 
 @router.post(

@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from broker.api import attribution, parsing, problems
 from broker.api.container import ApiServices
-from broker.api.dependencies import Services, Submitter, begin_call, bind_key, finish_call, json_response
+from broker.api.dependencies import (
+    Services,
+    Submitter,
+    begin_call,
+    bind_key,
+    finish_call,
+    json_response,
+    v1_router,
+)
 from broker.api.middleware import add_log_fields
 from broker.api.openapi import document_body, problem_responses
 from broker.api.problems import ProblemError
@@ -26,7 +34,7 @@ from broker.requests.validation import Settled
 
 log = logging.getLogger(__name__)
 
-router = APIRouter()
+router = v1_router()
 
 _spot_requests = TypeAdapter(list[SpotRequest])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from broker.api import problems
@@ -18,6 +18,7 @@ from broker.api.dependencies import (
     Services,
     json_response,
     require,
+    v1_router,
 )
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
@@ -39,7 +40,7 @@ from broker.webhooks.store import MOST_WEBHOOKS, StoredWebhook, TooManyWebhooksE
 from broker.webhooks.targets import TargetError
 from broker.webhooks.worker import MemberGoneError
 
-router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+router = v1_router("/webhooks", tags=["webhooks"])
 
 _EXAMPLE = {"url": "https://hooks.example.com/spotfed", "kinds": ["noticed", "evicted"], "origins": ["north"]}
 _ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
