@@ -43,7 +43,7 @@ _ENDS = frozenset({EventKind.COMPLETED, EventKind.EVICTED, EventKind.CANCELLED, 
 
 
 class AccountKey(NamedTuple):
-    """The key of an account of a cloud. table_version: None for a cloud without tables."""
+    """The key of an account. table_version: None if the promise was made without a table."""
 
     origin: str
     sla: float

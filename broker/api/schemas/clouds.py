@@ -1,4 +1,4 @@
-"""Bodies of the calls about member clouds, and of the health checks."""
+"""Bodies of the calls about member clouds."""
 
 from __future__ import annotations
 
@@ -72,9 +72,3 @@ class DrainRequest(Message):
 
     nodes: Nodes | None = None
     dry_run: bool = False
-
-
-class Health(BaseModel):
-    """The state of a process that works; one that does not answers with a problem."""
-
-    status: Literal["ok"] = "ok"

@@ -1,10 +1,10 @@
-"""Bodies of the calls about spot leases and events."""
+"""Bodies of the calls about spot leases."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
-from broker.contract import Event, Lease
+from broker.contract import Lease
 
 
 class Leases(BaseModel):
@@ -26,10 +26,3 @@ class Cancellation(BaseModel):
 
     done: bool
     lease: Lease
-
-
-class StreamedEvent(BaseModel):
-    """An event with its id in the merged stream."""
-
-    id: str
-    event: Event

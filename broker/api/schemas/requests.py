@@ -1,12 +1,11 @@
-"""Bodies of the calls that request spot instances and quotes."""
+"""Bodies of the calls that request instances."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
-from broker.api.schemas.on_demand import OnDemandOffer
 from broker.api.schemas.problems import Problem
-from broker.contract import Lease, QuoteView, RefusalView
+from broker.contract import Lease, RefusalView
 
 
 class Admission(BaseModel):
@@ -34,14 +33,3 @@ class ListedResults(BaseModel):
     """One result an item, in the order of the list."""
 
     results: list[ListedResult]
-
-
-class Quotes(BaseModel):
-    """Quotes and refusals of the clouds, the quotes in the order in which the clouds would be asked.
-
-    on_demand: offers for sizes for which no cloud promises anything.
-    """
-
-    quotes: list[QuoteView]
-    refusals: list[RefusalView]
-    on_demand: list[OnDemandOffer] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from broker.api.schemas.on_demand import OnDemandOffer
-from broker.api.schemas.requests import Quotes
+from broker.api.schemas.quotes import Quotes
 from broker.api.services.on_demand_offers import on_demand_offers
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import Answer, Ask, QuoteRequest, QuoteView, RefusalView, SpotRequest
