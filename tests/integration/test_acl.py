@@ -19,7 +19,6 @@ from redis.exceptions import NoPermissionError
 from broker import cli
 from broker.contract import VERSION, Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
 from broker.contract.instances import InstanceRecord
-from broker.contract.negotiation import Speaking
 from broker.identity.store import let_in_operator
 from broker.journal.journal import Commit, Journal
 from broker.queue.celery_config import JOBS, cloud_queue, make_app
@@ -28,13 +27,14 @@ from broker.settings import Settings, settings
 from broker.signing.key_files import create_key
 from broker.signing.signer import UNSIGNED
 from broker.storage.connections import connect
+from broker.storage.negotiation import FederationVersion
 from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
 from tests.support.wait import wait_until
+from workers.agents.agent_lock import AgentLock
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
-from workers.node_agent.agent_lock import AgentLock
 
 pytestmark = pytest.mark.xdist_group("worker-processes")
 
@@ -267,7 +267,7 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
     for user in ("cloud-A", "montecarlo", "broker"):  # whoever is the first
         shared.processes.client.delete(keys.contract)
         with shared.client(user) as first:
-            assert Speaking(first, keys).look() == VERSION
+            assert FederationVersion(first, keys).refresh() == VERSION
     with shared.client("reader") as reader, shared.client("montecarlo") as worker:
         for attempt in (
             lambda: reader.xadd(keys.all_events, {"e": "{}"}),
@@ -304,12 +304,12 @@ def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:
         )
         assert isinstance(line.ask([command], 30)[command.id], LeaseGranted)
         leases = CloudLeases(agent, keys, "A")
-        assert leases.shown(["nobody.1"]) == {"nobody.1": None}
+        assert leases.read_leases(["nobody.1"]) == {"nobody.1": None}
         assert leases.wall_time(0.0) > 0
         record = InstanceRecord(lease=None, since=1.0)
-        leases.keep("x", record)
-        assert CloudLeases(agent, keys, "A").records() == {"x": record}
-        leases.drop("x")
+        leases.write_record("x", record)
+        assert CloudLeases(agent, keys, "A").read_records() == {"x": record}
+        leases.drop_record("x")
         tenure = AgentLock(agent, keys, "A", 5.0, processes.directory / "a.lock")
         assert tenure.begin(threading.Event())
         tenure.end()

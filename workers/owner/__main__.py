@@ -23,20 +23,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from broker.contract import Batch, CloudInfo, written
-from broker.contract.convert import node_kinds
-from broker.contract.negotiation import ContractError, Speaking
+from broker.contract import Batch, CloudInfo, write_message
+from broker.contract.convert import to_node_kinds
 from broker.doctor.redis import UnsafeQueueError
 from broker.journal.archive import Archive, archive_directory
 from broker.journal.journal import Journal
 from broker.observability import gc_tuning
 from broker.observability.spans import Spans
+from broker.queue.celery_config import DRAIN, cloud_queue
+from broker.queue.send import bell_queue, send_batch
 from broker.settings import Settings, SettingsError, settings
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import load
+from broker.storage.negotiation import ContractError, FederationVersion
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import InputError
@@ -118,7 +120,7 @@ def _info(member: FederatedCloud, order: int, options: argparse.Namespace) -> Cl
         largest_node=max(cores),
         time="trace" if trace_time else "wall",
         overflow=member.overflow,
-        node_kinds=node_kinds(cores, member.spec.details),
+        node_kinds=to_node_kinds(cores, member.spec.details),
         lineup=member.spec.lineup.name,
         grace_s=member.spec.grace_s,
         pools=pools.bands if pools else (),
@@ -147,9 +149,9 @@ def exit_now(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _follow_version(speaking: Speaking, journal: Journal, info: CloudInfo) -> None:
+def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudInfo) -> None:
     """Publish what this member is again once all members read the version that can say all of it."""
-    if not speaking.settled:
+    if not speaking.is_final:
         speaking.follow(threading.Event())
         until_answered(lambda: journal.publish_info(info))
 
@@ -159,24 +161,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         config = settings()
-        app = celery_app.create(config, options.cloud)
+        app = celery_app.create_app(config, options.cloud)
         until_s = math.inf if options.until is None else parse_duration_s(options.until, field="--until")
-        federation = load(options.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
+        federation = load_federation(
+            options.federation, config.data, until_s=None if math.isinf(until_s) else until_s
+        )
         spec = process_spec(options, config, federation)
         celery_app.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
-        speaking = Speaking(client, keys)
-        until_answered(speaking.look)
+        speaking = FederationVersion(client, keys)
+        until_answered(speaking.refresh)
     except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
         print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
-    from broker.queue.celery_config import cloud_queue
-    from broker.queue.send import send_batch
 
     def send(queue: str, batch: Batch) -> None:
-        send_batch(app, queue, json.loads(written(batch, speaking())))
+        send_batch(app, queue, json.loads(write_message(batch, speaking())))
 
     journal = Journal(client, keys, options.cloud, signing, speaks=speaking, events_kept=config.events_kept)
     follower = threading.Thread(target=_follow_version, args=(speaking, journal, spec.info), daemon=True)
@@ -184,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
     stats = OwnerStatsPublisher(journal, time.monotonic)
     owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
-    celery_app.serve_drains(app, options.cloud, owner_process.drain)
+    celery_app.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
     owner_process.open()
 
     def ready() -> None:
@@ -192,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         owner_process.start()
 
     try:
-        return celery_app.run(
+        return celery_app.run_worker(
             app,
             name=f"cloud.{options.cloud}@{os.getpid()}",
             queues=[cloud_queue(options.cloud)],

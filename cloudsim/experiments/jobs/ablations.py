@@ -20,12 +20,12 @@ from cloudsim.experiments.jobs.runs import (
     world_2015,
 )
 from cloudsim.experiments.jobs.synthetic_job import Always, baseline, made_world, quoted
-from cloudsim.jobs.backup_servers import packed
+from cloudsim.jobs.backup_servers import pack_backups
 from cloudsim.jobs.job import IMMEDIATE
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.planner import CostAware, options
+from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import play
+from cloudsim.jobs.simulation import simulate_job
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.revocation import WINDOW_S
 
@@ -76,17 +76,17 @@ def share(_data: Path | None, *, together: int) -> list[Row]:
     Columns: row = "shared backup", together, servers, paid_hours (server hours paid by jobs) and up_hours.
     """
     job = baseline()
-    (plan,) = options(job, (Backup(),), quoted(2.4, 0.2), IMMEDIATE)
+    (plan,) = list_plans(job, (Backup(),), quoted(2.4, 0.2), IMMEDIATE)
     world, policy = made_world(2.4, 0.2, 3), Always(plan.mechanism, plan.bids)
     begin_s = np.random.default_rng(3).uniform(WINDOW_S, 2 * WINDOW_S, together)
     at_s = [WINDOW_S + (float(drawn_s) - WINDOW_S) % 1800.0 for drawn_s in begin_s]  # within half an hour
     charges = [
         charge
         for submit_s in at_s
-        for attempt in play(job, policy, world, submit_s, IMMEDIATE).attempts
+        for attempt in simulate_job(job, policy, world, submit_s, IMMEDIATE).attempts
         for charge in attempt.charges
     ]
-    bill = packed(charges)
+    bill = pack_backups(charges)
     hours = {"paid_hours": bill.paid_hours, "up_hours": bill.up_hours}
     return [{"row": SHARED, "together": together, "servers": bill.servers, **hours}]
 

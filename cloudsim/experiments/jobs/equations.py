@@ -15,9 +15,9 @@ from cloudsim.experiments.jobs.synthetic_job import Always, baseline, made_world
 from cloudsim.jobs.attempts import MarketCandidates
 from cloudsim.jobs.job import IMMEDIATE, Job, Overheads
 from cloudsim.jobs.mechanisms import Checkpoint
-from cloudsim.jobs.planner import ON_DEMAND, options
+from cloudsim.jobs.planner import ON_DEMAND, list_plans
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import play
+from cloudsim.jobs.simulation import simulate_job
 from cloudsim.markets import bidding
 from cloudsim.markets.revocation import HOUR_S, WINDOW_S, Markets
 
@@ -57,7 +57,7 @@ class _PrintedReplicas(Replicate):
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """Estimate as printed for the first ``degree`` markets, which are all equal here."""
         del overheads
-        bid = bidding.replica(markets.on_demand, self.degree)
+        bid = bidding.bid_for_replica(markets.on_demand, self.degree)
         odds = markets.odds(np.full(len(markets.price_now), bid), job.work_s, job.instances)
         first = np.flatnonzero(markets.price_now <= bid)[: self.degree]
         lost = odds.revoked[first].prod()
@@ -87,11 +87,14 @@ def measure(_data: Path | None, *, job: str, per_day: float, jobs: int) -> list[
     at_s = generator.uniform(WINDOW_S, 3900 * 86_400.0, jobs).tolist()
     on_demand_usd = kind.work_s / HOUR_S
     for equations, mechanisms in _SETS.items():
-        plans = options(kind, (*mechanisms, ON_DEMAND), quoted(per_day, PRICE), IMMEDIATE)
+        plans = list_plans(kind, (*mechanisms, ON_DEMAND), quoted(per_day, PRICE), IMMEDIATE)
         best = min(plans, key=lambda plan: plan.cost_usd)
         policy = Always(best.mechanism, best.bids)
         world = made_world(per_day, PRICE, 1)
-        costs = [play(kind, policy, world, submit_s, IMMEDIATE).cost_usd / on_demand_usd for submit_s in at_s]
+        costs = [
+            simulate_job(kind, policy, world, submit_s, IMMEDIATE).cost_usd / on_demand_usd
+            for submit_s in at_s
+        ]
         rows.append(
             {"job": job, "per_day": per_day, "equations": equations}
             | {plan.mechanism.name: plan.cost_usd / on_demand_usd for plan in plans}

@@ -14,12 +14,12 @@ from cloudsim.experiments.drawing import Dot, Figure, dots_by_group, legend_belo
 from cloudsim.experiments.experiment import Row, distinct, where
 from cloudsim.jobs.job import OVERHEADS, Job, Overheads
 from cloudsim.jobs.planner import POLICIES, OnDemandOnly, PlacementPolicy
-from cloudsim.jobs.simulation import SimulatedJob, play
+from cloudsim.jobs.simulation import SimulatedJob, simulate_job
 from cloudsim.jobs.world import World
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
-from cloudsim.markets.revocation import HOUR_S, WINDOW_S, PriceHistory, injected
+from cloudsim.markets.revocation import HOUR_S, WINDOW_S, PriceHistory, inject_revocations
 
 DAY_S = 86_400.0
 MARKETS_2015 = "spot-prices-2015/markets.csv"
@@ -71,7 +71,9 @@ def world_2015(
     for series in series_2015(data):
         assert series.on_demand_usd_per_hour is not None, f"{series.name} has no on-demand price"
         plain = PriceHistory.of(series, on_demand / series.on_demand_usd_per_hour)
-        histories.append(injected(plain, per_day, generator, price=10 * on_demand) if per_day else plain)
+        histories.append(
+            inject_revocations(plain, per_day, generator, price=10 * on_demand) if per_day else plain
+        )
     memory = np.array([MEMORY_GB[series.instance_type] for series in series_2015(data)])
     return World(histories, on_demand, memory, billing)
 
@@ -99,7 +101,10 @@ def policy_rows(
     at_s = arrivals(world, len(jobs), seed)
 
     def run(policy: PlacementPolicy) -> list[SimulatedJob]:
-        return [play(job, policy, world, begin_s, overheads) for job, begin_s in zip(jobs, at_s, strict=True)]
+        return [
+            simulate_job(job, policy, world, begin_s, overheads)
+            for job, begin_s in zip(jobs, at_s, strict=True)
+        ]
 
     base, rows = run(OnDemandOnly()), []
     for policy in policies:

@@ -2,7 +2,7 @@
 
 A live cloud in replay: its own load comes and goes, and tables are made every six hours. Each user reads the
 table published at that moment, chooses a lifetime for a value function as ``spotfed target`` does
-(``cloudsim.disclosure.target_choice``) and asks for it; the cloud decides by the same table. Where nothing is
+(``cloudsim.disclosure.targeting``) and asks for it; the cloud decides by the same table. Where nothing is
 disclosed, a user asks for the lifetime of the recorded request.
 """
 
@@ -19,8 +19,15 @@ from cloudsim.cloud.cloud import AFTER_EVERYTHING
 from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import LATTICE_S, Disclosure
-from cloudsim.disclosure.masked_tables import shown_table
-from cloudsim.disclosure.target_choice import Choice, choose, disclosed_of
+from cloudsim.disclosure.masked_tables import describe_table
+from cloudsim.disclosure.targeting import (
+    HOUR_S,
+    TargetChoice,
+    Value,
+    choose_target,
+    find_value,
+    parse_disclosed,
+)
 from cloudsim.experiments.drawing import Figure, dots_by_group, legend_below, panels, share_axis, spread
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, ratio, total, where
 from cloudsim.experiments.promise.beds import draw, seeds
@@ -32,7 +39,6 @@ from cloudsim.model.changes import Change, End, Ended
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.volatile.targeting import HOUR_S, Value, named_value
 
 BEDS = ("synthetic", "long-lived")
 SEEDS = range(4)
@@ -67,7 +73,7 @@ def measure(
     """
     return [
         {"bed": bed, "seed": seed, "level": level, "value_function": value_function, "asks": asks}
-        | _Run(bed, seed, births, hours, Disclosure(level), named_value(value_function)).row(
+        | _Run(bed, seed, births, hours, Disclosure(level), find_value(value_function)).row(
             promised=asks == PROMISED
         )
         for level, value_function, asks in itertools.product(levels, value_functions, ASKS)
@@ -88,7 +94,7 @@ class _Run:
         self._federation = Federation((cloud,), (workload,))
         self._member = ReplayMember(cloud, 0, self._federation, seed, births)
         self._level, self._value = level, value
-        self._read: tuple[QuantileTable, dict[int, Choice | None]] | None = None
+        self._read: tuple[QuantileTable, dict[int, TargetChoice | None]] | None = None
         self._own_core_s = 0.0
         self._ended = {End.COMPLETED: 0, End.EVICTED: 0}
         self._core_h, self._worth = 0.0, 0.0
@@ -141,15 +147,15 @@ class _Run:
             return None
         return replace(recorded, lifetime_s=choice.lifetime_s, sla=choice.sla if promised else None)
 
-    def _choice(self, cores: int) -> Choice | None:
+    def _choice(self, cores: int) -> TargetChoice | None:
         """Return the choice by the table published now, read once; None where nothing is disclosed."""
         table = self._member.cloud.table
         if table is None or self._level is Disclosure.NOTHING:
             return None
         if self._read is None or self._read[0] is not table:
             choices = {
-                part["cores"]: choose(disclosed_of(self._level, part), self._value)
-                for part in shown_table(table)["lifetimes"]
+                part["cores"]: choose_target(parse_disclosed(self._level, part), self._value)
+                for part in describe_table(table)["lifetimes"]
             }
             self._read = table, choices
         return self._read[1].get(cores)

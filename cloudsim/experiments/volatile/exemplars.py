@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL
 from cloudsim.experiments.drawing import (
     LINES,
     Dot,
@@ -36,8 +37,7 @@ from cloudsim.experiments.volatile.runs import (
     pool_rows,
 )
 from cloudsim.volatile.availability import STUDY_SAMPLES
-from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, exemplar
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
+from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, make_exemplar
 
 STABLE = ("stable-1", "stable-2")
 PROFILE = "profile"
@@ -52,7 +52,7 @@ def measure(_data: Path | None, *, name: str, samples: int) -> list[Row]:
 
     Columns of "profile": pool, units (a list, hourly), volatility, periodicity, total_volatile_hours.
     """
-    pool = exemplar(name, np.random.default_rng(zlib.crc32(name.encode())), samples)
+    pool = make_exemplar(name, np.random.default_rng(zlib.crc32(name.encode())), samples)
     profile: Row = {
         "row": PROFILE,
         "pool": name,

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+from cloudsim.disclosure.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES
 from cloudsim.experiments.experiment import (
     Case,
     Claim,
@@ -40,7 +41,6 @@ from cloudsim.experiments.volatile.runs import (
     pools_2021,
 )
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
-from cloudsim.volatile.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES
 
 #: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of 27 pools; 18 are among our data.
 EXPECTED_POOLS = 27

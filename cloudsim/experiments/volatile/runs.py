@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL, Value
 from cloudsim.experiments.experiment import Row, where
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
@@ -25,14 +26,13 @@ from cloudsim.volatile.availability import (
     PriceStatistics,
     Unknown,
     Window,
-    availability,
-    first,
-    last,
-    whole,
+    first_window,
+    infer_availability,
+    last_window,
+    whole_window,
 )
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
-from cloudsim.volatile.study import Model, StudyOutcome, study
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL, Value
+from cloudsim.volatile.study import InformationModel, StudyOutcome, run_study
 
 #: Files under the data directory.
 MARKETS_2015 = "spot-prices-2015/markets.csv"
@@ -73,11 +73,11 @@ def pools_2015(data: Path) -> tuple[list[Pool], list[ExcludedSeries]]:
 def pools_2021(file: Path) -> tuple[list[Pool], list[ExcludedSeries]]:
     """Return the markets in a file of 2021, each as long as it was recorded, and those left out."""
     series, _ = read(file)
-    return _pools("2021", ((market, "whole", whole(market)) for market in series))
+    return _pools("2021", ((market, "whole", whole_window(market)) for market in series))
 
 
 def _windows(series: PriceSeries) -> Sequence[tuple[str, Window | ExcludedSeries]]:
-    begin, end = first(series), last(series)
+    begin, end = first_window(series), last_window(series)
     if isinstance(begin, ExcludedSeries) or isinstance(end, ExcludedSeries):
         return [("first", begin)]
     shared = STUDY_SAMPLES - (end.starts_at_s - begin.starts_at_s) / begin.step_s
@@ -93,7 +93,7 @@ def _pools(
         if isinstance(window, ExcludedSeries):
             excluded.append(window)
             continue
-        made = availability(series, window, unknown=Unknown.CARRY)
+        made = infer_availability(series, window, unknown=Unknown.CARRY)
         if isinstance(made, ExcludedSeries):
             excluded.append(made)
         else:
@@ -123,7 +123,7 @@ def pool_rows(
     generator = np.random.default_rng(zlib.crc32(f"{pool.source} {pool.name} {pool.window}".encode()))
     informing, judging = pool.availability.split(split) if split else (None, pool.availability)
     informed_by = None if informing is None else informing.units
-    made = study(judging.units, generator, informed_by=informed_by, renewal=renewal, values=values)
+    made = run_study(judging.units, generator, informed_by=informed_by, renewal=renewal, values=values)
     common: Row = {
         "source": pool.source,
         "pool": pool.name,
@@ -167,14 +167,14 @@ def _outcome(outcome: StudyOutcome) -> dict[str, Any]:
         f"success_{model}": outcome.success_rate,
         f"per_unit_hour_{model}": outcome.per_unit_hour,
     }
-    if outcome.model is not Model.ORACLE:
+    if outcome.model is not InformationModel.ORACLE:
         columns[f"targets_minutes_{model}"] = [target and target / MINUTE_S for target in outcome.targets_s]
     return columns
 
 
 POLICIES = tuple(policy.value for policy in RevocationPolicy)
 #: Models that a cloud can disclose; the Oracle is the measure of them all.
-MODELS = tuple(model.value for model in Model if model is not Model.ORACLE)
+MODELS = tuple(model.value for model in InformationModel if model is not InformationModel.ORACLE)
 
 MODEL_NAMES = {"mttr": "MTTR", "p10": "10pctile", "p90": "90pctile", "full": "full", "oracle": "Oracle"}
 POLICY_NAMES = {"random": "Random", "fifo": "FIFO", "lifo": "LIFO", "lifo-pools": "LIFO-pools"}

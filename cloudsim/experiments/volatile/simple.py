@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from cloudsim.disclosure.levels import LATTICE_S
+from cloudsim.disclosure.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES, Value, expected_value
 from cloudsim.experiments.drawing import LINES, Axes, Figure, panels
 from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, where
 from cloudsim.experiments.volatile.runs import MINUTE_S, POLICY_NAMES, length_columns
 from cloudsim.model.lengths import LengthHistogram
 from cloudsim.volatile.availability import DAY_S, STEP_S
-from cloudsim.volatile.managers import RevocationPolicy, intervals
-from cloudsim.volatile.synthetic import daily_ramp
-from cloudsim.volatile.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES, Value, expected_value
+from cloudsim.volatile.managers import RevocationPolicy, count_intervals
+from cloudsim.volatile.synthetic import make_daily_ramp
 
 DAYS = 90
 SEED = 6
@@ -36,14 +36,14 @@ def measure(_data: Path | None, *, days: int) -> list[Row]:
     A row "profile" for each step: hours, units. A row "lengths" for each policy and each of its pools:
     policy, band (of LIFO-pools, else None), ``length_columns``, and at_minutes: length → number of intervals.
     """
-    profile = daily_ramp(days)
+    profile = make_daily_ramp(days)
     day = profile.units[: DAY_S // STEP_S].tolist()
     rows: list[Row] = [
         {"row": PROFILE, "hours": at * STEP_S / 3600, "units": units} for at, units in enumerate(day)
     ]
     generator = np.random.default_rng(SEED)
     for policy in RevocationPolicy:
-        bands = intervals(profile.units, policy, generator)
+        bands = count_intervals(profile.units, policy, generator)
         for band, lengths in enumerate(bands):
             steps = np.flatnonzero(lengths.counts)
             rows.append(

@@ -16,7 +16,7 @@ from cloudsim.admission.fair_share import FairShare, held_cores
 from cloudsim.admission.origin_caps import SpotCaps
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file import load as load_file
+from cloudsim.federation.file import load_federation as load_file
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.model.changes import End, Started
@@ -27,7 +27,7 @@ from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.traces.trace import Trace
-from tests.unit.broker.test_routing import member
+from tests.unit.broker.requests.test_routing import member
 from tests.unit.workers.owners import FOREVER_S, Live, cancel, command_id, load
 from workers.owner import snapshots
 from workers.owner.state import OwnerSpec
