@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, Staying
-from cloudsim.cloud.cloud_state import DRAIN
+from cloudsim.model.changes import DRAIN
 from cloudsim.cloud.headroom import is_block
 from cloudsim.model.changes import Change, Ended, Noticed
 from cloudsim.model.instances import Instance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.contract import Acknowledge, Answer, Done, EventKind, Gone, Lease, LeaseGranted, LeaseState
-from cloudsim.cloud.cloud_state import TAKEN
+from cloudsim.model.changes import TAKEN
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
 from cloudsim.model.changes import End, Ended
 from cloudsim.model.requests import Kind

@@ -86,7 +86,7 @@ def take(state: State, entry_id: str, hashed: str) -> Snapshot:
         evicted=state.evicted,
         opened=state.opened,
         now_s=cloud.now_s,
-        own_load_next=cloud._own_load_next,
+        own_load_next=cloud.own_load_next,
         running=tuple(cloud.inventory),
         waiting=cloud.inventory.booked(),
         closed_nodes=tuple(cloud.inventory.closed.nonzero()[0].tolist()),
@@ -155,18 +155,15 @@ def _restore_cloud(cloud: Cloud, held: Held) -> None:
         cloud.inventory.close(held.closed_nodes, closed=True)
     for instance in held.running:
         cloud.inventory.place(instance)
-        cloud._expect_end(instance)
-        if instance.evict_at_s is not None:
-            end = (instance.evict_at_s, PHASE_ON_DEMAND, instance.number, instance.id)
-            cloud._ends.append(end)
-    cloud._ends.sort()  # a sorted list is a heap
+        cloud.expect_end(instance)
     for instance in held.waiting:
         cloud.inventory.book(instance)
     cloud.noticed_for.update(held.noticed_for)
     for sla, running, completed, evicted, pending in held.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
     cloud.contention.refused_at_s = held.waits
-    cloud.now_s, cloud._own_load_next = held.now_s, held.own_load_next
+    cloud.now_s = held.now_s
+    cloud.continue_own_load(held.own_load_next)
     at_s, phase = held.place
     started_s = at_s if phase >= PHASE_ON_DEMAND else -math.inf
     cloud.headroom.restore(cloud.inventory, held.now_s, max(started_s, held.waited_s))

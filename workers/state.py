@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.cloud_state import for_nobody
+from cloudsim.model.changes import for_nobody
 from cloudsim.cloud.headroom import HEADROOM
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP

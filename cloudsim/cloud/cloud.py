@@ -1,27 +1,33 @@
 """One cloud: its inventory, its own load, its quantile table and every decision about them.
 
-The same object runs under a replay, under the simulated federation and inside a live owner. It is told the
-time and never asks for it; every decision is planned, turned into changes, and applied by ``apply``, which
+The same object runs in a replay, in the simulated federation and inside a live owner. It is told the time
+and never asks for it. Every decision is planned, turned into changes, and made true by ``Cloud.apply``, which
 recovery calls with the same changes read from the journal.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from cloudsim.admission.fair_share import Contention
 from cloudsim.admission.pools import PoolView
 from cloudsim.admission.population import RequestLog, Threshold
 from cloudsim.admission.products import Products
+from cloudsim.admission.promise_ledger import PromiseLedger
 from cloudsim.admission.rule import examine
-from cloudsim.cloud.cloud_state import CloudState
+from cloudsim.cloud.calendar import Calendar, Entry, Rank
 from cloudsim.cloud.extensions import examine_longer
+from cloudsim.cloud.headroom import Headroom
 from cloudsim.cloud.inventory import Inventory, starts_by_s
+from cloudsim.cloud.spec import CloudSpec, recorded_resources
+from cloudsim.disclosure.masked_tables import told_by
 from cloudsim.disclosure.masking import mask_refusal, mask_table
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
-from cloudsim.history.own_load import Arrival
+from cloudsim.history.history import History, stop_phase
+from cloudsim.history.own_load import Arrival, arrivals_of
 from cloudsim.model.changes import (
     Booked,
     Change,
@@ -33,69 +39,108 @@ from cloudsim.model.changes import (
     Started,
     TurnedAway,
     Withdrawn,
+    for_nobody,
 )
 from cloudsim.model.instances import Instance, Placement, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Mode, Request
 from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
+from cloudsim.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from cloudsim.prediction.tables import QuantileTable
 
 #: The end of a federation: every stop of an instant, nothing after it.
 AFTER_EVERYTHING = (math.inf, PHASE_STOP)
 
+#: Names of the entries of the calendar that are about no instance. Ids have no spaces.
+_OWN_LOAD, _HEADROOM = "own load", "keep headroom"
 
-class Cloud(CloudState):
-    """State machine of one cloud: its time and its decisions."""
+
+class Cloud:
+    """The state machine of one cloud: what it is at a moment, its time, and its decisions.
+
+    spec: what the cloud is. own_load: a trace of on-demand requests that it plays by itself, or None.
+    own_load_until_s: requests of the trace that arrive later are not played.
+    """
+
+    def __init__(self, spec: CloudSpec, own_load: Trace | None = None, own_load_until_s: float = math.inf):
+        self.spec = spec
+        self.inventory = Inventory(spec.node_cores, spec.details)
+        self.history = History(recorded_resources(spec))
+        self.ledger = PromiseLedger()
+        # Population mode: requests by SLA, and the one considered last (SLA, risk, lifetime).
+        self._request_logs: dict[float, RequestLog] = {}
+        self._considered: tuple[float, float, float] | None = None
+        self._table: QuantileTable | None = None
+        self.contention = Contention(spec.fair_share)
+        self.now_s = 0.0
+        self.calendar = Calendar()
+        self._own_prefix = f"{spec.id}/own-"
+        self._own_arrivals = [] if own_load is None else arrivals_of(own_load, own_load_until_s)
+        self.own_load_next = 0
+        self.continue_own_load(0)
+        self.headroom = Headroom(spec.id, spec.headroom, self._schedule_headroom)
+        self.noticed_for: dict[str, str | None] = {}  # instance, and what it has to leave for
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def advance(self, now_s: float, phase: int = PHASE_SPOT) -> list[Change]:
-        """Lets everything happen that comes before (``now_s``, ``phase``): ends and own on-demand requests.
+        """Let everything happen that comes before (``now_s``, ``phase``). Returns the changes.
 
         With the default phase a spot request at ``now_s`` comes after the stops and on-demand starts of
         its instant and before the stops of instances that started in it (PREDICTION.md "Order of events").
         """
         changes: list[Change] = []
-        while True:
-            end = self._next_end()
-            arrival = self._next_arrival()
-            blocks_key = self.headroom.due or (math.inf, 0)
-            if end is None and arrival is None and self.headroom.due is None:
+        while (entry := self.calendar.first()) is not None:
+            if (entry.at_s, entry.phase) >= (self.headroom.not_before(now_s), phase):
                 break
-            end_key = (end[0], end[1]) if end else (math.inf, 0)
-            arrival_key = (arrival.start_s, PHASE_ON_DEMAND) if arrival else (math.inf, 0)
-            if min(end_key, arrival_key, blocks_key) >= (self.headroom.not_before(now_s), phase):
-                break
-            if blocks_key < min(end_key, arrival_key):  # after the on-demand starts of their instant
-                changes += self._keep_headroom(blocks_key[0])
-            elif end is not None and end_key <= arrival_key:
-                changes += self._end_next(end)
-            else:
-                assert arrival is not None
-                changes += self._play(arrival)
+            changes += self.calendar.run(entry)
         self.now_s = max(self.now_s, now_s) if math.isfinite(now_s) else self.now_s
         return changes
 
-    def _end_next(self, end: tuple[float, int, int, str]) -> list[Change]:
-        heapq.heappop(self._ends)
-        return self.end(end[3], end[0], End.EVICTED if end[1] == PHASE_ON_DEMAND else End.COMPLETED)
+    def next_event(self) -> tuple[float, int]:
+        """Return time and phase of what happens next by itself; ``AFTER_EVERYTHING`` when nothing will."""
+        entry = self.calendar.first()
+        return AFTER_EVERYTHING if entry is None else (entry.at_s, entry.phase)
+
+    def expect_end(self, instance: Instance) -> None:
+        """Schedule when a running instance completes, or leaves because its notice is over.
+
+        An announced eviction has ``PHASE_ON_DEMAND``: it comes after the stops of its instant, and before the
+        arrivals that may want the room.
+        """
+        end = instance.end_s, stop_phase(instance.start_s, instance.end_s)
+        if instance.evict_at_s is not None:
+            end = min(end, (instance.evict_at_s, PHASE_ON_DEMAND))
+        if math.isfinite(end[0]):
+            self.calendar.schedule(Entry(*end, Rank.END, instance.number, instance.id, self._end_in_time))
+
+    def _end_in_time(self, entry: Entry) -> list[Change]:
+        how = End.EVICTED if entry.phase == PHASE_ON_DEMAND else End.COMPLETED
+        return self.end(entry.name, entry.at_s, how)
 
     def _end_before(self, at_s: float) -> list[Change]:
-        """Lets end what ends before the stops of ``at_s``."""
+        """End the instances whose time is over before the stops of ``at_s``."""
         changes: list[Change] = []
-        while (end := self._next_end()) is not None and (end[0], end[1]) < (at_s, PHASE_STOP):
-            changes += self._end_next(end)
+        while (entry := self.calendar.first_end()) is not None and entry[:2] < (at_s, PHASE_STOP):
+            changes += self.calendar.run(entry)
         return changes
 
-    def next_event(self) -> tuple[float, int]:
-        """Time and phase of what happens next by itself; ``AFTER_EVERYTHING`` when nothing will."""
-        end, arrival = self._next_end(), self._next_arrival()
-        moments = [(end[0], end[1])] if end else []
-        if arrival:
-            moments.append((arrival.start_s, PHASE_ON_DEMAND))
-        if self.headroom.due:
-            moments.append(self.headroom.due)
-        return min(moments, default=AFTER_EVERYTHING)
+    def continue_own_load(self, row: int) -> None:
+        """Go on with a row of the own load. Rows before it are over."""
+        self.own_load_next = row
+        if row < len(self._own_arrivals):
+            arrival = self._own_arrivals[row]
+            self.calendar.schedule(
+                Entry(arrival.start_s, PHASE_ON_DEMAND, Rank.ARRIVAL, row, _OWN_LOAD, self._play_next)
+            )
+        else:
+            self.calendar.cancel(_OWN_LOAD)
+
+    def _play_next(self, entry: Entry) -> list[Change]:
+        return self._play(self._own_arrivals[entry.number])
 
     def _play(self, arrival: Arrival) -> list[Change]:
         self.now_s = max(self.now_s, arrival.start_s)
@@ -111,8 +156,19 @@ class Cloud(CloudState):
             amounts=self.spec.details.flavour(arrival.cores),
         )
 
-    def _keep_headroom(self, at_s: float) -> list[Change]:
-        """Places the blocks that are missing, as far as there is room."""
+    def _own_request_done(self, request_id: str) -> None:
+        if request_id.startswith(self._own_prefix):
+            # A request that had to wait starts after those that came later.
+            row = int(request_id.removeprefix(self._own_prefix)) + 1
+            if row > self.own_load_next:
+                self.continue_own_load(row)
+
+    def _schedule_headroom(self, at_s: float, phase: int) -> None:
+        self.calendar.schedule(Entry(at_s, phase, Rank.HEADROOM, 0, _HEADROOM, self._keep_headroom))
+
+    def _keep_headroom(self, entry: Entry) -> list[Change]:
+        """Place the blocks of headroom that are missing, as far as there is room."""
+        at_s = entry.at_s
         if at_s < self.now_s:  # a cloud that was told to keep others than before it was restarted
             at_s = math.nextafter(self.now_s, math.inf)
         changes: list[Change] = []
@@ -127,7 +183,7 @@ class Cloud(CloudState):
             request = self.headroom.request(cores, self.history.instances, self.spec.details)
             if isinstance(plan(self.inventory, request, self.spec.lineup, at_s), Placement):
                 changes += self._start_on_demand(request, at_s, math.inf)
-        self.headroom.due = None
+        self.calendar.cancel(_HEADROOM)
         return changes
 
     # -- decisions -------------------------------------------------------------------------------------------
@@ -381,6 +437,15 @@ class Cloud(CloudState):
 
     # -- tables ----------------------------------------------------------------------------------------------
 
+    @property
+    def table(self) -> QuantileTable | None:
+        """The table that decisions go by: no more than the cloud discloses."""
+        return self._table
+
+    @table.setter
+    def table(self, table: QuantileTable | None) -> None:
+        self._table = table and told_by(table, self.spec.disclosure)
+
     def table_due_s(self, now_s: float) -> float | None:
         """The refresh boundary whose table a request at ``now_s`` must meet, if that table is not there
         yet."""
@@ -394,3 +459,60 @@ class Cloud(CloudState):
     def needs_table(self, request: Request) -> bool:
         """Whether the answer to a spot request can depend on the table at all."""
         return request.promised and not self.inventory.lacks(request)
+
+    # -- the fold --------------------------------------------------------------------------------------------
+
+    def _apply_all(self, changes: list[Change]) -> None:
+        for change in changes:
+            self.apply(change)
+
+    def apply(self, change: Change) -> None:
+        """Make a change true. Live decisions and recovery from the journal both go through here."""
+        at_s = change.instance.start_s if isinstance(change, Started) else change.at_s
+        self.now_s = max(self.now_s, at_s)
+        match change:
+            case Started(instance):
+                self._apply_start(instance)
+            case Ended(instance, _, how, cause):
+                self.inventory.remove(instance.id)
+                self.calendar.cancel(instance.id)
+                self.ledger.ended(instance, how)
+                self.noticed_for.pop(instance.id, None)
+                if how in (End.CANCELLED, End.FAILED) or for_nobody(cause):
+                    self.history.record_changed_stop(instance, at_s)
+            case Extended(instance):
+                before = self.inventory.replace(instance)
+                self.history.record_changed_stop(instance, instance.end_s)
+                if instance.renewed_at_s == at_s:
+                    self.history.record_renewal(instance, at_s)
+                self.expect_end(instance)
+                # One instance, one promise at a time: the earlier one is withdrawn for the longer one.
+                self.ledger.ended(before, End.CANCELLED)
+                self.ledger.started(instance)
+            case TurnedAway(request):
+                self._own_request_done(request.id)
+            case Noticed(instance, _, cause):
+                self.inventory.replace(instance)
+                self.noticed_for[instance.id] = cause
+                self.expect_end(instance)
+            case Booked(instance):
+                self.inventory.book(instance)
+                # When it will stop is not known before it starts.
+                self.history.record_start(replace(instance, end_s=math.inf))
+                self._own_request_done(instance.id)
+            case Withdrawn(instance):
+                self.inventory.withdraw(instance.id)
+                self.history.record_changed_stop(instance, at_s)
+            case Cordoned(nodes, closed):
+                self.inventory.close(nodes, closed=closed)
+        self.headroom.note(change)
+
+    def _apply_start(self, instance: Instance) -> None:
+        if self.inventory.waiting(instance.id) is not None:  # in the history since it was booked
+            self.history.record_changed_stop(instance, instance.end_s)
+        else:
+            self.history.record_start(instance)
+        self.inventory.place(instance)
+        self.ledger.started(instance)
+        self.expect_end(instance)
+        self._own_request_done(instance.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cloudsim.cloud.inventory import Inventory, parse_nodes
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
@@ -56,16 +56,18 @@ def headroom_of(
 class Headroom:
     """The blocks of one cloud: which there are, whose room a request takes, and when they are placed anew.
 
-    ``note`` follows the changes of the cloud, live and in recovery alike. due: time and phase at which blocks
-    are to be looked after, before the spot starts of that instant; None: there is nothing to do.
+    ``note`` follows the changes of the cloud, live and in recovery alike. look_after: called with the time
+    and the phase at which blocks are to be placed or given up, before the spot starts of that instant.
     """
 
-    def __init__(self, cloud: str, blocks: tuple[int, ...]):
-        self.due: tuple[float, int] | None = (0.0, PHASE_STOP) if blocks else None
+    def __init__(self, cloud: str, blocks: tuple[int, ...], look_after: Callable[[float, int], None]):
+        self._look_after = look_after
         self._prefix, self._cloud = f"{cloud}/{HEADROOM}", cloud
         self._wanted = blocks
         self._present: dict[str, int] = {}  # cores of those that run or wait
         self._latest_s = -math.inf  # of what must not come after a stop of its instant
+        if blocks:
+            look_after(0.0, PHASE_STOP)
 
     def holds(self, instance_id: str) -> bool:
         """Whether that is a block of this cloud that is there."""
@@ -118,7 +120,7 @@ class Headroom:
             case Started(one) | Booked(one) if one.kind is Kind.ON_DEMAND and is_block(one.id):
                 self._present[one.id] = one.cores
                 if self._kept() - Counter(self._wanted):
-                    self.due = one.start_s, PHASE_ON_DEMAND
+                    self._look_after(one.start_s, PHASE_ON_DEMAND)
         if self._present or self._wanted:
             self._note(change)
 
@@ -138,7 +140,7 @@ class Headroom:
 
     def _look(self, at_s: float) -> None:
         if self._present or self._wanted:
-            self.due = at_s, PHASE_ON_DEMAND
+            self._look_after(at_s, PHASE_ON_DEMAND)
 
     def restore(self, inventory: Inventory, now_s: float, latest_s: float) -> None:
         """As after the changes that made the inventory. latest_s: of what must not follow a stop."""
@@ -147,7 +149,7 @@ class Headroom:
         self._present = {one.id: one.cores for one in there}
         if self._present or self._wanted:
             self._latest_s = latest_s
-            self.due = now_s, PHASE_ON_DEMAND
+            self._look_after(now_s, PHASE_ON_DEMAND)
 
     # -- room ------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,13 @@ them; its owner hears of it and frees room of that size, evicting spot, and they
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 
+from cloudsim.cloud.calendar import Entry, Rank
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.headroom import FREED, FREED_S
 from cloudsim.cloud.spec import CloudSpec
+from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.history.own_load import Arrival
 from cloudsim.model.changes import Change, End
 from cloudsim.model.instances import Placement
@@ -32,22 +33,16 @@ class DirectCloud(Cloud):
         super().__init__(spec, own_load, own_load_until_s)
         self.delays_s: list[float] = []
         self._retry_s = retry_s
-        self._again: list[tuple[float, int]] = []  # heap of time and row
 
-    def _next_arrival(self) -> Arrival | None:
-        first = super()._next_arrival()
-        if not self._again or (first is not None and first.start_s < self._again[0][0]):
-            return first
-        at_s, row = self._again[0]
-        asked = self._own_arrivals[row]
-        return replace(asked, start_s=at_s, stop_s=at_s + asked.stop_s - asked.start_s)
+    def _come_again(self, entry: Entry) -> list[Change]:
+        asked, at_s = self._own_arrivals[entry.number], entry.at_s
+        return self._play(replace(asked, start_s=at_s, stop_s=at_s + asked.stop_s - asked.start_s))
 
     def _play(self, arrival: Arrival) -> list[Change]:
         asked = self._own_arrivals[arrival.row]
         returns = arrival.start_s > asked.start_s
         at_s, changes, freed = arrival.start_s, [], f"{self.spec.id}/{FREED}{arrival.row}"
         if returns:
-            heapq.heappop(self._again)
             if self.inventory.waiting(freed) is not None:  # those who were told to leave are not gone yet
                 return self._refuse(arrival)
             if freed in self.inventory:
@@ -72,6 +67,8 @@ class DirectCloud(Cloud):
 
     def _refuse(self, arrival: Arrival) -> list[Change]:
         """The user will come again."""
-        self._own_request_done(f"{self._own_prefix}{arrival.row}")
-        heapq.heappush(self._again, (arrival.start_s + self._retry_s, arrival.row))
+        name, at_s = f"{self._own_prefix}{arrival.row}", arrival.start_s + self._retry_s
+        self._own_request_done(name)
+        retry = Entry(at_s, PHASE_ON_DEMAND, Rank.RETRY, arrival.row, name, self._come_again)
+        self.calendar.schedule(retry)
         return []

@@ -98,3 +98,14 @@ class Cordoned:
 
 
 Change = Started | Ended | TurnedAway | Extended | Noticed | Booked | Withdrawn | Cordoned
+
+
+#: The cause of an end begins so when somebody drains a node. Ids of requests have no spaces.
+DRAIN = "drain by "
+#: The cause begins so when the provider took an instance back, for no request that its owner knows.
+TAKEN = "taken back: "
+
+
+def for_nobody(cause: str | None) -> bool:
+    """Return whether an eviction for this cause gives its room to no request of the history."""
+    return cause is not None and cause.startswith((DRAIN, TAKEN))
