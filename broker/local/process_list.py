@@ -46,7 +46,7 @@ class Layout:
     the job managers.
 
     ``tls``: the API has the certificate that the settings name. ``cloud_options`` are further options of
-    ``python -m workers.cloud``. Host and port reach the API in its environment. ``commanded``: the clouds
+    ``python -m workers.owner``. Host and port reach the API in its environment. ``commanded``: the clouds
     with the process driver; ``instanced``: those that are real.
     """
 
@@ -77,7 +77,7 @@ class Layout:
         owners = tuple(
             ProcessSpec(
                 f"cloud-{cloud}",
-                ("-m", "workers.cloud", "--cloud", cloud, *self._options()),
+                ("-m", "workers.owner", "--cloud", cloud, *self._options()),
                 cloud_party(cloud),
             )
             for cloud in self.clouds

@@ -79,8 +79,11 @@ class ReplayMember:
 
 @dataclass(frozen=True)
 class _Offer:
-    """An own request that ``home`` turned away, offered to the others; its meaning is that of the live
-    ``workers.overflow``. amounts: what it needs beside cores. avoid: the cloud that has just evicted it."""
+    """An own request that ``home`` turned away and offers to the others, as a live owner
+    does (``workers.owner.overflow``).
+
+    amounts: what it needs beside cores. avoid: the cloud that has just evicted it.
+    """
 
     home: str
     instance: str

@@ -137,7 +137,6 @@ def test_an_unknown_name_says_what_there_is(spotfed: Spotfed) -> None:
     assert "figure-1" in str(done.error)
 
 
-@pytest.mark.slow
 def test_a_quick_run_of_a_real_experiment(spotfed: Spotfed) -> None:
     done = spotfed("figure-1", "--quick", "--json", "--processes", "1")
     assert done.code == 0

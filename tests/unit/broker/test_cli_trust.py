@@ -105,7 +105,7 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
     )
     assert _signing(["-m", "workers.job_manager"]) == files.environment("jobs")
     assert _signing(["-m", "broker.api"]) == files.environment("broker")
-    assert _signing(["-m", "workers.cloud", "--cloud", "a", "--time", "wall"]) == files.environment("cloud.a")
+    assert _signing(["-m", "workers.owner", "--cloud", "a", "--time", "wall"]) == files.environment("cloud.a")
     assert _signing(["-m", "workers.montecarlo"]) == {}
     kids = [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")]
     _signing(["-m", "broker.api"])
