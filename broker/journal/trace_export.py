@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.contract import Event, EventKind, Lease, LeaseState
-from cloudsim.cloud.headroom import is_block
+from cloudsim.model.instances import is_block
 from cloudsim.model.requests import Kind
 from cloudsim.traces.trace import Trace
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import Event, EventKind, RefusalView, SpotRequest, needs_of
-from cloudsim.cloud.headroom import is_block
 from cloudsim.federation.model import Federation
 from cloudsim.federation.report import Tally
 from cloudsim.model.changes import End
+from cloudsim.model.instances import is_block
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
 

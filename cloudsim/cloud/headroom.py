@@ -1,4 +1,4 @@
-"""Ids of on-demand instances that a cloud names itself: its own load, and room that it keeps for others."""
+"""Headroom: blocks of cores that a cloud keeps free of spot instances for its own users."""
 
 from __future__ import annotations
 
@@ -11,26 +11,13 @@ from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import Booked, Change, Cordoned, Ended, Extended, Started, TurnedAway, Withdrawn
 from cloudsim.model.errors import SpecError
-from cloudsim.model.instances import Instance, Placement
+from cloudsim.model.instances import FREED, HEADROOM, Instance, Placement, is_block
 from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.lineups import LineUp
 from cloudsim.scheduling.pipeline import allowed_nodes, plan
-
-HEADROOM, FREED = "headroom-", "freed-"
-
-#: How ids begin, after the cloud's and a slash, that nobody may use for a request.
-RESERVED = ("own-", HEADROOM, FREED)
-
-#: For how long room that was freed is kept for whoever was refused, at least.
-FREED_S = 300.0
-
-
-def is_block(instance_id: str) -> bool:
-    """Whether an on-demand instance is room kept for others, and nobody's own."""
-    return f"/{HEADROOM}" in instance_id or f"/{FREED}" in instance_id
 
 
 def headroom_of(

@@ -10,12 +10,11 @@ from dataclasses import replace
 
 from cloudsim.cloud.calendar import Entry, Rank
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.headroom import FREED, FREED_S
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.history.own_load import Arrival
 from cloudsim.model.changes import Change, End
-from cloudsim.model.instances import Placement
+from cloudsim.model.instances import FREED, FREED_S, Placement
 from cloudsim.model.requests import Kind, Request
 from cloudsim.traces.trace import Trace
 

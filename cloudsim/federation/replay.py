@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
-from cloudsim.cloud.headroom import is_block
 from cloudsim.cloud.spec import sampler_spec
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.model import FederatedCloud, Federation
@@ -21,7 +20,7 @@ from cloudsim.federation.report import Tally
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import Change, End, Ended, Started, TurnedAway
-from cloudsim.model.instances import Instance, Quote
+from cloudsim.model.instances import Instance, Quote, is_block
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Request
 from cloudsim.prediction.predictor import LocalPredictor

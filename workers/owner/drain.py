@@ -12,10 +12,9 @@ import math
 import numpy as np
 
 from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, Staying
-from cloudsim.cloud.headroom import is_block
 from cloudsim.history.event_log import PHASE_STOP
 from cloudsim.model.changes import DRAIN, Change, Ended, Noticed
-from cloudsim.model.instances import Instance
+from cloudsim.model.instances import Instance, is_block
 from cloudsim.model.requests import Kind
 from workers.owner import clock
 from workers.owner.event_writer import EventWriter

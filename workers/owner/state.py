@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.headroom import HEADROOM
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history.history import stop_phase
@@ -26,6 +25,7 @@ from cloudsim.model.changes import (
     Withdrawn,
     for_nobody,
 )
+from cloudsim.model.instances import HEADROOM
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.traces.trace import Trace

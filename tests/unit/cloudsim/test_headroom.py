@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
-from cloudsim.cloud.headroom import is_block
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.file import load
@@ -17,6 +16,7 @@ from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.model.changes import Change, Ended, Started, TurnedAway
 from cloudsim.model.errors import SpecError
+from cloudsim.model.instances import is_block
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind
 from tests.unit.cloudsim.test_cloud import ends, spot, trace

@@ -6,7 +6,6 @@ import numpy as np
 
 from broker.ledger.ledger import broken_promise
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.headroom import is_block
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import CoarseTable, usual_conditions, worst
@@ -17,6 +16,7 @@ from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
 from cloudsim.jobs.planner import ON_DEMAND, options
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.model.binomial import clopper_pearson
+from cloudsim.model.instances import is_block
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.reference import youngest_first
