@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from cloudsim.model.requests import Amounts, Kind, Labels, Spread, promises
 
-#: How ids begin, after the cloud's id and a slash, of blocks of headroom, and of room that was freed for a user
-#: who was refused.
+#: After the cloud's id and a slash: how ids of blocks of headroom begin, and ids of room that was freed for a
+#: user who was refused.
 HEADROOM, FREED = "headroom-", "freed-"
 #: No request may have an id that begins so, after its cloud's id and a slash.
 RESERVED_IDS = ("own-", HEADROOM, FREED)

@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from cloudsim.model.errors import SpecError
 from cloudsim.scheduling import eviction, filters, weighers
+from cloudsim.scheduling.eviction import Cost
 from cloudsim.scheduling.filters import Filter
-from cloudsim.scheduling.victims import VictimPolicy, cheapest, in_order
+from cloudsim.scheduling.victims import Cheapest, InOrder, VictimPolicy
 from cloudsim.scheduling.weighers import Weigher
 
 Weighers = tuple[tuple[Weigher, float], ...]
@@ -42,7 +43,7 @@ class LineUp:
     renews: bool = False
 
 
-YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", in_order(eviction.youngest_first))
+YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", InOrder(eviction.youngest_first, eviction.YOUNGEST))
 
 #: Spot from the other end of the node order, so that on-demand instances meet it late.
 SPOT_LAST_FIT = replace(
@@ -61,12 +62,14 @@ SPOT_WORST_FIT = replace(
     spot_weighers=((weighers.most_free_cores, 1.0),),
 )
 
-OLDEST_JOB_FIRST = LineUp("oldest-job-first", in_order(eviction.oldest_first))
-RANDOM_VICTIMS = LineUp("random-victims", in_order(eviction.random_order))
-WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", in_order(eviction.weakest_promise_first))
+OLDEST_JOB_FIRST = LineUp("oldest-job-first", InOrder(eviction.oldest_first, eviction.OLDEST))
+RANDOM_VICTIMS = LineUp("random-victims", InOrder(eviction.random_order, eviction.RANDOM))
+WEAKEST_PROMISE_FIRST = LineUp(
+    "weakest-promise-first", InOrder(eviction.weakest_promise_first, eviction.WEAKEST)
+)
 
 #: The paper's (004 Algorithms 4 and 5, corrected as in PREEMPTION.md).
-PARTIAL_HOUR = LineUp("partial-hour", cheapest(eviction.partial_hour))
+PARTIAL_HOUR = LineUp("partial-hour", Cheapest(Cost(partial_hour_s=1.0)))
 #: The same as OpenStack and the paper rank: a sum of what min-max normalising leaves of each weigher.
 PARTIAL_HOUR_WEIGHTED = replace(
     PARTIAL_HOUR,
@@ -75,9 +78,9 @@ PARTIAL_HOUR_WEIGHTED = replace(
     weighers=((weighers.most_free_cores, 1.0),),
     spot_weighers=((weighers.most_free_cores, 1.0),),
 )
-LEAST_LOST_WORK = LineUp("least-lost-work", cheapest(eviction.lost_work))
-FEWEST_VICTIMS = LineUp("fewest-victims", cheapest(eviction.each_the_same))
-PROMISE_KEEPING = LineUp("promise-keeping", cheapest(eviction.broken_promises))
+LEAST_LOST_WORK = LineUp("least-lost-work", Cheapest(Cost(core_s=1.0)))
+FEWEST_VICTIMS = LineUp("fewest-victims", Cheapest(Cost(instance=1.0)))
+PROMISE_KEEPING = LineUp("promise-keeping", Cheapest(Cost(promise=1.0)))
 #: Consolidation (004 §6): everybody on the fullest node with room, so that whole nodes fall idle.
 CONSOLIDATION = replace(
     YOUNGEST_JOB_FIRST,
@@ -107,7 +110,7 @@ FIFO = replace(OLDEST_JOB_FIRST, name="fifo", renews=True)
 #: "LIFO" where renewing makes an instance the newest, which leaves first.
 LIFO_RECENCY = replace(YOUNGEST_JOB_FIRST, name="lifo-recency", renews=True)
 #: "LIFO-Pools" as products (``cloudsim.admission.pools``).
-LIFO_POOLS = LineUp("lifo-pools", in_order(eviction.upper_pools_first, sparing_last=True))
+LIFO_POOLS = LineUp("lifo-pools", InOrder(eviction.upper_pools_first, sparing_last=True))
 
 #: The paper's policies (002 §3.1) by their names there. Those of LINEUPS are the same under two names.
 EVICTIONS = {

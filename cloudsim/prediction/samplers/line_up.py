@@ -24,12 +24,6 @@ from cloudsim.model.requests import Amounts, Labels
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.history_chunks import Chunk
 from cloudsim.prediction.kernels.line_up_replays import (
-    FIRST_COST,
-    LOST_WORK,
-    OLDEST,
-    PARTIAL_HOUR,
-    RANDOM,
-    WEAKEST,
     EventDetails,
     ExtraResources,
     LineUpSpotLine,
@@ -39,6 +33,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
 from cloudsim.prediction.kernels.replays import copied
 from cloudsim.prediction.samplers.replay import YOUNGEST_OF_ALL, ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
+from cloudsim.scheduling.eviction import RANDOM, WEAKEST, YOUNGEST
 from cloudsim.scheduling.lineups import lineup
 
 
@@ -64,8 +59,8 @@ class LineUpSampler(ReplaySampler):
         self.amounts = amounts
         self._rules = rules_of(lineup(spec.lineup))
         #: Replays that differ in the virtual instance's birth or draw alone are not the same.
-        self._births_differ = self._rules.victims in {PARTIAL_HOUR, LOST_WORK}
-        self._draws_differ = self._rules.victims == RANDOM
+        self._births_differ = self._rules.cost.changes
+        self._draws_differ = self._rules.order == RANDOM
         self._grid = BirthGrid(_seed_of(int(spec.seed), amounts), self.cores, spec.births)
         self._resources = spec.details.resources[1:]
         has, nodes = dict(amounts), len(spec.node_cores)
@@ -229,13 +224,12 @@ class LineUpSampler(ReplaySampler):
         sla = slots.sla[slot]
         order, later = np.arange(len(slot)), np.empty(0, np.int64)
         draw = later_draw = np.empty(0, np.uint64)
-        victims = self._rules.victims
-        if victims == RANDOM:
+        if self._rules.order == RANDOM:
             draw, later_draw = _draws(slots.number[slot]), _draws(slots.number[slot] + 1)
             order, later = np.argsort(draw), np.argsort(later_draw)
-        elif victims == WEAKEST:
+        elif self._rules.order == WEAKEST:
             order = np.lexsort((ordinal, sla))[::-1].copy()
-        elif victims != OLDEST and victims < FIRST_COST:
+        elif self._rules.order == YOUNGEST:
             order = order[::-1].copy()
         return LineUpSpotLine(
             slot, ordinal, amounts, slots.start_s[slot], sla, order, draw, later, later_draw
