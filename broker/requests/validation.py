@@ -21,8 +21,8 @@ from broker.identity.store import MemberRecord
 from broker.requests.models import attempt_id
 from broker.requests.quota import QuotaHold
 from broker.requests.routing import Member, targets_of
-from cloudsim.model.instances import RESERVED_IDS
 from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.reserved_ids import RESERVED
 
 LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole is an Id
 BROKER = "broker"  # in the place of a cloud, where the broker itself refuses
@@ -146,7 +146,7 @@ def check_id(request_id: str, members: Sequence[Member]) -> None:
     if len(request_id) > LONGEST_REQUEST_ID:
         raise UnsuitableError("id", f"longer than {LONGEST_REQUEST_ID} characters")
     cloud, slash, rest = request_id.partition("/")
-    if slash and rest.startswith(RESERVED_IDS) and any(cloud == member.info.id for member in members):
+    if slash and rest.startswith(RESERVED) and any(cloud == member.info.id for member in members):
         raise UnsuitableError("id", "ids of the form <cloud>/own-... belong to the load of that cloud")
 
 

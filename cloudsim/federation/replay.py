@@ -20,9 +20,10 @@ from cloudsim.federation.report import Tally
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import Change, End, Ended, Started, TurnedAway
-from cloudsim.model.instances import Instance, Quote, is_block
+from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Request
+from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.predictor import LocalPredictor
 
 Progress = Callable[[float], None]  # told the time of the federation reached, in seconds

@@ -9,19 +9,6 @@ from dataclasses import dataclass
 
 from cloudsim.model.requests import Amounts, Kind, Labels, Spread, promises
 
-#: After the cloud's id and a slash: how ids of blocks of headroom begin, and ids of room that was freed for a
-#: user who was refused.
-HEADROOM, FREED = "headroom-", "freed-"
-#: No request may have an id that begins so, after its cloud's id and a slash.
-RESERVED_IDS = ("own-", HEADROOM, FREED)
-#: Room that was freed is kept at least so long for the user who was refused.
-FREED_S = 300.0
-
-
-def is_block(instance_id: str) -> bool:
-    """Return whether an on-demand instance is room that its cloud keeps, and runs nothing."""
-    return f"/{HEADROOM}" in instance_id or f"/{FREED}" in instance_id
-
 
 @dataclass(frozen=True, slots=True)
 class Instance:

@@ -14,8 +14,9 @@ import numpy as np
 from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, Staying
 from cloudsim.history.event_log import PHASE_STOP
 from cloudsim.model.changes import DRAIN, Change, Ended, Noticed
-from cloudsim.model.instances import Instance, is_block
+from cloudsim.model.instances import Instance
 from cloudsim.model.requests import Kind
+from cloudsim.model.reserved_ids import is_block
 from workers.owner import clock
 from workers.owner.event_writer import EventWriter
 from workers.owner.state import OwnerState

@@ -25,9 +25,9 @@ from cloudsim.model.changes import (
     Withdrawn,
     for_nobody,
 )
-from cloudsim.model.instances import HEADROOM
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
+from cloudsim.model.reserved_ids import HEADROOM
 from cloudsim.traces.trace import Trace
 from workers.owner import convert
 from workers.owner.answer_log import OPEN_STATES, AnswerLog, Lapsed, Released

@@ -42,7 +42,7 @@ from broker.contract import (
 from broker.contract.instances import InstanceRecord
 from broker.leases.pages import LeaseFilter
 from broker.requests.routing import Member
-from cloudsim.model.instances import RESERVED_IDS
+from cloudsim.model.reserved_ids import RESERVED
 
 router = APIRouter()
 
@@ -251,7 +251,7 @@ async def _bought(
     if (await member_of(request, cloud)).info.instances is not None:
         message = "is a real cloud: its users call it themselves, and what they start there is counted here"
         raise problems.invalid_field("cloud", message)
-    if any((wish.id or "").startswith(tuple(f"{cloud}/{one}" for one in RESERVED_IDS)) for wish in wishes):
+    if any((wish.id or "").startswith(tuple(f"{cloud}/{one}" for one in RESERVED)) for wish in wishes):
         raise problems.invalid_field("id", "ids of this form belong to the load that the cloud plays")
     if not visitor.guest:
         return list(wishes), None

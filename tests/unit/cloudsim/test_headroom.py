@@ -16,9 +16,9 @@ from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.model.changes import Change, Ended, Started, TurnedAway
 from cloudsim.model.errors import SpecError
-from cloudsim.model.instances import is_block
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind
+from cloudsim.model.reserved_ids import is_block
 from tests.unit.cloudsim.test_cloud import ends, spot, trace
 
 KEEPS = CloudSpec("a", (4, 4), headroom=(4,))

@@ -16,9 +16,9 @@ from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
 from cloudsim.jobs.planner import ON_DEMAND, options
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.model.binomial import clopper_pearson
-from cloudsim.model.instances import is_block
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
+from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.reference import youngest_first
 from tests.integration.docs.figures import bed
 from tests.integration.docs.figures.plot import Axes
