@@ -27,6 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cloudsim.admission.rule import evidence_s, reason_of_risk
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request, promises
@@ -111,21 +112,20 @@ def examine_extension(
     # What is rounded up for newborns is none for survivors; that of the whole life is no less than theirs.
     age_s = now_s - instance.start_s if table.conditional else 0.0
     lifetime_s = until_s - instance.start_s
-    risk, longest_s, evidence = 1.0, 0.0, False
+    risk, longest_s = 1.0, 0.0
     condition = instance.free_slots
     distribution = None
     if condition is not None:
         distribution = table.distribution(instance.cores, condition, instance.amounts)
     if distribution is not None:
         risk = conditional_risk(distribution, age_s, lifetime_s)
-        evidence = distribution.has_evidence(lifetime_s)
         longest_s = conditional_survives_s(distribution, age_s, sla) if sla is not None else 0.0
     if sla is None or not guaranteed or risk <= sla:
         survives_until_s = instance.start_s + longest_s if guaranteed else None
         return Extension(until_s, risk, survives_until_s, table.version, table.made_at_s)
     return Refusal(
         cloud,
-        RefusalReason.RISK_TOO_HIGH if evidence else RefusalReason.NO_EVIDENCE,
+        reason_of_risk(lifetime_s, evidence_s(distribution)),
         eviction_probability=risk,
         survives_s=longest_s if longest_s > instance.end_s - instance.start_s else None,
         table_version=table.version,

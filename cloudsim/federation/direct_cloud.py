@@ -14,8 +14,9 @@ from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.history.own_load import Arrival
 from cloudsim.model.changes import Change, End
+from cloudsim.model.instances import Placement
 from cloudsim.model.requests import Kind, Request
-from cloudsim.model.reserved_ids import FREED, FREED_S, Placement
+from cloudsim.model.reserved_ids import FREED, FREED_S
 from cloudsim.traces.trace import Trace
 
 RETRY_S = 60.0

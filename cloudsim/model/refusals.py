@@ -14,7 +14,7 @@ class RefusalReason(StrEnum):
     #: True if the answer is likely to change soon by itself: a table is missing, or the cloud is silent.
     retryable: bool
 
-    def __new__(cls, value: str, text: str, retryable: bool = False) -> RefusalReason:
+    def __new__(cls, value: str, text: str = "", retryable: bool = False) -> RefusalReason:
         """Create a reason from its code, its text and whether it may be retried."""
         reason = str.__new__(cls, value)
         reason._value_, reason.text, reason.retryable = value, text, retryable

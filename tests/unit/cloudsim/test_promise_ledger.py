@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cloudsim.admission.population import FEWEST_REQUESTS, MARGIN, RequestLog, Threshold
 from cloudsim.admission.promise_ledger import Account, PromiseLedger
-from cloudsim.admission.rule import AdmissionRule
+from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, AdmissionRule, evidence_s
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import START_SPOT
@@ -214,8 +214,11 @@ def test_curiosity_and_admission_do_not_move_the_bar() -> None:
 
 @pytest.mark.parametrize(("sla", "longest_s"), [(0.01, 250.0), (0.04, 1000.0), (0.5, 12500.0)])
 def test_a_small_sla_wants_a_long_history(sla: float, longest_s: float) -> None:
-    assert AdmissionRule().longest_s(sla, 1000.0) == pytest.approx(longest_s)
-    assert AdmissionRule(history_lifetimes=0.0).longest_s(sla, 1000.0) == math.inf
+    followed_up = LifetimeDistribution(np.array([5000.0]), np.array([0.0]), 100, 0)
+    assert evidence_s(followed_up, sla, 1000.0, STRICT_RULE) == pytest.approx(min(longest_s, 5000.0))
+    assert evidence_s(followed_up, sla, 1000.0, PAPERS_ADMISSION) == 5000.0
+    assert evidence_s(followed_up) == 5000.0
+    assert evidence_s(None, sla, 1000.0, STRICT_RULE) == 0.0
 
 
 def test_what_the_history_cannot_speak_for_has_no_evidence() -> None:
