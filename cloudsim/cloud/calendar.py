@@ -1,4 +1,4 @@
-"""The calendar of one cloud: everything that will happen in its time without anybody asking for it.
+"""The calendar of one cloud: everything that will happen in its time by itself.
 
 Ends of instances, evictions that were announced, arrivals of its own load and the care of its headroom are
 entries of one heap, in the order in which they happen.
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 class Calendar:
-    """Holds entries by name and tells the earliest one."""
+    """The entries of a calendar by name, and the earliest of them."""
 
     def __init__(self) -> None:
         self._heap: list[Entry] = []

@@ -1,7 +1,7 @@
 """One cloud: its inventory, its own load, its quantile table and every decision about them.
 
-The same object runs in a replay, in the simulated federation and inside a live owner. It is told the time
-and never asks for it. Every decision is planned, turned into changes, and made true by ``Cloud.apply``, which
+The same object runs in a replay, in the simulated federation and inside a live owner. It is told the time and
+never asks for it. Every decision is planned, turned into changes, and made true by ``Cloud.apply``, which
 recovery calls with the same changes read from the journal.
 """
 
@@ -21,7 +21,7 @@ from cloudsim.admission.rule import examine
 from cloudsim.cloud.calendar import Calendar, Entry, Rank
 from cloudsim.cloud.extensions import examine_longer
 from cloudsim.cloud.headroom import Headroom
-from cloudsim.cloud.inventory import Inventory, starts_by_s
+from cloudsim.cloud.inventory import Inventory, latest_start_s
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.disclosure.masked_tables import told_by
 from cloudsim.disclosure.masking import mask_refusal, mask_table
@@ -70,7 +70,7 @@ class Cloud:
         self.inventory = Inventory(spec.node_cores, spec.details)
         self.history = History(recorded_resources(spec))
         self.ledger = PromiseLedger()
-        # Population mode: requests by SLA, and the one considered last (SLA, risk, lifetime).
+        # Population mode: requests by SLA, and the last one considered (SLA, risk, lifetime).
         self._request_logs: dict[float, RequestLog] = {}
         self._considered: tuple[float, float, float] | None = None
         self._table: QuantileTable | None = None
@@ -82,15 +82,15 @@ class Cloud:
         self.own_load_next = 0
         self.continue_own_load(0)
         self.headroom = Headroom(spec.id, spec.headroom, self._schedule_headroom)
-        self.noticed_for: dict[str, str | None] = {}  # instance, and what it has to leave for
+        self.noticed_for: dict[str, str | None] = {}  # by instance under notice, the cause of its notice
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def advance(self, now_s: float, phase: int = PHASE_SPOT) -> list[Change]:
         """Let everything happen that comes before (``now_s``, ``phase``). Returns the changes.
 
-        With the default phase a spot request at ``now_s`` comes after the stops and on-demand starts of
-        its instant and before the stops of instances that started in it (PREDICTION.md "Order of events").
+        With the default phase a spot request at ``now_s`` comes after the stops and on-demand starts of its
+        instant and before the stops of instances that started in it (PREDICTION.md "Order of events").
         """
         changes: list[Change] = []
         while (entry := self.calendar.first()) is not None:
@@ -169,7 +169,7 @@ class Cloud:
     def _keep_headroom(self, entry: Entry) -> list[Change]:
         """Place the blocks of headroom that are missing, as far as there is room."""
         at_s = entry.at_s
-        if at_s < self.now_s:  # a cloud that was told to keep others than before it was restarted
+        if at_s < self.now_s:  # the cloud was restarted with other blocks
             at_s = math.nextafter(self.now_s, math.inf)
         changes: list[Change] = []
         surplus = self.headroom.surplus(self.inventory)
@@ -189,26 +189,28 @@ class Cloud:
     # -- decisions -------------------------------------------------------------------------------------------
 
     def quote(self, request: Request, inventory: Inventory | None = None) -> Quote | Refusal:
-        """What the cloud would answer to a spot request now. No side effects, the same code path as
-        ``admit``. inventory: as if that were what runs; None: what does."""
+        """Return the answer to a spot request now, without side effects, by the code path of ``admit``.
+
+        inventory: answers as if these instances ran; None for those that do.
+        """
         inventory = self.inventory if inventory is None else inventory
-        answer = self._examined(request, inventory, self._threshold(request), self.spec.products)
-        answer = self.spec.spot_caps.applied(answer, request, inventory)
-        answer = self.contention.applied(answer, request, inventory, self.now_s)
+        answer = self._examine(request, inventory, self._threshold(request), self.spec.products)
+        answer = self.spec.spot_caps.apply_cap(answer, request, inventory)
+        answer = self.contention.apply_shares(answer, request, inventory, self.now_s)
         return mask_table(answer, request, self.spec.disclosure, self.table, self.spec.node_cores)
 
-    def _examined(
+    def _examine(
         self, request: Request, inventory: Inventory, threshold: Threshold | None, products: Products
     ) -> Quote | Refusal:
         cloud = self.spec
 
-        def examined(sold: Request, pool: PoolView | None) -> Quote | Refusal:
+        def examine_pool(sold: Request, pool: PoolView | None) -> Quote | Refusal:
             allowed = allowed_nodes(inventory, sold, cloud.lineup)
             return examine(
                 cloud.id, sold, inventory, self.table, self.now_s, cloud.admission, threshold, allowed, pool
             )
 
-        return products.answer(cloud.id, request, inventory, examined)
+        return products.answer_request(cloud.id, request, inventory, examine_pool)
 
     def _threshold(self, request: Request) -> Threshold | None:
         if self.spec.admission.mode is Mode.STRICT or request.sla is None:
@@ -217,50 +219,49 @@ class Cloud:
         return log.threshold if log else None
 
     def consider(self, request: Request) -> Quote | Refusal:
-        """``quote`` for a request that is meant: who waits is learned from it, and in population mode what is
-        asked for.
+        """Quote a request that is to be admitted, and learn from it.
 
-        Once a request, whether it is admitted or not. What it teaches counts from the next one on: between
-        its quote and its admission the bar stays where it is.
+        The cloud learns which origins wait, and in population mode the risks and lifetimes of requests. Call
+        it once for each request, admitted or not. The threshold changes from the next request on: between
+        quote and admission it stays.
         """
         if self._considered is not None:
             sla, risk, lifetime_s = self._considered
             log = self._request_logs.setdefault(sla, RequestLog(sla))
-            log.note(risk, lifetime_s, self.ledger.account(sla))
+            log.note_request(risk, lifetime_s, self.ledger.account(sla))
             self._considered = None
         answer = self.quote(request)
-        self.contention.heard(answer, request, self.inventory, self.now_s, self.quote)
+        self.contention.note_answer(answer, request, self.inventory, self.now_s, self.quote)
         risk_now = answer.eviction_probability
-        # None: there is no table yet, or no room, and nothing was weighed.
+        # None: there is no table yet, or no room, and no risk was weighed.
         if self.spec.admission.mode is Mode.POPULATION and request.promised and risk_now is not None:
             assert request.sla is not None
-            sold_s = self.spec.products.sold(request).lifetime_s
+            sold_s = self.spec.products.round_up_request(request).lifetime_s
             assert sold_s is not None
             self._considered = (request.sla, risk_now, sold_s)
         return answer
 
     def admit(self, request: Request, now_s: float, quote: Quote | None = None) -> list[Change] | Refusal:
-        """Admits a spot request that the quote allows, or says why not. ``quote``: what it was just told, if
-        nothing happened since."""
+        """Admit a spot request, or refuse it. quote: the last answer to it, if nothing has happened since."""
         answer = quote or self.quote(request)
         if isinstance(answer, Refusal):
             return answer
         placement = plan(self.inventory, request, self.spec.lineup, now_s)
         assert isinstance(placement, Placement), "a free slot was counted where nothing fits"
-        lifetime_s = self.spec.products.sold(request).lifetime_s
+        lifetime_s = self.spec.products.round_up_request(request).lifetime_s
         assert lifetime_s is not None
         now_s = self.headroom.not_before(now_s)
         instance = self._instance(request, placement.node, now_s, now_s + lifetime_s, answer)
         return self._place(instance, placement)
 
     def start_on_demand(self, request: Request, now_s: float) -> list[Change]:
-        """Places a request of the cloud's own users, evicting spot instances if need be; or turns it away."""
+        """Place a request of the cloud's own users, evicting spot instances if need be; or turn it away."""
         end_s = math.inf if request.lifetime_s is None else now_s + request.lifetime_s
         return self._start_on_demand(request, now_s, end_s)
 
     def _start_on_demand(self, request: Request, now_s: float, end_s: float) -> list[Change]:
         now_s = self.headroom.not_before(now_s)
-        given_up, placement = self.headroom.room_for(self.inventory, request, self.spec.lineup, now_s)
+        given_up, placement = self.headroom.find_room(self.inventory, request, self.spec.lineup, now_s)
         if isinstance(placement, RefusalReason):
             removed, would_help = explain(self.inventory, request, self.spec.lineup)
             slots = self.inventory.free_slots(request.cores, amounts=request.amounts)
@@ -278,13 +279,13 @@ class Cloud:
             return changes + self._place(instance, placement, makes_room=bool(given_up))
         notices: list[Change] = [self._notice(victim, now_s, request.id) for victim in placement.victims]
         self._apply_all(notices)
-        booked = Booked(instance, now_s, starts_by_s(self.inventory, instance))
+        booked = Booked(instance, now_s, latest_start_s(self.inventory, instance))
         self.apply(booked)
         changes += [*notices, booked]
         return changes + (self._start_waiting(instance.node, now_s) if given_up else [])
 
     def _give_up(self, blocks: Iterable[Instance], now_s: float, cause: str | None) -> list[Change]:
-        """Blocks leave their room, or do not wait for it any more."""
+        """End blocks of headroom, or withdraw those that wait for their room."""
         changes: list[Change] = []
         for block in blocks:
             if self.inventory.waiting(block.id) is not None:
@@ -296,13 +297,15 @@ class Cloud:
 
     @property
     def gives_notice(self) -> bool:
-        """Whether victims are told beforehand. Where there is no grace any more, but some were told when
-        there was, the next ones are, too: for no time at all, as who needs the room may wait for the others.
+        """True if victims get notice before eviction.
+
+        Also true while notices from an earlier, non-zero grace are outstanding: new victims then get a
+        zero-length notice, so that no waiting request is overtaken.
         """
         return self.spec.grace_s > 0 or bool(self.noticed_for)
 
     def turn_away(self, requests: Iterable[Request], now_s: float, refusal: Refusal) -> list[Change]:
-        """Refuses requests of the cloud's own users."""
+        """Refuse requests of the cloud's own users."""
         changes: list[Change] = [TurnedAway(request, now_s, refusal) for request in requests]
         self._apply_all(changes)
         return changes
@@ -323,7 +326,7 @@ class Cloud:
         ]
         changes.append(Started(instance))
         self._apply_all(changes)
-        # Victims may have left more than this one takes, enough for somebody who waits there.
+        # Victims may have left more than this instance takes, enough for one that waits there.
         makes_room = makes_room or bool(placement.victims)
         return changes + (self._start_waiting(instance.node, instance.start_s) if makes_room else [])
 
@@ -331,9 +334,9 @@ class Cloud:
         return Noticed(replace(victim, evict_at_s=now_s + self.spec.grace_s), now_s, cause)
 
     def end(self, instance_id: str, at_s: float, how: End, cause: str | None = None) -> list[Change]:
-        """Ends a running instance, or gives up a booked one; nothing happens when there is none (any more).
+        """End a running instance, or give up a booked one; without such an instance nothing changes.
 
-        Those who waited for the room start.
+        Booked instances that waited for the room start.
         """
         booked = self.inventory.waiting(instance_id)
         instance = booked or self.inventory.get(instance_id)
@@ -345,14 +348,16 @@ class Cloud:
         return changes + self._start_waiting(instance.node, at_s)
 
     def _counted_end(self, instance: Instance, how: End, cause: str | None) -> tuple[End, str | None]:
-        """Return how an end counts, and its cause: an instance under notice is evicted for what it was told,
-        also when its holder ends it before it must leave."""
+        """Return how an end counts, and its cause.
+
+        An instance under notice is evicted for the cause of its notice, also when its holder ends it early.
+        """
         if instance.evict_at_s is not None and how is not End.COMPLETED:
             return End.EVICTED, self.noticed_for[instance.id]
         return how, cause
 
     def _start_waiting(self, node: int, at_s: float) -> list[Change]:
-        """Starts those that waited for room on a node, in the order of their booking."""
+        """Start the instances that waited for room on a node, in the order of their booking."""
         changes: list[Change] = []
         while (booked := self.inventory.first_waiting(node)) is not None:
             if not fits(self.inventory.idle[:, node].tolist(), self.inventory.needed(booked)):
@@ -364,8 +369,7 @@ class Cloud:
         return changes
 
     def acknowledge(self, instance_id: str, at_s: float) -> list[Change]:
-        """The holder of a spot instance that was told to leave is done with it; nothing happens when it was
-        not told."""
+        """End a spot instance under notice before it must leave; without a notice nothing changes."""
         instance = self.inventory.get(instance_id)
         if instance is None or instance.evict_at_s is None:
             return []
@@ -374,10 +378,10 @@ class Cloud:
     def drain(
         self, nodes: tuple[int, ...] | None, now_s: float, cause: str | None, *, dry_run: bool = False
     ) -> list[Change]:
-        """Closes nodes (None: all) for new instances and makes their spot instances leave, youngest first.
+        """Close nodes (None: all) for new instances and make their spot instances leave, youngest first.
 
-        On-demand instances stay until their users stop them; headroom moves to other nodes. dry_run: only
-        tells what would happen.
+        On-demand instances stay until their users stop them; headroom moves to other nodes. dry_run: return
+        the changes without making them.
         """
         changes: list[Change] = [Cordoned(nodes, closed=True, at_s=now_s)]
         drained = None if nodes is None else frozenset(nodes)
@@ -390,15 +394,15 @@ class Cloud:
         if dry_run:
             return changes
         self._apply_all(changes)
-        there = list(self.headroom.present(self.inventory))
-        blocks = [one for one in there if drained is None or one.node in drained]
+        present = list(self.headroom.present(self.inventory))
+        blocks = [block for block in present if drained is None or block.node in drained]
         changes += self._give_up(blocks, now_s, cause)
         for node in sorted({block.node for block in blocks}):
             changes += self._start_waiting(node, now_s)
         return changes
 
     def reopen(self, nodes: tuple[int, ...] | None, now_s: float) -> list[Change]:
-        """Nodes (None: all) take new instances again. Notices that were given stand."""
+        """Open nodes (None: all) for new instances again. Notices that were given stand."""
         changes: list[Change] = [Cordoned(nodes, closed=False, at_s=now_s)]
         self._apply_all(changes)
         return changes
@@ -411,10 +415,10 @@ class Cloud:
         sla: float | None = None,
         cause: str | None = None,
     ) -> list[Change] | Refusal:
-        """Promises a running spot instance a later end, or says why not and what would be accepted.
+        """Promise a running spot instance a later end, or refuse and say what would be accepted.
 
-        sla: of the time from ``now_s`` to the new end; None: the instance's own. What was promised nothing
-        stays so. Every mode of admission asks for a risk within the SLA here.
+        sla: the SLA of the time from ``now_s`` to the new end; None for the instance's own. An instance
+        without a promise stays without one. Every mode of admission asks for a risk within the SLA here.
         """
         instance = self.inventory.get(instance_id)
         if instance is None or instance.kind is not Kind.SPOT:
@@ -430,10 +434,10 @@ class Cloud:
         return changes
 
     def _as_newborn(self, request: Request) -> Quote | Refusal:
-        """The answer to a running instance as if it had left and were asked for anew, for any duration."""
+        """Answer a request for a running instance as if it had left, for any duration."""
         without = self.inventory.copy()
         without.remove(request.id)
-        return self._examined(request, without, None, Products(self.spec.products.pools))
+        return self._examine(request, without, None, Products(self.spec.products.pools))
 
     # -- tables ----------------------------------------------------------------------------------------------
 
@@ -447,8 +451,7 @@ class Cloud:
         self._table = table and told_by(table, self.spec.disclosure)
 
     def table_due_s(self, now_s: float) -> float | None:
-        """The refresh boundary whose table a request at ``now_s`` must meet, if that table is not there
-        yet."""
+        """Return the boundary of the table that a request at ``now_s`` must wait for; None if it is there."""
         boundary_s = math.floor(now_s / self.spec.refresh_s) * self.spec.refresh_s
         if boundary_s < self.spec.first_table_s:
             return None
@@ -457,7 +460,7 @@ class Cloud:
         return boundary_s
 
     def needs_table(self, request: Request) -> bool:
-        """Whether the answer to a spot request can depend on the table at all."""
+        """Return whether the answer to a spot request can depend on the table."""
         return request.promised and not self.inventory.lacks(request)
 
     # -- the fold --------------------------------------------------------------------------------------------
@@ -476,7 +479,7 @@ class Cloud:
             case Ended(instance, _, how, cause):
                 self.inventory.remove(instance.id)
                 self.calendar.cancel(instance.id)
-                self.ledger.ended(instance, how)
+                self.ledger.record_end(instance, how)
                 self.noticed_for.pop(instance.id, None)
                 if how in (End.CANCELLED, End.FAILED) or for_nobody(cause):
                     self.history.record_changed_stop(instance, at_s)
@@ -487,8 +490,8 @@ class Cloud:
                     self.history.record_renewal(instance, at_s)
                 self.expect_end(instance)
                 # One instance, one promise at a time: the earlier one is withdrawn for the longer one.
-                self.ledger.ended(before, End.CANCELLED)
-                self.ledger.started(instance)
+                self.ledger.record_end(before, End.CANCELLED)
+                self.ledger.record_start(instance)
             case TurnedAway(request):
                 self._own_request_done(request.id)
             case Noticed(instance, _, cause):
@@ -505,7 +508,7 @@ class Cloud:
                 self.history.record_changed_stop(instance, at_s)
             case Cordoned(nodes, closed):
                 self.inventory.close(nodes, closed=closed)
-        self.headroom.note(change)
+        self.headroom.note_change(change)
 
     def _apply_start(self, instance: Instance) -> None:
         if self.inventory.waiting(instance.id) is not None:  # in the history since it was booked
@@ -513,6 +516,6 @@ class Cloud:
         else:
             self.history.record_start(instance)
         self.inventory.place(instance)
-        self.ledger.started(instance)
+        self.ledger.record_start(instance)
         self.expect_end(instance)
         self._own_request_done(instance.id)

@@ -50,13 +50,13 @@ class DirectCloud(Cloud):
                 changes = self._end_before(at_s)
                 changes += self.end(freed, at_s, End.CANCELLED, f"{self._own_prefix}{arrival.row}")
         request = self._own_request(arrival)
-        _, placement = self.headroom.room_for(self.inventory, request, self.spec.lineup, at_s)
+        _, placement = self.headroom.find_room(self.inventory, request, self.spec.lineup, at_s)
         if isinstance(placement, Placement) and (placement.victims or placement.waits):
             block = Request(
                 freed, Kind.ON_DEMAND, arrival.cores, None, origin=self.spec.id, amounts=request.amounts
             )
             if isinstance(
-                self.headroom.room_for(self.inventory, block, self.spec.lineup, at_s)[1], Placement
+                self.headroom.find_room(self.inventory, block, self.spec.lineup, at_s)[1], Placement
             ):
                 until_s = at_s + max(FREED_S, 2 * self._retry_s)
                 changes += self._start_on_demand(block, at_s, until_s)

@@ -42,7 +42,7 @@ def plan(
         return Placement(node)
     room = inventory.free_full
     if request.kind is Kind.ON_DEMAND:
-        room = inventory.soon()
+        room = inventory.room_soon()
         if room is not inventory.free_full:
             node = _with_room(inventory, request, lineup, room, needed, allowed)
             if node is not None:

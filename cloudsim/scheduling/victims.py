@@ -158,7 +158,7 @@ def _cheapest(
         least[place], proven = cover.cost, proven and cover.proven_optimal
     node = choose(nodes, least)
     cover = _cover(inventory, needed, wanted.room, costs, slots, node)
-    victims = inventory.spots.of(cover.chosen)
+    victims = inventory.spots.instances_in(cover.chosen)
     return Placement(node, victims, proven=proven and cover.proven_optimal)
 
 

@@ -150,7 +150,7 @@ class OwnerState:
             case Event(kind=EventKind.DECLINED, attempt=str(attempt)) if event.refusal is not None:
                 self.answer_log.refuse(attempt, event.refusal)
                 if event.waits is not None:
-                    self.cloud.contention.note(event.waits, event.at_s)
+                    self.cloud.contention.note_refusal(event.waits, event.at_s)
             case Event(kind=EventKind.TURNED_AWAY) if event.refusal is not None:
                 self._note_place(event.at_s, PHASE_ON_DEMAND)
                 instance = _turned_away_id(event)
