@@ -160,8 +160,8 @@ class TestThreshold:
         rng = np.random.default_rng(1)
         overdrawn = Account(completed=50, evicted=50)
         for risk in rng.uniform(0, 1, 500):
-            logs[0].note(float(risk), 100.0, Account())
-            logs[1].note(float(risk), 100.0, overdrawn)
+            logs[0].note_request(float(risk), 100.0, Account())
+            logs[1].note_request(float(risk), 100.0, overdrawn)
         assert logs[1].threshold.most < logs[0].threshold.most
 
     @given(
