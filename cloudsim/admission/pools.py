@@ -26,14 +26,12 @@ from dataclasses import dataclass
 from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import MOST_POOLS
-from cloudsim.prediction.samples import Flavour
+from cloudsim.prediction.samples import STACK_TOP, Flavour
 
 #: The number of pools in 002 §3.1.
 POOLS = 5
 #: The number of levels of a band, to which positions are rounded up.
 LEVELS = 4
-#: The name of the position T in a table, in place of a resource. The condition of such a table counts cores.
-STACK_TOP = "stack_top"
 
 
 @dataclass(frozen=True)

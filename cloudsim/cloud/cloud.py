@@ -23,8 +23,8 @@ from cloudsim.cloud.extensions import examine_longer
 from cloudsim.cloud.headroom import Headroom
 from cloudsim.cloud.inventory import Inventory, latest_start_s
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
-from cloudsim.disclosure.masked_tables import told_by
-from cloudsim.disclosure.masking import mask_refusal, mask_table
+from cloudsim.disclosure.masked_tables import coarsen_table
+from cloudsim.disclosure.masking import mask_answer, mask_refusal
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history.history import History, stop_phase
 from cloudsim.history.own_load import Arrival, arrivals_of
@@ -197,7 +197,7 @@ class Cloud:
         answer = self._examine(request, inventory, self._threshold(request), self.spec.products)
         answer = self.spec.spot_caps.apply_cap(answer, request, inventory)
         answer = self.contention.apply_shares(answer, request, inventory, self.now_s)
-        return mask_table(answer, request, self.spec.disclosure, self.table, self.spec.node_cores)
+        return mask_answer(answer, request, self.spec.disclosure, self.table, self.spec.node_cores)
 
     def _examine(
         self, request: Request, inventory: Inventory, threshold: Threshold | None, products: Products
@@ -448,7 +448,7 @@ class Cloud:
 
     @table.setter
     def table(self, table: QuantileTable | None) -> None:
-        self._table = table and told_by(table, self.spec.disclosure)
+        self._table = table and coarsen_table(table, self.spec.disclosure)
 
     def table_due_s(self, now_s: float) -> float | None:
         """Return the boundary of the table that a request at ``now_s`` must wait for; None if it is there."""

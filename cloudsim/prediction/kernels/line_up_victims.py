@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.jit import compiled
 from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.kernels.line_up_replays import (
     BY_COST,
@@ -22,7 +23,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
     Rules,
     Virtual,
 )
-from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE, compiled
+from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 from cloudsim.scheduling.cover_kernel import _least_costs as least_costs
 from cloudsim.scheduling.eviction import OLDEST, RANDOM, WEAKEST, cost_of
 
