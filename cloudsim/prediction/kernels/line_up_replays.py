@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.model.errors import SpecError
-from cloudsim.scheduling import filters, weighers
-from cloudsim.scheduling.eviction import Cost
+from cloudsim.scheduling import eviction, filters, weighers
+from cloudsim.scheduling.eviction import ByKey, Cost
 from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
 from cloudsim.scheduling.victims import Cheapest, InOrder
 
@@ -19,8 +19,11 @@ LAST: Final = 1
 FULLEST: Final = 2
 EMPTIEST: Final = 3
 
-#: In ``Rules.order``: victims are chosen by what they cost.
-BY_COST: Final = -1
+#: The orders of victims: by key and age, by a draw, or by what they cost.
+YOUNGEST: Final = 0
+OLDEST: Final = 1
+RANDOM: Final = 2
+BY_COST: Final = 3
 NO_COST: Final = Cost()
 
 
@@ -43,11 +46,16 @@ class Rules(NamedTuple):
 
 
 class Virtual(NamedTuple):
-    """The virtual instance: what it needs, int64[further resources], and the SLA that it was promised."""
+    """The virtual instance.
+
+    further: int64 (further resources,), the amounts that it needs beside cores. sla: the promise to it. key:
+    its key in the order in which victims leave, 0 where no key counts.
+    """
 
     cores: int
     further: NDArray[np.int64]
     sla: float
+    key: float
 
 
 class ExtraResources(NamedTuple):
@@ -82,10 +90,11 @@ class EventDetails(NamedTuple):
 class LineUpSpotLine(NamedTuple):
     """Spot instances that are open when a chunk begins or start in it, oldest first: ``SpotLine`` with more.
 
-    amounts: int64[places + 1, resources], cores first; the last row is the virtual instance. start_s, sla:
-    float64. order: int64, places in the order in which they leave. Of a random order also draw, later_draw:
-    uint64, each one's place in it; later_draw and later_order if it starts after the virtual instance and has
-    the next higher number therefore.
+    amounts: int64 (places + 1, resources), cores first; the last row is the virtual instance. start_s, sla:
+    float64. order: int64, places in the order in which they leave. key: float64, by which they leave, the
+    least first; empty where only age counts. A random order also has draw and later_draw: uint64, the place
+    of each in the order; later_draw and later_order count if it starts after the virtual instance, and so has
+    the next higher number.
     """
 
     slot: NDArray[np.int32]
@@ -94,6 +103,7 @@ class LineUpSpotLine(NamedTuple):
     start_s: NDArray[np.float64]
     sla: NDArray[np.float64]
     order: NDArray[np.int64]
+    key: NDArray[np.float64]
     draw: NDArray[np.uint64]
     later_order: NDArray[np.int64]
     later_draw: NDArray[np.uint64]
@@ -124,8 +134,10 @@ def rules_of(lineup: LineUp) -> Rules:
     match lineup.victims:
         case Cheapest(cost=cost):
             pass
-        case InOrder(compiled=int(order), sparing_last=False):
-            pass
+        case InOrder(order=ByKey(oldest=oldest), sparing_last=False):
+            order = OLDEST if oldest else YOUNGEST
+        case InOrder(order=eviction.random_order, sparing_last=False):
+            order = RANDOM
         case _:
             raise _unknown(lineup, "chooses")
     if lineup.filters != filters.ALL or lineup.draws:

@@ -18,6 +18,8 @@ from cloudsim.prediction.kernels.line_up_replays import (
     EMPTIEST,
     FULLEST,
     LAST,
+    OLDEST,
+    RANDOM,
     LineUpSpotLine,
     Replay,
     Rules,
@@ -25,7 +27,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
 )
 from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 from cloudsim.scheduling.cover_kernel import _least_costs as least_costs
-from cloudsim.scheduling.eviction import OLDEST, RANDOM, WEAKEST, cost_of
+from cloudsim.scheduling.eviction import cost_of
 
 _THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
 
@@ -34,15 +36,13 @@ _THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
 def _virtual_first(
     rules: Rules, line: LineUpSpotLine, place: int, replay: Replay, virtual: Virtual, later: bool
 ) -> bool:
-    """Whether the virtual instance leaves before another one."""
-    younger = bool(line.ordinal[place] < replay.rank)
-    if rules.order == OLDEST:
-        return not younger
-    if rules.order == WEAKEST:
-        return bool(virtual.sla > line.sla[place] or (virtual.sla == line.sla[place] and younger))
+    """Return whether the virtual instance leaves before another one."""
     if rules.order == RANDOM:
         return bool(replay.draw < (line.later_draw[place] if later else line.draw[place]))
-    return younger
+    if len(line.key) > 0 and virtual.key != line.key[place]:
+        return bool(virtual.key < line.key[place])
+    younger = bool(line.ordinal[place] < replay.rank)
+    return not younger if rules.order == OLDEST else younger
 
 
 @compiled
