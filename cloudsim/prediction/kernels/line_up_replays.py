@@ -1,4 +1,4 @@
-"""What the replays of a line-up are made of (``lineup_kernel.py``), and line-ups as codes."""
+"""Line-ups as codes, and the state of a replay, as the compiled replays of a line-up read them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,16 @@ class Rules(NamedTuple):
 class Virtual(NamedTuple):
     """The virtual instance.
 
-    further: int64 (further resources,), the amounts that it needs beside cores. sla: the promise to it. key:
-    its key in the order in which victims leave, 0 where no key counts.
+    Attributes
+    ----------
+    cores
+        Its size.
+    further
+        int64[further resources], amounts of other resources.
+    sla
+        The SLA that it was promised.
+    key
+        Its key in the order in which victims leave; 0 where no key counts.
     """
 
     cores: int
@@ -59,10 +67,16 @@ class Virtual(NamedTuple):
 
 
 class ExtraResources(NamedTuple):
-    """What a replay is beside ``Replays``; one row a replay.
+    """State of replays beside ``Replays``; one row a replay.
 
-    further: int64[rows, further resources, nodes], free amounts. birth_s: float64, of the virtual instance.
-    draw: uint64, its place in the random order.
+    Attributes
+    ----------
+    further
+        int64[rows, further resources, nodes], free amounts.
+    birth_s
+        float64[rows], birth of the virtual instance in seconds.
+    draw
+        uint64[rows], place of the virtual instance in the random order.
     """
 
     further: NDArray[np.int64]
@@ -71,11 +85,24 @@ class ExtraResources(NamedTuple):
 
 
 class EventDetails(NamedTuple):
-    """What is known of a chunk beside ``Events``.
+    """Details of a chunk's events and instances beside ``Events``.
 
-    By event: time_s, float64; labels, int64, a row of ``masks``; group, int64; spread, int8. By slot number:
-    further, int64[slots, further resources]; slot_group, int64. masks: bool[label sets, nodes], which nodes
-    have them all.
+    Attributes
+    ----------
+    time_s
+        float64[events], seconds.
+    labels
+        int64[events], a row of ``masks``.
+    group
+        int64[events].
+    spread
+        int8[events].
+    further
+        int64[slots, further resources], amounts of the instance with that slot number.
+    slot_group
+        int64[slots], group of the instance with that slot number.
+    masks
+        bool[label sets, nodes], nodes that have all labels of a set.
     """
 
     time_s: NDArray[np.float64]
@@ -90,11 +117,25 @@ class EventDetails(NamedTuple):
 class LineUpSpotLine(NamedTuple):
     """Spot instances that are open when a chunk begins or start in it, oldest first: ``SpotLine`` with more.
 
-    amounts: int64 (places + 1, resources), cores first; the last row is the virtual instance. start_s, sla:
-    float64. order: int64, places in the order in which they leave. key: float64, by which they leave, the
-    least first; empty where only age counts. A random order also has draw and later_draw: uint64, the place
-    of each in the order; later_draw and later_order count if it starts after the virtual instance, and so has
-    the next higher number.
+    In a random order, an instance that starts after the virtual instance has the next higher number: then
+    ``later_order`` and ``later_draw`` hold for it.
+
+    Attributes
+    ----------
+    amounts
+        int64[places + 1, resources], cores first; the last row is the virtual instance.
+    start_s
+        float64[places], seconds.
+    sla
+        float64[places].
+    order
+        int64[places], places in the order in which they leave.
+    key
+        float64[places], by which they leave, the least first; empty where only age counts.
+    draw
+        uint64[places], place of each instance in a random order; else empty.
+    later_order, later_draw
+        Order and draws with the next higher number; else empty.
     """
 
     slot: NDArray[np.int32]
@@ -110,7 +151,7 @@ class LineUpSpotLine(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """One replay: rows of ``Replays`` and ``ExtraResources``."""
+    """One replay: a row of ``Replays`` and of ``ExtraResources``."""
 
     free: NDArray[np.int32]
     further: NDArray[np.int64]
