@@ -10,13 +10,6 @@ from broker.contract import Event, EventKind, Lease
 from cloudsim.model.changes import DRAIN, TAKEN
 from cloudsim.model.requests import promises
 
-_ENDS = {
-    EventKind.COMPLETED: "completed",
-    EventKind.EVICTED: "evicted",
-    EventKind.CANCELLED: "cancelled",
-    EventKind.FAILED: "failed",
-}
-
 
 @dataclass
 class LeaseCounts:
@@ -36,8 +29,8 @@ class LeaseCounts:
         promised = promises(lease.kind, lease.promised_sla)
         if event.kind is EventKind.ADMITTED:
             self.admitted[promised] += 1
-        elif event.kind in _ENDS:
-            self.ended[promised, _ENDS[event.kind]] += 1
+        elif event.kind.ends_lease:
+            self.ended[promised, event.kind.value] += 1
             if event.kind is EventKind.EVICTED:
                 self.evicted[promised, cause_of(event)] += 1
 
