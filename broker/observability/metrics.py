@@ -177,7 +177,7 @@ def _of_leases(clouds: Sequence[CloudMetrics]) -> Iterator[Metric]:
         labels=["cloud"],
     )
     for one in clouds:
-        cloud, tally = one.id, one.ledger.tally
+        cloud, tally = one.id, one.ledger.counts
         for promised, word in _YES_NO.items():
             admissions.add_metric([cloud, word], tally.admitted[promised])
             for end in (kind.value for kind in EventKind if kind.ends_lease):
