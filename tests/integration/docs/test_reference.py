@@ -11,7 +11,6 @@ from broker.observability.metrics import Facts, QueueMetrics, confidential, publ
 from broker.settings import Settings
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import SpecError
-from cloudsim.model.refusals import RefusalReason
 from workers.cloud_agent.drivers.ec2 import Ec2Options
 from workers.cloud_agent.drivers.openstack import OpenStackOptions
 from workers.cloud_agent.drivers.slurm import SlurmOptions
@@ -37,8 +36,8 @@ def test_every_exit_code_is_there() -> None:
     assert {str(int(code)) for code in ExitCode} <= first_cells(page("exit-codes"))
 
 
-def test_every_event_state_and_reason_is_there() -> None:
-    values = {*EventKind, *LeaseState, *RefusalReason}
+def test_every_event_and_state_is_there() -> None:
+    values = {*EventKind, *LeaseState}
     assert {value.value for value in values} <= first_cells(page("events"))
 
 
