@@ -1,36 +1,38 @@
-"""What people write on the command line, and how answers are put into words for them."""
+"""Parses what people write on the command line, and puts values into words for them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from cloudsim.model.errors import SpecError
+from cloudsim.model.refusals import RefusalReason
+
 #: (seconds, name) of the units in which durations are shown, largest first.
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
-#: Reason code of a refusal → what it means. Kept equal to ``cloudsim.model.refusals.RefusalReason`` by a
-#: test.
+#: What each reason of a refusal means, for people.
 REASONS = {
-    "too_large": "larger than any of its nodes",
-    "no_such_node": "no node has what was asked for",
-    "no_capacity": "no free slot of this size",
-    "no_table": "no quantile table of this size yet",
-    "no_evidence": "nothing was ever followed up for so long",
-    "risk_too_high": "the risk of eviction is above the SLA",
-    "unreachable": "the cloud does not answer",
-    "not_a_target": "not among the clouds asked for",
-    "ended": "the lease has ended",
-    "noticed": "the lease was told to leave",
-    "over_spot_cap": "the origin would hold more spot cores there than it may",
-    "quota_exceeded": "the member would hold more spot than it may",
-    "over_fair_share": "the origin holds its share of the cloud, and others wait for theirs",
-    "not_disclosed": "the cloud says too little of its lifetimes to promise any",
-    "no_such_product": "the cloud sells no such pool, or nothing that lasts so long",
+    RefusalReason.TOO_LARGE: "larger than any of its nodes",
+    RefusalReason.NO_SUCH_NODE: "no node has what was asked for",
+    RefusalReason.NO_CAPACITY: "no free slot of this size",
+    RefusalReason.NO_TABLE: "no quantile table of this size yet",
+    RefusalReason.NO_EVIDENCE: "nothing was ever followed up for so long",
+    RefusalReason.RISK_TOO_HIGH: "the risk of eviction is above the SLA",
+    RefusalReason.UNREACHABLE: "the cloud does not answer",
+    RefusalReason.NOT_A_TARGET: "not among the clouds asked for",
+    RefusalReason.ENDED: "the lease has ended",
+    RefusalReason.NOTICED: "the lease was told to leave",
+    RefusalReason.OVER_SPOT_CAP: "the origin would hold more spot cores there than it may",
+    RefusalReason.QUOTA_EXCEEDED: "the member would hold more spot than it may",
+    RefusalReason.OVER_FAIR_SHARE: "the origin holds its share of the cloud, and others wait for theirs",
+    RefusalReason.NOT_DISCLOSED: "the cloud says too little of its lifetimes to promise any",
+    RefusalReason.NO_SUCH_PRODUCT: "the cloud sells no such pool, or nothing that lasts so long",
 }
 
 
 def duration(seconds: float | None) -> str:
-    """A duration in its two largest units: ``90.0`` is ``1 min 30 s``, ``93600`` is ``1 d 2 h``."""
+    """Return a duration in its two largest units: ``90.0`` is ``1 min 30 s``, ``93600`` is ``1 d 2 h``."""
     if seconds is None:
         return "–"
     if not math.isfinite(seconds):
@@ -47,12 +49,12 @@ def duration(seconds: float | None) -> str:
 
 
 def cores(count: int) -> str:
-    """A size in words."""
+    """Return a number of cores with its noun: ``1 core``, ``2 cores``."""
     return f"{count} core" if count == 1 else f"{count} cores"
 
 
 def sizes(counts: Sequence[int]) -> str:
-    """Ascending sizes, runs of them shortened: ``1–4, 8``; a dash for none."""
+    """Return ascending sizes with their runs shortened: ``1–4, 8``; a dash for none."""
     runs: list[list[int]] = []
     for count in counts:
         if runs and count == runs[-1][-1] + 1:
@@ -63,29 +65,27 @@ def sizes(counts: Sequence[int]) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """``part`` of ``whole`` as a proportion with four digits; a dash of nothing."""
+    """Return ``part`` of ``whole`` as a proportion with four digits; a dash if ``whole`` is 0."""
     return f"{part / whole:.4f}" if whole else "–"
 
 
 def risk(probability: float | None) -> str:
-    """A probability of eviction; a dash where nothing was estimated."""
+    """Return a probability of eviction with four digits; a dash where nothing was estimated."""
     return "–" if probability is None else f"{probability:.4f}"
 
 
 def rounded_up(probability: float) -> float:
-    """To four digits, never below: what is asked with the SLA that was shown must be accepted."""
+    """Round a probability up to four digits, so that an SLA which was shown is accepted when it is asked."""
     return math.ceil(probability * 10_000 - 1e-9) / 10_000
 
 
 def sla(value: float | None) -> str:
-    """An SLA as it is written on the command line."""
+    """Return an SLA as it is written on the command line."""
     return "none" if value is None else f"{value:g}"
 
 
 def parse_sla(text: str, *, field: str) -> float | None:
-    """An SLA as people write it: a probability, or ``none``. Raises SpecError naming ``field``."""
-    from cloudsim.model.errors import SpecError
-
+    """Parse an SLA: a probability, or ``none``. Raises SpecError naming ``field``."""
     if text.strip().lower() == "none":
         return None
     try:
@@ -98,9 +98,7 @@ def parse_sla(text: str, *, field: str) -> float | None:
 
 
 def parse_sizes(text: str, *, field: str) -> tuple[int, ...]:
-    """Sizes in cores as people write them: ``1,2,8``. Raises SpecError naming ``field``."""
-    from cloudsim.model.errors import SpecError
-
+    """Parse sizes in cores, such as ``1,2,8``; return them ascending. Raises SpecError naming ``field``."""
     sizes = [part.strip() for part in text.split(",")]
     if not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise SpecError(f"{text!r} is not a list of sizes in cores, for example 1,2,8", field=field)

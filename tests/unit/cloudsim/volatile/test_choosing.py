@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from broker.cli.target import Worth
 from cloudsim.disclosure.levels import LATTICE_S, Disclosed, Disclosure
 from cloudsim.disclosure.target_choice import choose, disclosed_of
 from cloudsim.model.errors import SpecError
@@ -67,7 +66,3 @@ def test_figures_of_the_wrong_level_are_refused() -> None:
     assert disclosed_of("mttr", {"mean_s": 1.0, "median_s": None}) == Disclosed(Disclosure.MTTR, mean_s=1.0)
     with pytest.raises(SpecError, match="median_s"):
         disclosed_of("mttr", {"mean_s": 1.0, "median_s": 2.0})
-
-
-def test_the_command_offers_all_values() -> None:
-    assert [one.value for one in Worth] == list(VALUES)
