@@ -4,18 +4,25 @@
 PYTHON ?= python3
 JOBS ?= 2
 # Of seeds that nobody has run. To have one again: .venv/bin/python -m tests.simulation --from SEED --seeds 1
-SIMULATE_MINUTES ?= $(if $(CI),10,0.25)
+SIMULATE_MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra telemetry --extra dev
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
+# Which tests each target runs, by folder: nothing else decides it. The short kill storm is one of the quick ones.
+TESTS := tests/unit tests/contract tests/property tests/cases tests/simulation tests/integration/test_kills.py
+TESTS_INTEGRATION := tests/integration --ignore tests/integration/test_kills.py
+TESTS_DEEP := tests/deep
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(CI),--durations=30 --durations-min=1)
+TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format figures docs bench bench-nova kills chaos simulate acceptance jobs lock clean
+.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-nova kills chaos simulate acceptance jobs lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY)  ## create .venv with the locked packages (half a minute, once)
 	@:
@@ -61,16 +68,29 @@ demo: setup  ## one federation on this machine, start to figures
 up: setup  ## run a federation of simulated clouds and its HTTP API on 127.0.0.1:8000
 	@$(BIN)/spotfed up
 
-test: lint  ## everything CI checks: format, lint, types, import contracts, tests
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
-	$(if $(CI),$(BIN)/python -m tests.integration.kill_storm --kills 200)
+# Types are checked while the kernels compile and the first tests run.
+test: setup  ## format, lint, types, import contracts and the tests to run before every commit (4 minutes)
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@mkdir -p build
+	@$(TYPES) > build/types.log 2>&1 & types=$$!; \
+	$(BIN)/python -m tests.support.kernels && $(PYTEST) $(TESTS); tests=$$?; \
+	wait $$types; types=$$?; cat build/types.log; exit $$((tests + types))
+
+test-integration: setup  ## real processes, a browser, Slurm, two hosts, and the commands of every page of docs/
+	@$(BIN)/python -m tests.support.kernels
+	$(PYTEST) $(TESTS_INTEGRATION)
+
+test-deep: setup  ## 200 kills, new seeds of the simulation, the papers' production traces, fuzzed calls, upgrades
+	@$(BIN)/python -m tests.support.kernels
+	$(BIN)/python -m tests.integration.kill_storm --kills 200
 	$(BIN)/python -m tests.simulation --from now --minutes $(SIMULATE_MINUTES) --jobs $(JOBS)
+	$(PYTEST) $(TESTS_DEEP)
 
 lint: setup  ## the checks that run no test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(TYPES)
 
 format: setup  ## lay the code out and repair what ruff can
 	$(BIN)/ruff format

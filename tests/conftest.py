@@ -18,9 +18,33 @@ hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True)
 hypothesis_settings.load_profile("spotfed")
 
 
+#: What the tests of a folder are marked with, wherever in tests/ it is.
+FOLDER_MARKERS = {
+    "contract": ("redis",),
+    "cases": ("redis",),
+    "simulation": ("slow",),
+    "integration": ("redis", "slow"),
+    "docs": ("slow",),
+    "acceptance": ("data", "slow"),
+    "fuzz": ("redis", "slow"),
+    "upgrade": ("redis", "slow"),
+}
+#: What a test is marked with that uses a fixture.
+FIXTURE_MARKERS = {"redis_url": "redis", "data_dir": "data"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that may take longest come first, so that the processes of pytest-xdist end together; within that
-    the order stays random."""
+    """Mark each test by its folder and its fixtures, and put those first that may take longest.
+
+    The processes of pytest-xdist then end together; within that the order stays random.
+    """
+    for item in items:
+        folders = item.path.relative_to(PROJECT_ROOT / "tests").parts[:-1]
+        names = [name for folder in folders for name in FOLDER_MARKERS.get(folder, ())]
+        fixtures = getattr(item, "fixturenames", ())
+        names += [name for fixture, name in FIXTURE_MARKERS.items() if fixture in fixtures]
+        for name in dict.fromkeys(names):
+            item.add_marker(name)
     items.sort(key=lambda item: (-_timeout_s(item), item.get_closest_marker("slow") is None))
 
 

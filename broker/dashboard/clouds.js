@@ -305,7 +305,7 @@ export function mount(root, federation) {
                     "span",
                     {},
                     "Start an owner for each: ",
-                    command("python -m workers.cloud --help"),
+                    command("python -m workers.owner --help"),
                     ", or three simulated ones with ",
                     command("spotfed up"),
                     ".",

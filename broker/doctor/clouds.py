@@ -26,7 +26,7 @@ def check_clouds(installation: Installation) -> Iterator[CheckResult]:
     if not records:
         yield warning(
             f"no cloud has joined the federation under {keys.prefix!r}",
-            f"start an owner (python -m workers.cloud), or correct {variable('key_prefix')}",
+            f"start an owner (python -m workers.owner), or correct {variable('key_prefix')}",
         )
         return
     installation.clouds = {cloud.decode(): _read_cloud(records[cloud]) for cloud in sorted(records)}
@@ -49,7 +49,7 @@ def _judge_owner(installation: Installation, cloud: str) -> CheckResult:
     if lease_ms < 0:
         return failure(
             f"nobody owns {cloud}; its last epoch is {epoch or 'unknown'}",
-            f"start its owner: python -m workers.cloud --cloud {cloud} --federation FILE",
+            f"start its owner: python -m workers.owner --cloud {cloud} --federation FILE",
             name=name,
         )
     owned = f"owned in epoch {epoch}, its lease runs for another {lease_ms / 1000:.1f} s"

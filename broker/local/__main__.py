@@ -65,7 +65,7 @@ def signing_variables(arguments: Sequence[str]) -> dict[str, str]:
             party = BROKER
         case ["-m", "workers.job_manager", *_]:
             party = JOBS
-        case ["-m", "workers.cloud" | "workers.node_agent", *options] if "--cloud" in options[:-1]:
+        case ["-m", "workers.owner" | "workers.node_agent", *options] if "--cloud" in options[:-1]:
             party = cloud_party(options[options.index("--cloud") + 1])
         case _:
             return {}

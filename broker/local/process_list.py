@@ -47,7 +47,7 @@ class ProcessList:
     They are the queue, the API, Monte-Carlo workers and one owner for each cloud; where clouds are real, an
     instance agent for each of these; where clouds run commands, a node agent for each and the job managers.
 
-    cloud_options: further options of ``python -m workers.cloud``. monte_carlo: number of Monte-Carlo workers.
+    cloud_options: further options of ``python -m workers.owner``. monte_carlo: number of Monte-Carlo workers.
     host, port: where the API listens. tls: the API has the certificate that the settings name. commanded:
     clouds that run the commands of jobs. managers: number of job managers. instanced: clouds that are real.
     """
@@ -79,7 +79,7 @@ class ProcessList:
         owners = tuple(
             ProcessSpec(
                 f"cloud-{cloud}",
-                ("-m", "workers.cloud", "--cloud", cloud, *self._owner_options()),
+                ("-m", "workers.owner", "--cloud", cloud, *self._owner_options()),
                 cloud_party(cloud),
             )
             for cloud in self.clouds

@@ -227,7 +227,7 @@ def pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
     member = getattr(keys, name)
     if isinstance(member, str):
         return member
-    # The name of a refresh begins with its cloud (``workers.refresh``).
+    # The name of a refresh begins with its cloud (``workers.owner.table_refresh``).
     own = {} if cloud is None else {"cloud": cloud, "refresh": f"{cloud}:*"}
     return str(member(*(own.get(parameter, "*") for parameter in inspect.signature(member).parameters)))
 

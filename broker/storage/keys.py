@@ -42,7 +42,7 @@ class RedisKeys:
         return f"{self.prefix}journal:{cloud}"
 
     def snapshot(self, cloud: str) -> str:
-        """String: the state of the cloud's owner after an entry of its journal, see `workers.snapshots`."""
+        """String: the state of the cloud's owner after a journal entry, see `workers.owner.snapshots`."""
         return f"{self.prefix}snapshot:{cloud}"
 
     def events(self, cloud: str) -> str:

@@ -8,8 +8,8 @@ Refused: the smaller of this and the risk of an instance born now with today's f
 are equal the newborn's risk bounds it from above, as an older instance is displaced after a younger one; with
 mixed sizes the older one may go first, when its node is the one that can make room. And the smaller of two
 estimates is too low by selection. Asked once of each of 6,936 running instances, at a random age, for a
-random later time (8 x 4 as in P2 Figure 1, 240 h, four seeds each; ``tests/unit/test_offers.py`` keeps a part
-of it):
+random later time (8 x 4 as in P2 Figure 1, 240 h, four seeds each; ``tests/unit/cloudsim/test_offers.py``
+keeps a part of it):
 
     predicted / evicted      conditional      newborn          the smaller
     uniform sizes            .078 / .083      .137 / .083      .061 / .083

@@ -32,6 +32,7 @@ BYTES_AN_EVENT = 33
 #: Begins the bytes of a log with details. Read as a time it is not a number: no log without them begins so.
 _MARK = b"SFLOG1\xf8\x7f"
 _LENGTH = struct.Struct("<I")
+_UNTIL = struct.Struct("<d")
 
 #: In ``StartDetails.group``: no group.
 NO_GROUP = -1
@@ -235,3 +236,25 @@ def check_times(events: EventLog, from_s: float, until_s: float) -> None:
         raise log_fault(f"event {at} at {times[at]} s comes after one at {times[at - 1]} s")
     if times[0] < from_s or times[-1] >= until_s:
         raise log_fault(f"times from {times[0]} to {times[-1]} s are not within [{from_s}, {until_s})")
+
+
+@dataclass(frozen=True)
+class HistoryChunk:
+    """A stretch of a cloud's history as it travels from the owner to the Monte-Carlo workers.
+
+    It holds the events before ``until_s`` (seconds) that no earlier chunk holds.
+    """
+
+    until_s: float
+    events: EventLog
+
+    def to_bytes(self) -> bytes:
+        """Return ``until_s`` as a little-endian float64, followed by the bytes of the event log."""
+        return _UNTIL.pack(self.until_s) + self.events.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> HistoryChunk:
+        """Read what ``to_bytes`` returned. Raises ValueError when the bytes are something else."""
+        if len(data) < _UNTIL.size:
+            raise ValueError("these bytes are no chunk of a history")
+        return cls(_UNTIL.unpack_from(data)[0], EventLog.from_bytes(data[_UNTIL.size :]))

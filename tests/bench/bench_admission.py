@@ -108,7 +108,7 @@ def federation(
         try:
             for number in range(clouds):
                 processes.start(
-                    "-m", "workers.cloud", "--cloud", f"c{number}", "--federation", str(file),
+                    "-m", "workers.owner", "--cloud", f"c{number}", "--federation", str(file),
                     "--time", "wall", "--speed", "1", "--history", "48h", "--samples", "1000",
                     party=cloud_party(f"c{number}"),
                 )  # fmt: skip

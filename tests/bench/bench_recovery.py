@@ -31,8 +31,8 @@ from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
 from cloudsim.federation.file import load
-from workers.cloud import parser, runtime_spec
-from workers.runtime import Runtime, epochs_directory
+from workers.owner.__main__ import parser, process_spec
+from workers.owner.process import OwnerProcess, epochs_directory
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "bench:"
@@ -60,10 +60,10 @@ def fill(client: redis.Redis, directory: Path, entries: int) -> None:
     """So many journal entries of leases that come and go, written by a real owner in this process."""
     (directory / "federation.toml").write_text(FEDERATION)
     settings = Settings(state_dir=directory / "state", key_prefix=PREFIX)
-    spec = runtime_spec(parser().parse_args(ARGUMENTS), settings, load(directory / "federation.toml", None))
+    spec = process_spec(parser().parse_args(ARGUMENTS), settings, load(directory / "federation.toml", None))
     archive = Archive(archive_directory(settings.state_dir, PREFIX, "A"))
     journal = Journal(client, KEYS, "A")
-    runtime = Runtime(spec, settings, journal, lambda *_: None, _fail, archive)
+    runtime = OwnerProcess(spec, settings, journal, lambda *_: None, _fail, archive)
     runtime.open()
     left = [*range(RUNNING + (entries - 2 * RUNNING) // 3)]
     while left:
@@ -98,7 +98,7 @@ class Bench:
     def _started(self) -> subprocess.Popen[bytes]:
         options = {"cwd": self._directory, "env": self._environment | {"PYTHONPATH": str(ROOT)}}
         return subprocess.Popen(
-            [sys.executable, "-m", "workers.cloud", *ARGUMENTS],
+            [sys.executable, "-m", "workers.owner", *ARGUMENTS],
             stdout=self._log,
             stderr=self._log,
             **options,  # type: ignore[call-overload]

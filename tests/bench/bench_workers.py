@@ -27,8 +27,9 @@ from broker.queue.send import send_batch
 from broker.storage.embedded_server import EmbeddedRedis
 from cloudsim.history.event_log import EventLog
 from tests.bench import bench_prediction, bench_scale
-from tests.integration.worker_processes import Processes, wait_for
-from workers.refresh import Refresher, Sampling
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
+from workers.owner.table_refresh import Refresher, Sampling
 
 GOAL = 1.8
 NAMES = ("one", "two")
@@ -81,7 +82,7 @@ def table_s(processes: Processes, cloud: Cloud, epoch: int) -> tuple[float, str,
     refresher = Refresher(sampling, journal, send, time.monotonic)
     began = time.perf_counter()
     refresher.begin(cloud.until_s, cloud.sizes, cloud.log)
-    table = wait_for(refresher.step, "a table", limit_s=600.0)
+    table = wait_until(refresher.step, "a table", limit_s=600.0)
     took_s = time.perf_counter() - began
     processes.client.delete(processes.keys.history("A", epoch))
     return took_s, table.version, sent
@@ -101,7 +102,7 @@ def measure(url: str, directory: Path, clouds: list[Cloud], repeats: int) -> lis
                     processes.montecarlo(name)
                 for name in NAMES[:workers]:
                     key = processes.keys.sampler(name)
-                    wait_for(partial(processes.client.exists, key), f"worker {name}")
+                    wait_until(partial(processes.client.exists, key), f"worker {name}")
                 for number, cloud in enumerate(clouds):
                     # The first table also makes connections and loads what numba compiled.
                     for epoch in (2 * number + 1, 2 * number + 2):

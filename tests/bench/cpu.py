@@ -32,7 +32,7 @@ def spent_s() -> Mapping[str, float]:
 
 
 def _role(command: list[str]) -> str:
-    if "workers.cloud" in command:
+    if "workers.owner" in command:
         return f"owner {command[command.index('--cloud') + 1]}"
     return next((role for word, role in _ROLES.items() if any(word in part for part in command)), "other")
 

@@ -22,9 +22,7 @@ from cloudsim.prediction.tables import QuantileTable
 from tests.integration.test_workers_montecarlo import CHUNKS
 from workers.montecarlo import worker as montecarlo
 from workers.montecarlo.worker import MonteCarlo, warm_up
-from workers.refresh import LONGEST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
-
-pytestmark = pytest.mark.redis
+from workers.owner.table_refresh import LONGEST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
 KEYS = RedisKeys("c6:")
 BATCHES = 100

@@ -15,7 +15,7 @@ from broker.api.services.overflow import RESUBMITTED_WITHIN_S, OverflowOffer, ji
 from broker.backoff import API_BACKOFF
 from broker.contract import EventKind
 from tests.contract.harness import KEY, Federation
-from tests.contract.test_requests import until
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import (
     Live,
     check_history_replays,
@@ -55,7 +55,6 @@ def test_a_replay_of_the_history_keeps_the_storm_together(together: int) -> None
     check_history_replays(live.owner, live.events)
 
 
-@pytest.mark.redis
 def test_quotes_fall_within_one_refresh_and_the_api_answers_throughout(
     federation: Federation, api: httpx.Client
 ) -> None:
@@ -63,7 +62,7 @@ def test_quotes_fall_within_one_refresh_and_the_api_answers_throughout(
     wishes = [{"id": f"r{n}", "cores": 1, "lifetime_s": 1e6} for n in range(STORM)]
     made = api.post("/v1/requests", json=wishes)
     assert made.is_success, made.text
-    until(lambda: len(east.running()) == STORM)
+    wait_until(lambda: len(east.running()) == STORM)
     asked: list[int] = []
     over = threading.Event()
 
@@ -78,7 +77,7 @@ def test_quotes_fall_within_one_refresh_and_the_api_answers_throughout(
     try:
         storm = [start(f"own{n}", cores=8).model_copy(update={"reply_to": None}) for n in range(STORM // 8)]
         federation.journal("east").send("east", storm)
-        until(lambda: len(east.running()) == STORM // 8, 20)
+        wait_until(lambda: len(east.running()) == STORM // 8)
         # They all come back at once, and with them the questions of others.
         again = [{"id": f"again{n}", "cores": 1, "lifetime_s": 1e6} for n in range(STORM)]
         answer = api.post("/v1/requests", json=again)
@@ -94,7 +93,6 @@ def test_quotes_fall_within_one_refresh_and_the_api_answers_throughout(
     assert api.get("/v1/clouds/east").json()["advert"]["free_cores"] == 0
 
 
-@pytest.mark.redis
 def test_what_was_evicted_is_offered_again_and_placed_elsewhere_once(
     federation: Federation, api: httpx.Client
 ) -> None:
@@ -104,17 +102,17 @@ def test_what_was_evicted_is_offered_again_and_placed_elsewhere_once(
     home = federation.journal("home")
     blocking, *turned_away = (start(f"vm{n}", lifetime_s=1e5) for n in range(count + 1))
     home.send("home", [one.model_copy(update={"reply_to": None}) for one in (blocking, *turned_away)])
-    until(lambda: len(east.running()) == count, 20)
+    wait_until(lambda: len(east.running()) == count)
     west = federation.join("west", (8,) * (count // 8))
     own = [start(f"own{n}", cores=8).model_copy(update={"reply_to": None}) for n in range(count // 8)]
     federation.journal("east").send("east", own)
-    until(lambda: len(west.running()) == count, 30)
+    wait_until(lambda: len(west.running()) == count)
     placed = [
         event.overflow
         for _, event in home.read()
         if event.kind is EventKind.OVERFLOW and event.overflow and event.overflow.state == "placed"
     ]
-    until(
+    wait_until(
         lambda: (
             sum(
                 event.overflow is not None
@@ -123,8 +121,7 @@ def test_what_was_evicted_is_offered_again_and_placed_elsewhere_once(
                 for _, event in home.read()
             )
             == count
-        ),
-        20,
+        )
     )
     assert {state.attempt for state in placed} <= {1, 2}
     assert len(set(west.running())) == count

@@ -12,10 +12,8 @@ import pytest
 from broker.client import Client
 from broker.contract import Event
 from tests.contract.harness import KEY, Federation
-from tests.contract.test_requests import until
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import cancel, confirm, reserve
-
-pytestmark = pytest.mark.redis
 
 AWAY = 500
 
@@ -39,7 +37,7 @@ def test_it_resumes_from_its_last_id_and_misses_none(
     federation.join("west")
     with Client(federation.url, KEY, deadline_s=20) as client:
         happen(federation, "east", 5, "before")
-        until(lambda: len(list(client.events(follow=False))) == 10)
+        wait_until(lambda: len(list(client.events(follow=False))) == 10)
         last = None
         before = list(client.events(follow=False))[:seen_before]
         if before:
@@ -47,7 +45,7 @@ def test_it_resumes_from_its_last_id_and_misses_none(
         # It is away; what happens meanwhile happens on two clouds at once.
         happen(federation, "east", AWAY // 4)
         happen(federation, "west", AWAY // 4)
-        until(lambda: federation.redis.xlen(federation.keys.all_events) == AWAY + 10, 20)
+        wait_until(lambda: federation.redis.xlen(federation.keys.all_events) == AWAY + 10)
         wanted = AWAY + 10 - seen_before if cloud is None else AWAY // 2 + 10 - seen_before
         found = []
         for one in client.events(follow=follow, last_event_id=last or "0-0", cloud=cloud):
@@ -100,7 +98,7 @@ def test_a_slow_reader_is_disconnected_resumes_and_has_them_all(
     federation.join("east")
     happen(federation, "east", 1)
     keys = federation.keys
-    until(lambda: federation.redis.xlen(keys.all_events) == 2)
+    wait_until(lambda: federation.redis.xlen(keys.all_events) == 2)
     with federation.redis as redis:
         _, fields = redis.xrange(keys.all_events)[0]
         large = Event.model_validate_json(fields[b"e"]).model_copy(update={"cause": "x" * 8_000})

@@ -22,7 +22,7 @@ from broker.storage.keys import RedisKeys
 from tests.integration.test_workers_runtime import Bench, Make
 from tests.unit.broker.test_api_adverts import WALL, Clocks, publish, view
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve, spec
-from workers.clock import JUMP_S, LONGEST_ABSENCE_S, JumpWatch, resume_s
+from workers.owner.clock import JUMP_S, LONGEST_ABSENCE_S, JumpWatch, resume_s
 
 JUMPS = [timedelta(days=730), timedelta(seconds=-90), timedelta(hours=1), timedelta(hours=-1)]
 SUSPENDED_S = 300.0
@@ -74,12 +74,11 @@ class Wall(datetime):
         return datetime.now(tz) + cls.ahead
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_leases_and_reservations_outlive_a_jump_of_a_running_owner_and_its_restart(
     make_bench: Make, monkeypatch: pytest.MonkeyPatch, jump: timedelta
 ) -> None:
-    monkeypatch.setattr("workers.runtime.datetime", Wall)
+    monkeypatch.setattr("workers.owner.process.datetime", Wall)
     monkeypatch.setattr(Wall, "ahead", timedelta(0))
     bench = make_bench(spec((8,), reservation_ttl_s=30.0))
     bench.runtime.open()
@@ -118,7 +117,6 @@ def held(bench: Bench) -> set[str]:
     return open_leases
 
 
-@pytest.mark.redis
 def test_an_owner_suspended_for_five_minutes_takes_its_inbox_before_it_expires_anything(
     make_bench: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +127,7 @@ def test_an_owner_suspended_for_five_minutes_takes_its_inbox_before_it_expires_a
     bench.runtime._keep_wall_time()
     bench.journal.send("A", [confirm(f"r{n}.1") for n in range(3)])
     real = time.monotonic
-    monkeypatch.setattr("workers.runtime.time.monotonic", lambda: real() + SUSPENDED_S)
+    monkeypatch.setattr("workers.owner.process.time.monotonic", lambda: real() + SUSPENDED_S)
     assert bench.runtime.drain()
     bench.runtime._keep_wall_time()
     assert held(bench) == {"r0.1", "r1.1", "r2.1"}, "only what nobody confirmed is given up"
@@ -147,7 +145,6 @@ def test_a_reservation_is_timed_by_the_monotonic_clock_alone(jump_s: float) -> N
     assert live.kinds()[-1] is EventKind.RELEASED
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
     redis_client: redis.Redis, redis_url: str, jump: timedelta
@@ -181,7 +178,6 @@ def test_adverts_silence_nobody_and_revive_nobody_when_the_readers_clock_jumps(
     )
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_jump_makes_no_request_overdue_for_the_sweeper(
     redis_client: redis.Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch, jump: timedelta

@@ -13,12 +13,10 @@ import redis
 from broker.contract import Batch
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from cloudsim.history.event_log import HistoryChunk
 from cloudsim.prediction.samples import Samples
 from tests.integration.test_workers_montecarlo import CHUNKS
-from workers.chunks import HistoryChunk
 from workers.montecarlo.worker import MonteCarlo, warm_up
-
-pytestmark = pytest.mark.redis
 
 KEYS = RedisKeys("c11:")
 NODES = (16, 16)

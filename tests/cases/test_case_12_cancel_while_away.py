@@ -10,11 +10,9 @@ from broker.journal.journal import Journal
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
-from tests.contract.test_requests import until
 from tests.integration.test_workers_runtime import Make
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import cancel, check_journal, confirm, reserve, spec
-
-pytestmark = pytest.mark.redis
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
@@ -34,7 +32,7 @@ def test_it_is_accepted_kept_and_carried_out_on_return(
     assert shown["state"] == "running", "nobody says that it has ended before it has"
     assert federation.redis.xlen(federation.keys.inbox("east")) >= 1
     east.deaf.clear()
-    until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "cancelled")
+    wait_until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "cancelled")
     again = api.delete(f"/v1/leases/{lease}")
     assert (again.status_code, again.json()["done"]) == (200, True)
     assert east.running() == []

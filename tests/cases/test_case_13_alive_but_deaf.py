@@ -17,11 +17,9 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from tests.cases.socket_proxy import Proxy, proxy_to
 from tests.contract.harness import KEY, Federation, serving
-from tests.contract.test_requests import until
 from tests.integration.test_workers_runtime import Bench
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import check_journal, spec
-
-pytestmark = pytest.mark.redis
 
 WISH = {"cores": 1, "lifetime_s": 1e6}
 MAX_AGE_S = 0.6
@@ -51,7 +49,7 @@ class Deaf(Bench):
 def owner(
     redis_url: str, redis_client: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Deaf]:
-    assert redis_client.keys() == []
+    assert redis_client.keys("rt:*") == []
     with proxy_to(redis_url, tmp_path / "p.sock") as proxy:
         made = Deaf(proxy, redis_url, tmp_path, request.param)
         yield made
@@ -74,7 +72,7 @@ def api(owner: Deaf, redis_url: str) -> Iterator[httpx.Client]:
             base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}, timeout=30
         ) as client,
     ):
-        until(lambda: reachable(client))
+        wait_until(lambda: reachable(client))
         yield client
 
 
@@ -89,8 +87,8 @@ def test_resets_cost_a_moment_and_nothing_else(owner: Deaf, api: httpx.Client) -
         answer = api.post("/v1/requests", json=WISH | {"id": f"r{n}"})
         assert answer.status_code in (201, 409), answer.text
     at = owner.advert().at
-    until(lambda: owner.advert().at > at)
-    until(lambda: reachable(api))
+    wait_until(lambda: owner.advert().at > at)
+    wait_until(lambda: reachable(api))
     assert api.post("/v1/requests", json=WISH | {"id": "last"}).status_code == 201
     assert owner.kinds().count(EventKind.OPENED) == 1, "it is the same owner, in the same epoch"
     check_journal([event for _, event in Journal(owner.direct, owner.keys, "A").read()])
@@ -100,9 +98,9 @@ def test_while_it_is_deaf_nothing_is_routed_to_it_and_its_leases_stand(
     owner: Deaf, api: httpx.Client
 ) -> None:
     assert api.post("/v1/requests", json=WISH | {"id": "before"}).status_code == 201
-    until(lambda: api.get("/v1/leases/before.1").json()["state"] == "running")
+    wait_until(lambda: api.get("/v1/leases/before.1").json()["state"] == "running")
     owner.proxy.cut()
-    until(lambda: not reachable(api), 20)
+    wait_until(lambda: not reachable(api))
     said, inbox = owner.advert().at, owner.direct.xlen(owner.keys.inbox("A"))
     refused = api.post("/v1/requests", json=WISH | {"id": "meanwhile"})
     assert refused.status_code == 409, refused.text
@@ -111,10 +109,10 @@ def test_while_it_is_deaf_nothing_is_routed_to_it_and_its_leases_stand(
     assert api.get("/v1/leases/before.1").json()["state"] == "running"
     assert EventKind.EVICTED not in owner.kinds()
     tried = owner.proxy.accepted
-    until(lambda: owner.proxy.accepted > tried)  # it goes on trying
+    wait_until(lambda: owner.proxy.accepted > tried)  # it goes on trying
 
     owner.proxy.mend()
-    until(lambda: reachable(api), 20)
+    wait_until(lambda: reachable(api))
     assert api.post("/v1/requests", json=WISH | {"id": "after"}).status_code == 201
     assert api.get("/v1/leases/before.1").json()["state"] == "running"
     assert owner.kinds().count(EventKind.OPENED) == 1
@@ -127,7 +125,9 @@ def test_when_only_the_answers_are_lost_nothing_is_done_twice(owner: Deaf, api: 
     for n in range(3):
         assert api.post("/v1/requests", json=WISH | {"id": f"r{n}"}).status_code in (201, 409)
     owner.proxy.unhush()
-    until(lambda: api.post("/v1/requests", json=WISH | {"id": f"a{time.monotonic()}"}).status_code == 201, 20)
+    wait_until(
+        lambda: api.post("/v1/requests", json=WISH | {"id": f"a{time.monotonic()}"}).status_code == 201
+    )
     events = [event for _, event in Journal(owner.direct, owner.keys, "A").read()]
     check_journal(events)
     admitted = [event.lease.id for event in events if event.kind is EventKind.ADMITTED and event.lease]

@@ -1,8 +1,10 @@
 """Fixtures of the HTTP contract's tests."""
 
+import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -10,6 +12,22 @@ import pytest
 from broker import cli
 from broker.settings import settings
 from tests.contract.harness import KEY, Federation, Run, serving
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_processes() -> Iterator[None]:
+    """Spares each test what only a process that runs for long may spend on its start and end."""
+    default, create = httpx.create_ssl_context(), httpx.create_ssl_context
+
+    def create_once(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+        """Share one context of TLS: reading the certificates of the system takes 20 ms."""
+        return default if verify is True and cert is None else create(verify, cert, trust_env)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", create_once)
+        # redis-py swallows a cancellation now and then: the next one comes sooner.
+        patch.setattr("broker.api.container._END_AGAIN_S", 0.1)
+        yield
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -38,9 +38,9 @@ from cloudsim.disclosure.levels import Disclosure
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import warm_up
-from workers.owner import Owner
-from workers.recorder import Outcome
-from workers.state import OwnerSpec
+from workers.owner.event_writer import Decisions
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 KEY = "a-test-key"
 
@@ -84,6 +84,7 @@ class FakeOwner(threading.Thread):
         self.deaf, self.swallow = threading.Event(), threading.Event()
         self.handled: list[Any] = []
         self._redis = connect(url)
+        self._connection = self._redis.client_id()  # of its only connection, as one thread uses it
         party, files = cloud_party(cloud), signing_files()
         files.ensure([party])
         signing = MessageSigner(SigningKey(files.key(party)), TrustFile(files.trust))
@@ -140,7 +141,7 @@ class FakeOwner(threading.Thread):
                 continue
             self._redis.xread({self._inbox: cursor}, count=64, block=20)
             entries = self._journal.read_inbox(cursor)
-            outcome = Outcome()
+            outcome = Decisions()
             for entry, commands in entries:
                 cursor = entry
                 for command in commands:
@@ -151,7 +152,7 @@ class FakeOwner(threading.Thread):
                 advertised_s = time.monotonic()
                 self._commit(outcome, cursor if entries else None)
 
-    def _commit(self, outcome: Outcome, cursor: str | None) -> None:
+    def _commit(self, outcome: Decisions, cursor: str | None) -> None:
         replies: dict[str, list[Any]] = {}
         for stream, reply in outcome.replies:
             if not self.swallow.is_set():
@@ -172,8 +173,15 @@ class FakeOwner(threading.Thread):
         )
         self._events += len(outcome.events)
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """Lets it stop at its next turn, which comes at once when it waits for commands."""
         self._ending.set()
+        with suppress(redis.RedisError):
+            self._redis.client_unblock(self._connection)
+
+    def stop(self) -> None:
+        """Stops it and waits until it has stopped."""
+        self.end()
         self.join(5)
         self._redis.close()
 
@@ -191,6 +199,7 @@ class Federation:
         self.settings = Settings(redis_url=redis_url, key_prefix=self.prefix, **told)
         self.owners: dict[str, FakeOwner] = {}
         self.url = ""
+        self._server: _Server | None = None
 
     @property
     def redis(self) -> redis.Redis:
@@ -206,12 +215,98 @@ class Federation:
         owner = FakeOwner(self.redis_url, self.keys, cloud, nodes, len(self.owners), **options)
         self.owners[cloud] = owner
         owner.start()
-        time.sleep(0.12)  # the broker's view of the members is a tenth of a second old
+        self.forget_members()
         return owner
 
+    def forget_members(self) -> None:
+        """Makes the API read the members anew at the next call, instead of a tenth of a second later."""
+        if self._server is not None:
+            self._server.forget_members()
+
+    @property
+    def open_calls(self) -> int:
+        """How many calls the API is answering now."""
+        assert self._server is not None
+        return len(self._server.server_state.tasks)
+
     def stop(self) -> None:
+        """Stops the owners and the API together, which takes as long as the slowest of them."""
+        server, self._server = self._server, None
+        for owner in self.owners.values():
+            owner.end()
+        if server is not None:
+            server.stop()
         for owner in self.owners.values():
             owner.stop()
+
+    def serve(self) -> None:
+        """Starts the API in a thread and returns once it answers."""
+        self._server = _Server(self.settings)
+        self.url = self._server.url
+
+
+class _Server(uvicorn.Server):
+    """Serves the API of one federation from a thread.
+
+    It stops at once, whereas uvicorn itself sleeps twice for a tenth of a second.
+    """
+
+    def __init__(self, settings: Settings):
+        self._app = create_app(settings)
+        super().__init__(uvicorn.Config(self._app, log_level="warning", timeout_graceful_shutdown=1))
+        # With its protocol named, asyncio sends without delay: else each answer waits for an acknowledgement.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen()
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._ready, self._loop, self._stopping = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="api", daemon=True)
+        self._thread.start()
+        self._ready.wait(20)
+        assert self.started, "the API does not start"
+
+    def forget_members(self) -> None:
+        """Returns once no member is cached."""
+        asyncio.run_coroutine_threadsafe(self._forget_members(), self._loop).result(10)
+
+    async def _forget_members(self) -> None:
+        adverts = self._app.state.broker.adverts
+        async with adverts._refreshing:  # what is read at this moment may be without the new member
+            adverts._refreshed_s = float("-inf")
+
+    def stop(self) -> None:
+        """Returns once it has stopped."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(10)
+        self._socket.close()
+        assert not self._thread.is_alive(), "the API does not stop"
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self.serve([self._socket]))
+            finally:
+                self._ready.set()
+
+    async def main_loop(self) -> None:
+        """Serves until it is told to stop."""
+        await self.on_tick(0)
+        self._ready.set()
+        await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes the connections, waits at most a second for calls that run, and ends the application."""
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        gives_up_s = time.monotonic() + 1
+        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < gives_up_s:
+            await asyncio.sleep(0.002)
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
 
 
 @contextmanager
@@ -219,27 +314,11 @@ def serving(federation: Federation) -> Iterator[Federation]:
     """The API in a thread, until the block ends."""
     with connect(federation.redis_url) as client:
         let_in_operator(client, federation.keys, KEY, "tester")
-    # With its protocol named, asyncio sends without delay: else each answer waits for an acknowledgement.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        config = uvicorn.Config(
-            create_app(federation.settings), log_level="warning", timeout_graceful_shutdown=1
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
-        thread.start()
-        while not server.started:
-            assert thread.is_alive(), "the API does not start"
-            time.sleep(0.005)
-        federation.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        try:
-            yield federation
-        finally:
-            server.should_exit = True
-            thread.join(10)
-            federation.stop()
-            assert not thread.is_alive(), "the API does not stop"
+    try:
+        federation.serve()
+        yield federation
+    finally:
+        federation.stop()
 
 
 @cache

@@ -19,8 +19,6 @@ from broker.identity.permissions import Action, Role
 from broker.settings import Settings
 from tests.contract.harness import KEY, Federation, serving
 
-pytestmark = pytest.mark.redis
-
 MINE, FOREIGN = "acme", "rival"
 CLOUD_OF = {MINE: "north", FOREIGN: "south"}
 READERS = {Role.VIEWER, Role.MEMBER, Role.RUNNER, Role.OPERATOR}

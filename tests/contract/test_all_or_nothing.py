@@ -7,9 +7,8 @@ import pytest
 
 from tests.contract.harness import FakeOwner, Federation
 from tests.contract.test_needs import refusals
-from tests.contract.test_requests import problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 
 PATH = "/v1/clouds/home/on-demand"
 
@@ -17,7 +16,7 @@ PATH = "/v1/clouds/home/on-demand"
 @pytest.fixture
 def home(federation: Federation, api: httpx.Client) -> FakeOwner:
     owner = federation.join("home", (4, 4), overflow=True)
-    until(lambda: api.get("/v1/clouds/home").json()["reachable"])
+    wait_until(lambda: api.get("/v1/clouds/home").json()["reachable"])
     return owner
 
 

@@ -8,11 +8,9 @@ import pytest
 
 from tests.contract.harness import FakeOwner, Run
 from tests.contract.test_extensions import east, lease
-from tests.contract.test_requests import until
+from tests.support.wait import wait_until
 
 __all__ = ["east", "lease"]  # fixtures
-
-pytestmark = pytest.mark.redis
 
 
 def test_a_lease_is_extended_or_refused_with_what_to_ask_instead(
@@ -54,7 +52,7 @@ def test_what_cannot_be_asked(spotfed: Run, options: list[str], message: str) ->
 
 
 def test_quotes_for_several_sizes(spotfed: Run, east: FakeOwner, api: httpx.Client) -> None:
-    until(lambda: api.get("/v1/clouds/east").json()["reachable"])
+    wait_until(lambda: api.get("/v1/clouds/east").json()["reachable"])
     code, out, _ = spotfed("quote", "--cores", "2,1", "--lifetime", "2h", "--sla", "0.5")
     assert code == 0
     assert "1, 2 cores for 2 h at SLA 0.5" in out

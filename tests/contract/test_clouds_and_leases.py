@@ -3,12 +3,10 @@
 import time
 
 import httpx
-import pytest
 
 from tests.contract.harness import Federation
-from tests.contract.test_requests import WISH, problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import WISH, problem
+from tests.support.wait import wait_until
 
 
 def test_a_lease_is_cancelled_and_stays_ended(federation: Federation, api: httpx.Client) -> None:
@@ -25,13 +23,13 @@ def test_a_lease_is_cancelled_and_stays_ended(federation: Federation, api: httpx
 def test_a_cancellation_is_kept_while_the_owner_is_away(federation: Federation, api: httpx.Client) -> None:
     east = federation.join("east")
     lease = api.post("/v1/requests", json=WISH).json()["lease"]["id"]
-    until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "running")
+    wait_until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "running")
     east.go_deaf()
     response = api.delete(f"/v1/leases/{lease}")
     assert response.status_code == 202
     assert response.json()["done"] is False
     east.deaf.clear()
-    until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "cancelled")
+    wait_until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "cancelled")
 
 
 def test_leases_are_listed_and_narrowed(federation: Federation, api: httpx.Client) -> None:
@@ -42,7 +40,7 @@ def test_leases_are_listed_and_narrowed(federation: Federation, api: httpx.Clien
         for origin in ("a", "b", "c")
     ]
     assert api.delete(f"/v1/leases/{ids[0]}").status_code == 200
-    until(lambda: len(api.get("/v1/leases", params={"state": "running"}).json()["leases"]) == 2)
+    wait_until(lambda: len(api.get("/v1/leases", params={"state": "running"}).json()["leases"]) == 2)
     listed = api.get("/v1/leases").json()
     assert [lease["id"] for lease in listed["leases"]] == [*ids[1:], ids[0]]
     assert listed["more"] is False
@@ -103,7 +101,9 @@ def test_own_users_of_a_silent_owner(federation: Federation, api: httpx.Client) 
     assert response.headers["retry-after"] == "1"
     assert api.delete("/v1/clouds/east/on-demand/other").status_code == 202
     east.deaf.clear()
-    until(lambda: api.post("/v1/clouds/east/on-demand", json={"id": "vm", "cores": 4}).status_code == 201)
+    wait_until(
+        lambda: api.post("/v1/clouds/east/on-demand", json={"id": "vm", "cores": 4}).status_code == 201
+    )
 
 
 def test_a_silent_cloud_becomes_unreachable_and_comes_back(redis_url: str) -> None:
@@ -114,12 +114,12 @@ def test_a_silent_cloud_becomes_unreachable_and_comes_back(redis_url: str) -> No
         with httpx.Client(base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}) as api:
             assert api.get("/readyz").status_code == 200
             east.go_deaf()
-            until(lambda: not api.get("/v1/clouds/east").json()["reachable"])
+            wait_until(lambda: not api.get("/v1/clouds/east").json()["reachable"])
             problem(api.get("/readyz"), "not-ready")
             body = problem(api.post("/v1/requests", json=WISH), "refused")
             assert [one["reason"] for one in body["refusals"]] == ["unreachable"]
             east.deaf.clear()
-            until(lambda: api.get("/v1/clouds/east").json()["reachable"])
+            wait_until(lambda: api.get("/v1/clouds/east").json()["reachable"])
             assert api.post("/v1/requests", json=WISH).status_code == 201
 
 
@@ -153,14 +153,14 @@ def test_overflow_is_placed_elsewhere_and_ends_there(federation: Federation, api
     problem(
         api.post("/v1/clouds/home/on-demand", json={"id": "vm-2", "cores": 2, "lifetime_s": 500}), "refused"
     )
-    until(lambda: [one for one in api.get("/v1/leases").json()["leases"] if one["origin"] == "home"])
+    wait_until(lambda: [one for one in api.get("/v1/leases").json()["leases"] if one["origin"] == "home"])
     (lease,) = api.get("/v1/leases").json()["leases"]
     assert (lease["request"], lease["cloud"]) == ("overflow/home/vm-2/1", "away")
-    until(lambda: (offer := home.owner.state.offers.get("vm-2")) is not None and offer.state == "placed")
-    until(lambda: api.get(f"/v1/leases/{lease['id']}").json()["state"] == "running")
+    wait_until(lambda: (offer := home.owner.state.offers.get("vm-2")) is not None and offer.state == "placed")
+    wait_until(lambda: api.get(f"/v1/leases/{lease['id']}").json()["state"] == "running")
     # Evicted there: its own cloud offers it again, it finds no room now.
     assert api.post("/v1/clouds/away/on-demand", json={"id": "x", "cores": 4}).status_code == 201
-    until(lambda: home.owner.state.offers.get("vm-2") is None, 20)
+    wait_until(lambda: home.owner.state.offers.get("vm-2") is None)
     with federation.redis as client:
         assert client.xlen(federation.keys.overflow) == 0
 
@@ -172,9 +172,9 @@ def test_stopping_what_was_placed_elsewhere(federation: Federation, api: httpx.C
     for number in range(2, 4):
         body = {"id": f"vm-{number}", "cores": 2, "lifetime_s": 500}
         problem(api.post("/v1/clouds/home/on-demand", json=body), "refused")
-    until(lambda: len(api.get("/v1/leases").json()["leases"]) == 2)
+    wait_until(lambda: len(api.get("/v1/leases").json()["leases"]) == 2)
     time.sleep(0.3)
     assert api.delete("/v1/clouds/home/on-demand/vm-2").status_code == 200
-    until(lambda: len(api.get("/v1/leases", params={"state": "cancelled"}).json()["leases"]) == 1)
+    wait_until(lambda: len(api.get("/v1/leases", params={"state": "cancelled"}).json()["leases"]) == 1)
     assert api.delete("/v1/clouds/home/on-demand/vm-3").status_code == 200
-    until(lambda: len(api.get("/v1/leases", params={"state": "cancelled"}).json()["leases"]) == 2)
+    wait_until(lambda: len(api.get("/v1/leases", params={"state": "cancelled"}).json()["leases"]) == 2)

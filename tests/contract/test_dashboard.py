@@ -14,8 +14,6 @@ from broker.contract import PUBLIC_KINDS, DisclosureLevel, LeaseState
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
 
-pytestmark = pytest.mark.redis
-
 FILES = {
     file.name: file.read_text(encoding="utf-8")
     for file in resources.files("broker.dashboard").iterdir()

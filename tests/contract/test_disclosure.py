@@ -20,10 +20,8 @@ from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import shown_table
 from cloudsim.model.errors import SpecError
 from tests.contract.harness import KEY, Federation, Run
-from tests.contract.test_requests import until
 from tests.contract.twins import LIVES, NODES, table_of
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 CLOUDS = ("twin-a", "twin-b")
 SLAS = (0.05, 0.5, 0.9, None)
@@ -42,7 +40,9 @@ def join(federation: Federation, api: httpx.Client, level: Disclosure, *, table:
             assert told is not None
             owner.show_table(shown_table(told))
     if table and level not in (Disclosure.NOTHING, Disclosure.MTTR):
-        until(lambda: all(one["advert"]["table_version"] for one in api.get("/v1/clouds").json()["clouds"]))
+        wait_until(
+            lambda: all(one["advert"]["table_version"] for one in api.get("/v1/clouds").json()["clouds"])
+        )
 
 
 def blind(told: Any, cloud: str) -> Any:
@@ -129,7 +129,9 @@ def observe(federation: Federation, api: httpx.Client) -> Observer:
         observer.submissions(f"after-{number}")
     observer.quotes()
     seen = {cloud: federation.owners[cloud].owner.state.sequence for cloud in CLOUDS}
-    until(lambda: {one["cloud"]: one["sequence"] for one in api.get("/v1/ledger").json()["clouds"]} == seen)
+    wait_until(
+        lambda: {one["cloud"]: one["sequence"] for one in api.get("/v1/ledger").json()["clouds"]} == seen
+    )
     observer.looks()
     with Client(federation.url, KEY) as client:
         observer.events(client)

@@ -10,9 +10,8 @@ import pytest
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest
 from broker.contract import Event, OnDemandRequest
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
-from tests.contract.test_requests import problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 
 GRACE_S = 600.0
 
@@ -34,7 +33,7 @@ def submit(api: httpx.Client, name: str, cores: int = 4) -> dict[str, Any]:
     response = api.post("/v1/requests", json=wish)
     assert response.status_code == 201, response.text
     lease: dict[str, Any] = response.json()["lease"]
-    until(lambda: api.get(f"/v1/leases/{lease['id']}").json()["state"] == "running")
+    wait_until(lambda: api.get(f"/v1/leases/{lease['id']}").json()["state"] == "running")
     return lease
 
 
@@ -111,12 +110,12 @@ def test_a_node_is_drained_and_opened_again(east: FakeOwner, api: httpx.Client, 
     assert kinds(api) == ["admitted", "admitted"], "nothing happened"
     report = client.drain("east", [1])
     assert [one.lease for one in report.leaving] == ["s.1"]
-    until(lambda: api.get("/v1/clouds/east").json()["advert"]["closed_nodes"] == 1)
+    wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["closed_nodes"] == 1)
     assert client.cloud("east").advert.free_cores == 1  # type: ignore[union-attr]
     assert client.acknowledge("s.1").cause == "drain by tester"
     problem(api.post("/v1/requests", json={"cores": 2, "lifetime_s": 60}), "refused")
     assert client.reopen("east", [1]).found
-    until(lambda: api.get("/v1/clouds/east").json()["advert"]["closed_nodes"] == 0)
+    wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["closed_nodes"] == 0)
     submit(api, "t", 4)
     assert [one.lease for one in client.drain("east").leaving] == ["t.1", "r.1"]
     assert client.reopen("east").found
@@ -158,7 +157,7 @@ def test_the_command_line_drains(east: FakeOwner, api: httpx.Client, spotfed: Ru
     assert ("s.1" in out, "r.1" in out, "in 10 min" in out) == (True, False, True)
     code, out, _ = spotfed("cloud", "drain", "east", "--node", 1, "--json")
     assert (code, json.loads(out)["leaving"][0]["lease"]) == (0, "s.1")
-    until(lambda: "1 node closed" in spotfed("clouds")[1])
+    wait_until(lambda: "1 node closed" in spotfed("clouds")[1])
     assert "must leave in" in spotfed("leases")[1]
     assert "s.1 (3 cores, from user) must leave in 10 min, because of drain by tester" in spotfed("events")[1]
     code, _, err = spotfed("acknowledge", "r.1")

@@ -1,7 +1,6 @@
 """GET /v1/events: resumes without loss, filters, ends slow readers, says when it cannot reach back."""
 
 import socket
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 from broker.client import Client, EventsGoneError
 from broker.contract import SpotRequest
 from tests.contract.harness import KEY, Federation
-from tests.contract.test_requests import problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def admit(client: Client, count: int, **fields: Any) -> None:
 def test_a_reader_resumes_where_it_was(federation: Federation, client: Client) -> None:
     federation.join("east", (8,) * 10)
     admit(client, 30)
-    until(lambda: len(list(client.events(follow=False))) == 30)
+    wait_until(lambda: len(list(client.events(follow=False))) == 30)
     everything = list(client.events(follow=False))
     assert [one.event.sequence for one in everything] == list(range(1, 31))
     assert all(one.event.kind == "admitted" for one in everything)
@@ -47,7 +45,7 @@ def test_a_reader_resumes_where_it_was(federation: Federation, client: Client) -
 def test_following_brings_what_happens_from_now_on(federation: Federation, client: Client) -> None:
     east = federation.join("east", (8,))
     admit(client, 1)
-    until(lambda: len(list(client.events(follow=False))) == 1)
+    wait_until(lambda: len(list(client.events(follow=False))) == 1)
     (first,) = client.events(follow=False)
     following = client.events(last_event_id=first.id)
     admit(client, 1)
@@ -66,7 +64,7 @@ def test_events_are_narrowed(federation: Federation, client: Client) -> None:
     federation.join("west", (8,))
     admit(client, 2, origin="a", targets=("east",))
     admit(client, 3, origin="b", targets=("west",))
-    until(lambda: len(list(client.events(follow=False))) == 5)
+    wait_until(lambda: len(list(client.events(follow=False))) == 5)
     assert {one.event.cloud for one in client.events(follow=False, cloud="east")} == {"east"}
     assert len(list(client.events(follow=False, origin="b"))) == 3
     assert list(client.events(follow=False, cloud="east", origin="b")) == []
@@ -75,7 +73,7 @@ def test_events_are_narrowed(federation: Federation, client: Client) -> None:
 def test_too_far_back(federation: Federation, api: httpx.Client, client: Client) -> None:
     federation.join("east", (8,) * 4)
     admit(client, 20)
-    until(lambda: len(list(client.events(follow=False))) == 20)
+    wait_until(lambda: len(list(client.events(follow=False))) == 20)
     first = next(client.events(follow=False)).id
     with federation.redis as redis:
         redis.xtrim(federation.keys.all_events, maxlen=5, approximate=False)
@@ -90,7 +88,7 @@ def test_too_far_back(federation: Federation, api: httpx.Client, client: Client)
     admit(client, 1)
     after = gone.value.resume_after
     assert after == answered.json()["resume_after"]
-    until(lambda: len(list(client.events(follow=False, last_event_id=after))) == 2)
+    wait_until(lambda: len(list(client.events(follow=False, last_event_id=after))) == 2)
     told = {one.event.lease.id for one in client.events(follow=False, last_event_id=after) if one.event.lease}
     assert len(known | told) == 22
 
@@ -111,7 +109,7 @@ def test_a_reader_that_takes_nothing_is_disconnected(
     monkeypatch.setattr("broker.api.stream.SLOW_S", 0.3)
     federation.join("east")
     admit(client, 1)
-    until(lambda: len(list(client.events(follow=False))) == 1)
+    wait_until(lambda: len(list(client.events(follow=False))) == 1)
     with federation.redis as redis:
         ((_, fields),) = redis.xrange(federation.keys.all_events)
         with redis.pipeline(transaction=False) as pipeline:
@@ -123,7 +121,8 @@ def test_a_reader_that_takes_nothing_is_disconnected(
     with socket.create_connection((host, int(port)), timeout=10) as slow:
         head = f"GET /v1/events?follow=false HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
         slow.sendall(head.encode())
-        time.sleep(3)
+        wait_until(lambda: federation.open_calls, "the API answers")
+        wait_until(lambda: not federation.open_calls, "the API gives up who reads nothing")
         with suppress(ConnectionError):
             while part := slow.recv(2**20):
                 received += len(part)

@@ -9,10 +9,9 @@ import pytest
 from broker.client import Client, InputRefusedError, NotFoundError, RefusedRequest
 from broker.contract import Extend, ExtensionRequest, QuoteRequest
 from tests.contract.harness import KEY, FakeOwner, Federation, serving
-from tests.contract.test_requests import problem, until
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 from tests.unit.cloudsim.test_offers import table
-
-pytestmark = pytest.mark.redis
 
 #: With three slots free a quarter each is evicted after an hour, two and three.
 HOURS = table((3600, True), (7200, True), (10800, True), (14400, False))
@@ -23,7 +22,7 @@ JSON = {"Content-Type": "application/json"}
 def east(federation: Federation, api: httpx.Client) -> FakeOwner:
     owner = federation.join("east", (3,))
     owner.owner.cloud.table = HOURS
-    until(lambda: api.get("/v1/clouds/east").json()["advert"]["table_version"])
+    wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["table_version"])
     return owner
 
 
@@ -31,7 +30,7 @@ def east(federation: Federation, api: httpx.Client) -> FakeOwner:
 def lease(east: FakeOwner, api: httpx.Client) -> dict[str, Any]:
     response = api.post("/v1/requests", json={"cores": 1, "lifetime_s": 3600, "sla": 0.4})
     made: dict[str, Any] = response.json()["lease"]
-    until(lambda: api.get(f"/v1/leases/{made['id']}").json()["state"] == "running")
+    wait_until(lambda: api.get(f"/v1/leases/{made['id']}").json()["state"] == "running")
     return made
 
 
@@ -86,7 +85,7 @@ def test_without_a_promise_nothing_can_be_promised(federation: Federation, api: 
     (error,) = problem(api.post(path, json={"lifetime_s": 90, "sla": 0.5}), "invalid")["errors"]
     assert error["field"] == "sla"
     response = api.post(path, json={"lifetime_s": 90})
-    until(lambda: api.post(path, json={"lifetime_s": 95}).status_code == 200)
+    wait_until(lambda: api.post(path, json={"lifetime_s": 95}).status_code == 200)
     assert response.status_code in (200, 409)
 
 
@@ -95,7 +94,9 @@ def test_a_silent_owner_keeps_the_wish(lease: dict[str, Any], east: FakeOwner, a
     path, wish = f"/v1/leases/{lease['id']}/extend", {"id": "more", "lifetime_s": 7200}
     problem(api.post(path, json=wish), "owner-silent")
     east.deaf.clear()
-    until(lambda: api.get(f"/v1/leases/{lease['id']}").json()["ends_at_s"] == lease["starts_at_s"] + 7200)
+    wait_until(
+        lambda: api.get(f"/v1/leases/{lease['id']}").json()["ends_at_s"] == lease["starts_at_s"] + 7200
+    )
     assert api.post(path, json=wish).json()["extensions"] == 1
     assert sum(isinstance(command, Extend) for command in east.handled) == 2
 
@@ -107,10 +108,10 @@ def running(redis_url: str) -> Iterator[tuple[httpx.Client, str]]:
         federation.join("east", (3,)).owner.cloud.table = HOURS
         headers = {"Authorization": f"Bearer {KEY}"}
         with httpx.Client(base_url=federation.url, headers=headers, timeout=20) as api:
-            until(lambda: api.get("/v1/clouds/east").json()["advert"]["table_version"])
+            wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["table_version"])
             wish = {"id": "r", "cores": 1, "lifetime_s": 3600, "sla": 0.4}
             assert api.post("/v1/requests", json=wish).status_code == 201
-            until(lambda: api.get("/v1/leases/r.1").json().get("state") == "running")
+            wait_until(lambda: api.get("/v1/leases/r.1").json().get("state") == "running")
             yield api, "/v1/leases/r.1/extend"
 
 
@@ -188,7 +189,7 @@ def test_quotes_for_several_sizes(federation: Federation, api: httpx.Client) -> 
     (refusal,) = answer.refusals
     assert (refusal.cloud, refusal.cores, refusal.reason) == ("small", 8, "too_large")
     assert refusal.counter_offers.cores == 3
-    until(lambda: api.get("/v1/clouds/small").json()["advert"]["table_version"])
+    wait_until(lambda: api.get("/v1/clouds/small").json()["advert"]["table_version"])
     promised = api.post("/v1/quotes", json={"cores": 2, "lifetime_s": 3600, "sla": 0.4}).json()
     by_cloud = {one["cloud"]: one for one in promised["refusals"]}
     assert by_cloud["small"]["reason"] == "no_table"

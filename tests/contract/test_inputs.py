@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import problem
 
-pytestmark = pytest.mark.redis
-
 JSON = {"Content-Type": "application/json"}
 
 

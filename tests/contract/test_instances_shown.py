@@ -11,8 +11,6 @@ from broker.contract.instances import InstanceRecord
 from tests.contract.harness import KEY, Federation, Run
 from tests.contract.test_requests import problem
 
-pytestmark = pytest.mark.redis
-
 
 def test_a_holder_finds_the_instance_of_its_lease(federation: Federation) -> None:
     federation.join("east").tell(instances="ec2")

@@ -21,9 +21,7 @@ from broker.jobs.store import JobStore
 from broker.queue.celery_config import JOBS
 from tests.contract.harness import KEY, Federation, Run, serving
 from tests.contract.job_journals import Journals
-from tests.integration.worker_processes import wait_for
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 COMMAND = {"command": ["python3", "count.py"], "home": "north"}
 
@@ -64,7 +62,7 @@ def test_a_job_is_noted_and_job_managers_are_told(running: Federation, api: http
     assert isinstance(entry, JobSubmitted)
     assert (entry.wish.cores, entry.wish.environment) == (2, {"A": "1"})
     assert JobStore(running.redis, running.keys).due(time.time(), 10) == ["nightly"]
-    bell = wait_for(lambda: running.redis.lrange(f"{running.prefix}{JOBS}", 0, -1), "a doorbell")
+    bell = wait_until(lambda: running.redis.lrange(f"{running.prefix}{JOBS}", 0, -1), "a doorbell")
     assert json.loads(bell[0])["headers"]["task"] == "spotfed.jobs.advance"
 
 

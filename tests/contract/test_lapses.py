@@ -4,16 +4,13 @@ import json
 from typing import Any
 
 import httpx
-import pytest
 
 from broker.contract import LeaseGranted, LeaseState, SpotRequest
 from broker.requests.validation import OpenRequest
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
-from tests.contract.test_requests import until
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import Live, confirm, reserve, spec
-
-pytestmark = pytest.mark.redis
 
 
 def heard(api: httpx.Client) -> list[dict[str, Any]]:
@@ -30,7 +27,7 @@ def test_a_lease_that_is_over_before_it_is_confirmed_begins_and_ends(
     answer = api.post("/v1/requests", json=wish)
     assert answer.status_code == 201
     told = answer.json()["lease"]
-    until(lambda: len(heard(api)) == 2)
+    wait_until(lambda: len(heard(api)) == 2)
     admitted, completed = heard(api)
     assert [admitted["kind"], completed["kind"]] == ["admitted", "completed"]
     assert admitted["lease"]["id"] == completed["lease"]["id"] == told["id"] == "r.1"

@@ -14,8 +14,6 @@ from broker.client import Client, InputRefusedError
 from broker.contract import LeaseState, SpotRequest
 from tests.contract.harness import KEY, Federation, Run
 
-pytestmark = pytest.mark.redis
-
 
 def admit(client: Client, names: list[str], **fields: Any) -> list[str]:
     """Ids of leases that have no promise, of requests so named."""

@@ -11,10 +11,9 @@ from broker.client import Client, InputRefusedError
 from broker.contract import SpotRequest
 from broker.requests.members import REFRESH_S
 from tests.contract.harness import KEY, FakeOwner, Federation, Run, serving
-from tests.contract.test_requests import problem, until
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import harmless_table
-
-pytestmark = pytest.mark.redis
 
 WISH = {"cores": 1, "lifetime_s": 3600, "sla": 0.05}
 SAID = "broke its promise at 0.05: 3 of 3 evicted, at least 0.2924"
@@ -31,7 +30,7 @@ def evict_three(api: httpx.Client, cloud: str, cores: int) -> None:
         wish = WISH | {"id": f"{cloud}-{number}", "origin": "B", "targets": [cloud]}
         assert api.post("/v1/requests", json=wish).status_code == 201
     leases = [f"{cloud}-{number}.1" for number in range(3)]
-    until(lambda: all(api.get(f"/v1/leases/{one}").json()["state"] == "running" for one in leases))
+    wait_until(lambda: all(api.get(f"/v1/leases/{one}").json()["state"] == "running" for one in leases))
     assert api.post(f"/v1/clouds/{cloud}/on-demand", json={"id": "vm", "cores": cores}).status_code == 201
     assert api.delete(f"/v1/clouds/{cloud}/on-demand/vm").status_code == 200
 
@@ -49,10 +48,10 @@ def faithless(federation: Federation, api: httpx.Client, clock: list[float]) -> 
     east = federation.join("east", (4,), clock=lambda: clock[0])
     west = federation.join("west", (8,))
     east.owner.cloud.table, west.owner.cloud.table = harmless_table((4,)), harmless_table((8,))
-    until(lambda: all(one["advert"]["table_version"] for one in api.get("/v1/clouds").json()["clouds"]))
+    wait_until(lambda: all(one["advert"]["table_version"] for one in api.get("/v1/clouds").json()["clouds"]))
     evict_three(api, "east", 4)
     api.get("/v1/ledger")  # reads what there is
-    until(lambda: broken(api, "east"))
+    wait_until(lambda: broken(api, "east"))
     return east
 
 
@@ -63,7 +62,7 @@ def test_what_was_promised_and_what_came_of_it(
         api.post("/v1/requests", json=WISH | {"id": "kept", "origin": "C"}).json()["lease"]["cloud"] == "west"
     )
     api.post("/v1/requests", json={"cores": 1, "lifetime_s": 60, "targets": ["west"]})  # nothing is promised
-    until(lambda: len(api.get("/v1/ledger").json()["entries"]) == 2)
+    wait_until(lambda: len(api.get("/v1/ledger").json()["entries"]) == 2)
     found = api.get("/v1/ledger").json()
     east, west = found["entries"]
     assert (east["cloud"], east["sla"], east["promised"], east["kept"]) == ("east", 0.05, 0.05, "broken")
@@ -125,7 +124,7 @@ def test_it_is_asked_last_at_that_sla_and_all_who_ask_hear_why(
     assert api.post("/v1/requests", json=WISH | {"sla": 0.1}).json()["lease"]["cloud"] == "east"
     # West has no room for the next: then east is better than nobody.
     assert api.post("/v1/clouds/west/on-demand", json={"cores": 7}).status_code == 201
-    until(lambda: api.get("/v1/clouds/west").json()["advert"]["free_cores"] == 0)
+    wait_until(lambda: api.get("/v1/clouds/west").json()["advert"]["free_cores"] == 0)
     assert api.post("/v1/requests", json=WISH | {"cores": 3}).json()["lease"]["cloud"] == "east"
     refused = problem(api.post("/v1/requests", json=WISH | {"cores": 4}), "refused")["refusals"]
     assert {one["cloud"]: one.get("broken_promise") for one in refused} == {"east": verdict, "west": None}
@@ -140,7 +139,7 @@ def test_it_comes_back_when_it_keeps_its_promises(
         wishes = [WISH | {"targets": ["east"], "lifetime_s": 1}] * 3
         results = api.post("/v1/requests", json=wishes).json()["results"]
         assert [result["lease"]["cloud"] for result in results] == ["east"] * 3
-    until(lambda: not broken(api, "east"))
+    wait_until(lambda: not broken(api, "east"))
     clock[0] += 2.0
     assert api.post("/v1/quotes", json=WISH).json()["quotes"][0]["cloud"] == "east"
     (entry,) = api.get("/v1/ledger", params={"cloud": "east"}).json()["entries"]
@@ -154,7 +153,7 @@ def test_another_process_comes_to_the_same(
     second = Federation(federation.redis_url)
     second.keys, second.settings = federation.keys, federation.settings
     with serving(second), Client(second.url, KEY) as client:
-        until(lambda: client.cloud("east").broken_promises)
+        wait_until(lambda: client.cloud("east").broken_promises)
         assert client.ledger().model_dump_json() == api.get("/v1/ledger").text
     with federation.redis as redis:
         redis.xtrim(federation.keys.events("east"), minid="0-5", approximate=False)
@@ -168,7 +167,9 @@ def test_another_process_comes_to_the_same(
         last = redis.xrevrange(federation.keys.events("east"), count=1)
         redis.delete(federation.keys.events("east"))
         redis.xadd(federation.keys.events("east"), last[0][1] | {b"e": b"{}"}, id=last[0][0])
-        until(lambda: api.get("/v1/ledger", params={"cloud": "east"}).json()["clouds"][0]["missing"] == 6)
+        wait_until(
+            lambda: api.get("/v1/ledger", params={"cloud": "east"}).json()["clouds"][0]["missing"] == 6
+        )
         redis.delete(federation.keys.events("east"))
     reach = api.get("/v1/ledger", params={"cloud": "east"}).json()
     assert (reach["entries"], reach["clouds"]) == ([], [{"cloud": "east", "sequence": 0, "missing": 0}])

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -21,9 +22,7 @@ from broker.requests.quota import QuotaHolds
 from broker.requests.quota_reconciler import QuotaReconciler
 from broker.storage.connections import connect_async
 from tests.contract.harness import KEY, Federation, Run, serving
-from tests.contract.test_requests import until
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 ACME = MemberWish(name="acme")
 
@@ -109,7 +108,7 @@ def test_another_process_learns_of_a_revocation(federation: Federation, operator
     with serving(other):
         assert status(other, made.key) == 200
         operator.revoke_key(made.record.id)
-        until(lambda: status(other, made.key) == 401)
+        wait_until(lambda: status(other, made.key) == 401)
 
 
 def test_keys_are_rotated_under_load_without_one_refused_call(
@@ -136,7 +135,7 @@ def test_keys_are_rotated_under_load_without_one_refused_call(
         before = len(seen)
         current = operator.rotate_key(current.record.id, Rotation(grace_s=3600))
         used.append(current.key)
-        until(lambda before=before: len(seen) > before + 3)
+        wait_until(partial(lambda before: len(seen) > before + 3, before))
     over.set()
     for one in callers:
         one.join()
@@ -168,7 +167,7 @@ def test_a_member_holds_no_more_spot_than_its_cap(federation: Federation, operat
         assert isinstance(last, RefusedRequest)
         assert last.counter_offers.cores is None
         client.cancel(first.lease.id)
-        until(lambda: held(operator) == (2, 1))
+        wait_until(lambda: held(operator) == (2, 1))
         assert isinstance(client.submit(wish(cores=3)), GrantedRequest)
 
 
@@ -193,7 +192,7 @@ def test_a_quote_says_what_a_member_may_not_hold(federation: Federation, operato
         (refusal,) = client.quote(QuoteRequest(cores=[1], lifetime_s=3600)).refusals
         assert (refusal.reason, refusal.counter_offers.cores) == ("quota_exceeded", None)
         operator.set_member("acme", MemberChange(spot_cores=None, spot_instances=None))
-        until(lambda: not client.quote(QuoteRequest(cores=[3], lifetime_s=3600)).refusals)
+        wait_until(lambda: not client.quote(QuoteRequest(cores=[3], lifetime_s=3600)).refusals)
 
 
 def test_a_list_stays_within_the_cap_on_instances(federation: Federation, operator: Client) -> None:
@@ -263,7 +262,7 @@ def test_a_key_that_calls_too_often_is_told_to_wait(redis_url: str) -> None:
             assert late.headers["content-type"] == "application/problem+json"
             assert late.headers["retry-after"] == "1"
             assert late.json()["type"] == "urn:spotfed:problem:too-many-calls"
-            until(lambda: http.get("/v1/clouds").status_code == 200)
+            wait_until(lambda: http.get("/v1/clouds").status_code == 200)
             # Whoever has no key, or a body that is too long, is told so.
             assert httpx.get(f"{federation.url}/v1/clouds").status_code == 401
         with Client(federation.url, KEY) as client:  # it waits by itself

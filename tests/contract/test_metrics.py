@@ -15,15 +15,12 @@ from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client
 from broker.contract import Cancel, Confirm, Reserve
 from broker.identity.permissions import Role
-from broker.observability.federation_survey import LOOK_S
 from broker.observability.owner_stats import OwnerStats
 from cloudsim.disclosure.levels import Disclosure
 from tests.contract.harness import KEY, Federation, serving
-from tests.contract.test_requests import until
-from tests.unit.test_deploy_observability import RULES, queries
+from tests.integration.test_deploy_observability import RULES, queries
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import harmless_table
-
-pytestmark = pytest.mark.redis
 
 WISH = {"cores": 1, "lifetime_s": 3600, "sla": 0.05}
 TWO = [WISH | {"id": one, "targets": ["east"]} for one in ("runs", "runs-too")]
@@ -61,17 +58,17 @@ def lived_in(federation: Federation, api: httpx.Client) -> Federation:
     east = federation.join("east", (4,))
     federation.join("west", (8,), disclosure=Disclosure.NOTHING)
     east.owner.cloud.table = harmless_table((4,))
-    until(lambda: api.get("/v1/clouds/east").json()["advert"]["table_version"])
+    wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["table_version"])
     for body, status in (
         (WISH | {"id": "broken", "targets": ["east"]}, 201),
         (WISH | {"id": "plain", "targets": ["west"], "sla": None}, 201),
         (WISH | {"id": "none", "targets": ["west"]}, 409),
     ):
         assert api.post("/v1/requests", json=body).status_code == status
-    until(lambda: api.get("/v1/leases/broken.1").json()["state"] == "running")
+    wait_until(lambda: api.get("/v1/leases/broken.1").json()["state"] == "running")
     assert api.post("/v1/clouds/east/on-demand", json={"id": "vm", "cores": 4}).status_code == 201
     assert api.delete("/v1/clouds/east/on-demand/vm").status_code == 200
-    until(lambda: api.get("/v1/clouds/east").json()["advert"]["free_cores"] == 4)
+    wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["free_cores"] == 4)
     listed = api.post("/v1/requests", json=TWO).json()["results"]
     assert [one["lease"]["state"] for one in listed] == ["running", "running"]
     measures: Mapping[Any, Any] = OwnerStats(2, 3.0, 1.0, 10, 1).written()
@@ -91,7 +88,7 @@ def settled(api: httpx.Client) -> Scrape:
         ]
         return admitted == [3, 1] and found[-1].value("spotfed_cloud_spot_cores", cloud="east") == 2
 
-    until(all_read, seconds=20 * LOOK_S)
+    wait_until(all_read)
     return found[-1]
 
 
@@ -155,7 +152,7 @@ def test_without_redis_a_process_tells_that_and_its_own_work(
         raise redis.ConnectionError
 
     monkeypatch.setattr("broker.requests.members.MembershipView.members", away)
-    until(lambda: scrape(api).value("spotfed_redis_up") == 0)
+    wait_until(lambda: scrape(api).value("spotfed_redis_up") == 0)
     assert scrape(api).value("spotfed_http_requests_in_progress") == 1
 
 
@@ -222,7 +219,7 @@ def test_an_id_reaches_the_owner_with_what_it_is_told(federation: Federation, ap
     assert traces == {Reserve: "mine-3", Confirm: "mine-3", Cancel: "mine-4"}
     body = [WISH | {"sla": None, "id": f"l{number}"} for number in range(3)]
     assert api.post("/v1/requests", json=body, headers={"X-Request-Id": "mine-5"}).status_code == 200
-    until(lambda: sum(isinstance(one, Confirm) for one in east.handled) == 4)
+    wait_until(lambda: sum(isinstance(one, Confirm) for one in east.handled) == 4)
     told = [one.trace for one in east.handled if isinstance(one, Reserve | Confirm)][2:]
     assert sorted(map(str, told)) == ["None"] * 4 + ["mine-5"] * 2
 

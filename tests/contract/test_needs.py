@@ -9,9 +9,8 @@ import pytest
 from broker.contract import Reserve
 from cloudsim.model.nodes import NodeGroup, nodes_of
 from tests.contract.harness import FakeOwner, Federation, Run
-from tests.contract.test_requests import problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 
 WISH = {"cores": 1, "lifetime_s": 60}
 NORTH = frozenset({("zone", "north")})
@@ -25,7 +24,7 @@ def mixed(federation: Federation, api: httpx.Client) -> FakeOwner:
     )
     federation.join("plain", (64,))
     owner = federation.join("mixed", cores, details=details)
-    until(lambda: api.get("/v1/clouds/mixed").json()["reachable"])
+    wait_until(lambda: api.get("/v1/clouds/mixed").json()["reachable"])
     return owner
 
 

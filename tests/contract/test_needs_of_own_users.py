@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import httpx
 import numpy as np
-import pytest
 
 from broker.client import Client
 from broker.contract import Event
@@ -20,9 +19,8 @@ from cloudsim.model.requests import Amounts, Spread
 from cloudsim.traces.trace import Trace
 from tests.contract.harness import KEY, Federation
 from tests.contract.test_needs import NORTH, refusals
-from tests.contract.test_requests import problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 
 MEMORY: dict[int, Amounts] = {1: (("memory_mb", 2000),), 2: (("memory_mb", 3000),), 4: (("memory_mb", 9000),)}
 
@@ -30,7 +28,7 @@ MEMORY: dict[int, Amounts] = {1: (("memory_mb", 2000),), 2: (("memory_mb", 3000)
 def test_own_users_evict_for_memory(federation: Federation, api: httpx.Client) -> None:
     cores, details = nodes_of([NodeGroup(1, 8, (("memory_mb", 8000),), NORTH), NodeGroup(1, 8)])
     federation.join("home", cores, details=details)
-    until(lambda: api.get("/v1/clouds/home").json()["reachable"])
+    wait_until(lambda: api.get("/v1/clouds/home").json()["reachable"])
     wish = {"cores": 1, "lifetime_s": 60, "resources": {"memory_mb": 5000}}
     spot = api.post("/v1/requests", json=wish).json()["lease"]
     own = wish | {"id": "mine", "labels": {"zone": "north"}, "group": "db", "spread": "together"}
@@ -53,12 +51,12 @@ def test_what_overflows_needs_the_same_elsewhere(federation: Federation, api: ht
     federation.join("plain", (64,))
     large = nodes_of([NodeGroup(1, 8, (("memory_mb", 16000),))])
     there = federation.join("there", large[0], details=large[1])
-    until(lambda: api.get("/v1/clouds/there").json()["reachable"])
+    wait_until(lambda: api.get("/v1/clouds/there").json()["reachable"])
     wish = {"cores": 1, "lifetime_s": 600, "resources": {"memory_mb": 3000}}
     assert api.post("/v1/clouds/home/on-demand", json=wish).status_code == 201
     refusals(api.post("/v1/clouds/home/on-demand", json=wish | {"id": "over"}))
-    until(lambda: there.running() == ["overflow/home/over/1.1"])
-    until(lambda: len(api.get("/v1/leases").json()["leases"]) == 1)
+    wait_until(lambda: there.running() == ["overflow/home/over/1.1"])
+    wait_until(lambda: len(api.get("/v1/leases").json()["leases"]) == 1)
     (lease,) = api.get("/v1/leases").json()["leases"]
     assert (lease["cloud"], lease["amounts"]) == ("there", {"memory_mb": 3000})
 

@@ -15,9 +15,7 @@ from broker.client import Client, GrantedRequest, NotFoundError, ProblemAnswer, 
 from broker.contract import OnDemandRequest, SpotRequest
 from broker.identity.permissions import Role
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
-from tests.contract.test_requests import until
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 SOLD: dict[str, Any] = {
     "sells_on_demand": True,
@@ -34,7 +32,7 @@ def public(federation: Federation, api: httpx.Client) -> FakeOwner:
     federation.join("private", (4,))
     owner = federation.join("public", (4, 4))
     owner.tell(**SOLD)
-    until(lambda: api.get("/v1/clouds/public").json()["info"].get("sells_on_demand"))
+    wait_until(lambda: api.get("/v1/clouds/public").json()["info"].get("sells_on_demand"))
     return owner
 
 
@@ -55,7 +53,7 @@ def test_a_refusal_says_where_on_demand_is_sold_and_what_it_costs(
     assert [(one["cloud"], one["cores"]) for one in quotes["on_demand"]] == [("public", 2), ("public", 4)]
     assert api.post("/v1/quotes", json=WISH | {"sla": None}).json()["on_demand"] == []
     public.tell(sells_on_demand=False)
-    until(lambda: "on_demand" not in api.post("/v1/requests", json=WISH).json())
+    wait_until(lambda: "on_demand" not in api.post("/v1/requests", json=WISH).json())
 
 
 def test_an_extension_that_is_refused_offers_no_second_instance(public: FakeOwner, api: httpx.Client) -> None:
@@ -159,7 +157,7 @@ def test_what_was_bought_can_be_stopped_when_nothing_is_sold_any_more(
 ) -> None:
     mine = started(members.third.start_on_demand("public", OnDemandRequest(id="late", cores=1)))
     public.tell(sells_on_demand=False)
-    until(lambda: not api.get("/v1/clouds/public").json()["info"].get("sells_on_demand"))
+    wait_until(lambda: not api.get("/v1/clouds/public").json()["info"].get("sells_on_demand"))
     with pytest.raises(NotFoundError):
         members.third.start_on_demand("public", OnDemandRequest(cores=1))
     members.third.stop_on_demand("public", mine)
@@ -186,7 +184,7 @@ def test_a_guest_that_finds_no_room_is_not_offered_to_the_federation(
     with Client(federation.url, KEY) as operator:
         operator.add_member(MemberWish(name="third"))
         key = operator.create_key(KeyWish(principal="third")).key
-    until(lambda: api.get("/v1/clouds/seller").json()["info"].get("sells_on_demand"))
+    wait_until(lambda: api.get("/v1/clouds/seller").json()["info"].get("sells_on_demand"))
     with Client(federation.url, key) as third:
         started(third.start_on_demand("seller", OnDemandRequest(cores=2)))
         refused = third.start_on_demand("seller", OnDemandRequest(id="more", cores=1, lifetime_s=60))

@@ -12,9 +12,8 @@ from broker.client import Client, GrantedRequest, UnavailableError
 from broker.contract import SpotRequest
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
-from tests.contract.test_requests import WISH, problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import WISH, problem
+from tests.support.wait import wait_until
 
 CALLS = [
     ("POST", "/v1/requests", WISH),
@@ -44,7 +43,9 @@ def test_away_and_back(tmp_path: Path) -> None:
                 for owner in federation.owners.values():
                     owner.stop()
                 server.stop()
-                until(lambda: api.get("/v1/clouds").status_code == 503)  # what it knew is good for a moment
+                wait_until(
+                    lambda: api.get("/v1/clouds").status_code == 503
+                )  # what it knew is good for a moment
                 for method, path, body in CALLS:
                     began_s = time.monotonic()
                     response = api.request(method, path, json=body)
@@ -58,7 +59,7 @@ def test_away_and_back(tmp_path: Path) -> None:
                 ):
                     client.submit(SpotRequest(cores=1, lifetime_s=60))
                 server.start()
-                until(lambda: api.get("/v1/clouds").status_code == 200, 10)
+                wait_until(lambda: api.get("/v1/clouds").status_code == 200)
                 assert api.post("/v1/requests", json=WISH | {"id": "kept"}).json() == kept
                 assert api.get(f"/v1/leases/{kept['lease']['id']}").status_code == 200
     finally:

@@ -9,8 +9,6 @@ from cloudsim.model.nodes import NodeGroup, nodes_of
 from cloudsim.scheduling.lineups import PARTIAL_HOUR
 from tests.contract.harness import Federation
 
-pytestmark = pytest.mark.redis
-
 NOW_S = 600 * 60.0
 
 

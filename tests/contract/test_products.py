@@ -8,11 +8,10 @@ import pytest
 
 from cloudsim.scheduling.lineups import EVICTIONS
 from tests.contract.harness import FakeOwner, Federation, Run
-from tests.contract.test_requests import problem, until
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 from tests.unit.cloudsim.test_products import NODES, table
 from tests.unit.workers.owners import harmless_table
-
-pytestmark = pytest.mark.redis
 
 HOUR_S = 3600.0
 WISH = {"cores": 2, "lifetime_s": HOUR_S, "sla": 0.1}
@@ -23,7 +22,7 @@ def pooled(federation: Federation, api: httpx.Client) -> FakeOwner:
     """Two pools of ten cores; five of pool 0 are safe."""
     owner = federation.join("pooled", NODES, lineup=EVICTIONS["lifo-pools"], pools=2)
     owner.owner.cloud.table = table(15)
-    until(lambda: api.get("/v1/clouds/pooled").json()["advert"]["table_version"])
+    wait_until(lambda: api.get("/v1/clouds/pooled").json()["advert"]["table_version"])
     return owner
 
 
@@ -31,7 +30,7 @@ def pooled(federation: Federation, api: httpx.Client) -> FakeOwner:
 def sliced(federation: Federation, api: httpx.Client) -> FakeOwner:
     owner = federation.join("sliced", NODES, slices_s=(HOUR_S, 6 * HOUR_S))
     owner.owner.cloud.table = harmless_table(NODES)
-    until(lambda: api.get("/v1/clouds/sliced").json()["advert"]["table_version"])
+    wait_until(lambda: api.get("/v1/clouds/sliced").json()["advert"]["table_version"])
     return owner
 
 
@@ -58,7 +57,7 @@ def test_pools_are_products(pooled: FakeOwner, api: httpx.Client) -> None:
     assert api.get(f"/v1/leases/{named['id']}").json()["pool"] == 1
     no = refused(api.post("/v1/requests", json=WISH | {"pool": 0}))
     assert (no["reason"], no["counter_offers"]["lifetime_s"]) == ("risk_too_high", 60.0)
-    until(lambda: api.get("/v1/clouds/pooled").json()["advert"]["pool_cores"] == [6, 6])
+    wait_until(lambda: api.get("/v1/clouds/pooled").json()["advert"]["pool_cores"] == [6, 6])
 
 
 def test_own_users_take_the_upper_pool_first(pooled: FakeOwner, api: httpx.Client) -> None:
@@ -96,7 +95,7 @@ def test_slices_are_products(sliced: FakeOwner, api: httpx.Client) -> None:
 def test_a_lease_is_extended_to_a_whole_slice(sliced: FakeOwner, api: httpx.Client) -> None:
     made = lease(api.post("/v1/requests", json=WISH))
     path = f"/v1/leases/{made['id']}/extend"
-    until(lambda: api.get(f"/v1/leases/{made['id']}").json()["state"] == "running")
+    wait_until(lambda: api.get(f"/v1/leases/{made['id']}").json()["state"] == "running")
     longer = api.post(path, json={"id": "more", "lifetime_s": 2 * HOUR_S}).json()
     assert "ends_at_s" in longer, longer
     assert longer["ends_at_s"] - longer["starts_at_s"] == pytest.approx(6 * HOUR_S)

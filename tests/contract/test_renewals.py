@@ -9,9 +9,8 @@ from broker.client import Client, GrantedRequest
 from broker.contract import EventKind, SpotRequest
 from tests.contract.harness import KEY, Federation
 from tests.contract.test_extensions import HOURS
-from tests.contract.test_requests import problem, until
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
 
 
 def ask(client: httpx.Client, at_s: float | None) -> None:
@@ -31,9 +30,9 @@ def test_the_holder_is_warned_and_hears_who_would_take_it(federation: Federation
         granted = client.submit(SpotRequest(id="r", cores=1, lifetime_s=None, sla=0.1, at_s=10))
         assert isinstance(granted, GrantedRequest)
         assert (granted.lease.cloud, granted.lease.renewal_s, granted.lease.ends_at_s) == ("a", 3600, 3610)
-        until(lambda: kinds(client) == [EventKind.ADMITTED])
+        wait_until(lambda: kinds(client) == [EventKind.ADMITTED])
         ask(api, 2720)
-        until(lambda: len(kinds(client)) == 3)
+        wait_until(lambda: len(kinds(client)) == 3)
         admitted, warned, offered = [sent.event for sent in client.events(follow=False, last_event_id="0-0")]
         assert (admitted.kind, warned.kind, warned.at_s) == (EventKind.ADMITTED, EventKind.WARNED, 2710)
         assert warned.lease is not None
@@ -42,12 +41,12 @@ def test_the_holder_is_warned_and_hears_who_would_take_it(federation: Federation
         assert [(one.cloud, one.eviction_probability) for one in offered.offers] == [("b", 0.0)]
         assert client.lease("r.1").warned_at_s == 2710
         ask(api, 3700)
-        until(lambda: client.lease("r.1").state == "completed")
+        wait_until(lambda: client.lease("r.1").state == "completed")
 
 
 def test_a_renewed_lease_in_wall_time(federation: Federation, api: httpx.Client) -> None:
     federation.join("a", (3,), renewal_s=1.0).owner.cloud.table = HOURS
-    until(lambda: api.get("/v1/clouds/a").json()["advert"]["table_version"])
+    wait_until(lambda: api.get("/v1/clouds/a").json()["advert"]["table_version"])
     lease = api.post("/v1/requests", json={"cores": 1, "lifetime_s": None, "sla": 0.1}).json()["lease"]
     assert lease["ends_at_s"] == lease["starts_at_s"] + 1.0
 
@@ -55,7 +54,7 @@ def test_a_renewed_lease_in_wall_time(federation: Federation, api: httpx.Client)
         ask(api, None)
         return bool(api.get(f"/v1/leases/{lease['id']}").json()["extensions"] >= 2)
 
-    until(renewed)
+    wait_until(renewed)
     with Client(federation.url, KEY) as client:
         events = [sent.event for sent in client.events(follow=False, last_event_id="0-0")]
     assert {event.cause for event in events if event.kind is EventKind.EXTENDED} == {"renewal"}

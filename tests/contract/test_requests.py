@@ -6,12 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import pytest
 
 from broker.contract import Confirm, Release, Reserve
 from tests.contract.harness import KEY, Federation
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 WISH = {"cores": 2, "lifetime_s": 60}
 
@@ -22,13 +20,6 @@ def problem(response: httpx.Response, name: str) -> dict[str, Any]:
     assert body["type"] == f"urn:spotfed:problem:{name}", body
     assert body["status"] == response.status_code
     return body
-
-
-def until(true: Any, seconds: float = 5.0) -> None:
-    deadline_s = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline_s, "it does not come true"
-        time.sleep(0.01)
 
 
 def test_a_request_gets_a_lease(federation: Federation, api: httpx.Client) -> None:
@@ -116,7 +107,7 @@ def test_the_owners_refusal_counts_and_the_next_cloud_is_asked(
     assert second["lease"]["cloud"] == "wide"
     assert [refusal["reason"] for refusal in second["refusals"]] == ["no_capacity"]
     if second["lease"]["id"] == "b.2":
-        until(lambda: any(isinstance(one, Release) and one.attempt == "b.1" for one in tight.handled))
+        wait_until(lambda: any(isinstance(one, Release) and one.attempt == "b.1" for one in tight.handled))
 
 
 def test_fits_on_no_members_node(federation: Federation, api: httpx.Client) -> None:
@@ -136,8 +127,8 @@ def test_a_silent_cloud_is_abandoned_and_never_has_the_lease_too(
     assert body["lease"]["id"] == "s.2"
     assert body["lease"]["cloud"] == "next"
     assert body["refusals"][0] | {"cloud": "silent", "reason": "unreachable"} == body["refusals"][0]
-    until(lambda: any(isinstance(one, Release) for one in silent.handled))
-    until(lambda: silent.running() == [])
+    wait_until(lambda: any(isinstance(one, Release) for one in silent.handled))
+    wait_until(lambda: silent.running() == [])
 
 
 def test_all_silent_is_a_refusal(federation: Federation, api: httpx.Client) -> None:
@@ -149,7 +140,7 @@ def test_all_silent_is_a_refusal(federation: Federation, api: httpx.Client) -> N
 def test_the_lease_is_confirmed(federation: Federation, api: httpx.Client) -> None:
     east = federation.join("east")
     lease = api.post("/v1/requests", json=WISH).json()["lease"]["id"]
-    until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "running")
+    wait_until(lambda: api.get(f"/v1/leases/{lease}").json()["state"] == "running")
     assert [type(one) for one in east.handled if not isinstance(one, Release)][-2:] == [Reserve, Confirm]
 
 
@@ -218,7 +209,7 @@ def test_one_id_at_once_from_many_gets_one_lease(federation: Federation, api: ht
             assert response.headers["retry-after"] == "1"
         else:
             assert response.json()["lease"]["id"] == "one.1"
-    until(lambda: east.running() == ["one.1"])
+    wait_until(lambda: east.running() == ["one.1"])
 
 
 def test_who_died_is_finished_by_another_process(federation: Federation, api: httpx.Client) -> None:
@@ -230,8 +221,8 @@ def test_who_died_is_finished_by_another_process(federation: Federation, api: ht
     with federation.redis as client:
         client.hset(federation.keys.request("orphan"), mapping=record)
         client.zadd(federation.keys.open_requests, {"orphan": 1})
-        until(lambda: client.hget(federation.keys.request("orphan"), "state") == b"committed")
-    until(lambda: api.get("/v1/leases/orphan.2").status_code == 200)
+        wait_until(lambda: client.hget(federation.keys.request("orphan"), "state") == b"committed")
+    wait_until(lambda: api.get("/v1/leases/orphan.2").status_code == 200)
     assert any(isinstance(one, Release) and one.attempt == "orphan.1" for one in east.handled)
 
 

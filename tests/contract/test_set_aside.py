@@ -7,11 +7,10 @@ from broker.client import Client, ProblemAnswer
 from broker.contract import Command, RefusalView, Reply
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
-from tests.contract.test_requests import problem, until
-from workers.owner import Owner
-from workers.recorder import Outcome
-
-pytestmark = pytest.mark.redis
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
+from workers.owner.event_writer import Decisions
+from workers.owner.owner import Owner
 
 
 @pytest.fixture
@@ -24,12 +23,12 @@ def east(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> FakeOwner:
         headers={"Authorization": f"Bearer {KEY}"},
     )
     assert answer.status_code == 201
-    until(lambda: len(east.handled) == 2)  # reserved and confirmed
+    wait_until(lambda: len(east.handled) == 2)  # reserved and confirmed
 
-    def put_aside(self: Owner, command: Command, now_s: float, now: str) -> Outcome:
+    def put_aside(self: Owner, command: Command, now_s: float, now: str) -> Decisions:
         refusal = RefusalView(cloud="east", reason=RefusalReason.UNREACHABLE, detail="set aside")
         reply = Reply(command=command.id, answer=refusal)
-        return Outcome(replies=[] if command.reply_to is None else [(command.reply_to, reply)])
+        return Decisions(replies=[] if command.reply_to is None else [(command.reply_to, reply)])
 
     monkeypatch.setattr(Owner, "handle", put_aside)
     return east

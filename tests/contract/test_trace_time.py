@@ -18,8 +18,6 @@ from cloudsim.traces.trace import Trace
 from tests.contract.harness import KEY, Federation
 from tests.contract.test_requests import problem
 
-pytestmark = pytest.mark.redis
-
 
 def load(name: str, seed: int, count: int, largest: int) -> Trace:
     random = np.random.default_rng(seed)

@@ -20,7 +20,8 @@ from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from cloudsim.model.requests import Kind
-from tests.integration.worker_processes import Started, wait_for
+from tests.integration.worker_processes import Started
+from tests.support.wait import wait_until
 from workers.node_agent.process.process_tree import ProcessTree
 from workers.node_agent.process.task_files import begun, shim_lives
 
@@ -156,7 +157,7 @@ class Agents:
             report = self.report(name)
             return report if report is not None and told(report) else None
 
-        return wait_for(look, f"{name}: {what}", 30)
+        return wait_until(look, f"{name}: {what}")
 
     def until(self, state: WorkState, name: str = "j.1.0", cloud: str = "A") -> WorkReport:
         """Waits for a report of that state."""
@@ -166,7 +167,7 @@ class Agents:
             return report if report is not None and report.state is state else None
 
         try:
-            return wait_for(look, f"{name} is {state}", 30)
+            return wait_until(look, f"{name} is {state}")
         except AssertionError as error:
             raise AssertionError(f"{error}; {self.report(name, cloud)!r}") from None
 
@@ -177,7 +178,7 @@ class Agents:
 
     def says(self, text: str, name: str = "j.1.0", cloud: str = "A") -> str:
         """Waits until it has written that."""
-        return wait_for(
+        return wait_until(
             lambda: self.log(name, cloud) if text in self.log(name, cloud) else None,
             f"{name} says {text}",
             30,
@@ -193,4 +194,4 @@ def end_shim(state: Path) -> None:
     found = begun(state)
     if found is not None:
         ProcessTree(found, None).kill()
-    wait_for(lambda: not shim_lives(state), f"nothing runs in {state}")
+    wait_until(lambda: not shim_lives(state), f"nothing runs in {state}")

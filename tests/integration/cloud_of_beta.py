@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.integration.two_hosts import Host
-from tests.integration.worker_processes import wait_for
+from tests.support.wait import wait_until
 
 NAME, PORT = "ec2.beta.example", 8773
 
@@ -48,7 +48,7 @@ class CloudOfBeta:
             f"echo 127.0.0.1 {NAME} >> /etc/hosts\n"
             f"setsid /opt/spotfed/bin/python - > {beta.directory}/logs/ec2.log 2>&1 <<'END' &\n{_SERVE}END"
         ).check_returncode()
-        wait_for(lambda: self._ask(_STATES) is not None, "the EC2 API")
+        wait_until(lambda: self._ask(_STATES) is not None, "the EC2 API")
 
     def states(self) -> dict[str, str]:
         """Of all instances, by id."""

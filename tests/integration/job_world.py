@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,23 +17,11 @@ from broker.jobs.view import view
 from broker.jobs.work_store import WorkStore
 from broker.storage.connections import connect
 from tests.contract.harness import KEY, FakeOwner, Federation
+from tests.support.wait import wait_until
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.manager import JobAdvance, JobManager
 from workers.job_manager.market_client import MarketClient
 from workers.job_manager.observer import JobObserver
-
-LIMIT_S = 30.0
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """What it answers, once that is true."""
-    gives_up_s = time.monotonic() + LIMIT_S
-    while time.monotonic() < gives_up_s:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it never became true")
 
 
 @dataclass
@@ -183,11 +171,8 @@ class JobWorld:
         return view(self.store.entries(job), time.time())
 
     def ended(self, job: str) -> JobView:
-        gives_up_s = time.monotonic() + LIMIT_S
-        while (found := self.view(job)).state not in ENDED:
-            assert time.monotonic() < gives_up_s, found.model_dump_json(indent=1)
-            time.sleep(0.02)
-        return found
+        wait_until(lambda: self.view(job).state in ENDED, f"{job} ends")
+        return self.view(job)
 
     def nothing_left(self) -> bool:
         """No lease, on-demand instance, shared server or work is left of any job."""

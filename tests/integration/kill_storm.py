@@ -38,8 +38,9 @@ from cloudsim.federation.file import load
 from tests.integration.checker import Findings, check
 from tests.integration.storm_kills import Budget, Killers
 from tests.integration.storm_users import Storm, listen_plainly, listen_to_api, listen_with_consumer, submit
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from tests.support.wait import wait_until
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 CLOUDS = ("a", "b", "c")
 FEDERATION = "".join(
@@ -243,11 +244,10 @@ def _await_quotas(client: Any) -> list[str]:
 
 def _await_heard(heard: list[Any], count: int, name: str) -> list[str]:
     """What was published before is heard within a stated time."""
-    deadline_s = time.monotonic() + HEARD_LIMIT_S
-    while len(heard) < count:
-        if time.monotonic() > deadline_s:
-            return [f"{name}: {HEARD_LIMIT_S:.0f} s later it has heard {len(heard)} of {count} events"]
-        time.sleep(0.1)
+    try:
+        wait_until(lambda: len(heard) >= count, limit_s=HEARD_LIMIT_S)
+    except AssertionError:
+        return [f"{name}: {HEARD_LIMIT_S:.0f} s later it has heard {len(heard)} of {count} events"]
     return []
 
 

@@ -11,7 +11,7 @@ import redis
 
 from broker.storage.connections import connect
 from broker.storage.embedded_server import find_server
-from tests.integration.worker_processes import wait_for
+from tests.support.wait import wait_until
 
 ADMIN = "user admin on >pw ~* &* +@all"
 
@@ -35,7 +35,7 @@ def server_with_acl(directory: Path) -> Iterator[tuple[str, Path]]:
             return False
 
     try:
-        wait_for(answers, "the server")
+        wait_until(answers, "the server")
         yield address, acl
     finally:
         process.kill()

@@ -30,12 +30,13 @@ from broker.signing.signer import UNSIGNED
 from broker.storage.connections import connect
 from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
-from tests.integration.worker_processes import Processes, wait_for
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.node_agent.agent_lock import AgentLock
 
-pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
+pytestmark = pytest.mark.xdist_group("worker-processes")
 
 FEDERATION = """
 [[cloud]]
@@ -103,7 +104,6 @@ def shared(
         yield shared
 
 
-@pytest.mark.slow
 def test_a_federation_lives_under_its_users(shared: Shared) -> None:
     processes = shared.processes
     with shared.client("operator") as operator:
@@ -144,7 +144,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
     ):
         listening = reader.pubsub()
         listening.psubscribe(shared.keys.channel("*"))
-        wait_for(lambda: _reaches(http), "the API")
+        wait_until(lambda: _reaches(http), "the API")
         assert http.post("/v1/members", json={"name": "acme", "clouds": ["B"]}).status_code == 201
         assert http.post("/v1/keys", json={"principal": "acme", "role": "member"}).status_code == 201
         nobody.bind(("127.0.0.1", 0))  # and does not listen
@@ -155,15 +155,15 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         answer = http.post("/v1/requests", json=wish, headers={"Idempotency-Key": "one"})
         assert answer.status_code == 201, answer.text
         lease = answer.json()["lease"]["id"]
-        wait_for(lambda: http.get(f"/v1/leases/{lease}").json()["state"] == "running", "a running lease")
+        wait_until(lambda: http.get(f"/v1/leases/{lease}").json()["state"] == "running", "a running lease")
         assert http.delete(f"/v1/leases/{lease}").status_code == 200
         for path in ("clouds", "leases", "ledger", "clouds/A/table", "members", "keys", "audit"):
             assert http.get(f"/v1/{path}").status_code == 200, path
         _run_jobs(http)
-        wait_for(lambda: _measured(http), "figures of Redis, the owner and the Monte-Carlo worker")
+        wait_until(lambda: _measured(http), "figures of Redis, the owner and the Monte-Carlo worker")
         tries = f"{hook.headers['location']}/deliveries"
-        wait_for(lambda: http.get(tries).json()["deliveries"], "a delivery that failed")
-        heard = wait_for(lambda: _message(listening), "an event by pub/sub")
+        wait_until(lambda: http.get(tries).json()["deliveries"], "a delivery that failed")
+        heard = wait_until(lambda: _message(listening), "an event by pub/sub")
         assert lease.encode() in heard or b'"A"' in heard
         assert reader.xlen(shared.keys.all_events) > 0
     # They tell the name of their library and ask how the server keeps its data, and go on without an answer.
@@ -410,11 +410,11 @@ def _run_jobs(http: httpx.Client) -> None:
     def state(job: str) -> str:
         return str(http.get(f"/v1/jobs/{job}").json()["state"])
 
-    wait_for(lambda: state("hello") == "finished", "a job that has finished")
+    wait_until(lambda: state("hello") == "finished", "a job that has finished")
     assert http.get("/v1/jobs/hello/logs").json()["text"] == "hello\n"
-    wait_for(lambda: state("endless") == "running", "a job that runs")
+    wait_until(lambda: state("endless") == "running", "a job that runs")
     assert http.delete("/v1/jobs/endless").status_code == 200
-    wait_for(lambda: state("endless") == "cancelled", "a job that was cancelled")
+    wait_until(lambda: state("endless") == "cancelled", "a job that was cancelled")
 
 
 def _reaches(http: httpx.Client) -> bool:

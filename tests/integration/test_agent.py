@@ -18,7 +18,7 @@ from broker.signing.parties import BROKER, JOBS
 from broker.signing.signer import MessageSigner
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.integration.agents import Agents
-from tests.integration.worker_processes import wait_for
+from tests.support.wait import wait_until
 
 #: Counts in its directory from what it finds there, and says each number that is on the disk.
 COUNT = """
@@ -61,7 +61,7 @@ def test_runs_work_and_tells_its_status_its_output_and_what_it_used(agents: Agen
     assert agents.log() == "hello from j 0 of 2\n"
     agents.take_back(work)
     home = agents.directory / "agents" / "A" / "j.1.0"
-    wait_for(lambda: not home.exists(), "it is forgotten")
+    wait_until(lambda: not home.exists(), "it is forgotten")
 
 
 def test_an_eviction_kills_the_whole_tree(agents: Agents) -> None:
@@ -76,7 +76,7 @@ def test_an_eviction_kills_the_whole_tree(agents: Agents) -> None:
     pids = [int(said["daemon"]), int(said["shell"])]
     assert all(alive(pid) for pid in pids)
     agents.lease(work.instance, LeaseState.EVICTED)
-    wait_for(lambda: not any(alive(pid) for pid in pids), "all are dead")
+    wait_until(lambda: not any(alive(pid) for pid in pids), "all are dead")
     report = agents.until(WorkState.EVICTED)
     assert report.why == "its lease was evicted"
 
@@ -172,7 +172,7 @@ def test_what_runs_and_what_ended_is_found_again_after_the_agent_was_killed(agen
     first.wait()
     state = agents.directory / "agents" / "A" / "e.1.0" / "state"
     os.kill(started(state), 9)
-    wait_for((state / "ended.json").exists, "it ends while nobody looks")
+    wait_until((state / "ended.json").exists, "it ends while nobody looks")
     agents.agent()
     assert agents.until(WorkState.EXITED, "e.1.0").exit_code == 137
     assert alive(pid)
@@ -232,9 +232,9 @@ def test_work_goes_on_while_redis_is_away_and_what_became_of_its_lease_is_read_t
         homes = agents.directory / "agents" / "A"
         os.kill(server.pid, signal.SIGKILL)
         log = agents.directory / "0.log"
-        wait_for(lambda: "redis is away" in log.read_text(), "it notices")
+        wait_until(lambda: "redis is away" in log.read_text(), "it notices")
         (agents.directory / "jobs" / ends.job / ends.id / "live" / "go").touch()
-        wait_for((homes / "e.1.0" / "state" / "ended.json").exists, "it ends meanwhile")
+        wait_until((homes / "e.1.0" / "state" / "ended.json").exists, "it ends meanwhile")
         assert alive(started(homes / "r.1.0" / "state"))
         server.start()
         assert agents.until(WorkState.EXITED, "e.1.0").exit_code == 6
@@ -266,14 +266,14 @@ def test_only_what_a_job_manager_signed_is_run(redis_url: str, tmp_path: Path) -
         ]
         for refused, token in enumerate(tokens, start=1):
             agents.ask(bad, token)
-            wait_for(partial(said_often, log, refused), "it is refused")
+            wait_until(partial(said_often, log, refused), "it is refused")
         # Nor is what was signed for this work good for it after a later order.
         running = agents.work("echo up; sleep 1000", "r.1.0")
         agents.says("up", "r.1.0")
         agents.want(running, "stop")
         agents.until(WorkState.STOPPED, "r.1.0")
         agents.ask(running)
-        wait_for(lambda: "a later order was seen" in log.read_text(), "it is refused")
+        wait_until(lambda: "a later order was seen" in log.read_text(), "it is refused")
         assert agents.report("u.1.0") is None
         assert not (agents.directory / "agents" / "A" / "u.1.0").exists()
 
@@ -288,7 +288,7 @@ def test_a_second_agent_waits_for_the_first(agents: Agents) -> None:
     agents.until(WorkState.EXITED, "k.1.0")
     second = agents.agent()
     log = agents.directory / "1.log"
-    wait_for(lambda: "waiting for it" in log.read_text(), "it waits")
+    wait_until(lambda: "waiting for it" in log.read_text(), "it waits")
     assert second.poll() is None
     first.terminate()
     assert first.wait(30) == 0

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from broker.cli import app as cli_app
+from broker.cli.app import app
 from broker.cli.errors import exit_code_of
 from broker.settings import settings
 from cloudsim.experiments import registry
@@ -28,7 +28,7 @@ def spotfed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spotfed:
     settings.cache_clear()
 
     def run(*arguments: str) -> SimpleNamespace:
-        done = CliRunner().invoke(cli_app.app, ["experiment", *arguments])
+        done = CliRunner().invoke(app, ["experiment", *arguments])
         error = done.exception
         code = exit_code_of(error) if error is not None and not isinstance(error, SystemExit) else None
         assert code is not None or error is None or isinstance(error, SystemExit), repr(error)
@@ -137,7 +137,6 @@ def test_an_unknown_name_says_what_there_is(spotfed: Spotfed) -> None:
     assert "figure-1" in str(done.error)
 
 
-@pytest.mark.slow
 def test_a_quick_run_of_a_real_experiment(spotfed: Spotfed) -> None:
     done = spotfed("figure-1", "--quick", "--json", "--processes", "1")
     assert done.code == 0

@@ -15,12 +15,7 @@ from broker.cli.live_run import LiveRun
 from broker.settings import settings
 from cloudsim.federation.replay import replay
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.slow,
-    pytest.mark.xdist_group("federation"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.xdist_group("federation")
 
 SAMPLES, SEED = 200, 3
 # Both promises and none, sizes that fit nowhere, and enough load that spot instances are evicted.

@@ -14,12 +14,9 @@ from broker.contract import EventKind, LeaseGranted, LeaseState, RefusalView
 from broker.journal.dead_letters import DeadLetterKind
 from broker.queue.celery_config import DRAIN
 from cloudsim.model.refusals import RefusalReason
-from tests.integration.test_workers_runtime import (
-    Bench,
-    Failed,
-    Make,
-)
-from tests.integration.worker_processes import Processes, wait_for
+from tests.integration.test_workers_runtime import Bench, Failed, Make
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import (
     acknowledge,
     ask,
@@ -35,9 +32,9 @@ from tests.unit.workers.owners import (
     start,
     stop,
 )
-from workers.owner import Owner
+from workers.owner.owner import Owner
 
-pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
+pytestmark = pytest.mark.xdist_group("worker-processes")
 
 _SECRET = "hunter2-is-long"
 
@@ -181,7 +178,6 @@ def test_sent_again_once_the_owner_is_mended_it_is_carried_out(make_bench: Make,
     assert [event.kind for event in bench.events()].count(EventKind.CANCELLED) == 1
 
 
-@pytest.mark.slow
 def test_a_storm_of_ten_thousand_evictions_is_one_commit(make_bench: Make, redis_client: redis.Redis) -> None:
     count = 10_000
     bench = make_bench(spec((count,)))
@@ -239,7 +235,7 @@ def test_celery_messages_that_cannot_be_read_harm_nobody(redis_url: str, tmp_pat
         processes.send(wish := ask(lifetime_s=60.0))
         processes.answer(wish.id)
         queue = f"{processes.settings.key_prefix}cloud.A"
-        wait_for(lambda: processes.client.llen(queue) == 0, "the bad messages are passed over")
+        wait_until(lambda: processes.client.llen(queue) == 0, "the bad messages are passed over")
         processes.send(wish := ask(lifetime_s=60.0))
         processes.answer(wish.id)
         assert owner.poll() is None

@@ -10,10 +10,11 @@ import pytest
 
 from broker.contract import QuoteView, RefusalView
 from broker.storage.embedded_server import EmbeddedRedis
-from tests.integration.worker_processes import Processes, wait_for
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import ask
 
-pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
+pytestmark = pytest.mark.xdist_group("worker-processes")
 
 #: Of those that the broker and readers may not read (``broker.storage.acl``).
 _FOR_OWNER_AND_WORKERS = ("history:", "batch:", "journal:", "snapshot:")
@@ -35,7 +36,7 @@ def test_an_owner_publishes_two_figures_and_withdraws_what_was_told_before(tmp_p
         client.set(key, json.dumps({"version": "v", "made_at_s": 0.0, "rows": [{"samples": 500}]}))
         processes.owner("--time", "wall", "--speed", "60", "--history", "30h")
         processes.opened(1)
-        wait_for(lambda: client.get(key) is None, "the full table of the owner before is withdrawn")
+        wait_until(lambda: client.get(key) is None, "the full table of the owner before is withdrawn")
 
         processes.montecarlo()
         advert = processes.table(1)

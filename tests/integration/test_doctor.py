@@ -18,9 +18,10 @@ from broker.identity.store import let_in_operator
 from broker.signing.key_files import local_key_files
 from broker.signing.parties import BROKER
 from broker.storage.embedded_server import EmbeddedRedis
-from tests.integration.worker_processes import Processes, wait_for
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
+pytestmark = pytest.mark.xdist_group("worker-processes")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def states(ended: Ended) -> dict[str, str]:
 def test_nothing_starts_on_a_server_that_drops_keys(processes: Processes, doctor: Doctor) -> None:
     processes.client.config_set("maxmemory-policy", "allkeys-lru")
     started = {
-        "workers.cloud": processes.owner(),
+        "workers.owner": processes.owner(),
         "workers.montecarlo": processes.montecarlo(),
         "broker.api": processes.start("broker.api", "--port", "0"),
     }
@@ -105,7 +106,6 @@ def test_nothing_starts_on_a_server_that_drops_keys(processes: Processes, doctor
     assert ("\x1b[31m" in plain.out, "\x1b[31m" in coloured.out) == (False, True)
 
 
-@pytest.mark.slow
 def test_a_sound_federation_is_found_sound_until_its_owner_is_killed(
     processes: Processes, doctor: Doctor
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_sound_federation_is_found_sound_until_its_owner_is_killed(
         except httpx.TransportError:
             return False
 
-    wait_for(ready, "the API")
+    wait_until(ready, "the API")
     told = {"SPOTFED_URL": url, "SPOTFED_API_KEY": "k", "SPOTFED_ADVERT_MAX_AGE_S": "60"}
     told |= keys.environment(BROKER)
     sound = doctor("--json", **told)
@@ -142,7 +142,7 @@ def test_a_sound_federation_is_found_sound_until_its_owner_is_killed(
 
     owner.kill()
     owner.wait()
-    wait_for(lambda: not processes.client.exists(processes.keys.owner("A")), "the end of the owner's lease")
+    wait_until(lambda: not processes.client.exists(processes.keys.owner("A")), "the end of the owner's lease")
     orphaned = doctor("--json", **told)
     assert orphaned.returncode == 1
     assert {name for name, state in states(orphaned).items() if state == "failure"} == {"owner A"}

@@ -35,9 +35,10 @@ from tests.integration import kill_storm
 from tests.integration.checker import check
 from tests.integration.kill_storm import KEYS, MEMBER, PREFIX, SPOT_CORES
 from tests.integration.storm_users import Storm, listen_with_consumer
-from tests.integration.worker_processes import ROOT, wait_for
+from tests.integration.worker_processes import ROOT
+from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("failpoints")]
+pytestmark = pytest.mark.xdist_group("failpoints")
 
 CLOUD, OPERATOR = "a", "the-operators-key"
 FEDERATION = """
@@ -70,7 +71,7 @@ class Site:
         self.kill(role)
         arguments = {
             "owner": (
-                f"workers.cloud --cloud {CLOUD} --federation {self.file} --speed 60 --history 30h "
+                f"workers.owner --cloud {CLOUD} --federation {self.file} --speed 60 --history 30h "
                 "--samples 200 --seed 1"
             ),
             "api": f"broker.api --port {self.port}",
@@ -136,7 +137,7 @@ class Site:
         stream: Any = self.client.xinfo_stream(KEYS.inbox(CLOUD))
         last = place_of(stream["last-generated-id"].decode())
         journal = Journal(self.client, KEYS, CLOUD)
-        wait_for(lambda: place_of(journal.cursor()) >= last, "the owner reads its inbox")
+        wait_until(lambda: place_of(journal.cursor()) >= last, "the owner reads its inbox")
 
     def judge(self) -> list[str]:
         """Every breach so far, once all has settled. The owner is held meanwhile: what is read must not
@@ -272,10 +273,10 @@ def test_a_table_comes_though_it_was_lost_on_the_way(site: Site, role: str, told
     if role == "owner":
         died(process)
     else:
-        wait_for(lambda: b"failpoint sampler-made" in site.log("sampler").read_bytes(), "a child dies")
+        wait_until(lambda: b"failpoint sampler-made" in site.log("sampler").read_bytes(), "a child dies")
         assert site.table() is None
     site.start(role)
-    wait_for(site.table, "a table", 2 * PATIENCE_S)
+    wait_until(site.table, "a table", 2 * PATIENCE_S)
     site.kill("sampler")
     assert site.judge() == []
 
@@ -322,7 +323,7 @@ def test_redis_dies_while_somebody_is_there(
 ) -> None:
     process = site.start(role, told)
     asking = Asking(act, site)
-    wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "it stops there")
+    wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "it stops there")
     os.kill(site.server.pid, signal.SIGKILL)
     site.server.start()
     process.send_signal(signal.SIGCONT)
@@ -342,7 +343,7 @@ def test_a_webhook_whose_delivery_was_not_noted_is_repeated_under_its_id(site: S
         site.start("api")
         asking.check()
         submit(site)
-        wait_for(lambda: len(receiver.arrived) >= 3, "the events")
+        wait_until(lambda: len(receiver.arrived) >= 3, "the events")
         _judge_deliveries(receiver, made.secret)
         with site.calls() as client:
             client.remove_webhook(made.webhook.id)

@@ -23,13 +23,12 @@ from broker.journal.journal import Journal
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
-from tests.contract.test_requests import until
 from tests.integration.checker import check
 from tests.integration.test_workers_runtime import Bench
-from tests.integration.worker_processes import wait_for
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import check_journal, confirm, reserve, spec
 
-pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("faults-of-redis")]
+pytestmark = pytest.mark.xdist_group("faults-of-redis")
 
 COMMITS = 8
 
@@ -43,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 def kill(server: EmbeddedRedis) -> None:
     pid = server.pid
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: server._running is not None and server._running.process() is None, "its end")
+    wait_until(lambda: server._running is not None and server._running.process() is None, "its end")
 
 
 def append_only_file(server: EmbeddedRedis) -> Path:
@@ -97,7 +96,7 @@ def test_when_memory_is_full_the_api_says_so_and_nothing_is_lost(server: Embedde
         east = federation.join("east", (16,))
         wish = {"cores": 1, "lifetime_s": 1e6}
         assert api.post("/v1/requests", json=wish | {"id": "before"}).status_code == 201
-        until(lambda: api.get("/v1/leases/before.1").json()["state"] == "running")
+        wait_until(lambda: api.get("/v1/leases/before.1").json()["state"] == "running")
         east.go_deaf()  # of the real one's patience the next test tells
         with federation.redis as client:
             client.config_set("maxmemory", 1)
@@ -110,7 +109,7 @@ def test_when_memory_is_full_the_api_says_so_and_nothing_is_lost(server: Embedde
             client.config_set("maxmemory", 0)
         east.deaf.clear()
         assert api.post("/v1/requests", json=wish | {"id": "full0"}).status_code == 201
-        until(lambda: set(east.running()) == {"before.1", "full0.1"})
+        wait_until(lambda: set(east.running()) == {"before.1", "full0.1"})
         check_journal([event for _, event in Journal(federation.redis, federation.keys, "east").read()])
 
 
@@ -171,11 +170,11 @@ def test_a_federation_goes_on_after_its_disk_was_full(server: EmbeddedRedis) -> 
         east = federation.join("east", (16,))
         wish = {"cores": 1, "lifetime_s": 1e6}
         assert api.post("/v1/requests", json=wish | {"id": "before"}).status_code == 201
-        until(lambda: east.running() == ["before.1"])
+        wait_until(lambda: east.running() == ["before.1"])
         east.stop()
         limit_file_size(server, 0)
         refused: Any = [api.post("/v1/requests", json=wish | {"id": "full"}).status_code for _ in range(2)]
         assert refused == [503, 503]
         server.start()
-        until(lambda: api.get("/v1/leases/before.1").status_code == 200, 20)
+        wait_until(lambda: api.get("/v1/leases/before.1").status_code == 200)
         check_journal([event for _, event in Journal(federation.redis, federation.keys, "east").read()])

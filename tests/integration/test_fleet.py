@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -27,6 +26,7 @@ from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from tests.contract.harness import KEY, Federation, serving
 from tests.integration.test_local import free_port
+from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SPOTFED = (sys.executable, "-c", "from broker.cli import main; main()")
@@ -34,7 +34,7 @@ WISH = FleetSpec(
     "night", 3, SpotRequest(origin="lab", cores=1, lifetime_s=3600.0), cool_down_s=1000.0, poll_s=0.1
 )
 
-pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("federation")]
+pytestmark = pytest.mark.xdist_group("federation")
 
 
 @pytest.fixture
@@ -54,15 +54,6 @@ def client(federation: Federation) -> Iterator[Client]:
 def running(client: Client) -> dict[str, str]:
     """Clouds of the leases that run, by id."""
     return {one.id: one.cloud for one in client.leases(state=LeaseState.RUNNING, origin="lab").leases}
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    gives_up_s = time.monotonic() + 60
-    while time.monotonic() < gives_up_s:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"it never became true: {what}")
 
 
 class Kept:
@@ -86,7 +77,7 @@ class Kept:
             self.keeper.run_round()
             return condition()
 
-        return until(after_a_round, what)
+        return wait_until(after_a_round, what)
 
 
 @contextmanager
@@ -106,7 +97,7 @@ def test_what_is_evicted_is_replaced_elsewhere_and_all_is_returned(client: Clien
         assert len(first) == 3
         taken = next(iter(first.values()))
         client.start_on_demand(taken, OnDemandRequest(id="own.1", cores=4 if taken == "north" else 2))
-        gone = until(lambda: first.keys() - running(client).keys(), "an eviction")
+        gone = wait_until(lambda: first.keys() - running(client).keys(), "an eviction")
         fleet.rounds_until(lambda: len(running(client)) == 3, "it is replaced")
         added = running(client).keys() - first.keys()
         other = "south" if taken == "north" else "north"
@@ -183,7 +174,7 @@ def test_the_next_keeper_goes_on_where_answers_were_lost(client: Client, tmp_pat
         fleet.keeper.run_round()
         fleet.keeper.run_round()
         assert fleet.kinds == [FleetEventKind.AWAY]
-    first = until(lambda: running(client) if len(running(client)) == 3 else None, "three run")
+    first = wait_until(lambda: running(client) if len(running(client)) == 3 else None, "three run")
     with kept(client, tmp_path) as fleet:
         fleet.keeper.run_round()
         assert fleet.kinds == [FleetEventKind.ADMITTED] * 3
@@ -295,12 +286,11 @@ def all_run(client: Client) -> dict[str, str] | None:
     return found if len(found) == 3 else None
 
 
-@pytest.mark.slow
 def test_killed_it_goes_on_and_in_the_end_all_is_returned(told: Told, client: Client, tmp_path: Path) -> None:
     starts = f"echo $SPOTFED_LEASE >> {tmp_path}/starts; exec sleep 1000"
     with told.keeping("--on-start", starts) as first:
-        leases = until(lambda: all_run(client), "three run")
-        until(lambda: set(lines(tmp_path / "starts")) == leases.keys(), "each has its worker")
+        leases = wait_until(lambda: all_run(client), "three run")
+        wait_until(lambda: set(lines(tmp_path / "starts")) == leases.keys(), "each has its worker")
         status = told.spotfed("fleet", "status", "night", "--origin", "lab", "--json")
         assert json.loads(status.stdout)["keeper"] == first.pid
         again = told.spotfed("fleet", "keep", "--instances", "1", "--name", "night")
@@ -320,7 +310,6 @@ def test_killed_it_goes_on_and_in_the_end_all_is_returned(told: Told, client: Cl
     assert running(client) == {}
 
 
-@pytest.mark.slow
 def test_leases_that_are_kept_are_ended_by_name(told: Told, client: Client) -> None:
     with told.keeping("--keep-leases", "--for", "3s") as first:
         out, errors = first.communicate(timeout=60)
@@ -330,7 +319,7 @@ def test_leases_that_are_kept_are_ended_by_name(told: Told, client: Client) -> N
     shown = told.spotfed("fleet", "status", "night", "--origin", "lab")
     assert "nobody keeps it on this machine" in shown.stdout
     with told.keeping():
-        until(
+        wait_until(
             lambda: told.spotfed("fleet", "status", "night", "--json").stdout.count('"keeper": null') == 0,
             "one",
         )
@@ -350,7 +339,6 @@ def test_leases_that_are_kept_are_ended_by_name(told: Told, client: Client) -> N
         (("--for", "soon"), "'soon' is not a duration"),
     ],
 )
-@pytest.mark.slow
 def test_options_that_cannot_be(told: Told, options: tuple[str, ...], message: str) -> None:
     done = told.spotfed("fleet", "keep", "--instances", "1", *options)
     assert done.returncode == 2
@@ -376,7 +364,6 @@ on_demand_usd_per_core_hour = 0.05
 """
 
 
-@pytest.mark.slow
 def test_a_cloud_with_a_load_of_its_own_evicts_and_the_fleet_stands(redis_url: str, tmp_path: Path) -> None:
     """600 times as fast. Who is without a promise on the busy one is soon evicted, and goes to the other."""
     file = tmp_path / "federation.toml"

@@ -17,15 +17,11 @@ from broker.contract.instances import InstanceRecord
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from broker.storage.connections import connect
-from tests.integration.test_local import await_that, free_port
+from tests.integration.test_local import free_port
+from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.ec2_server import IMAGE, REGION, Ec2Scene, ec2_scene, error
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.slow,
-    pytest.mark.xdist_group("federation"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.xdist_group("federation")
 
 FEDERATION = """
 [[cloud]]
@@ -71,7 +67,7 @@ class World:
         return record if record.state == "running" else None
 
     def runs(self, lease: str) -> InstanceRecord:
-        found = await_that(lambda: self.running(lease), f"{lease} has an instance")
+        found = wait_until(lambda: self.running(lease), f"{lease} has an instance")
         assert isinstance(found, InstanceRecord)
         return found
 
@@ -104,8 +100,8 @@ def test_a_lease_has_an_instance_and_a_foreign_one_evicts_it(world: World) -> No
     assert instance["PrivateIpAddress"] in record.addresses
     assert (instance["InstanceType"], record.cores) == ("m5.xlarge", 4)
     foreign = world.ec2.foreign(4)
-    await_that(lambda: world.state(second) == "evicted", "the younger one is evicted")
-    await_that(lambda: record.own_id not in world.listed(), "its instance is terminated")
+    wait_until(lambda: world.state(second) == "evicted", "the younger one is evicted")
+    wait_until(lambda: record.own_id not in world.listed(), "its instance is terminated")
     assert set(world.listed()) == {kept.own_id, foreign}
     lease = world.client.lease(second)
     assert (lease.cause, world.state(first)) == (f"real/direct-{foreign}", "running")
@@ -117,10 +113,10 @@ def test_a_lease_has_an_instance_and_a_foreign_one_evicts_it(world: World) -> No
     assert cloud.advert.on_demand_cores == 4
     # It leaves, and its room is sold again.
     world.ec2.take_back(foreign)
-    third = await_that(lambda: _granted(world), "there is room again")
+    third = wait_until(lambda: _granted(world), "there is room again")
     world.runs(third)
     world.client.cancel(third)
-    await_that(lambda: set(world.listed()) == {kept.own_id}, "a cancelled lease's instance is terminated")
+    wait_until(lambda: set(world.listed()) == {kept.own_id}, "a cancelled lease's instance is terminated")
 
 
 def _granted(world: World) -> str | None:
@@ -136,13 +132,13 @@ def test_an_agent_that_is_killed_doubles_and_loses_nothing(world: World) -> None
     os.kill(before, signal.SIGKILL)
     second, leaving = world.lease("second", 1), world.ec2.foreign(1)
     world.ec2.take_back(leaving)
-    await_that(lambda: world.local.pids.get("instances-real", before) != before, "another agent")
+    wait_until(lambda: world.local.pids.get("instances-real", before) != before, "another agent")
     after = world.runs(second)
     assert set(world.listed()) == {record.own_id, after.own_id, foreign}
     # What the cloud takes by itself is evicted, in its own words.
     assert record.own_id is not None
     world.ec2.take_back(record.own_id)
-    await_that(lambda: world.state(first) == "evicted", "the lease is evicted")
+    wait_until(lambda: world.state(first) == "evicted", "the lease is evicted")
     assert (world.client.lease(first).cause or "").startswith("taken back: ")
     assert world.state(second) == "running"
     assert set(world.listed()) == {after.own_id, foreign}
@@ -155,20 +151,20 @@ def test_nothing_of_others_is_touched_and_an_api_that_is_away_ends_nothing(world
     others = {world.ec2.foreign(1), marked}
     with connect(str(world.local.redis_url)) as client:
         key = world.local.keys.instances("real")
-        await_that(lambda: client.hlen(key) == 3, "they are counted")
+        wait_until(lambda: client.hlen(key) == 3, "they are counted")
         world.ec2.front.given["DescribeInstances"] = error("InternalError", "try again", 500)
         refused = len(world.ec2.front.seen)
-        await_that(lambda: len(world.ec2.front.seen) >= refused + 3, "the agent has asked some times")
+        wait_until(lambda: len(world.ec2.front.seen) >= refused + 3, "the agent has asked some times")
         assert world.state(lease) == "running"
         world.ec2.front.given.clear()
         world.client.cancel(lease)
-        await_that(lambda: record.own_id not in world.listed(), "its instance is terminated")
-        await_that(lambda: client.hlen(key) == 2, "and forgotten")
+        wait_until(lambda: record.own_id not in world.listed(), "its instance is terminated")
+        wait_until(lambda: client.hlen(key) == 2, "and forgotten")
     assert set(world.listed()) == others
 
 
 def test_what_the_cloud_refuses_fails_with_its_words(world: World) -> None:
     refusing = world.lease("odd", 2)  # the file has no size of 2 cores
-    await_that(lambda: world.state(refusing) == "failed", "the lease fails")
+    wait_until(lambda: world.state(refusing) == "failed", "the lease fails")
     assert "2" in (world.client.lease(refusing).cause or "")
     assert world.listed() == {}

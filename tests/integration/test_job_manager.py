@@ -8,9 +8,8 @@ from broker.jobs.events import CancelRequested, JobFinished
 from broker.jobs.models import JobState, Outcome
 from broker.jobs.store import LostRaceError
 from tests.contract.harness import Federation, serving
-from tests.integration.job_world import JobWorld, job_world, until
-
-pytestmark = pytest.mark.redis
+from tests.integration.job_world import JobWorld, job_world
+from tests.support.wait import wait_until
 
 PROFILE = {"work_s": 2.0, "memory_gb": 0.01}
 
@@ -36,7 +35,7 @@ def test_a_job_without_a_profile_runs_at_home_and_is_measured(world: JobWorld) -
     )
     assert job.profile is not None
     assert 0.4 < job.profile.work_s < 5
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
     world.submit("second", command=("run", "0.5"), name="loop")
     again = world.ended("second")
     assert again.attempts[0].role == "on-demand"
@@ -53,7 +52,7 @@ def test_a_job_runs_where_it_is_cheapest(world: JobWorld) -> None:
     assert job.state is JobState.FINISHED, job.said
     (attempt,) = job.attempts
     assert (attempt.cloud, attempt.mechanism, attempt.spot) == ("forge", "checkpoint", True)
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
 
 
 def test_an_evicted_job_goes_on_from_its_last_checkpoint(world: JobWorld) -> None:
@@ -68,7 +67,9 @@ def test_an_evicted_job_goes_on_from_its_last_checkpoint(world: JobWorld) -> Non
         checkpoint={},
         clouds=("forge", "meadow"),
     )
-    until(lambda: [one for one in world.view("job").attempts if one.cloud == "forge" and one.checkpoints])
+    wait_until(
+        lambda: [one for one in world.view("job").attempts if one.cloud == "forge" and one.checkpoints]
+    )
     client = world.client()
     client.drain("forge")
     job = world.ended("job")
@@ -80,7 +81,7 @@ def test_an_evicted_job_goes_on_from_its_last_checkpoint(world: JobWorld) -> Non
     assert first.lost_s < 9
     assert "from checkpoint" in (first.ended or "")
     assert job.evictions == 1
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
     assert not forge.running()
 
 
@@ -97,7 +98,7 @@ def test_the_first_replica_to_finish_wins(world: JobWorld) -> None:
     )
     assert {one.role for one in job.attempts} == {"replica"}
     assert sum(isinstance(one, JobFinished) for one in world.store.entries("job")) == 1
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
 
 
 def test_jobs_share_a_backup_server(world: JobWorld) -> None:
@@ -112,7 +113,7 @@ def test_jobs_share_a_backup_server(world: JobWorld) -> None:
         assert [one.role for one in job.attempts] == ["main", "backup"]
     servers = {job.attempts[1].lease for job in jobs}
     assert len(servers) == 1
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
     assert not home.running()
 
 
@@ -121,12 +122,14 @@ def test_the_backup_goes_on_when_the_spot_instance_is_gone(world: JobWorld) -> N
     world.join("forge", (8,), spot=0.2)
     world.manage()
     world.submit("job", command=("run", "3"), profile=PROFILE | {"work_s": 3.0})
-    until(lambda: all(one.started_at for one in world.view("job").attempts) and world.view("job").attempts)
+    wait_until(
+        lambda: all(one.started_at for one in world.view("job").attempts) and world.view("job").attempts
+    )
     world.client().drain("forge")
     job = world.ended("job")
     assert job.state is JobState.FINISHED, job.said
     assert [one.outcome for one in job.attempts] == [Outcome.EVICTED, Outcome.WON]
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
 
 
 def test_a_job_that_fails_is_run_again_as_often_as_it_may(world: JobWorld) -> None:
@@ -137,7 +140,7 @@ def test_a_job_that_fails_is_run_again_as_often_as_it_may(world: JobWorld) -> No
     assert (job.state, job.exit_code) == (JobState.FAILED, 3)
     assert [one.outcome for one in job.attempts] == [Outcome.FAILED, Outcome.FAILED]
     assert "status 3" in job.said
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
 
 
 def test_a_cancelled_job_leaves_nothing(world: JobWorld) -> None:
@@ -145,7 +148,7 @@ def test_a_cancelled_job_leaves_nothing(world: JobWorld) -> None:
     world.join("forge", (4,), spot=0.1)
     manager = world.manage()
     world.submit("job", command=("run", "60"), profile=PROFILE | {"work_s": 60.0}, checkpoint={})
-    until(lambda: world.view("job").state is JobState.RUNNING)
+    wait_until(lambda: world.view("job").state is JobState.RUNNING)
     while True:
         entries = world.store.entries("job")
         try:
@@ -156,7 +159,7 @@ def test_a_cancelled_job_leaves_nothing(world: JobWorld) -> None:
     manager.ring("job")
     job = world.ended("job")
     assert job.state is JobState.CANCELLED
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
 
 
 def test_several_instances_run_together(world: JobWorld) -> None:
@@ -172,7 +175,7 @@ def test_several_instances_run_together(world: JobWorld) -> None:
         (work.rank, work.size) for work in world.agents[won.cloud].begun if work.attempt == won.number
     )
     assert ranks == [(0, 2), (1, 2)]
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
 
 
 def test_two_managers_do_not_do_a_job_twice(world: JobWorld) -> None:
@@ -189,7 +192,7 @@ def test_two_managers_do_not_do_a_job_twice(world: JobWorld) -> None:
         assert sum(isinstance(one, JobFinished) for one in world.store.entries(name)) == 1
     begun = [work.id for agent in world.agents.values() for work in agent.begun]
     assert len(begun) == len(set(begun))
-    until(world.nothing_left)
+    wait_until(world.nothing_left)
 
 
 def test_a_manager_that_is_killed_is_made_up_for_by_the_next(world: JobWorld) -> None:
@@ -199,11 +202,11 @@ def test_a_manager_that_is_killed_is_made_up_for_by_the_next(world: JobWorld) ->
     world.agents["forge"].held.set()
     first = world.manage()
     world.submit("job", command=("run", "0.5"), profile=PROFILE, checkpoint={})
-    until(lambda: [one for one in world.view("job").attempts if one.lease])
+    wait_until(lambda: [one for one in world.view("job").attempts if one.lease])
     first.stop()
     world.agents["forge"].held.clear()
     world.manage()
     job = world.ended("job")
     assert job.state is JobState.FINISHED, job.said
     assert len(job.attempts) == 1
-    until(world.nothing_left)
+    wait_until(world.nothing_left)

@@ -6,8 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,13 @@ import psutil
 import pytest
 
 from broker.local.process_list import QUEUE, ProcessList, wall_time
+from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 UP = Path("deploy/federations/up.toml")
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.slow,
-    pytest.mark.xdist_group("federation"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.xdist_group("federation")
 
 FEDERATION = """
 [[cloud]]
@@ -39,16 +34,6 @@ id = "meadow"
 nodes = "7x12"
 trace = { synthetic = "production-A", days = 16, seed = 12 }
 """
-
-
-def await_that(condition: Callable[[], Any], what: str, limit_s: float = 90.0) -> Any:
-    """What the condition gives once it is true."""
-    deadline_s = time.monotonic() + limit_s
-    while time.monotonic() < deadline_s:
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"not within {limit_s:g} s: {what}")
 
 
 def free_port() -> int:
@@ -153,13 +138,13 @@ def test_up_is_used_damaged_and_stopped(tried: Tried) -> None:
         )["lease"]
         for name in ("queue", "api", "cloud-meadow", "montecarlo-1"):
             os.kill(first[name]["pid"], signal.SIGKILL)
-        await_that(
+        wait_until(
             lambda: all(
                 p["pid"] and p["restarts"] >= 1 for n, p in tried.processes().items() if n != "cloud-harbour"
             ),
             "what was killed runs again",
         )
-        await_that(lambda: tried.reachable() == {"harbour", "meadow"}, "both clouds are reachable again")
+        wait_until(lambda: tried.reachable() == {"harbour", "meadow"}, "both clouds are reachable again")
         kept = tried.json("leases", "--cloud", "meadow")["leases"]
         assert [(one["id"], one["state"]) for one in kept] == [(lease["id"], "running")]
 
@@ -177,7 +162,7 @@ def test_up_is_used_damaged_and_stopped(tried: Tried) -> None:
 
 def test_a_tour(tried: Tried) -> None:
     with up(tried):
-        await_that(
+        wait_until(
             lambda: all(v["advert"]["table_version"] for v in tried.json("clouds")["clouds"]), "tables"
         )
         quotes = tried.json("quote", "--cores", "1", "--lifetime", "2h", "--sla", "0.5")
@@ -208,7 +193,7 @@ def test_a_tour(tried: Tried) -> None:
             events = [json.loads(line)["event"] for line in lines]
             return [event for event in events if event["kind"] == "evicted"]
 
-        first = await_that(evicted, "a busy cloud evicts within minutes")[0]
+        first = wait_until(evicted, "a busy cloud evicts within minutes")[0]
         assert first["lease"]["id"] in admitted
         assert "evicted" in tried.spotfed("events").stdout
         assert "evicted" in tried.spotfed("leases", "--state", "evicted").stdout
@@ -221,7 +206,7 @@ def test_nothing_outlives_a_killed_supervisor(tried: Tried) -> None:
         process.kill()
         process.wait()
         if sys.platform == "linux":
-            await_that(lambda: gone(pids), "all processes have ended", 30)
+            wait_until(lambda: gone(pids), "all processes have ended")
 
 
 def test_a_port_in_use_and_a_second_federation_are_said_clearly(tried: Tried) -> None:
@@ -259,7 +244,7 @@ def test_honcho_gives_the_same_federation(tried: Tried) -> None:
     tried.environment["SPOTFED_URL"] = f"http://127.0.0.1:{tried.port}"
     assert (ROOT / ".venv").exists(), "the Procfile runs what `make setup` installs"
     with tried.running(BIN / "honcho", "start", ready="cloud-forge") as process:
-        await_that(
+        wait_until(
             lambda: tried.reachable() == {"harbour", "meadow", "forge"}, "all clouds are reachable", 120
         )
         lease = tried.json("submit", "--cores", "2", "--lifetime", "1h", "--sla", "none")["lease"]

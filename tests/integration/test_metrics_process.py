@@ -15,14 +15,9 @@ from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
 from tests.contract.test_metrics import Scrape, named
 from tests.integration.test_local import FEDERATION
-from tests.integration.worker_processes import wait_for
+from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.slow,
-    pytest.mark.xdist_group("federation"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.xdist_group("federation")
 
 CLOUDS = ("harbour", "meadow")
 
@@ -63,7 +58,7 @@ def ended(federation: LocalFederation, call: str) -> list[tuple[str, dict[str, A
         found = trail(federation, call)
         return found if found and found[-1][1]["event"] == "call" else None
 
-    return wait_for(look, f"the last line of {call}")
+    return wait_until(look, f"the last line of {call}")
 
 
 def test_one_id_leads_from_the_api_to_the_owner_and_back(
@@ -110,8 +105,8 @@ def test_every_figure_of_rules_and_dashboard_is_there(federation: LocalFederatio
         tables = [found.value("spotfed_table_refresh_seconds_count", cloud=cloud) for cloud in CLOUDS]
         return found if missing == {"spotfed_replies_dropped_total"} and all(tables) else None
 
-    wait_for(promised, "somebody promises something")  # once there is a table
-    found = wait_for(all_there, "all figures")
+    wait_until(promised, "somebody promises something")  # once there is a table
+    found = wait_until(all_there, "all figures")
     assert found.value("spotfed_montecarlo_workers") == 1
     for cloud in CLOUDS:
         assert (found.value("spotfed_table_refresh_seconds_sum", cloud=cloud) or 0) > 0

@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 
 from broker.client import Client
-from tests.integration.test_local import Tried, await_that, up
+from tests.integration.test_local import Tried, up
+from tests.support.wait import wait_until
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.slow,
-    pytest.mark.xdist_group("federation"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.xdist_group("federation")
 
 FEDERATION = """
 [[cloud]]
@@ -65,7 +61,7 @@ def test_who_is_refused_takes_on_demand_and_stays_while_spot_is_evicted(tried: T
             answer = json.loads(done.stdout)
             return None if answer["lease"] is None else str(answer["lease"]["id"])
 
-        spot = await_that(admitted, "spot has room")
+        spot = wait_until(admitted, "spot has room")
 
         def bought() -> Any:
             # Nothing was ever followed up for so long.
@@ -75,7 +71,7 @@ def test_who_is_refused_takes_on_demand_and_stays_while_spot_is_evicted(tried: T
             assert (done.returncode, answer["lease"] is None) in ((3, True), (5, False)), done
             return answer if done.returncode == 5 else None
 
-        answer = await_that(bought, "on-demand has room")
+        answer = wait_until(bought, "on-demand has room")
         assert answer["lease"]["kind"] == "on_demand"
         reasons = {one["cloud"]: one["reason"] for one in answer["refusals"]}
         assert reasons["public"] in ("no_evidence", "no_table", "no_capacity")
@@ -88,7 +84,7 @@ def test_who_is_refused_takes_on_demand_and_stays_while_spot_is_evicted(tried: T
             events = [json.loads(line)["event"] for line in lines]
             return [one for one in events if one["kind"] == "evicted" and one["lease"]["id"] == spot]
 
-        await_that(evicted, "the price rises above the bid")
+        wait_until(evicted, "the price rises above the bid")
         key = (tried.directory / "api-key").read_text().strip()
         with Client(f"http://127.0.0.1:{tried.port}", key) as client:
             running = client.on_demand("public", "job")

@@ -21,9 +21,7 @@ from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
 from tests.unit.workers.owners import cancel, confirm, reserve, snapshot, spec, start
-from workers.runtime import Runtime, RuntimeSpec
-
-pytestmark = pytest.mark.redis
+from workers.owner.process import OwnerProcess, OwnerProcessSpec
 
 KEYS = RedisKeys("rc:")
 FOREVER_S = 1e6
@@ -44,7 +42,7 @@ class Site:
         )
         self.archive = Archive(archive_directory(self.state, KEYS.prefix, "A"), 16)
         self.server: EmbeddedRedis | None = None
-        self.runtime: Runtime | None = None
+        self.runtime: OwnerProcess | None = None
         self.read = "0-0"
         self.start()
 
@@ -62,12 +60,12 @@ class Site:
             self.server.__exit__(None, None, None)
             self.server = None
 
-    def open(self) -> Runtime:
+    def open(self) -> OwnerProcess:
         """An owner, which is there until ``crash``."""
         owner = spec((8, 8))
         info = CloudInfo(id="A", order=0, nodes="2x8", cores=16, largest_node=8, time="wall")
-        self.runtime = Runtime(
-            RuntimeSpec(owner, info, frozenset({1}), seed=1, births=50),
+        self.runtime = OwnerProcess(
+            OwnerProcessSpec(owner, info, frozenset({1}), seed=1, births=50),
             self.settings,
             Journal(self.client, KEYS, "A", events_kept=self.settings.events_kept),
             lambda *_: None,
@@ -121,7 +119,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.stop()
 
 
-def state_of(runtime: Runtime) -> dict[str, Any]:
+def state_of(runtime: OwnerProcess) -> dict[str, Any]:
     held = snapshot(runtime._owner)
     del held["opened"]  # each epoch has its own
     return copy.deepcopy(held)

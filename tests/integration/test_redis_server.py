@@ -20,8 +20,7 @@ from celery import Celery
 from broker.storage import embedded_server
 from broker.storage.connections import celery_url, connect, connect_async
 from broker.storage.embedded_server import SOCKET_PATH_BYTES, EmbeddedRedis, RedisServerError, find_server
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 HOLDER = """
 import sys, threading, time
@@ -57,16 +56,11 @@ def close(holder: subprocess.Popen[str]) -> None:
         holder.communicate(timeout=15)
 
 
-def wait_until_gone(pid: int, limit_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.01)
-    return False
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_starts_as_a_durable_queue_of_its_own_and_leaves_nothing_running(tmp_path: Path) -> None:
@@ -85,7 +79,7 @@ def test_starts_as_a_durable_queue_of_its_own_and_leaves_nothing_running(tmp_pat
         assert os.getsid(pid) == pid != os.getsid(0), "Ctrl-C in our terminal would reach it"
         assert (tmp_path / "new" / "state").stat().st_mode & 0o077 == 0
         assert (tmp_path / "new" / "state" / "redis.sock").stat().st_mode & 0o077 == 0
-    assert wait_until_gone(pid, 0.1)
+    wait_until(lambda: is_gone(pid), "the server ends")
     assert not (tmp_path / "new" / "state" / "redis.sock").exists()
     with pytest.raises(RedisServerError, match="not started"):
         _ = server.url
@@ -100,7 +94,7 @@ def test_a_killed_server_kept_everything_it_answered_and_start_brings_it_back(tm
         server.start()
         assert server.pid == first, "a second start of a living server does nothing"
         os.kill(first, signal.SIGKILL)
-        assert wait_until_gone(first)
+        wait_until(lambda: is_gone(first), "the server ends")
         server.start()
         assert server.pid != first
         with connect(server.url) as client:
@@ -124,7 +118,7 @@ def test_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     assert psutil.pid_exists(pid)
     holder.kill()
     close(holder)
-    assert wait_until_gone(pid)
+    wait_until(lambda: is_gone(pid), "the server ends")
     with EmbeddedRedis(tmp_path) as server, connect(server.url) as client:
         assert client.get("key") == b"value"
 
@@ -169,14 +163,14 @@ def test_two_processes_that_start_at_once_get_one_server(tmp_path: Path) -> None
     assert {answer[1] for answer in answers} == {"True", "False"}
     for holder in holders:
         close(holder)
-    assert wait_until_gone(int(answers[0][0]))
+    wait_until(lambda: is_gone(int(answers[0][0])), "the server ends")
 
 
 def test_a_lock_without_a_server_is_told_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded_server, "ANSWER_TIMEOUT_S", 0.2)
     with EmbeddedRedis(tmp_path) as server:
         os.kill(server.pid, signal.SIGKILL)
-        assert wait_until_gone(server.pid)
+        wait_until(lambda: is_gone(server.pid), "the server ends")
         with pytest.raises(RedisServerError, match=r"another process holds .*server\.lock"):
             EmbeddedRedis(tmp_path).start()
 

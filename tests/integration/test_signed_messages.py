@@ -37,9 +37,7 @@ from cloudsim.model.refusals import RefusalReason
 from tests.integration.test_workers_runtime import fail
 from tests.unit.broker.forgeries import OTHER, Parties, forgeries
 from tests.unit.workers.owners import ask, reserve, spec
-from workers.runtime import Runtime, RuntimeSpec
-
-pytestmark = pytest.mark.redis
+from workers.owner.process import OwnerProcess, OwnerProcessSpec
 
 KEYS = RedisKeys("sig:")
 INBOX = KEYS.inbox("A")
@@ -52,7 +50,7 @@ class Live:
         self.client, self.directory = client, directory
         self.parties = Parties.make(directory)
         self.broker = self.parties.signing(BROKER)
-        self.made: list[Runtime] = []
+        self.made: list[OwnerProcess] = []
         self.read = "0-0"
         self.open()
 
@@ -62,8 +60,8 @@ class Live:
         settings = Settings(state_dir=self.directory, key_prefix=KEYS.prefix, owner_lease_ttl_s=60.0)
         info = CloudInfo(id="A", order=0, nodes="2x4", cores=8, largest_node=4, time="wall")
         self.journal = Journal(self.client, KEYS, "A", self.parties.signing("cloud.A"))
-        self.runtime = Runtime(
-            RuntimeSpec(spec(), info, frozenset({1}), seed=1, births=50),
+        self.runtime = OwnerProcess(
+            OwnerProcessSpec(spec(), info, frozenset({1}), seed=1, births=50),
             settings, self.journal, lambda *_: None, fail,
         )  # fmt: skip
         self.made.append(self.runtime)

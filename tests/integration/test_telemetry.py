@@ -20,7 +20,8 @@ from broker.identity.store import let_in_operator
 from broker.observability.spans import caller, span_id, trace_id
 from broker.settings import Settings, SettingsError
 from tests.integration.test_local import free_port
-from tests.integration.worker_processes import Processes, wait_for
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 TRACE, SPAN = CALLER.split("-")[1:3]
@@ -73,8 +74,6 @@ def collector() -> Iterator[Collector]:
     made.close()
 
 
-@pytest.mark.redis
-@pytest.mark.slow
 @pytest.mark.xdist_group("worker-processes")
 def test_a_call_and_what_its_owner_did_are_one_trace(
     collector: Collector, redis_url: str, tmp_path: Path
@@ -88,7 +87,7 @@ def test_a_call_and_what_its_owner_did_are_one_trace(
         processes.opened(1)
         key = {"Authorization": "Bearer k"}
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=key, timeout=60) as http:
-            wait_for(lambda: _ready(http), "the API")
+            wait_until(lambda: _ready(http), "the API")
             wish = {"cores": 1, "lifetime_s": 600, "origin": "B"}
             made = http.post("/v1/requests", json=wish)
             continued = http.post("/v1/requests", json=wish, headers={"traceparent": CALLER})
@@ -98,7 +97,7 @@ def test_a_call_and_what_its_owner_did_are_one_trace(
         traces = [made.headers["x-request-id"], TRACE, sha256(b"mine").digest()[:16].hex()]
         names = [("spotfed-api", "POST /v1/requests"), ("spotfed-owner", "A reserve")]
         for trace in traces:
-            wait_for(partial(collector.has, trace, names), f"the spans of {trace}")
+            wait_until(partial(collector.has, trace, names), f"the spans of {trace}")
         for trace, parent in zip(traces, [b"", bytes.fromhex(SPAN), b""], strict=True):
             call, answer = (collector.of(trace)[name] for name in names)
             assert (call.parent_span_id, answer.parent_span_id) == (parent, call.span_id)

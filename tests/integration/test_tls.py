@@ -21,9 +21,10 @@ from broker.identity.store import api_key_digest, let_in_operator
 from broker.settings import settings
 from broker.storage.connections import connect
 from tests.integration.certificates import Authority, Pair, terminating
-from tests.integration.worker_processes import Processes, wait_for
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("worker-processes")]
+pytestmark = pytest.mark.xdist_group("worker-processes")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def secured(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             SPOTFED_ADVERT_MAX_AGE_S="3600", SPOTFED_REPLY_DEADLINE_S="20", **made.environment,
         )  # fmt: skip
         processes.opened(1)
-        wait_for(lambda: _listens(api_port), "the API")
+        wait_until(lambda: _listens(api_port), "the API")
         yield made
 
 
@@ -122,7 +123,7 @@ def spotfed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def test_a_request_is_served_over_tls_all_the_way(secured: Secured, told: Callable[..., None]) -> None:
     with Client(deadline_s=60) as client:
-        wait_for(lambda: [view for view in client.clouds() if view.reachable], "a cloud that can be asked")
+        wait_until(lambda: [view for view in client.clouds() if view.reachable], "a cloud that can be asked")
         answer = client.submit(SpotRequest(cores=1, lifetime_s=600, sla=None, origin="B"))
         assert isinstance(answer, GrantedRequest)
         assert answer.lease.cloud == "A"
@@ -132,7 +133,7 @@ def test_a_request_is_served_over_tls_all_the_way(secured: Secured, told: Callab
             events = client.events(follow=False)
             return any(one.event.lease and one.event.lease.id == lease for one in events)
 
-        wait_for(told_of, "its event")
+        wait_until(told_of, "its event")
     with connect(f"rediss://localhost:{secured.redis_port}/0") as client:
         assert client.hexists(secured.processes.keys.api_keys, api_key_digest("k"))
 
@@ -140,7 +141,7 @@ def test_a_request_is_served_over_tls_all_the_way(secured: Secured, told: Callab
 def test_a_client_refuses_whom_it_cannot_trust(
     secured: Secured, told: Callable[..., None], spotfed: Run
 ) -> None:
-    wait_for(lambda: spotfed("clouds", "--json")[0] == 0, "the API")
+    wait_until(lambda: spotfed("clouds", "--json")[0] == 0, "the API")
     wrong: dict[str, dict[str, str | None]] = {
         "set SPOTFED_CA to the file of the authority": {"SPOTFED_CA": str(secured.others.file)},
         "its certificate is for another host": {"SPOTFED_URL": f"https://127.0.0.1:{secured.api_port}"},
@@ -166,7 +167,7 @@ def test_nothing_starts_on_a_redis_that_does_not_prove_itself(secured: Secured) 
     elsewhere = secured.environment | {
         "SPOTFED_REDIS_URL": f"rediss://u:s3cret@127.0.0.1:{secured.redis_port}/0"
     }
-    owner = ("workers.cloud", "--cloud", "A", "--federation", str(secured.processes.file))
+    owner = ("workers.owner", "--cloud", "A", "--federation", str(secured.processes.file))
     authority = "set SPOTFED_REDIS_CA to the file of the authority"
     wrong: list[tuple[tuple[str, ...], dict[str, str], str]] = [
         (owner, untrusted, authority),
@@ -202,7 +203,7 @@ def test_old_versions_of_tls_are_refused(secured: Secured) -> None:
 def test_doctor_tells_how_long_the_certificates_last(
     secured: Secured, told: Callable[..., None], spotfed: Run, redis_url: str
 ) -> None:
-    wait_for(lambda: spotfed("clouds", "--json")[0] == 0, "the API")
+    wait_until(lambda: spotfed("clouds", "--json")[0] == 0, "the API")
     checks = _checks(spotfed("doctor", "--json")[1])
     assert checks["redis certificate"]["state"] == checks["api certificate"]["state"] == "ok"
     assert "TLSv1.3" in checks["api certificate"]["found"]

@@ -12,9 +12,10 @@ import pytest
 
 from tests.integration.cloud_of_beta import CloudOfBeta
 from tests.integration.two_hosts import Host, two_hosts
-from tests.integration.worker_processes import ROOT, wait_for
+from tests.integration.worker_processes import ROOT
+from tests.support.wait import wait_until
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("worker-processes")]
+pytestmark = pytest.mark.xdist_group("worker-processes")
 
 ALPHA, BETA = "alpha.example", "beta.example"
 _BLOCK = re.compile(r"^<!-- on: ([a-z ]+) -->\n```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -87,10 +88,12 @@ def _check(alpha: Host, beta: Host, said: dict[str, str]) -> None:
 def _check_real_cloud(alpha: Host, cloud: CloudOfBeta) -> None:
     """The lease has an instance. It is evicted when the cloud's own users need the room, whose instances are
     never touched."""
-    (spot,) = wait_for(cloud.states, "an instance of the lease")
-    wait_for(lambda: spot in alpha.run(_OPERATOR + "spotfed instance real.1").stdout, "the lease's instance")
+    (spot,) = wait_until(cloud.states, "an instance of the lease")
+    wait_until(
+        lambda: spot in alpha.run(_OPERATOR + "spotfed instance real.1").stdout, "the lease's instance"
+    )
     direct = cloud.start(7)
-    wait_for(lambda: cloud.states()[spot] in {"shutting-down", "terminated"}, "its eviction")
+    wait_until(lambda: cloud.states()[spot] in {"shutting-down", "terminated"}, "its eviction")
     told = alpha.run(_OPERATOR + "spotfed events --cloud glade").stdout
     assert "evicted real.1" in told.partition("admitted real.1")[2]
     assert cloud.states() == {spot: cloud.states()[spot], **dict.fromkeys(direct, "running")}
@@ -99,10 +102,10 @@ def _check_real_cloud(alpha: Host, cloud: CloudOfBeta) -> None:
 def _await_federation(alpha: Host, beta: Host) -> None:
     """Both owners are there, and the API."""
     for host, unit in ((alpha, "spotfed-cloud@harbour"), (beta, "spotfed-cloud@meadow")):
-        wait_for(partial(_opened, host, unit), unit)
+        wait_until(partial(_opened, host, unit), unit)
     look = "import ssl, urllib.request as u; u.urlopen('https://alpha.example:8000/readyz', "
     look += "context=ssl.create_default_context(cafile='/etc/spotfed/ca.pem'))"
-    wait_for(lambda: alpha.run(f'/opt/spotfed/bin/python -c "{look}"').returncode == 0, "the API")
+    wait_until(lambda: alpha.run(f'/opt/spotfed/bin/python -c "{look}"').returncode == 0, "the API")
 
 
 def _opened(host: Host, unit: str) -> bool:

@@ -22,11 +22,9 @@ from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import PARTIAL_HOUR
 from tests.unit.cloudsim.prediction.clouds import lived
 from tests.unit.workers.owners import Live, load, spec
-from workers import refresh
 from workers.montecarlo.worker import MonteCarlo, SamplerCache
-from workers.refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
-
-pytestmark = pytest.mark.redis
+from workers.owner import table_refresh as refresh
+from workers.owner.table_refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
 NODES = (4, 4)
 HOUR_S = 3600.0

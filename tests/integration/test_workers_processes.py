@@ -16,12 +16,13 @@ from broker.storage.embedded_server import EmbeddedRedis
 from cloudsim.federation.file import load
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.samplers.replay import SamplerSpec
-from tests.integration.worker_processes import Processes, wait_for
+from tests.integration.worker_processes import Processes
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
-pytestmark = [pytest.mark.redis, pytest.mark.xdist_group("worker-processes")]
+pytestmark = pytest.mark.xdist_group("worker-processes")
 
 WALL = ("--time", "wall", "--speed", "6000", "--history", "30h")
 
@@ -98,7 +99,7 @@ def test_a_second_owner_waits_and_a_paused_one_that_wakes_up_is_fenced(processes
     processes.opened(1)
     second = processes.owner(*WALL)
     log = processes.directory / "1.log"
-    wait_for(lambda: "waiting for its lease" in log.read_text(), "the second owner says that it waits")
+    wait_until(lambda: "waiting for its lease" in log.read_text(), "the second owner says that it waits")
     time.sleep(1.5 * processes.settings.owner_lease_ttl_s)
     assert first.poll() is None
     processes.opened(1)
@@ -134,7 +135,7 @@ def test_an_owner_hears_its_doorbell_after_redis_was_killed_under_it(
     os.kill(server.pid, signal.SIGKILL)
     time.sleep(1.5)
     server.start()
-    wait_for(processes.client.ping, "redis")
+    wait_until(processes.client.ping, "redis")
     processes.send(wish := reserve("s.1", lifetime_s=60.0))
     processes.answer(wish.id)
     assert owner.poll() is None

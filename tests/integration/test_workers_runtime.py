@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,13 +25,12 @@ from broker.contract import (
 from broker.journal.journal import Journal
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
+from tests.support.wait import wait_until
 from tests.unit.workers.owners import ask, command_id, confirm, load, reserve, spec, start
 from workers.montecarlo.worker import MonteCarlo
-from workers.owner import Owner
-from workers.runtime import EXIT_BROKEN, EXIT_FENCED, Runtime, RuntimeSpec
-from workers.state import OwnerSpec
-
-pytestmark = pytest.mark.redis
+from workers.owner.owner import Owner
+from workers.owner.process import EXIT_BROKEN, EXIT_FENCED, OwnerProcess, OwnerProcessSpec
+from workers.owner.state import OwnerSpec
 
 HOUR_S = 3600.0
 
@@ -63,14 +61,14 @@ class Bench:
             time="wall",
             overflow=False,
         )
-        self.spec = RuntimeSpec(owner, info, frozenset({1}), seed=1, births=50, **options)
+        self.spec = OwnerProcessSpec(owner, info, frozenset({1}), seed=1, births=50, **options)
         self.batches: list[Batch] = []
         self.read = "0-0"
-        self.made: list[Runtime] = []
+        self.made: list[OwnerProcess] = []
         self.runtime = self.make()
 
-    def make(self) -> Runtime:
-        made = Runtime(
+    def make(self) -> OwnerProcess:
+        made = OwnerProcess(
             self.spec, self.settings, self.journal, lambda _, batch: self.batches.append(batch), fail
         )
         self.made.append(made)
@@ -106,20 +104,6 @@ class Bench:
 
 
 Make = Callable[..., Bench]
-
-
-@pytest.fixture
-def make_bench(redis_client: redis.Redis, tmp_path: Path) -> Iterator[Make]:
-    """Makes benches, and closes them after the test."""
-    benches: list[Bench] = []
-
-    def make(owner: OwnerSpec, **options: Any) -> Bench:
-        benches.append(Bench(redis_client, tmp_path, owner, **options))
-        return benches[-1]
-
-    yield make
-    for one in benches:
-        one.close()
 
 
 @pytest.fixture
@@ -260,9 +244,7 @@ def test_the_timetable_ticks_through_the_inbox_and_gives_up_reservations(make_be
     bench.runtime.open()
     bench.tell(reserve("r.1", lifetime_s=1e6), reserve("s.1", lifetime_s=1e6), confirm("s.1"))
     bench.runtime.start()
-    limit = time.monotonic() + 20
-    while bench.events()[-1].kind is not EventKind.RELEASED and time.monotonic() < limit:
-        time.sleep(0.02)
+    wait_until(lambda: bench.events()[-1].kind is EventKind.RELEASED, "the reservation is given up")
     bench.runtime.close()
     released = [event for event in bench.events() if event.kind is EventKind.RELEASED]
     assert [(event.lease and event.lease.id, event.cause) for event in released] == [("r.1", "expired")]

@@ -20,7 +20,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.worker_processes import ROOT, wait_for
+from tests.integration.worker_processes import ROOT
+from tests.support.wait import wait_until
 
 LIMIT_S = 120.0
 _TOOLS = ("bash", "ip", "nsenter", "openssl", "redis-server", "runuser", "unshare", "useradd")
@@ -101,7 +102,7 @@ def _host(directory: Path, name: str, address: str) -> Iterator[Host]:
     with said.open("wb") as log:
         keeper = subprocess.Popen([*apart, "bash", "-ec", _KEEPER, "keeper", *told], stdout=log, stderr=log)
     try:
-        wait_for(lambda: (directory / "up").exists() or keeper.poll() is not None, f"the host {name}")
+        wait_until(lambda: (directory / "up").exists() or keeper.poll() is not None, f"the host {name}")
         if keeper.poll() is not None:
             pytest.skip(f"this machine makes no namespaces: {said.read_text().strip()}")
         (inside,) = psutil.Process(keeper.pid).children()

@@ -7,11 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import redis
 
@@ -22,9 +21,9 @@ from broker.queue.send import ring
 from broker.settings import Settings
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from tests.support.wait import LIMIT_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 60.0  # far beyond what anything here takes; a machine under load must not fail a test
 
 FEDERATION = """
 [[cloud]]
@@ -40,19 +39,7 @@ sla = 0.2
 targets = ["A"]
 """
 
-Result = TypeVar("Result")
 _prefixes = itertools.count()
-
-
-def wait_for(look: Callable[[], Result | None], what: str, limit_s: float = LIMIT_S) -> Result:
-    """The first true answer of ``look``."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"{what}: not within {limit_s} s")
 
 
 class Started:
@@ -127,7 +114,7 @@ class Processes:
         return self._started.start(arguments, {**told, **environ}, self.tree)
 
     def owner(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
-        command = ("workers.cloud", "--cloud", "A", "--federation", str(self.file), "--samples", "500")
+        command = ("workers.owner", "--cloud", "A", "--federation", str(self.file), "--samples", "500")
         return self.start(*command, *options, **environ)
 
     def montecarlo(self, name: str = "m") -> subprocess.Popen[bytes]:
@@ -144,7 +131,7 @@ class Processes:
             advert = self.advert()
             return advert if advert is not None and advert.epoch == epoch else None
 
-        return wait_for(look, f"epoch {epoch}")
+        return wait_until(look, f"epoch {epoch}")
 
     def table(self, epoch: int, *, after_s: float = 0.0) -> Advert:
         """Waits for a table that this epoch's owner made later than ``after_s``."""
@@ -155,8 +142,9 @@ class Processes:
                 return None
             return advert if advert.table_made_at_s > after_s else None
 
-        # A batch that is lost while its worker seems to live is sent again after 70 s (``workers.refresh``).
-        return wait_for(look, f"a table of epoch {epoch}", 2 * LIMIT_S)
+        # A batch that is lost while its worker seems to live is sent again after 70 s, see
+        # ``workers.owner.table_refresh``.
+        return wait_until(look, f"a table of epoch {epoch}", 2 * LIMIT_S)
 
     def send(self, *batch: Command, bell: bool = True) -> None:
         self.journal.send("A", batch)
@@ -165,7 +153,7 @@ class Processes:
 
     def answer(self, command: str, limit_s: float = LIMIT_S) -> Any:
         """Waits for the answer to a command that was sent."""
-        return wait_for(lambda: self._look(command), f"the answer to {command}", limit_s)
+        return wait_until(lambda: self._look(command), f"the answer to {command}", limit_s)
 
     def _look(self, command: str) -> Any:
         try:

@@ -25,8 +25,6 @@ from broker.storage.keys import RedisKeys
 from cloudsim.model.requests import Kind
 from tests.mutants import broken_script
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow]
-
 KEYS = RedisKeys("p:")
 TTL_S = 1000.0
 OWNERS = ["one", "two"]

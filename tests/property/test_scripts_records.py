@@ -31,8 +31,6 @@ from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.mutants import broken_script
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow]
-
 KEYS = RedisKeys("p:")
 CLOUDS = ["a", "b", "c"]
 AT_ONCE, NEVER = 0, 10**9  # ms until somebody must look after it

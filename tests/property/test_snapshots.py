@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from broker.contract import Event, Overflow
 from tests.unit.workers.owners import Live, command_id, harmless_table, reserve, snapshot, spec
 from tests.unit.workers.test_owner_machine import CARE, COMMANDS, CROWDS, INSTANCES, OWN_LOADS, play, steps_of
-from workers import snapshots
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from workers.owner import snapshots
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 NEWS = st.builds(
     lambda instance, outcome: Overflow(**command_id(), instance=instance, outcome=outcome, cloud="B"),
@@ -34,7 +34,7 @@ class FromSnapshots(Live):
     def crash(self) -> None:
         stored = [Event.model_validate_json(event.model_dump_json()) for event in self.events]
         taken = snapshots.unpack(self.packed)
-        assert (taken.held.id, taken.held.hash) == (f"1-{self.at}", "hash")
+        assert (taken.head.id, taken.head.hash) == (f"1-{self.at}", "hash")
         short = Owner.recover(
             self.spec, self.owner.epoch + 1, stored[self.at :], snapshots.restored(self.spec, taken)
         )

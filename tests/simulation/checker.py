@@ -14,7 +14,7 @@ from tests.simulation.options import POISON, CloudOptions
 from tests.simulation.processes import KEYS, OwnerProcess
 from tests.simulation.store import Id, Store, Stream, parsed
 from tests.unit.workers.owners import snapshot
-from workers.owner import Owner
+from workers.owner.owner import Owner
 
 
 class Checker:

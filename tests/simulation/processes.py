@@ -1,6 +1,6 @@
-"""The product's processes inside the simulation: owners (the real ``Runtime`` on fibers) and brokers (the
-real ``SubmissionService`` and ``CloudService`` on the loop), and what stands for clocks, names and files
-around them."""
+"""The product's processes inside the simulation: owners (the real ``OwnerProcess`` on fibers) and brokers
+(the real ``SubmissionService`` and ``CloudService`` on the loop), and what stands for clocks, names and
+files around them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ from tests.simulation.clients import AsyncClient, BlockingClient
 from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
 from tests.simulation.options import CloudOptions
 from tests.unit.workers.owners import harmless_table
-from workers.runtime import EXIT_FENCED, Runtime, RuntimeSpec
-from workers.state import OwnerSpec
+from workers.owner.process import EXIT_FENCED, OwnerProcessSpec
+from workers.owner.process import OwnerProcess as ProductOwnerProcess
+from workers.owner.state import OwnerSpec
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -89,7 +90,7 @@ class OwnerProcess(_Process):
         super().__init__(world, name, machine)
         self.cloud, self._order = cloud, order
         self._bell = Event()
-        self.runtime: Runtime | None = None
+        self.runtime: ProductOwnerProcess | None = None
         main = Fiber(world.clock, self._run, self)
         self.fibers = [main]
         main.start()
@@ -111,8 +112,8 @@ class OwnerProcess(_Process):
             time="wall",
             grace_s=cloud.grace_s,
         )
-        runtime = Runtime(
-            RuntimeSpec(spec, info, frozenset({1}), seed=0, births=1),
+        runtime = ProductOwnerProcess(
+            OwnerProcessSpec(spec, info, frozenset({1}), seed=0, births=1),
             SETTINGS,
             journal,
             _no_batches,
@@ -130,7 +131,7 @@ class OwnerProcess(_Process):
 
     def owns(self, token: bytes | None) -> bool:
         """Whether it is open and the lease in Redis is its own."""
-        return self.runtime is not None and token == self.runtime._tenure.token.encode()
+        return self.runtime is not None and token == self.runtime._lease.token.encode()
 
     def ring(self) -> None:
         """The doorbell: a Celery task of a worker that does one at a time."""
@@ -243,7 +244,7 @@ class BrokerProcess(_Process):
 
 
 class _EpochFile:
-    """Stands for ``workers.epochs.EpochFile``: the file is a number of the machine."""
+    """Stands for ``workers.owner.epoch_file.EpochFile``: the file is a number of the machine."""
 
     def __init__(self, directory: Path, cloud: str):
         self._floors, self._cloud = running().process.machine.floors, cloud
@@ -289,18 +290,25 @@ def patched(world: World) -> Iterator[None]:
     uuids = SimpleNamespace(uuid4=world.name)
     times = SimpleNamespace(monotonic=clock.time, sleep=lambda seconds: running().pause(seconds))
     stands = {
-        "workers.runtime.threading": threads,
-        "workers.runtime.time": times,
-        "workers.runtime.uuid": uuids,
-        "workers.runtime.datetime": SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat),
+        "workers.owner.process.threading": threads,
+        "workers.owner.process.time": times,
+        "workers.owner.process.uuid": uuids,
+        "workers.owner.process.datetime": SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat),
         **{
             f"workers.{name}.log": _Log(world)
-            for name in ("runtime", "tenure", "clock", "keeping", "recovery")
+            for name in (
+                "owner.process",
+                "owner.ownership",
+                "owner.clock",
+                "owner.recovery",
+                "redis_retry",
+            )
         },
-        "workers.tenure.threading": threads,
-        "workers.tenure.time": times,
-        "workers.tenure.uuid": uuids,
-        "workers.tenure.EpochFile": _EpochFile,
+        "workers.redis_retry.time": times,
+        "workers.owner.ownership.threading": threads,
+        "workers.owner.ownership.time": times,
+        "workers.owner.ownership.uuid": uuids,
+        "workers.owner.ownership.EpochFile": _EpochFile,
         "broker.requests.replies.time": times,
         "broker.requests.models.uuid4": world.name,
         "broker.api.services.clouds.uuid4": world.name,

@@ -7,8 +7,6 @@ import pytest
 from tests.simulation.bugs import BUGS, caught
 from tests.simulation.bugs.bug import Bug, mutation, script_bug
 
-pytestmark = pytest.mark.slow
-
 #: A bug that needs more seeds than this is none that the suite finds.
 BOUND = 200
 KNOWN = 51

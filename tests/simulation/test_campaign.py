@@ -5,12 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
-
 from tests.simulation.bugs import BUGS
 from tests.simulation.campaign import Campaign, Summary
-
-pytestmark = pytest.mark.slow
 
 SEEDS = 6
 

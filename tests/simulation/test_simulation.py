@@ -13,8 +13,6 @@ from tests.simulation.__main__ import main
 from tests.simulation.bugs import BUGS
 from tests.simulation.world import run_seed
 
-pytestmark = pytest.mark.slow
-
 SEEDS = 40
 #: Each broke an invariant once, by a fault of the product or of the rules it is held against.
 ONCE_BROKEN = (17958872005813, 17958909534601)

@@ -11,8 +11,6 @@ import redis
 from broker.storage.scripts import read_script
 from tests.simulation.store import Store
 
-pytestmark = pytest.mark.redis
-
 NOW_MS = 1_767_225_600_000
 RUNS, STEPS = 12, 60
 

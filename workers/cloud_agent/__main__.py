@@ -31,7 +31,7 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from cloudsim.federation.file import load
 from cloudsim.model.errors import InputError
-from workers import app as workers_app
+from workers import celery_app
 from workers.cloud_agent.agent import InstanceAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.drivers.options import InstanceOptions, options_of
@@ -92,11 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         config = settings()
-        app = workers_app.create(config)
+        app = celery_app.create(config)
         options = cloud_options(told.federation, told.cloud, config.data)
         driver = driver_of(options, told.cloud, *credentials(config))
         signing = MessageSigner.from_settings(config, cloud_party(told.cloud))
-        workers_app.require_safe_queue(config)
+        celery_app.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError) as error:
         print(f"workers.cloud_agent: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2

@@ -38,12 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from broker.settings import SettingsError, settings
     from broker.signing.parties import JOBS as PARTY
     from broker.signing.signer import MessageSigner
-    from workers import app as workers_app
+    from workers import celery_app
 
     try:
         config = settings()
-        app = workers_app.create(config, queue=JOBS)
-        workers_app.require_safe_queue(config)
+        app = celery_app.create(config, queue=JOBS)
+        celery_app.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, PARTY)
     except (SettingsError, UnsafeQueueError) as error:
         print(f"workers.job_manager: {error}", file=sys.stderr)  # noqa: T201
@@ -65,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doing, looking = JobEffects(client, works, servers), MarketClient(client, works)
     observing = JobObserver(client, works, servers, doing, looking, time.time)
     manager = JobManager(JobAdvance(store, works, doing, observing), store, servers, doing, events)
-    workers_app.serve_jobs(app, manager.ring)
+    celery_app.serve_jobs(app, manager.ring)
 
     def ready() -> None:
         gc_tuning.settle()
         manager.start()
 
     try:
-        return workers_app.run(app, name=f"jobs.{name}", queues=[JOBS], pool="solo", when_ready=ready)
+        return celery_app.run(app, name=f"jobs.{name}", queues=[JOBS], pool="solo", when_ready=ready)
     finally:
         manager.stop()
         client.close()

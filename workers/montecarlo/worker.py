@@ -32,13 +32,12 @@ from broker.doctor.redis import UnsafeQueueError
 from broker.failpoints import Failpoint, failpoint
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from cloudsim.history.event_log import START_ON_DEMAND, EventLog
+from cloudsim.history.event_log import START_ON_DEMAND, EventLog, HistoryChunk
 from cloudsim.model.errors import CloudsimError
 from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.requests import Amounts
 from cloudsim.prediction.predictor import Sampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
-from workers.chunks import HistoryChunk
 
 MOST_SAMPLERS = 256
 MOST_BYTES = 1 << 30
@@ -226,19 +225,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # These import Celery, which reads signal settings from the environment that they set.
     from broker.queue.celery_config import MONTECARLO, montecarlo_queue
     from broker.settings import SettingsError, settings
-    from workers import app as workers_app
+    from workers import celery_app
 
     try:
-        app = workers_app.create(settings())
-        workers_app.require_safe_queue(settings())
+        app = celery_app.create(settings())
+        celery_app.require_safe_queue(settings())
     except (SettingsError, UnsafeQueueError) as error:
         print(f"workers.montecarlo: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG
-    workers_app.serve_batches(app, settings(), name)
+    celery_app.serve_batches(app, settings(), name)
     warm_up()
     herald = Herald(name, connect(str(settings().redis_url)), RedisKeys(settings().key_prefix))
     try:
-        return workers_app.run(
+        return celery_app.run(
             app, name=f"montecarlo.{name}", queues=[MONTECARLO, montecarlo_queue(name)], pool="prefork",
             when_ready=herald.start,
         )  # fmt: skip

@@ -32,7 +32,7 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from cloudsim.federation.file import load
 from cloudsim.model.errors import InputError
-from workers import app as workers_app
+from workers import celery_app
 from workers.node_agent.agent import NodeAgent
 from workers.node_agent.agent_lock import AgentLock, lock_file, locked, open_lock
 from workers.node_agent.assignments import Assignments
@@ -109,12 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         config = settings()
-        app = workers_app.create(config)
+        app = celery_app.create(config)
         nodes = node_cores(told.federation, told.cloud, config.data)
         if told.end_work:
             return end_work(config, told.cloud, nodes)
         signing = MessageSigner.from_settings(config, cloud_party(told.cloud))
-        workers_app.require_safe_queue(config)
+        celery_app.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError, DriverError) as error:
         print(f"workers.node_agent: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | DriverError) else 2

@@ -8,11 +8,10 @@ import pytest
 
 from broker.identity.permissions import Role
 from tests.contract.harness import Federation, Run, serving
-from tests.contract.test_requests import problem, until
+from tests.contract.test_requests import problem
 from tests.contract.webhooks.happenings import happen, key_of, log, make, operator
 from tests.contract.webhooks.receiver import Receiver
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 
 def test_tests_and_redeliveries_are_sent_at_once(
@@ -27,7 +26,7 @@ def test_tests_and_redeliveries_are_sent_at_once(
     problem(api.post(f"{path}/deliveries/{tested['id']}/redeliver"), "not-kept")
     api.patch(path, json={"paused": False})
     ids = happen(federation, 2)
-    until(lambda: len(log(api, path)) == 3)
+    wait_until(lambda: len(log(api, path)) == 3)
     receiver.answer_in_turn(503)
     again = api.post(f"{path}/deliveries/{log(api, path)[1]['id']}/redeliver").json()
     assert (again["delivered"], again["status"], again["message"]) == (False, 503, ids[0])
@@ -44,7 +43,7 @@ def test_tests_and_redeliveries_are_sent_at_once(
 def test_the_log_is_read_in_pages(federation: Federation, api: httpx.Client, receiver: Receiver) -> None:
     path, _ = make(api, receiver)
     ids = happen(federation, 5)
-    until(lambda: len(log(api, path)) == 5)
+    wait_until(lambda: len(log(api, path)) == 5)
     page = api.get(f"{path}/deliveries", params={"limit": 3}).json()
     assert ([one["message"] for one in page["deliveries"]], page["more"]) == (ids[:1:-1], True)
     last = api.get(f"{path}/deliveries", params={"before": page["deliveries"][-1]["id"]}).json()
@@ -84,7 +83,7 @@ def test_members_have_their_own_and_see_their_own_events(
         assert len(receiver.arrived) == 0
         happen(federation, 1, origin="other")
         wanted = happen(federation, 1, origin="acme") + happen(federation, 1, origin="harbour")
-        until(lambda: acme.get(path).json()["position"] == wanted[-1])
+        wait_until(lambda: acme.get(path).json()["position"] == wanted[-1])
         assert receiver.ids() == wanted
 
 
@@ -96,7 +95,7 @@ def test_of_a_cloud_that_a_member_has_no_longer_it_is_told_nothing(
     with key_of(federation, "acme", Role.MEMBER) as acme:
         happen(federation, 1, origin="harbour")
         wanted = happen(federation, 1, origin="acme")
-        until(lambda: acme.get(path).json()["position"] == wanted[-1])
+        wait_until(lambda: acme.get(path).json()["position"] == wanted[-1])
     assert receiver.ids() == wanted
 
 
@@ -108,7 +107,7 @@ def test_a_member_that_has_left_is_told_nothing_more(
     with federation.redis as redis:
         redis.hdel(federation.keys.members, "acme")
     happen(federation, 1, origin="acme")
-    until(lambda: api.get(path).json()["state"] == "paused")
+    wait_until(lambda: api.get(path).json()["state"] == "paused")
     assert api.get(path).json()["reason"] == "its member has left the federation"
     assert receiver.arrived == []
 
@@ -128,7 +127,7 @@ def test_one_for_each_url_and_not_too_many(
 def test_deleting_ends_it(federation: Federation, api: httpx.Client, receiver: Receiver) -> None:
     path, _ = make(api, receiver)
     happen(federation, 1)
-    until(lambda: len(log(api, path)) == 1)
+    wait_until(lambda: len(log(api, path)) == 1)
     deleted = api.delete(path)
     assert (deleted.status_code, deleted.content) == (204, b"")
     for response in (
@@ -140,7 +139,7 @@ def test_deleting_ends_it(federation: Federation, api: httpx.Client, receiver: R
         problem(response, "not-found")
     make(api, receiver)  # the URL is free again
     ids = happen(federation, 1)
-    until(lambda: receiver.ids()[1:] == ids)
+    wait_until(lambda: receiver.ids()[1:] == ids)
     with federation.redis as redis:
         left = {str(key) for key in redis.scan_iter(f"{federation.keys.prefix}webhook:*")}
     assert not any(path.rpartition("/")[2] in key and "claim" not in key for key in left)
@@ -210,7 +209,7 @@ def test_the_command_line(federation: Federation, receiver: Receiver, spotfed: R
     assert "paused by its holder" in spotfed("webhook", "show", hook)[1]
     assert told("resume", hook)["state"] == "active"
     ids = happen(federation, 1)
-    until(lambda: told("show", hook)["position"] == ids[0])
+    wait_until(lambda: told("show", hook)["position"] == ids[0])
     assert told("rotate", hook)["secret"] != secret
     first = told("deliveries", hook)["deliveries"][0]
     assert first["message"] == ids[0]

@@ -14,11 +14,10 @@ from broker.client import Client
 from broker.contract import Event, SpotRequest
 from broker.storage.embedded_server import EmbeddedRedis
 from tests.contract.harness import KEY, Federation, serving
-from tests.contract.test_requests import problem, until
+from tests.contract.test_requests import problem
 from tests.contract.webhooks.happenings import SETTINGS, happen, log, make, operator
 from tests.contract.webhooks.receiver import Arrived, Receiver, receiving
-
-pytestmark = pytest.mark.redis
+from tests.support.wait import wait_until
 
 
 def test_a_lease_is_told_of_signed_and_in_an_envelope(
@@ -28,7 +27,7 @@ def test_a_lease_is_told_of_signed_and_in_an_envelope(
     _, secret = make(api, receiver, kinds=["admitted"])
     with Client(federation.url, KEY) as client:
         granted = client.submit(SpotRequest(id="mine", cores=1, lifetime_s=60))
-    until(lambda: receiver.arrived)
+    wait_until(lambda: receiver.arrived)
     (one,) = receiver.arrived
     assert one.is_signed(secret)
     assert not one.is_signed("whsec_" + "A" * 32)
@@ -49,7 +48,7 @@ def test_failures_are_repeated_in_order_under_the_same_id(
     path, secret = make(api, receiver)
     receiver.answer_in_turn(500, 429, 503, 200)
     ids = happen(federation, 2)
-    until(lambda: len(log(api, path)) == 5)
+    wait_until(lambda: len(log(api, path)) == 5)
     assert receiver.ids() == [ids[0]] * 4 + [ids[1]]
     assert all(one.is_signed(secret) for one in receiver.arrived)
     entries = log(api, path)
@@ -79,7 +78,7 @@ def test_who_does_not_answer_is_given_up_and_asked_again(redis_url: str, receive
     with serving(Federation(redis_url, **settings)) as federation, operator(federation) as api:
         path, _ = make(api, receiver)
         happen(federation, 1)
-        until(lambda: len(log(api, path)) == 2)
+        wait_until(lambda: len(log(api, path)) == 2)
         first, second = log(api, path)
         assert (first["status"], first["error"]) == (None, "no answer within 0.2 s")
         assert second["delivered"]
@@ -95,7 +94,7 @@ def test_two_processes_share_the_work_without_doing_it_twice(
         make(api, receiver)
         make(api, second)
         ids = happen(federation, 40)
-        until(lambda: len(receiver.arrived) == len(second.arrived) == 40)
+        wait_until(lambda: len(receiver.arrived) == len(second.arrived) == 40)
         assert receiver.ids() == second.ids() == ids
 
 
@@ -104,12 +103,12 @@ def test_it_goes_on_where_it_was_after_a_restart(redis_url: str, receiver: Recei
     with serving(federation), operator(federation) as api:
         path, secret = make(api, receiver)
         ids = happen(federation, 3)
-        until(lambda: api.get(path).json()["position"] == ids[-1])
+        wait_until(lambda: api.get(path).json()["position"] == ids[-1])
     ids += happen(federation, 4)
     with serving(federation), operator(federation) as api:
-        until(lambda: len(receiver.arrived) >= 7)
+        wait_until(lambda: len(receiver.arrived) >= 7)
         ids += happen(federation, 1)
-        until(lambda: api.get(path).json()["position"] == ids[-1])
+        wait_until(lambda: api.get(path).json()["position"] == ids[-1])
     assert receiver.ids() == ids
     assert all(one.is_signed(secret) for one in receiver.arrived)
 
@@ -123,11 +122,11 @@ def test_a_slow_receiver_delays_nobody_else(
         make(api, slow)
         make(api, receiver)
         ids = happen(federation, 20)
-        until(lambda: len(receiver.arrived) == 20 and slow.arrived)
+        wait_until(lambda: len(receiver.arrived) == 20 and slow.arrived)
         assert receiver.ids() == ids
         assert slow.ids() == ids[:1]
         released.set()
-        until(lambda: slow.ids() == ids)
+        wait_until(lambda: slow.ids() == ids)
 
 
 def test_many_slow_receivers_take_the_slots_of_nobody_else(
@@ -142,21 +141,21 @@ def test_many_slow_receivers_take_the_slots_of_nobody_else(
         for number in range(6):
             assert api.post("/v1/webhooks", json={"url": f"{slow.url}/{number}"}).status_code == 201
         first = happen(federation, 1)
-        until(lambda: len(slow.arrived) >= 6)
+        wait_until(lambda: len(slow.arrived) >= 6)
         make(api, receiver)
         ids = happen(federation, 20)
-        until(lambda: receiver.ids() == ids)
+        wait_until(lambda: receiver.ids() == ids)
         assert {one.path for one in slow.arrived} == {f"/hook/{number}" for number in range(6)}
         assert set(slow.ids()) == set(first)
         released.set()
-        until(lambda: len(slow.arrived) == 6 * 21)
+        wait_until(lambda: len(slow.arrived) == 6 * 21)
 
 
 def test_redirects_are_not_followed(federation: Federation, api: httpx.Client, receiver: Receiver) -> None:
     path, _ = make(api, receiver)
     receiver.answer = lambda _: (302, {"Location": f"http://127.0.0.1:{receiver.port}/elsewhere"})
     happen(federation, 1)
-    until(lambda: api.get(path).json()["state"] == "paused")
+    wait_until(lambda: api.get(path).json()["state"] == "paused")
     assert {one.path for one in receiver.arrived} == {"/hook"}
     assert log(api, path)[0]["error"] == "answered 302: redirects are not followed"
 
@@ -167,7 +166,7 @@ def test_after_the_last_attempt_it_is_paused_and_loses_nothing(
     path, _ = make(api, receiver)
     receiver.answer_in_turn(500)
     ids = happen(federation, 3)
-    until(lambda: api.get(path).json()["state"] == "paused")
+    wait_until(lambda: api.get(path).json()["state"] == "paused")
     now = api.get(path).json()
     assert now["reason"] == f"4 attempts to deliver {ids[0]} failed, the last: answered 500"
     assert receiver.ids() == ids[:1] * 4
@@ -176,7 +175,7 @@ def test_after_the_last_attempt_it_is_paused_and_loses_nothing(
     receiver.answer_in_turn(200)
     resumed = api.patch(path, json={"paused": False}).json()
     assert (resumed["state"], resumed["reason"], resumed["failed_attempts"]) == ("active", None, 0)
-    until(lambda: receiver.ids()[4:] == ids)
+    wait_until(lambda: receiver.ids()[4:] == ids)
 
 
 def test_a_receiver_that_is_gone_disables_it(
@@ -185,7 +184,7 @@ def test_a_receiver_that_is_gone_disables_it(
     path, _ = make(api, receiver)
     receiver.answer_in_turn(410)
     happen(federation, 2)
-    until(lambda: api.get(path).json()["state"] == "disabled")
+    wait_until(lambda: api.get(path).json()["state"] == "disabled")
     assert len(receiver.arrived) == 1
     assert "410" in api.get(path).json()["reason"]
 
@@ -195,7 +194,7 @@ def test_while_paused_nothing_is_sent_and_a_gap_is_told_of(
 ) -> None:
     path, secret = make(api, receiver)
     first = happen(federation, 1)
-    until(lambda: api.get(path).json()["position"] == first[0])
+    wait_until(lambda: api.get(path).json()["position"] == first[0])
     paused = api.patch(path, json={"paused": True}).json()
     assert (paused["state"], paused["reason"]) == ("paused", "paused by its holder")
     ids = happen(federation, 10)
@@ -203,7 +202,7 @@ def test_while_paused_nothing_is_sent_and_a_gap_is_told_of(
         redis.xtrim(federation.keys.all_events, maxlen=4, approximate=False)
     assert receiver.ids() == first
     api.patch(path, json={"paused": False})
-    until(lambda: len(receiver.arrived) == 6)
+    wait_until(lambda: len(receiver.arrived) == 6)
     assert receiver.ids() == [*first, f"gap-{first[0]}", *ids[-4:]]
     gap = receiver.arrived[1]
     assert gap.is_signed(secret)
@@ -220,7 +219,7 @@ def test_a_new_secret_and_the_old_one_sign_for_a_day(
     assert old not in api.get(path).text
     assert new not in api.get(path).text
     happen(federation, 1)
-    until(lambda: receiver.arrived)
+    wait_until(lambda: receiver.arrived)
     assert receiver.arrived[0].is_signed(old)
     assert receiver.arrived[0].is_signed(new)
     with federation.redis as redis:  # a day later
@@ -232,7 +231,7 @@ def test_a_new_secret_and_the_old_one_sign_for_a_day(
         kept["old"][0][1] = 1
         redis.hset(name, "secrets", json.dumps(kept))
     happen(federation, 1)
-    until(lambda: len(receiver.arrived) == 2)
+    wait_until(lambda: len(receiver.arrived) == 2)
     assert receiver.arrived[1].is_signed(new)
     assert not receiver.arrived[1].is_signed(old)
 
@@ -246,9 +245,9 @@ def test_filters(
     happen(federation, 2, cloud="west")
     happen(federation, 2, origin="third")
     wanted = happen(federation, 1, kind="noticed", origin="other") + happen(federation, 1)
-    until(lambda: api.get(path).json()["position"] == wanted[-1])
+    wait_until(lambda: api.get(path).json()["position"] == wanted[-1])
     last = happen(federation, 1, kind="completed")
-    until(lambda: api.get(path).json()["position"] == last[-1])  # its place moves on all the same
+    wait_until(lambda: api.get(path).json()["position"] == last[-1])  # its place moves on all the same
     assert receiver.ids() == wanted
 
 
@@ -262,7 +261,7 @@ def test_what_cannot_be_read_and_what_is_new_stop_nobody(
         redis.xadd(federation.keys.all_events, {"e": "[1]"})
         newer = {"cloud": "east", "kind": "hibernated", "at": "2030-01-01T00:00:00Z", "mood": "\ud800 ☃"}
         redis.xadd(federation.keys.all_events, {"e": json.dumps(newer)})
-    until(lambda: receiver.arrived)
+    wait_until(lambda: receiver.arrived)
     assert receiver.arrived[0].event["data"] == newer
     assert receiver.arrived[0].event["type"] == "spotfed.lease.hibernated"
 
@@ -274,7 +273,7 @@ def test_what_is_no_longer_allowed_is_not_sent(redis_url: str, receiver: Receive
     federation.settings = federation.settings.model_copy(update={"webhook_allow": ()})
     with serving(federation), operator(federation) as api:
         happen(federation, 1)
-        until(lambda: api.get(path).json()["state"] == "paused")
+        wait_until(lambda: api.get(path).json()["state"] == "paused")
         assert "loopback" in log(api, path)[0]["error"]
         assert receiver.arrived == []
 
@@ -286,7 +285,7 @@ def test_secrets_are_encrypted_with_a_key_file(redis_url: str, receiver: Receive
     with serving(federation), operator(federation) as api:
         path, secret = make(api, receiver)
         happen(federation, 1)
-        until(lambda: receiver.arrived)
+        wait_until(lambda: receiver.arrived)
         assert receiver.arrived[0].is_signed(secret)
         name = federation.keys.webhook(path.rpartition("/")[2])
         with federation.redis as redis:
@@ -296,7 +295,7 @@ def test_secrets_are_encrypted_with_a_key_file(redis_url: str, receiver: Receive
     with serving(federation), operator(federation) as api:
         problem(api.post(f"{path}/test"), "secret-sealed")
         happen(federation, 1)
-        until(lambda: api.get(path).json()["state"] == "paused")
+        wait_until(lambda: api.get(path).json()["state"] == "paused")
         assert "SPOTFED_WEBHOOK_KEY_FILE" in api.get(path).json()["reason"]
         assert len(receiver.arrived) == 1
 
@@ -312,10 +311,10 @@ def test_what_a_dead_process_had_claimed_is_taken_over(
         with receiving() as other:
             make(api, other, kinds=["failed"])
             last = happen(federation, 1, kind="failed")
-            until(lambda: other.ids() == last)  # this process has looked since
+            wait_until(lambda: other.ids() == last)  # this process has looked since
         assert receiver.arrived == []
         redis.pexpire(claim, 50)
-    until(lambda: receiver.ids() == ids + last)
+    wait_until(lambda: receiver.ids() == ids + last)
 
 
 def test_redis_away_and_back(tmp_path: Path, receiver: Receiver) -> None:
@@ -327,12 +326,12 @@ def test_redis_away_and_back(tmp_path: Path, receiver: Receiver) -> None:
             path, _ = make(api, receiver)
             receiver.answer_in_turn(500)
             ids = happen(federation, 5)
-            until(lambda: receiver.arrived)
+            wait_until(lambda: receiver.arrived)
             server.stop()
             problem(api.get(path), "queue-away")
             receiver.answer_in_turn(200)
             server.start()
-            until(lambda: receiver.ids()[-5:] == ids, 20)
+            wait_until(lambda: receiver.ids()[-5:] == ids)
             assert set(receiver.ids()[:-5]) <= {ids[0]}
     finally:
         server.stop()

@@ -16,8 +16,6 @@ from cloudsim.traces.formats import read
 SLA, NODES, BLOCKS = 0.05, 6, 2
 
 
-@pytest.mark.data
-@pytest.mark.slow
 @pytest.mark.parametrize("retry_s", [None, 60.0], ids=["ask the owner", "call the cloud"])
 @pytest.mark.parametrize("pair", ["A-B", "B-A"])
 def test_the_promise_is_kept(data_dir: Path, pair: str, retry_s: float | None) -> None:

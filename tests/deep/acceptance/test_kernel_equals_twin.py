@@ -20,8 +20,6 @@ from cloudsim.prediction.samples import Samples
 from tests.bench.bench_prediction import DAY_S, admitted, recorded
 from tests.unit.cloudsim.prediction.compiled_twin import CompiledTwin
 
-pytestmark = pytest.mark.data
-
 SAMPLES = 4000  # of each cloud at least
 PLAIN = 5  # of these through naive.py itself
 

@@ -22,8 +22,6 @@ from tests.deep.acceptance.production import (
     live,
 )
 
-pytestmark = pytest.mark.data
-
 
 @pytest.mark.parametrize("expected", BASELINE, ids=lambda row: f"{row[0]} {row[1]}")
 def test_baseline_counts_are_exact(
@@ -33,7 +31,6 @@ def test_baseline_counts_are_exact(
     assert list(counts(co_schedule(data_dir, pair, nodes, None, births=100))) == figures
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pair", FULL_PLATFORM)
 def test_the_promise_is_kept_and_most_requests_are_admitted(data_dir: Path, pair: str) -> None:
     report = co_schedule(data_dir, pair, FULL_PLATFORM[pair], SLA, births=10_000)
@@ -44,8 +41,6 @@ def test_the_promise_is_kept_and_most_requests_are_admitted(data_dir: Path, pair
     assert on_demand >= 0.999 * baseline[3]
 
 
-@pytest.mark.redis
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.xdist_group("federation")
 def test_live_with_an_owner_killed_equals_the_replay(

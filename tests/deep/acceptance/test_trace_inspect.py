@@ -17,8 +17,6 @@ import pytest
 
 from broker import cli
 
-pytestmark = pytest.mark.data
-
 DAY_S = 86400.0
 DOCUMENTS = {"PROVENANCE.md", "LICENSE"}
 
@@ -60,7 +58,6 @@ def inspected(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> 
     return {**told, "checks": {one["check"]: one for one in told["quality"]}}
 
 
-@pytest.mark.slow
 def test_everything_is_told_at_once(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each file is said by itself or with its history; only documents are left aside."""
     done = spotfed(capsys, "trace", "inspect", data_dir, "--json")
@@ -77,7 +74,6 @@ def test_everything_is_told_at_once(data_dir: Path, capsys: pytest.CaptureFixtur
     assert {one.name for one in aside} <= DOCUMENTS
 
 
-@pytest.mark.slow
 def test_every_file_is_told_by_itself_and_documents_are_refused(
     data_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,8 +12,6 @@ from cloudsim.volatile.availability import Availability
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
 from cloudsim.volatile.study import Model, Study, study
 
-pytestmark = pytest.mark.data
-
 TOLD = (Model.MTTR, Model.P10, Model.P90, Model.FULL)
 
 #: The zones that we have of the three that the page is about.

@@ -39,9 +39,9 @@ from broker.requests.validation import Settled
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from tests.unit.workers.owners import harmless_table
-from workers.owner import Owner
-from workers.recorder import Outcome
-from workers.state import OwnerSpec
+from workers.owner.event_writer import Decisions
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 NOW = "2026-01-01T00:00:00+00:00"
 NODES = (4, 4, 4)
@@ -71,7 +71,7 @@ def summary(owner: Owner) -> dict[str, Any]:
         "free_cores": inventory.free.tolist(),
         "closed_nodes": inventory.closed.tolist(),
         "counts": [state.sequence, state.admitted, state.evicted],
-        "reserved": sorted(state.book.reserved()),
+        "reserved": sorted(state.answer_log.reserved()),
         "offers": len(state.offers),
         "now_s": owner.cloud.now_s,
     }
@@ -89,7 +89,7 @@ class Life:
         self.offers: list[str] = []
         self.leases: dict[str, str] = {}
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: Decisions) -> None:
         self.journal += [event.model_dump_json() for event in outcome.events]
         self.leases |= {lease.id: lease.model_dump_json() for lease in outcome.leases}
         self.offers += [json.dumps(item) for item in outcome.overflow]
@@ -197,7 +197,7 @@ def _failed(life: Life) -> None:
         sequence=life.owner.state.sequence + 1,
     )  # fmt: skip
     life.owner.apply(event)
-    life.take(Outcome(events=[event]))
+    life.take(Decisions(events=[event]))
 
 
 def others(life: Life) -> dict[str, list[str]]:

@@ -13,9 +13,7 @@ from broker.journal.journal import Commit, Journal
 from broker.storage.keys import RedisKeys
 from tests.deep.upgrade.make_golden import NOW, owner_spec, summary
 from tests.deep.upgrade.test_golden import lines, stored
-from workers.recovery import Recovery
-
-pytestmark = pytest.mark.redis
+from workers.owner.recovery import Recovery
 
 KEYS = RedisKeys("taken-over:")
 

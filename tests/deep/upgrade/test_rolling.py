@@ -15,7 +15,8 @@ from broker.contract import VERSION
 from broker.contract.negotiation import holding_back, spoken
 from broker.identity.store import let_in_operator
 from tests.integration.test_local import free_port
-from tests.integration.worker_processes import ROOT, Processes, wait_for
+from tests.integration.worker_processes import ROOT, Processes
+from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("worker-processes")]
 
@@ -75,7 +76,7 @@ def start_api(processes: Processes) -> tuple[subprocess.Popen[bytes], int]:
         except httpx.TransportError:
             return False
 
-    wait_for(alive, "the API")
+    wait_until(alive, "the API")
     return process, port
 
 
@@ -113,7 +114,7 @@ def test_a_federation_is_upgraded_process_by_process(
         assert spoken(client, keys) == VERSION
         stop(api)
         client.delete(keys.speaks(old_api.removeprefix("API process ")))  # or it runs out
-        wait_for(lambda: spoken(client, keys) == NEXT, "the next version")
+        wait_until(lambda: spoken(client, keys) == NEXT, "the next version")
         events: list[dict[str, Any]] = []
 
         def marked() -> bool:
@@ -121,7 +122,7 @@ def test_a_federation_is_upgraded_process_by_process(
             events[:] = [json.loads(entry.body) for entry in processes.journal.entries.after()]
             return events[-1]["version"] == NEXT
 
-        wait_for(marked, "an event of the next version")
+        wait_until(marked, "an event of the next version")
         users.ask_for_all_again(new_port)
         assert {(event["version"], event.get("mark")) for event in events} == {(VERSION, None), (NEXT, "new")}
         assert processes.journal.dead_letters.count() == 0

@@ -14,7 +14,7 @@ from tests.integration.dashboard.conftest import Visiting
 from tests.integration.dashboard.looking import await_true
 from tests.integration.dashboard.scripted import LARGE, ScriptedCloud, scripted_federation
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.xdist_group("browser")
 
 DOWN = 2
 _LONG_TASKS = """

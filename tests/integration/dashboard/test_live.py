@@ -17,7 +17,7 @@ from tests.integration.dashboard.conftest import Visiting
 from tests.integration.dashboard.looking import await_true
 
 # Where a test names both, the federation comes first: so its pages are closed before it stops.
-pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.xdist_group("browser")
 
 HOURS = [3600.0 * hour for hour in range(1, 41)]
 

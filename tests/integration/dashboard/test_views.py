@@ -13,7 +13,7 @@ from tests.integration.dashboard.conftest import Visiting
 from tests.integration.dashboard.looking import await_true, faint_texts, focused, sideways, unnamed_controls
 from tests.integration.dashboard.scripted import scripted_federation
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.xdist_group("browser")
 
 VIEWS = {
     "clouds": "Clouds",

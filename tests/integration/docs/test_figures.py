@@ -12,7 +12,6 @@ from tests.integration.docs.figures.all import FIGURES
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_what_is_drawn(name: str) -> None:
     kept = (DOCS / f"figures/{name}.svg").read_text(encoding="utf-8")

@@ -35,8 +35,6 @@ LIVE = [
 ]
 
 
-@pytest.mark.redis
-@pytest.mark.slow
 @pytest.mark.parametrize("page", LIVE)
 def test_a_page_does_what_it_says(
     page: Page, tmp_path: Path, request: pytest.FixtureRequest, shared_home: Callable[[str], Home]

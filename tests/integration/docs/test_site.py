@@ -23,13 +23,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.slow
 def test_every_page_and_link_is_there(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert {page for page in pages if not (site / page).is_file()} == set()
 
 
-@pytest.mark.slow
 def test_commands_calls_and_library_are_made_from_the_code(site: Path) -> None:
     told = {
         name: (site / f"reference/{name}.html").read_text() for name in ("commands", "http-api", "library")
@@ -40,7 +38,6 @@ def test_commands_calls_and_library_are_made_from_the_code(site: Path) -> None:
     assert "broker.client.Client" in told["library"]
 
 
-@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     told = {
         page.name: found[0] for page in site.rglob("*.html") if (found := LOADED.search(page.read_text()))

@@ -15,7 +15,6 @@ from broker.contract import (
     Lease,
     LeaseState,
     RefusalView,
-    StartAll,
     StartOnDemand,
 )
 from broker.journal.inbox import Malformed
@@ -23,14 +22,14 @@ from broker.journal.journal import Journal
 from cloudsim.model.changes import End, Ended
 from cloudsim.model.requests import Kind
 from tests.simulation.bugs.bug import Bug, mutation
-from workers.book import Book
-from workers.endings import Endings
-from workers.extensions import _lasts_until
-from workers.owner import Owner
-from workers.recorder import Outcome, Recorder, _is_public, _kind_of_end
-from workers.recovery import Recovery
-from workers.runtime import Runtime
-from workers.state import OwnerSpec, State
+from workers.owner import lease_changes, on_demand
+from workers.owner.answer_log import AnswerLog
+from workers.owner.event_writer import Decisions, EventWriter, _is_public, _kind_of_end
+from workers.owner.lease_changes import _lasts_until
+from workers.owner.owner import Owner
+from workers.owner.process import OwnerProcess
+from workers.owner.recovery import Recovery
+from workers.owner.state import OwnerSpec, OwnerState
 
 OWNER_BUGS: list[Bug] = []
 
@@ -38,46 +37,47 @@ Sound = Callable[..., Any]
 
 
 @mutation(OWNER_BUGS, "confirmed twice", Owner._confirm, seed=27)
-def confirm_again(sound: Sound, owner: Owner, command: Confirm) -> Answer:
-    lease = owner.state.book.get(command.attempt)
+def confirm_again(sound: Sound, owner: Owner, command: Confirm, at_s: float) -> Answer:
+    owner._advance(at_s)
+    lease = owner.state.answer_log.get(command.attempt)
     if isinstance(lease, Lease) and lease.kind is Kind.SPOT and lease.state is LeaseState.RUNNING:
-        owner._recorder.emit(EventKind.ADMITTED, owner.cloud.now_s, lease=lease)
-    answer: Answer = sound(owner, command)
+        owner._writer.emit(EventKind.ADMITTED, owner.cloud.now_s, lease=lease)
+    answer: Answer = sound(owner, command, at_s)
     return answer
 
 
-@mutation(OWNER_BUGS, "tombstone forgotten", Recorder.emit, seed=2)
-def emit_no_tombstone(sound: Sound, recorder: Recorder, kind: EventKind, at_s: float, **fields: Any) -> None:
+@mutation(OWNER_BUGS, "tombstone forgotten", EventWriter.emit, seed=2)
+def emit_no_tombstone(sound: Sound, writer: EventWriter, kind: EventKind, at_s: float, **fields: Any) -> None:
     if kind is not EventKind.RELEASED or "lease" in fields:
-        sound(recorder, kind, at_s, **fields)
+        sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "release not written", Recorder.emit)
-def emit_no_release(sound: Sound, recorder: Recorder, kind: EventKind, at_s: float, **fields: Any) -> None:
+@mutation(OWNER_BUGS, "release not written", EventWriter.emit)
+def emit_no_release(sound: Sound, writer: EventWriter, kind: EventKind, at_s: float, **fields: Any) -> None:
     if kind is not EventKind.RELEASED or not {"lease", "attempt"} <= fields.keys():
-        sound(recorder, kind, at_s, **fields)
+        sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "confirmed leases expire", Book.reserved, seed=4)
-def reserved_or_confirmed(_sound: Sound, book: Book) -> tuple[str, ...]:
-    return tuple(lease.id for lease in book.open_leases() if lease.kind is Kind.SPOT)
+@mutation(OWNER_BUGS, "confirmed leases expire", AnswerLog.reserved, seed=4)
+def reserved_or_confirmed(_sound: Sound, answer_log: AnswerLog) -> tuple[str, ...]:
+    return tuple(lease.id for lease in answer_log.open_leases() if lease.kind is Kind.SPOT)
 
 
 @mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=44)
-def expire_at_once(sound: Sound, owner: Owner, now_s: float, now: str, monotonic_s: float) -> Outcome:
+def expire_at_once(sound: Sound, owner: Owner, now_s: float, now: str, monotonic_s: float) -> Decisions:
     spec = owner.spec
     owner.spec = replace(spec, reservation_ttl_s=0.1)
     try:
-        outcome: Outcome = sound(owner, now_s, now, monotonic_s)
+        decisions: Decisions = sound(owner, now_s, now, monotonic_s)
     finally:
         owner.spec = spec
-    return outcome
+    return decisions
 
 
-@mutation(OWNER_BUGS, "eviction not written", Recorder._ended)
-def record_no_eviction(sound: Sound, recorder: Recorder, change: Ended) -> None:
+@mutation(OWNER_BUGS, "eviction not written", EventWriter._record_end)
+def record_no_eviction(sound: Sound, writer: EventWriter, change: Ended) -> None:
     if change.how is not End.EVICTED:
-        sound(recorder, change)
+        sound(writer, change)
 
 
 @mutation(OWNER_BUGS, "ends of reservations are public", _kind_of_end)
@@ -85,8 +85,8 @@ def kind_of_public_end(_sound: Sound, _lease: Lease, how: End) -> EventKind:
     return EventKind(how.value)
 
 
-@mutation(OWNER_BUGS, "who was promised what lapsed is not told", Recorder.told_late)
-def tell_nobody(_sound: Sound, _recorder: Recorder, _lease: Lease) -> None:
+@mutation(OWNER_BUGS, "who was promised what lapsed is not told", EventWriter.tell_lapsed)
+def tell_nobody(_sound: Sound, _writer: EventWriter, _lease: Lease) -> None:
     return None
 
 
@@ -95,27 +95,23 @@ def is_public_but_no_extension(sound: Sound, kind: EventKind, lease: Lease | Non
     return kind is not EventKind.EXTENDED and sound(kind, lease)
 
 
-@mutation(OWNER_BUGS, "sequence skipped", Recorder.emit)
-def emit_with_a_gap(sound: Sound, recorder: Recorder, kind: EventKind, at_s: float, **fields: Any) -> None:
+@mutation(OWNER_BUGS, "sequence skipped", EventWriter.emit)
+def emit_with_a_gap(sound: Sound, writer: EventWriter, kind: EventKind, at_s: float, **fields: Any) -> None:
     if _is_public(kind, fields.get("lease")):
-        recorder._state.sequence += 1
-    sound(recorder, kind, at_s, **fields)
+        writer._state.sequence += 1
+    sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "refusals not kept", State.known, seed=34)
-def forget_spot_refusals(sound: Sound, state: State, entry_id: str, kind: Kind) -> Answer | None:
+@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=34)
+def forget_spot_refusals(sound: Sound, state: OwnerState, entry_id: str, kind: Kind) -> Answer | None:
     known: Answer | None = sound(state, entry_id, kind)
     return None if kind is Kind.SPOT and isinstance(known, RefusalView) else known
 
 
-@mutation(OWNER_BUGS, "refusals of own users not kept", Owner._start_on_demand, seed=1)
-def forget_own_refusals(sound: Sound, owner: Owner, command: StartOnDemand | StartAll, at_s: float) -> Answer:
-    if isinstance(command, StartOnDemand):
-        known = owner.state.book.get(command.instance)
-        if isinstance(known, RefusalView):
-            del owner.state.book._closed[command.instance]
-    answer: Answer = sound(owner, command, at_s)
-    return answer
+@mutation(OWNER_BUGS, "refusals of own users not kept", on_demand.recall_start, seed=1)
+def forget_own_refusals(sound: Sound, state: OwnerState, command: StartOnDemand) -> Answer | None:
+    answer: Answer | None = sound(state, command)
+    return None if isinstance(answer, RefusalView) else answer
 
 
 @mutation(OWNER_BUGS, "extended to an earlier end", _lasts_until, seed=4)
@@ -125,40 +121,50 @@ def lasts_never_long_enough(_sound: Sound, _lease: Lease, _until_s: float) -> bo
 
 @mutation(OWNER_BUGS, "recovery drops the last event", Owner.recover)
 def recover_without_the_last(
-    sound: Sound, cls: type[Owner], spec: OwnerSpec, epoch: int, events: Iterable[Event], state: State | None
+    sound: Sound,
+    cls: type[Owner],
+    spec: OwnerSpec,
+    epoch: int,
+    events: Iterable[Event],
+    state: OwnerState | None,
 ) -> Owner:
     owner: Owner = sound(cls, spec, epoch, list(events)[:-1], state)
     return owner
 
 
-@mutation(OWNER_BUGS, "cancelled counted as completed", Endings.stop)
+@mutation(OWNER_BUGS, "cancelled counted as completed", lease_changes.stop)
 def stop_as_completed(
     sound: Sound,
-    endings: Endings,
+    state: OwnerState,
+    writer: EventWriter,
     lease_id: str,
     kind: Kind,
     at_s: float,
     cause: str,
     _how: End,
 ) -> Answer:
-    answer: Answer = sound(endings, lease_id, kind, at_s, cause, End.COMPLETED)
+    answer: Answer = sound(state, writer, lease_id, kind, at_s, cause, End.COMPLETED)
     return answer
 
 
-@mutation(OWNER_BUGS, "every end an eviction", State._note_end)
-def note_every_end_as_eviction(sound: Sound, state: State, event: Event) -> None:
+@mutation(OWNER_BUGS, "every end an eviction", OwnerState._note_end)
+def note_every_end_as_eviction(sound: Sound, state: OwnerState, event: Event) -> None:
     sound(state, event)
     state.evicted += event.kind is not EventKind.EVICTED
 
 
-@mutation(OWNER_BUGS, "first command of an entry lost", Runtime._handle_entry)
+@mutation(OWNER_BUGS, "first command of an entry lost", OwnerProcess._handle_entry)
 def pass_over_the_next_commands(
-    sound: Sound, runtime: Runtime, entry: str, commands: Sequence[Command | Malformed], outcome: Outcome
+    sound: Sound,
+    process: OwnerProcess,
+    entry: str,
+    commands: Sequence[Command | Malformed],
+    decisions: Decisions,
 ) -> tuple[int, float | None]:
-    done = max(runtime._done_of_entry, len(commands))
-    count, due_s = sound(runtime, entry, commands, outcome)
+    done = max(process._done_of_entry, len(commands))
+    count, due_s = sound(process, entry, commands, decisions)
     if due_s is None:
-        runtime._done_of_entry = done
+        process._done_of_entry = done
     return count, due_s
 
 

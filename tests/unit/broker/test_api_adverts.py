@@ -3,15 +3,12 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-import pytest
 import redis
 
 from broker.contract import Advert, CloudInfo
 from broker.requests.members import REFRESH_S, MembershipView
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
-
-pytestmark = pytest.mark.redis
 
 KEYS = RedisKeys("adverts:")
 WALL = datetime(2026, 1, 1, tzinfo=UTC)

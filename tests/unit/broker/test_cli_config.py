@@ -122,7 +122,6 @@ def test_the_schema_of_federation_files_is_printed(spotfed: Spotfed) -> None:
 # -- the first key -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.redis
 def test_the_first_key_is_an_operators_and_stays_the_same(
     spotfed: Spotfed, redis_client: redis.Redis, redis_url: str, tmp_path: Path
 ) -> None:

@@ -105,7 +105,7 @@ def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Pa
     ) == files.environment("cloud.b")
     assert signing_variables(["-m", "workers.job_manager"]) == files.environment("jobs")
     assert signing_variables(["-m", "broker.api"]) == files.environment("broker")
-    assert signing_variables(["-m", "workers.cloud", "--cloud", "a", "--time", "wall"]) == files.environment(
+    assert signing_variables(["-m", "workers.owner", "--cloud", "a", "--time", "wall"]) == files.environment(
         "cloud.a"
     )
     assert signing_variables(["-m", "workers.montecarlo"]) == {}

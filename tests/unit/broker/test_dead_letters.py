@@ -46,7 +46,6 @@ def box(redis_client: redis.Redis) -> DeadLetters:
     return DeadLetters(redis_client, KEYS, "A")
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("order", [("5-1", "5-2"), ("5-2", "5-1"), ("5-1", "5-1")])
 def test_a_letter_is_there_once_in_whatever_order_entries_are_read(
     box: DeadLetters, order: tuple[str, str]
@@ -66,7 +65,6 @@ def test_a_letter_is_there_once_in_whatever_order_entries_are_read(
     assert box.get("no id") is None
 
 
-@pytest.mark.redis
 @pytest.mark.parametrize("size", [LARGEST_ENTRY_BYTES + 1, 10_000_000])
 def test_an_entry_that_is_too_large_is_never_parsed(
     redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, size: int
@@ -87,7 +85,6 @@ def test_an_entry_that_is_too_large_is_never_parsed(
     assert not parsed
 
 
-@pytest.mark.redis
 def test_only_the_commands_that_were_put_aside_are_sent_again(redis_client: redis.Redis) -> None:
     journal = Journal(redis_client, KEYS, "A")
     wrong = command(id="c2", version=VERSION + 1)

@@ -21,8 +21,6 @@ from broker.storage.streams import (
 )
 from cloudsim.model.requests import Kind
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys()
 TTL_S = 60.0
 

@@ -10,8 +10,6 @@ from broker.requests.models import Accept, AcceptOutcome, RequestAttempt, attemp
 from broker.requests.quota import QuotaHold, QuotaHolds
 from tests.unit.broker.test_records import KEYS, LATER, accept, attempt, connected
 
-pytestmark = pytest.mark.redis
-
 CAP = 10
 
 

@@ -15,8 +15,6 @@ from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
 from cloudsim.model.requests import Kind
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("t:")
 TTL_S = 60.0
 

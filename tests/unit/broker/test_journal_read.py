@@ -12,8 +12,6 @@ from broker.journal.inbox import Malformed
 from broker.journal.journal import Commit, Journal, JournalError
 from broker.storage.keys import RedisKeys
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("t:")
 TTL_S = 60.0
 OPENED = Event(cloud="a", kind=EventKind.OPENED, at_s=1, at="2026-01-01T00:00:00Z")

@@ -36,7 +36,7 @@ def test_a_manager_is_told_of_the_api_where_nobody_has(
     (tmp_path / "api-key").write_text("secret\n")
     settings.cache_clear()
     try:
-        assert client_variables(["-m", "workers.cloud"]) == {}
+        assert client_variables(["-m", "workers.owner"]) == {}
         told = {"SPOTFED_URL": "http://127.0.0.1:8123", "SPOTFED_API_KEY": "secret"}
         assert client_variables(["-m", "workers.job_manager"]) == told
         monkeypatch.setenv("SPOTFED_URL", "http://elsewhere:1")

@@ -28,7 +28,7 @@ from broker.observability import request_id
 from broker.settings import Settings
 from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.test_ledger import event
-from workers.answering import Answering
+from workers.owner.request_log import RequestLogger
 
 
 @pytest.fixture(autouse=True)
@@ -166,12 +166,12 @@ def refused() -> Reply:
 def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
-    answering = Answering("A")
+    request_log = RequestLogger("A")
     batch = [reserve("r-1"), *(reserve(None) for _ in range(199))]
-    answering.note(batch, [("p", granted())] * 150 + [("p", refused())] * 50)
+    request_log.note(batch, [("p", granted())] * 150 + [("p", refused())] * 50)
     assert stream.getvalue() == ""
-    answering.tell()
-    answering.tell()
+    request_log.write()
+    request_log.write()
     (line,) = entries(stream)
     assert line["answers"] == {"running": 150, "no_capacity": 50}
     assert (line["request_id"], line["cloud"], line["commands"]) == ("r-1", "A", 200)
@@ -181,13 +181,13 @@ def test_an_owner_writes_one_line_an_entry_when_it_is_committed() -> None:
 def test_what_belongs_to_no_call_or_did_not_happen_is_not_told() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
-    answering = Answering("A")
-    answering.note([reserve(None)], [("p", granted())])
-    answering.note([], [])
-    answering.note([Malformed("?")], [])
-    answering.note([Cancel(id="c", lease="j.1", by="x", trace="r-2")], [])  # nobody waits for the answer
-    answering.tell()
-    answering.note([reserve("r-3")], [("p", granted())])
-    answering.forget()
-    answering.tell()
+    request_log = RequestLogger("A")
+    request_log.note([reserve(None)], [("p", granted())])
+    request_log.note([], [])
+    request_log.note([Malformed("?")], [])
+    request_log.note([Cancel(id="c", lease="j.1", by="x", trace="r-2")], [])  # nobody waits for the answer
+    request_log.write()
+    request_log.note([reserve("r-3")], [("p", granted())])
+    request_log.forget()
+    request_log.write()
     assert stream.getvalue() == ""

@@ -8,8 +8,6 @@ import redis
 
 from broker.storage.connections import connect_async
 
-pytestmark = pytest.mark.redis
-
 
 def test_what_is_sent_arrives(redis_url: str) -> None:
     async def main() -> None:

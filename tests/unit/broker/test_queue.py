@@ -16,8 +16,6 @@ from broker.settings import Settings
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("queue:")
 
 

@@ -22,8 +22,6 @@ from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("t:")
 SOON, LATER = 0, 60_000
 

@@ -16,8 +16,6 @@ from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.unit.broker.test_journal import event, lease
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("shown-test:")
 
 

@@ -88,7 +88,6 @@ def test_windows_begin_at_zero_and_keep_what_fits_on_a_node() -> None:
     assert window.stop_s.tolist() == [60, 7]  # no longer than was asked for
 
 
-@pytest.mark.data
 @pytest.mark.parametrize(
     "experiment", [overestimates.EXPERIMENT, placement.EXPERIMENT, overflow.EXPERIMENT], ids=lambda e: e.name
 )

@@ -49,7 +49,6 @@ def test_made_markets_become_sentences_and_pictures(name: str) -> None:
     said_and_drawn(experiment, rows_of(experiment))
 
 
-@pytest.mark.data
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_prices_become_sentences_and_pictures(name: str, data_dir: Path) -> None:
     experiment = registry.load(name)
@@ -83,7 +82,6 @@ def test_printed_equations_are_told_from_the_corrected_ones() -> None:
     assert by[job, 0.01, "printed"]["chosen"] == "replicate"
 
 
-@pytest.mark.data
 def test_more_replicas_complete_more_often_where_prices_are_low(data_dir: Path) -> None:
     """Figure 5's statement needs prices between a third and a half of on-demand."""
     findings = figure_5.EXPERIMENT.findings(rows_of(figure_5.EXPERIMENT, data_dir))

@@ -52,7 +52,6 @@ def test_exemplars_are_judged_claim_by_claim() -> None:
         assert list(hours.values()) == pytest.approx([hours["random"]] * len(POLICIES))
 
 
-@pytest.mark.data
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_prices_become_sentences_and_pictures(name: str, data_dir: Path) -> None:
     experiment = registry.load(name)
@@ -61,7 +60,6 @@ def test_recorded_prices_become_sentences_and_pictures(name: str, data_dir: Path
     assert {row["policy"] for row in of(rows, row=VALUE)} == set(POLICIES)
 
 
-@pytest.mark.data
 def test_programs_get_the_mean_share_of_the_oracle(data_dir: Path) -> None:
     experiment = registry.load("volatile-policies")
     keys = experiment.own_keys(rows_of(experiment, data_dir))

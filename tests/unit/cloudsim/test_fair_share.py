@@ -29,8 +29,8 @@ from cloudsim.prediction.tables import QuantileTable
 from cloudsim.traces.trace import Trace
 from tests.unit.broker.test_routing import member
 from tests.unit.workers.owners import FOREVER_S, Live, cancel, command_id, load
-from workers import snapshots
-from workers.state import OwnerSpec
+from workers.owner import snapshots
+from workers.owner.state import OwnerSpec
 
 WINDOW_S = 600.0
 

@@ -43,10 +43,10 @@ from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.traces.trace import Trace
-from workers.book import OPEN_STATES
-from workers.owner import Owner
-from workers.recorder import Outcome
-from workers.state import OwnerSpec
+from workers.owner.answer_log import OPEN_STATES
+from workers.owner.event_writer import Decisions
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 NOW = "2026-01-01T00:00:00+00:00"
 FOREVER_S = 1e9
@@ -164,7 +164,7 @@ class Live:
         self.events: list[Event] = []
         self.offers: list[dict[str, Any]] = []
 
-    def take(self, outcome: Outcome) -> Outcome:
+    def take(self, outcome: Decisions) -> Decisions:
         self.events += outcome.events
         self.offers += outcome.overflow
         return outcome
@@ -217,8 +217,8 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "own_load_next": cloud._own_load_next,
         "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
         "instances": cloud.history.instances,
-        "open": state.book._open,
-        "closed": state.book._closed,
+        "open": state.answer_log._open,
+        "closed": state.answer_log._closed,
         "offers": state.offers._open,
         "orders": list(state.orders),
         "counts": (state.sequence, state.admitted, state.evicted),

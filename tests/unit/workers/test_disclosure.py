@@ -32,8 +32,8 @@ from tests.unit.workers.owners import (
     start,
     stop,
 )
-from workers.owner import Owner
-from workers.state import OwnerSpec
+from workers.owner.owner import Owner
+from workers.owner.state import OwnerSpec
 
 BELOW_FULL = [level for level in Disclosure if level is not Disclosure.FULL]
 SLAS = (0.0, 0.05, 0.1, 0.3, 0.49, 0.5, 0.75, 0.9, 0.95, None)

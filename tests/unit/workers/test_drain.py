@@ -27,9 +27,9 @@ from tests.unit.workers.owners import (
     spec,
     start,
 )
-from workers import snapshots
-from workers.owner import Owner
-from workers.state import ORDERS_KEPT
+from workers.owner import snapshots
+from workers.owner.owner import Owner
+from workers.owner.state import ORDERS_KEPT
 
 ENDS_S = 1000.0
 

@@ -25,8 +25,8 @@ from tests.unit.workers.owners import (
     spec,
     start,
 )
-from workers import snapshots
-from workers.owner import Owner
+from workers.owner import snapshots
+from workers.owner.owner import Owner
 
 
 @pytest.fixture

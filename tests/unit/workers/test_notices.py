@@ -144,7 +144,7 @@ def test_what_is_told_to_leave_is_not_extended() -> None:
     assert refusal.reason is RefusalReason.NOTICED
     live.crash()
     assert live.tell(extend("r.1", 40.0, "after"), 4.0) == refusal
-    assert live.owner.state.book.get("r.1") == last(live, EventKind.NOTICED).lease
+    assert live.owner.state.answer_log.get("r.1") == last(live, EventKind.NOTICED).lease
 
 
 def test_what_is_told_to_leave_is_not_renewed() -> None:

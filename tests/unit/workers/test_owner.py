@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import typing
+
 import pytest
 
 from broker.contract import (
+    Command,
     Done,
     EventKind,
     LeaseGranted,
@@ -33,12 +36,17 @@ from tests.unit.workers.owners import (
     start,
     stop,
 )
-from workers.book import Book
+from workers.owner.answer_log import AnswerLog
 
 
 @pytest.fixture
 def live() -> Live:
     return Live(spec((4,)))
+
+
+def test_every_type_of_command_has_a_handler(live: Live) -> None:
+    union, *_ = typing.get_args(Command)
+    assert set(live.owner.handlers) == set(typing.get_args(union))
 
 
 def test_a_reservation_is_admitted_when_it_is_confirmed(live: Live) -> None:
@@ -285,7 +293,7 @@ def test_the_advert_counts(live: Live) -> None:
 
 
 def test_a_lease_that_has_ended_cannot_end_again() -> None:
-    book = Book()
+    book = AnswerLog()
     live = Live(spec((4,)))
     answer = live.tell(reserve("r.1"))
     assert isinstance(answer, LeaseGranted)
@@ -299,7 +307,7 @@ def test_a_lease_that_has_ended_cannot_end_again() -> None:
 
 
 def test_the_book_forgets_the_oldest_ends_first() -> None:
-    book = Book(kept_closed=2)
+    book = AnswerLog(kept_closed=2)
     for attempt in ("a", "b", "c"):
         book.release(attempt)
     assert [book.get(attempt) is not None for attempt in ("a", "b", "c")] == [False, True, True]

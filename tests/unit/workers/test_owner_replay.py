@@ -33,7 +33,7 @@ from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.rule import CAREFUL_RULE
 from cloudsim.traces.synthesis import lognormal_trace
 from tests.unit.workers.owners import Live, command_id
-from workers.state import OwnerSpec
+from workers.owner.state import OwnerSpec
 
 SEED, BIRTHS = 7, 100
 

@@ -22,7 +22,7 @@ from cloudsim.traces.trace import Trace
 from tests.unit.workers.owners import NOW, Live, start
 from tests.unit.workers.test_owner_replay import BIRTHS, SEED, drive
 from workers.montecarlo.worker import SamplerCache
-from workers.state import OwnerSpec
+from workers.owner.state import OwnerSpec
 
 HOUR_S = 3600.0
 

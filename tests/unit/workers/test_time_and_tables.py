@@ -11,12 +11,11 @@ import pytest
 from broker.queue.celery_config import make_app
 from broker.settings import Settings, SettingsError
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.history.event_log import EventLog
+from cloudsim.history.event_log import EventLog, HistoryChunk
 from tests.unit.workers.owners import ask, cancel
-from workers.chunks import HistoryChunk
-from workers.clock import LONGEST_ABSENCE_S, CloudClock, resume_s
-from workers.epochs import EpochFile
-from workers.tabling import BROUGHT_FORWARD_S, MOST_SIZES, Tabling, wall_time_sizes
+from workers.owner.clock import LONGEST_ABSENCE_S, CloudClock, resume_s
+from workers.owner.epoch_file import EpochFile
+from workers.owner.refresh_schedule import BROUGHT_FORWARD_S, MOST_SIZES, RefreshSchedule, wall_time_sizes
 
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
 DAY_S = 86_400.0
@@ -74,27 +73,27 @@ def test_who_is_dead_is_known_on_its_own_machine_only(tmp_path: Path) -> None:
 
 
 def test_tables_come_in_time_and_sooner_for_a_missing_size() -> None:
-    tabling = Tabling(CloudSpec("A", (16,)), {1, 2})
-    assert not tabling.due(DAY_S - 1, 0.0)
-    assert tabling.due(DAY_S, 0.0)
-    tabling.begun(DAY_S, 0.0)
-    assert not tabling.due(DAY_S + 1, 100.0)
-    assert tabling.due(DAY_S + 6 * 3600, 100.0)
-    tabling.told(ask(cores=2))
-    tabling.told(ask(cores=17))
-    tabling.told(cancel("x"))
-    assert not tabling.due(DAY_S + 1, 100.0)
-    tabling.told(ask(cores=3))
-    assert not tabling.due(DAY_S + 1, BROUGHT_FORWARD_S / 2)
-    assert tabling.due(DAY_S + 1, BROUGHT_FORWARD_S)
-    assert tabling.sizes == {1, 2, 3}
+    schedule = RefreshSchedule(CloudSpec("A", (16,)), {1, 2})
+    assert not schedule.due(DAY_S - 1, 0.0)
+    assert schedule.due(DAY_S, 0.0)
+    schedule.note_begin(DAY_S, 0.0)
+    assert not schedule.due(DAY_S + 1, 100.0)
+    assert schedule.due(DAY_S + 6 * 3600, 100.0)
+    schedule.note_size(ask(cores=2))
+    schedule.note_size(ask(cores=17))
+    schedule.note_size(cancel("x"))
+    assert not schedule.due(DAY_S + 1, 100.0)
+    schedule.note_size(ask(cores=3))
+    assert not schedule.due(DAY_S + 1, BROUGHT_FORWARD_S / 2)
+    assert schedule.due(DAY_S + 1, BROUGHT_FORWARD_S)
+    assert schedule.sizes == {1, 2, 3}
 
 
 def test_sizes_are_bounded_whatever_is_asked() -> None:
-    tabling = Tabling(CloudSpec("A", (1000,)), {1})
+    schedule = RefreshSchedule(CloudSpec("A", (1000,)), {1})
     for cores in range(1, 1001):
-        tabling.told(ask(cores=cores))
-    assert len(tabling.sizes) == MOST_SIZES
+        schedule.note_size(ask(cores=cores))
+    assert len(schedule.sizes) == MOST_SIZES
 
 
 def test_sizes_to_begin_with() -> None:

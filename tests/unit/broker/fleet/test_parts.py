@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,7 @@ from broker.contract import SpotRequest
 from broker.fleet.commands import Commands
 from broker.fleet.events import FleetEventKind, FleetTotals
 from broker.fleet.state_file import FleetBusyError, FleetError, FleetFile, SavedFleet
-
-
-def until(condition: Callable[[], object]) -> None:
-    gives_up_s = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < gives_up_s, "it never became true"
-        time.sleep(0.01)
+from tests.support.wait import wait_until
 
 
 def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
@@ -64,7 +56,7 @@ def test_a_command_lives_as_long_as_its_instance(tmp_path: Path) -> None:
     )
     commands.start("a", {"SPOTFED_LEASE": "a"})
     commands.start("a", {"SPOTFED_LEASE": "a"})
-    until(lambda: out.exists() and out.read_text() == "a\n")
+    wait_until(lambda: out.exists() and out.read_text() == "a\n")
     commands.end("a", {"SPOTFED_LEASE": "a", "SPOTFED_END": "evicted"})
     assert list(commands.close()) == []
     assert out.read_text() == "a\nover\n"
@@ -80,7 +72,7 @@ def test_commands_that_fail_are_told_once(tmp_path: Path) -> None:
         told.extend(commands.poll())
         return told
 
-    until(look)
+    wait_until(look)
     commands.start("a", {})
     commands.end("a", {})
     told += commands.close()
@@ -90,7 +82,7 @@ def test_commands_that_fail_are_told_once(tmp_path: Path) -> None:
 def test_the_end_ends_what_still_runs(tmp_path: Path) -> None:
     commands = Commands(f"echo $$ > {tmp_path}/pid; exec sleep 1000", None)
     commands.start("a", {})
-    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     assert list(commands.close()) == []
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 

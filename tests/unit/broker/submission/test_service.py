@@ -33,8 +33,6 @@ from broker.storage.keys import RedisKeys
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
 
-pytestmark = pytest.mark.redis
-
 KEYS = RedisKeys("service:")
 
 

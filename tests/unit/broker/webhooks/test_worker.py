@@ -58,7 +58,6 @@ def run(url: str, keys: RedisKeys, work: Any) -> Any:
     return asyncio.run(go())
 
 
-@pytest.mark.redis
 def test_only_who_holds_the_claim_writes(redis_url: str, redis_client: redis.Redis, keys: RedisKeys) -> None:
     async def work(storage: WebhookStore, client: Any) -> None:
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
@@ -82,7 +81,6 @@ def test_only_who_holds_the_claim_writes(redis_url: str, redis_client: redis.Red
     run(redis_url, keys, work)
 
 
-@pytest.mark.redis
 def test_nothing_comes_back_after_it_was_deleted(
     redis_url: str, redis_client: redis.Redis, keys: RedisKeys
 ) -> None:
@@ -100,7 +98,6 @@ def test_nothing_comes_back_after_it_was_deleted(
     run(redis_url, keys, work)
 
 
-@pytest.mark.redis
 def test_of_two_rotations_at_once_one_is_told(
     redis_url: str, redis_client: redis.Redis, keys: RedisKeys
 ) -> None:
@@ -121,7 +118,6 @@ def test_of_two_rotations_at_once_one_is_told(
     run(redis_url, keys, work)
 
 
-@pytest.mark.redis
 def test_the_log_is_bounded(redis_url: str, redis_client: redis.Redis, keys: RedisKeys) -> None:
     async def work(storage: WebhookStore, client: Any) -> None:
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
@@ -132,7 +128,6 @@ def test_the_log_is_bounded(redis_url: str, redis_client: redis.Redis, keys: Red
     run(redis_url, keys, work)
 
 
-@pytest.mark.redis
 def test_after_a_gap_further_trimming_is_noticed(
     redis_url: str, redis_client: redis.Redis, keys: RedisKeys
 ) -> None:

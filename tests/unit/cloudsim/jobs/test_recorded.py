@@ -8,8 +8,6 @@ from cloudsim.experiments.experiment import Row
 from cloudsim.experiments.jobs.figure_11 import EXPECTED, PER_DAY
 from cloudsim.experiments.jobs.runs import JOBS, job_of, policy_rows, reference_price, series_2015, world_2015
 
-pytestmark = pytest.mark.data
-
 
 def rows_of(data: Path, memory_gb: float = 7.5, per_day: float = 0.0) -> dict[str, Row]:
     rows = policy_rows([job_of(memory_gb=memory_gb)] * JOBS, world_2015(data, per_day))

@@ -3,12 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
-
-pytestmark = pytest.mark.data
 
 HOUR = 3600
 

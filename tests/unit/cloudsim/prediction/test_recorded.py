@@ -10,8 +10,6 @@ from cloudsim.prediction.reference import youngest_first
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from tests.unit.cloudsim.prediction.clouds import DAY_S, from_rows, part
 
-pytestmark = pytest.mark.data
-
 
 def recorded(path: Path, kind: int, from_s: float = 0.0) -> list[tuple[float, float, int, int]]:
     """start, stop, kind, cores of the instances of a trace, in file order."""

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from cloudsim.markets.formats import read
 from cloudsim.volatile.availability import (
     MAX_UNITS,
@@ -17,8 +15,6 @@ from cloudsim.volatile.availability import (
     last,
     pools,
 )
-
-pytestmark = pytest.mark.data
 
 
 def test_2015_makes_a_pool_of_each_market_and_window(data_dir: Path) -> None:

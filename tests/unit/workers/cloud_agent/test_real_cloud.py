@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from broker.settings import Settings, SettingsError
 from cloudsim.federation.file import load
 from cloudsim.model.errors import InputError
-from workers.cloud import parser, runtime_spec
 from workers.cloud_agent.__main__ import cloud_options, credentials
+from workers.owner.__main__ import parser, process_spec
 
 FILE = """
 [[cloud]]
@@ -43,7 +43,7 @@ def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Pat
 
     def spec(*told: str) -> tuple[str | None, float, float]:
         arguments = parser().parse_args(["--federation", str(file), *told])
-        found = runtime_spec(arguments, config, federation)
+        found = process_spec(arguments, config, federation)
         return found.info.instances, found.info.speed, found.history_s
 
     fast = ("--speed", "600", "--history", "48h")

@@ -10,8 +10,6 @@ from cloudsim.traces import statistics
 from cloudsim.traces.formats import read, write
 from cloudsim.traces.profiles import PRODUCTION
 
-pytestmark = pytest.mark.data
-
 EUCALYPTUS = [
     # file, instances, span d, mean cores, peak, capacity, running at 0, letter of P1 and P2
     ("DS2", 900, 283.9, 18.6, 83, 84, 12, "A"),

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.unit.workers.node_agent.process.scenes import cleared, ended, running, says, wait_for, work
+from tests.support.wait import wait_until
+from tests.unit.workers.node_agent.process.scenes import cleared, ended, running, says, work
 from workers.node_agent.process.driver_protocol import Cause, Driver, DriverError, EndedWork
 
 Make = Callable[[], Driver]
@@ -184,5 +185,5 @@ class DriverExam:
         second = make()
         with cleared(second):
             before = second.keep("j.1.0", threading.Event())
-            wait_for(lambda: second.keep("j.1.0", threading.Event()).gb > before.gb, "it goes on")
+            wait_until(lambda: second.keep("j.1.0", threading.Event()).gb > before.gb, "it goes on")
             assert not isinstance(second.look("j.1.0"), EndedWork)

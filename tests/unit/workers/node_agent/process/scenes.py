@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from broker.jobs.models import Work
+from tests.support.wait import wait_until
 from workers.node_agent.process.checkpoints import CheckpointStore
 from workers.node_agent.process.cores import Cores
 from workers.node_agent.process.driver_protocol import Driver, EndedWork, RunningWork
 from workers.node_agent.process.isolation import Users, Walls, chosen
 from workers.node_agent.process.process_driver import ProcessDriver
 
-LIMIT_S = 30.0
 #: Not those of the setting: a federation on this machine may use them.
 USERS = Users(60500, 60699)
-
-Result = TypeVar("Result")
-
-
-def wait_for(look: Callable[[], Result | None], what: str) -> Result:
-    """The first true answer of ``look``."""
-    limit = time.monotonic() + LIMIT_S
-    while time.monotonic() < limit:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{what}: not within {LIMIT_S} s")
 
 
 def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
@@ -61,7 +47,7 @@ def cleared(driver: Driver) -> Iterator[None]:
 
 def ended(driver: Driver, name: str = "j.1.0") -> EndedWork:
     """Waits for its end."""
-    return wait_for(
+    return wait_until(
         lambda: found if isinstance(found := driver.look(name), EndedWork) else None, f"{name} ends"
     )
 
@@ -73,7 +59,7 @@ def says(driver: Driver, text: str, name: str = "j.1.0") -> str:
         said = driver.log(name, 1_000_000)[1].decode(errors="replace")
         return said if text in said else None
 
-    return wait_for(look, f"{name} says {text}")
+    return wait_until(look, f"{name} says {text}")
 
 
 def running(driver: Driver, name: str = "j.1.0") -> RunningWork:
@@ -83,7 +69,7 @@ def running(driver: Driver, name: str = "j.1.0") -> RunningWork:
         found = driver.look(name)
         return found if isinstance(found, RunningWork) and found.started_at is not None else None
 
-    return wait_for(look, f"{name} runs")
+    return wait_until(look, f"{name} runs")
 
 
 def alive(pid: int) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wait import wait_until
 from tests.unit.workers.node_agent.process.scenes import (
     USERS,
     cleared,
@@ -18,7 +19,6 @@ from tests.unit.workers.node_agent.process.scenes import (
     is_root,
     running,
     says,
-    wait_for,
     work,
 )
 from workers.node_agent.process import isolation, sandbox
@@ -218,4 +218,4 @@ def test_a_probe_finds_out_that_nothing_keeps_jobs_apart(
     monkeypatch.setattr(Walls, "reads", lambda *_: None)
     with pytest.raises(DriverError, match="it can read files of the federation"):
         Walls(Isolation.USERS, USERS, ()).prove(directory)
-    wait_for(lambda: list(directory.iterdir()) == [], "nothing is left")
+    wait_until(lambda: list(directory.iterdir()) == [], "nothing is left")

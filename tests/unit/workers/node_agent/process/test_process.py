@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wait import wait_until
 from tests.unit.workers.node_agent.process.exam import DriverExam, Make
 from tests.unit.workers.node_agent.process.scenes import (
     alive,
@@ -16,7 +17,6 @@ from tests.unit.workers.node_agent.process.scenes import (
     is_root,
     running,
     says,
-    wait_for,
     work,
 )
 from workers.node_agent.process.driver_protocol import Cause
@@ -80,9 +80,9 @@ def test_without_its_shim_work_is_lost_and_nothing_of_it_runs(driver: ProcessDri
     found = ended(driver)
     assert found.code is None
     assert found.why == "its processes were ended from outside, as when a machine restarts"
-    wait_for(lambda: not alive(pid), "its first process is killed with the shim")
+    wait_until(lambda: not alive(pid), "its first process is killed with the shim")
     if is_root():
-        wait_for(lambda: not group.members(), "so are the others")
+        wait_until(lambda: not group.members(), "so are the others")
 
 
 def test_memory_is_limited_for_each_process(driver: ProcessDriver) -> None:

@@ -1,0 +1,209 @@
+"""The owner of one cloud: ``python -m workers.owner --cloud ID --federation FILE``.
+
+It is a Celery solo worker with a queue of its own, ``cloud.<id>``, on which doorbells come. It starts to
+listen once it owns the cloud and has recovered; a second process for the same cloud waits for the lease of
+the first.
+
+Exit status: 0 told to stop, 2 wrong arguments, federation or key file, 70 the owner and its journal disagree,
+75 fenced: another process has become the owner, 78 the Redis server may drop keys or TLS refuses it, or the
+federation speaks a later version of the contract.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from broker.contract import Batch, CloudInfo, written
+from broker.contract.convert import node_kinds
+from broker.contract.negotiation import ContractError, Speaking
+from broker.doctor.redis import UnsafeQueueError
+from broker.journal.archive import Archive, archive_directory
+from broker.journal.journal import Journal
+from broker.observability import gc_tuning
+from broker.observability.spans import Spans
+from broker.settings import Settings, SettingsError, settings
+from broker.signing.parties import cloud_party
+from broker.signing.signer import MessageSigner
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
+from cloudsim.federation.file import load
+from cloudsim.federation.model import FederatedCloud, Federation
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import InputError
+from cloudsim.prediction.samples import Flavour
+from workers import celery_app
+from workers.owner.process import OwnerProcess, OwnerProcessSpec
+from workers.owner.refresh_schedule import wall_time_sizes
+from workers.owner.state import OwnerSpec
+from workers.owner.stats import OwnerStatsPublisher
+from workers.redis_retry import until_answered
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    arguments = argparse.ArgumentParser(prog="python -m workers.owner", description=__doc__)
+    arguments.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
+    arguments.add_argument("--federation", required=True, type=Path, help="federation file")
+    arguments.add_argument(
+        "--time", choices=("wall", "trace"), default="wall", help="whose time the cloud lives in"
+    )
+    arguments.add_argument(
+        "--speed", type=float, default=1.0, help="wall: seconds of the cloud's time a second"
+    )
+    arguments.add_argument(
+        "--history", default="48h", help="wall: own load replayed before the cloud first opens"
+    )
+    arguments.add_argument("--until", help="requests after this time of the federation are left out")
+    arguments.add_argument("--samples", type=int, help="Monte-Carlo samples a size")
+    arguments.add_argument("--seed", type=int, help="of the Monte-Carlo samples")
+    arguments.add_argument(
+        "--overflow-sla", type=float, help="SLA of requests offered to others; none: no guarantee"
+    )
+    return arguments
+
+
+def process_spec(options: argparse.Namespace, config: Settings, federation: Federation) -> OwnerProcessSpec:
+    """Combine arguments, settings and federation file. Raises InputError."""
+    names = [member.spec.id for member in federation.clouds]
+    if options.cloud not in names:
+        raise InputError(
+            f"no cloud is called {options.cloud!r}; there are: {', '.join(names)}", field="--cloud"
+        )
+    order = names.index(options.cloud)
+    member = federation.clouds[order]
+    trace_time = options.time == "trace"
+    if member.instances is not None and not trace_time:
+        # Real instances live in real time, and all recorded load of its users is past when it begins.
+        past_s = member.own_load.last_stop_s if len(member.own_load) else 0.0
+        options = argparse.Namespace(**{**vars(options), "speed": 1.0, "history": past_s})
+    until_s = federation.ends_s if trace_time else federation.until_s
+    return OwnerProcessSpec(
+        owner=OwnerSpec(
+            member.spec,
+            trace_time=trace_time,
+            own_load=member.own_load,
+            own_load_until_s=until_s,
+            reservation_ttl_s=config.reservation_ttl_s,
+            renewal_s=config.renewal_s,
+            overflow=member.overflow and not trace_time,
+            overflow_sla=options.overflow_sla,
+        ),
+        info=_info(member, order, options),
+        sizes=_sizes(federation, member, trace_time=trace_time),
+        seed=config.seed if options.seed is None else options.seed,
+        births=options.samples or config.samples,
+        speed=options.speed,
+        history_s=parse_duration_s(options.history, field="--history"),
+    )
+
+
+def _info(member: FederatedCloud, order: int, options: argparse.Namespace) -> CloudInfo:
+    cores, pools, prices = member.spec.node_cores, member.spec.products.pools, member.prices
+    trace_time = options.time == "trace"
+    return CloudInfo(
+        id=member.spec.id,
+        order=order,
+        nodes=member.nodes,
+        cores=sum(cores),
+        largest_node=max(cores),
+        time="trace" if trace_time else "wall",
+        overflow=member.overflow,
+        node_kinds=node_kinds(cores, member.spec.details),
+        lineup=member.spec.lineup.name,
+        grace_s=member.spec.grace_s,
+        pools=pools.bands if pools else (),
+        slices_s=member.spec.slices_s,
+        fair_share=member.spec.fair_share is not None,
+        speed=1.0 if trace_time else options.speed,
+        instances=None if member.instances is None or trace_time else str(member.instances.get("driver")),
+        runs_commands=member.driver == "process" and not trace_time,
+        spot_usd_per_core_hour=None if prices is None else prices.spot_usd_per_core_hour,
+        on_demand_usd_per_core_hour=None if prices is None else prices.on_demand_usd_per_core_hour,
+        sells_on_demand=member.sells_on_demand and not trace_time,
+    )
+
+
+def _sizes(federation: Federation, member: FederatedCloud, *, trace_time: bool) -> frozenset[int | Flavour]:
+    if trace_time or member.spec.products.pools:
+        flavours = federation.spot_flavours(member)
+        return frozenset((cores, amounts) if amounts else cores for cores, amounts in flavours)
+    return frozenset(wall_time_sizes(member.spec.node_cores, member.own_load.cores.tolist()))
+
+
+def exit_now(status: int) -> NoReturn:
+    """End the process from any thread; Celery would take an exception for a failed task."""
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _follow_version(speaking: Speaking, journal: Journal, info: CloudInfo) -> None:
+    """Publish what this member is again once all members read the version that can say all of it."""
+    if not speaking.settled:
+        speaking.follow(threading.Event())
+        until_answered(lambda: journal.publish_info(info))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the owner until it is told to stop; return the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        config = settings()
+        app = celery_app.create(config, options.cloud)
+        until_s = math.inf if options.until is None else parse_duration_s(options.until, field="--until")
+        federation = load(options.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
+        spec = process_spec(options, config, federation)
+        celery_app.require_safe_queue(config)
+        signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
+        spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
+        client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
+        speaking = Speaking(client, keys)
+        until_answered(speaking.look)
+    except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
+        print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
+        return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
+    from broker.queue.celery_config import cloud_queue
+    from broker.queue.send import send_batch
+
+    def send(queue: str, batch: Batch) -> None:
+        send_batch(app, queue, json.loads(written(batch, speaking())))
+
+    journal = Journal(client, keys, options.cloud, signing, speaks=speaking, events_kept=config.events_kept)
+    follower = threading.Thread(target=_follow_version, args=(speaking, journal, spec.info), daemon=True)
+    follower.start()
+    archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
+    stats = OwnerStatsPublisher(journal, time.monotonic)
+    owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
+    celery_app.serve_drains(app, options.cloud, owner_process.drain)
+    owner_process.open()
+
+    def ready() -> None:
+        gc_tuning.settle()
+        owner_process.start()
+
+    try:
+        return celery_app.run(
+            app,
+            name=f"cloud.{options.cloud}@{os.getpid()}",
+            queues=[cloud_queue(options.cloud)],
+            pool="solo",
+            when_ready=ready,
+        )
+    finally:
+        owner_process.close()
+        if spans is not None:
+            spans.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

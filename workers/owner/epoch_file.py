@@ -1,0 +1,76 @@
+"""The last epoch of a cloud that this machine opened, in a local file: a floor if Redis loses its count.
+
+The file also names the process that opened it: if that is dead, its lease need not be waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+
+from broker.journal.archive import write_whole
+
+
+class EpochFile:
+    """Keeps one epoch and its owner in a file; the epoch only grows."""
+
+    def __init__(self, directory: Path, cloud: str):
+        self._path = directory / cloud
+
+    def read(self) -> int:
+        """Return the last epoch, or 0."""
+        epoch = self._content().get("epoch", 0)
+        return epoch if isinstance(epoch, int) else 0
+
+    def write(self, epoch: int, token: str = "") -> None:
+        """Write an epoch, and return when it is on the disk. ``token``: of this process."""
+        if epoch <= self.read():
+            return
+        content = {"epoch": epoch, "token": token, "pid": os.getpid(), **_this_process()}
+        write_whole(self._path, json.dumps(content).encode())
+
+    def dead(self) -> str:
+        """Return the token of the process that wrote the file if it ran on this machine and is dead, else ''.
+
+        Should it live after all, the next epoch fences it.
+        """
+        import psutil
+
+        content = self._content()
+        pid, token = content.get("pid"), content.get("token")
+        if not isinstance(pid, int) or not isinstance(token, str) or content.get("where") != _where():
+            return ""
+        try:
+            process = psutil.Process(pid)
+            alive = process.create_time() == content.get("started")
+            return "" if alive and process.status() != psutil.STATUS_ZOMBIE else token
+        except psutil.NoSuchProcess:
+            return token
+        except psutil.Error:
+            return ""
+
+    def _content(self) -> dict[str, object]:
+        try:
+            content = json.loads(self._path.read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        # An older spotfed wrote the number alone.
+        return content if isinstance(content, dict) else {"epoch": content}
+
+
+def _this_process() -> dict[str, object]:
+    import psutil
+
+    return {"started": psutil.Process().create_time(), "where": _where()}
+
+
+def _where() -> str:
+    """Return a name for this machine since it was started, and for the name space of its process ids."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        numbers = Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return platform.node()
+    return f"{platform.node()} {boot} {numbers}"

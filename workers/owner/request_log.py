@@ -1,0 +1,69 @@
+"""Log lines and spans about API calls: what a cloud answered to each, once that is committed.
+
+There is one for each entry of the inbox, not for each command: a list of 5,000 requests is 25 entries.
+Commands without a reply (confirmations) are logged at the level DEBUG.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from broker.contract import Command, LeaseGranted, RefusalView, Reply
+from broker.journal.inbox import Malformed
+from broker.observability.spans import Spans
+
+log = structlog.get_logger(__name__)
+
+
+class RequestLogger:
+    """Notes what became of the commands of one owner, and logs it after the commit.
+
+    A span lasts from the decision to the commit, and goes by the kind of its entry's first command.
+    """
+
+    def __init__(self, cloud: str, spans: Spans | None = None):
+        self._cloud, self._spans = cloud, spans
+        # Kind of command, time of the decision (nanoseconds since 1970), and what to log.
+        self._lines: list[tuple[str, int, dict[str, Any]]] = []
+
+    def note(self, commands: Sequence[Command | Malformed], replies: Sequence[tuple[str, Reply]]) -> None:
+        """Note the commands of an inbox entry, or of the rest of one, and the replies to them."""
+        first = commands[0] if commands else None
+        if first is None or isinstance(first, Malformed) or first.trace is None:
+            return
+        line: dict[str, Any] = {"request_id": first.trace, "command": first.id, "commands": len(commands)}
+        answers = Counter(_answer_word(reply) for _, reply in replies)
+        line |= {"answers": dict(answers)} if answers else {}
+        self._lines.append((first.kind, time.time_ns(), line))
+
+    def write(self) -> None:
+        """Log everything noted, for it is committed."""
+        for kind, began_ns, line in self._lines:
+            if "answers" in line:
+                log.info("answered", cloud=self._cloud, **line)
+            else:
+                log.debug("told", cloud=self._cloud, **line)
+            if self._spans is not None:
+                about = {f"spotfed.{name}": value for name, value in line.items() if name != "answers"}
+                about |= {f"spotfed.answers.{word}": n for word, n in line.get("answers", {}).items()}
+                self._spans.answer(line["request_id"], f"{self._cloud} {kind}", began_ns, about)
+        self._lines.clear()
+
+    def forget(self) -> None:
+        """Forget everything noted, for it did not happen."""
+        self._lines.clear()
+
+
+def _answer_word(reply: Reply) -> str:
+    match reply.answer:
+        case LeaseGranted(lease=lease):
+            return lease.state.value
+        case RefusalView() as refusal:
+            return refusal.reason.value
+        case other:
+            return other.answer

@@ -1,0 +1,64 @@
+"""Statistics of an owner for its operators: times of tables, lengths of streams
+(``broker.observability.owner_stats``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import redis
+
+from broker.journal.journal import Journal
+from broker.observability.owner_stats import OwnerStats
+
+EVERY_S = 10.0
+
+
+class OwnerStatsPublisher:
+    """Publishes the statistics of one owner, unless there is no journal.
+
+    An owner never waits for Redis here: while it is away, nothing is published.
+    """
+
+    def __init__(self, journal: Journal | None, monotonic: Callable[[], float]):
+        self._journal, self._monotonic = journal, monotonic
+        self._measures = OwnerStats()
+        self._began_s = 0.0
+        self._due_s = float("-inf")
+
+    def note_table_begin(self) -> None:
+        """Note that a refresh has begun."""
+        self._began_s = self._monotonic()
+
+    def note_table_end(self) -> None:
+        """Note that the new table is there."""
+        took_s, measures = self._monotonic() - self._began_s, self._measures
+        self._measures = replace(
+            measures, tables=measures.tables + 1, tables_s=measures.tables_s + took_s, last_table_s=took_s
+        )
+        self._due_s = float("-inf")
+
+    def publish(self, batches: int) -> None:
+        """Publish all statistics, at most once in ``EVERY_S``.
+
+        ``batches`` is the number of batches that a refresh waits for.
+        """
+        journal, now_s = self._journal, self._monotonic()
+        if journal is None or now_s < self._due_s:
+            return
+        keys, cloud, client = journal.keys, journal.cloud, journal.redis
+        with suppress(redis.RedisError):
+            pipe = client.pipeline(transaction=False)
+            pipe.xlen(keys.journal(cloud))
+            pipe.xlen(keys.dead(cloud))
+            journal_entries, dead_letters = pipe.execute()
+            self._measures = replace(
+                self._measures,
+                journal_entries=journal_entries,
+                dead_letters=dead_letters,
+                batches=batches,
+            )
+            client.hset(keys.measures(cloud), mapping=cast("dict[Any, Any]", self._measures.written()))
+            self._due_s = now_s + EVERY_S

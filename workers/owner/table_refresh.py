@@ -1,0 +1,282 @@
+"""The refresh of a quantile table: cut the history, send out batches, gather their samples, merge them.
+
+Batches are not a Celery chord: a chord does not survive a restart of Redis, and waits for ever for a worker
+that is not there. Here a batch is sent again when its deadline passes. Batches are pure, so a late or
+repeated result is the same bits and harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import redis
+import structlog
+
+from broker.contract import Batch
+from broker.journal.dead_letters import DeadLetterKind
+from broker.journal.journal import Journal
+from broker.queue.celery_config import MONTECARLO, montecarlo_queue
+from cloudsim.history.event_log import EventLog, HistoryChunk
+from cloudsim.model.nodes import CORES_ONLY, NodeDetails
+from cloudsim.prediction.rule import OUR_RULE, PredictionRule
+from cloudsim.prediction.samples import Flavour, Samples, flavour_of
+from cloudsim.prediction.tables import QuantileTable
+
+FIRST_DEADLINE_S = 10.0
+LONGEST_DEADLINE_S = 160.0
+#: Number of deadlines that may pass before a batch on which a worker is busy is sent again.
+PATIENCE = 2
+#: A batch that workers began this often without an end is given up, for it kills them; its size keeps the
+#: samples it had.
+MOST_TRIES = 5
+#: From this number of births on, a size is split into three batches (an odd number, see ``Sampler``) where
+#: there are too few sizes to keep two workers busy. Replays of one size go together where their states meet,
+#: so three parts of a size are up to two and a half times the work of the whole (bench_workers.py).
+BIRTHS_A_SHARE = 5_000
+SIZES_ENOUGH = 4
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What all batches of one owner's epoch share, and the rule by which their samples become risks.
+
+    births: Monte-Carlo samples a size. Batches know nothing of the rule: one that changes the samples
+    themselves (horizon, the virtual instance's rank, requested ends) is for replays only.
+    """
+
+    cloud: str
+    epoch: int
+    node_cores: tuple[int, ...]
+    seed: int
+    births: int
+    rule: PredictionRule = OUR_RULE
+    details: NodeDetails = CORES_ONLY
+    lineup: str = "youngest-job-first"
+    grace_s: float = 0.0
+
+    def shares(self, sizes: int) -> int:
+        """Return into how many batches each size is split when there are ``sizes`` of them."""
+        return 1 if self.births < BIRTHS_A_SHARE or sizes >= SIZES_ENOUGH else 3
+
+
+@dataclass
+class _Share:
+    """One batch of the refresh under way. Times are in seconds of the monotonic clock."""
+
+    flavour: Flavour
+    share: int
+    shares: int
+    due_s: float = 0.0
+    wait_s: float = FIRST_DEADLINE_S
+    sent: int = 0
+    patience: int = 0
+    tries: int = 0  # counted by the workers that began it
+    by: str | None = None
+    samples: Samples | None = None
+    given_up: bool = False
+
+    @property
+    def open(self) -> bool:
+        return self.samples is None and not self.given_up
+
+    @property
+    def cores(self) -> int:
+        return self.flavour[0]
+
+
+class Refresher:
+    """Makes tables, at most one at a time.
+
+    ``send(queue, batch)`` may raise; ``step`` may then be called again.
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        journal: Journal,
+        send: Callable[[str, Batch], None],
+        monotonic: Callable[[], float],
+    ):
+        self._sampling, self._journal, self._send, self._monotonic = sampling, journal, send, monotonic
+        self._chunks: list[bytes] = []
+        self._shares: list[_Share] = []
+        self._previous: dict[Flavour, Samples] = {}
+        self._last_worker: dict[tuple[Flavour, int], str] = {}  # of a share, and may hold its checkpoint
+        self.boundary_s = 0.0  # the chunks hold everything before it
+
+    @property
+    def busy(self) -> bool:
+        """True while a refresh is under way."""
+        return bool(self._shares)
+
+    @property
+    def waiting(self) -> int:
+        """Number of batches of the refresh that have not brought samples yet."""
+        return sum(share.open for share in self._shares)
+
+    def begin(self, boundary_s: float, sizes: Iterable[int | Flavour], events: EventLog) -> None:
+        """Begin a table from all events before ``boundary_s``. ``events``: those since the last boundary."""
+        assert not self.busy
+        self._chunks.append(HistoryChunk(boundary_s, events).to_bytes())
+        self.boundary_s = boundary_s
+        # Small instances survive longest and take longest to follow up: first, so that no worker is left
+        # with a long batch at the end.
+        ascending = sorted({flavour_of(size) for size in sizes})
+        shares = self._sampling.shares(len(ascending))
+        self._shares = [_Share(flavour, share, shares) for flavour in ascending for share in range(shares)]
+
+    def step(self) -> QuantileTable | None:
+        """Gather the samples that have come and send the batches that are due.
+
+        Returns the table when all samples are there, else None. Raises redis.RedisError.
+        """
+        if not self.busy:
+            return None
+        self._gather()
+        now_s = self._monotonic()
+        due = [share for share in self._shares if share.open and share.due_s <= now_s]
+        if due:
+            self._push_history()
+            waiting = [share for share in self._shares if share.open]
+            alive = self._alive({share.by or self._last_worker_of(share) for share in waiting})
+            for share in due:
+                self._after_deadline(share, alive, now_s)
+        if any(share.open for share in self._shares):
+            return None
+        return self._finish()
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    def _after_deadline(self, share: _Share, alive: set[str], now_s: float) -> None:
+        """Send a batch whose deadline has passed, wait on, or give it up; the first deadline is the
+        beginning.
+        """
+        if share.tries >= MOST_TRIES:
+            self._set_aside(share)
+            log.error("batch given up", cores=share.cores, share=share.share, tries=share.tries)
+            share.given_up = True
+            return
+        # Its worker is busy with it and seems to live, or it is in the queue behind others that are worked
+        # at: wait before another worker begins from the start.
+        worked_at = share.by in alive or (share.by is None and self._worked_at(alive))
+        if share.sent and worked_at and share.patience:
+            share.patience -= 1
+        else:
+            last_worker = self._last_worker_of(share)
+            sticky = share.sent == 0 and last_worker in alive
+            self._send(montecarlo_queue(last_worker) if sticky else MONTECARLO, self._batch(share))
+            share.sent += 1
+            share.patience = PATIENCE
+            if share.sent > 1:
+                log.warning("batch sent again", cores=share.cores, share=share.share, sent=share.sent)
+        share.due_s = now_s + share.wait_s
+        share.wait_s = min(2 * share.wait_s, LONGEST_DEADLINE_S)
+
+    def _set_aside(self, share: _Share) -> None:
+        """Make a batch a dead letter; the table does without it."""
+        batch = self._batch(share)
+        of = f"{batch.result}, {share.cores} cores, share {share.share}"
+        why = f"begun {share.tries} times and never ended; its size keeps the samples that it had, if any"
+        self._journal.dead_letters.put(of, DeadLetterKind.BATCH, why, batch.model_dump_json().encode())
+
+    def _worked_at(self, alive: set[str]) -> bool:
+        return any(share.open and share.by in alive for share in self._shares)
+
+    def _last_worker_of(self, share: _Share) -> str:
+        return self._last_worker.get((share.flavour, share.share), "")
+
+    def _batch(self, share: _Share) -> Batch:
+        sampling = self._sampling
+        return Batch(
+            cloud=sampling.cloud,
+            epoch=sampling.epoch,
+            refresh=self._name,
+            chunks=len(self._chunks),
+            cores=share.cores,
+            share=share.share,
+            shares=share.shares,
+            node_cores=sampling.node_cores,
+            seed=sampling.seed,
+            births=sampling.births,
+            amounts=dict(share.flavour[1]),
+            node_resources=dict(sampling.details.amounts),
+            node_labels=tuple(dict(labels) for labels in sampling.details.labels),
+            lineup=sampling.lineup,
+            grace_s=sampling.grace_s,
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"{self._sampling.cloud}:{self._sampling.epoch}:{len(self._chunks)}"
+
+    def _push_history(self) -> None:
+        """Append the chunks that Redis does not hold: the new one, or all if it has lost them."""
+        epoch = self._sampling.epoch
+        name = self._journal.keys.history(self._sampling.cloud, epoch)
+        present = self._journal.redis.llen(name)
+        for index in range(present, len(self._chunks)):
+            self._journal.append_history(epoch, self._chunks[index], index)
+
+    def _alive(self, workers: set[str]) -> set[str]:
+        named = sorted(workers - {""})
+        if not named:
+            return set()
+        pipe = self._journal.redis.pipeline(transaction=False)
+        for worker in named:
+            pipe.exists(self._journal.keys.sampler(worker))
+        return {worker for worker, exists in zip(named, pipe.execute(), strict=True) if exists}
+
+    # -- gathering -------------------------------------------------------------------------------------------
+
+    def _key(self, share: _Share) -> str:
+        return self._journal.keys.batch(self._batch(share).result, share.cores, share.share)
+
+    def _gather(self) -> None:
+        waiting = [share for share in self._shares if share.open and share.sent]
+        if not waiting:
+            return
+        pipe = self._journal.redis.pipeline(transaction=False)
+        for share in waiting:
+            pipe.hmget(self._key(share), ["samples", "by", "tries"])
+        for share, (data, by, tries) in zip(waiting, pipe.execute(), strict=True):
+            share.tries = int(tries or 0)
+            share.by = by.decode() if by else None
+            if data is not None:
+                self._take(share, data)
+        if any(not share.open for share in waiting):  # the queue moves: the batches in it are not lost
+            for share in waiting:
+                share.patience = PATIENCE
+
+    def _take(self, share: _Share, data: bytes) -> None:
+        try:
+            samples = Samples.from_bytes(data)
+        except ValueError:
+            log.exception("samples cannot be read", cores=share.cores, share=share.share)
+            self._journal.redis.delete(self._key(share))
+            return
+        if (samples.flavour, samples.until_s) == (share.flavour, self.boundary_s):
+            share.samples = samples
+            if share.by is not None:
+                self._last_worker[share.flavour, share.share] = share.by
+
+    def _finish(self) -> QuantileTable:
+        samples: dict[Flavour, Samples] = {}
+        for flavour in {share.flavour for share in self._shares}:
+            parts = [share.samples for share in self._shares if share.flavour == flavour]
+            whole = [part for part in parts if part is not None]
+            if len(whole) == len(parts):
+                samples[flavour] = Samples.merge(whole)
+            elif flavour in self._previous:  # the parts do not fit together: keep the old samples
+                samples[flavour] = self._previous[flavour]
+        with suppress(redis.RedisError):  # they also expire by themselves
+            self._journal.redis.delete(*(self._key(share) for share in self._shares))
+        self._shares = []
+        self._previous = samples
+        sampling = self._sampling
+        return QuantileTable.from_samples(
+            list(samples.values()), sampling.node_cores, self.boundary_s, sampling.rule, sampling.details
+        )
