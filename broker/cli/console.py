@@ -1,4 +1,4 @@
-"""How commands print: one thing or a list, as text for people or as JSON, with progress on standard error."""
+"""Prints one thing or a list, as text for people or as JSON, and progress on standard error."""
 
 from __future__ import annotations
 

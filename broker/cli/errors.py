@@ -8,7 +8,7 @@ import typer
 
 
 class ExitCode(IntEnum):
-    """What the exit code of a command means; see docs/reference/exit-codes.md."""
+    """Exit codes of commands; docs/reference/exit-codes.md explains them."""
 
     DONE = 0
     FAILED = 1

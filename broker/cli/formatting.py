@@ -98,7 +98,7 @@ def parse_sla(text: str, *, field: str) -> float | None:
 
 
 def parse_sizes(text: str, *, field: str) -> tuple[int, ...]:
-    """Parse sizes in cores, such as ``1,2,8``; return them ascending. Raises SpecError naming ``field``."""
+    """Parse sizes in cores like ``1,2,8``; return them ascending. Raises SpecError naming ``field``."""
     sizes = [part.strip() for part in text.split(",")]
     if not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise SpecError(f"{text!r} is not a list of sizes in cores, for example 1,2,8", field=field)

@@ -53,7 +53,7 @@ def replay(
     seed: Annotated[int | None, SEED] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a cloud's own load together with a spot workload: who is admitted, who is evicted?
+    """Replay a cloud's own load together with a spot workload, and show what is admitted and what is evicted.
 
     Traces: Eucalyptus START/STOP, Standard Workload Format, Azure CSV, or our own CSV; gzipped or not.
 

@@ -36,7 +36,7 @@ LabelOption = Annotated[
     list[str] | None,
     typer.Option("--label", help="Only on nodes with this label: zone=north; may be repeated."),
 ]
-GroupOption = Annotated[str | None, typer.Option(help="Group of instances that --apart or --together names.")]
+GroupOption = Annotated[str | None, typer.Option(help="Group of instances for --apart and --together.")]
 ApartOption = Annotated[
     bool | None,
     typer.Option("--apart/--together", help="Away from all of its group, or on the node where they run."),
@@ -60,7 +60,7 @@ OPTION_OF_FIELD = {
 
 
 class NeedsOptions(NamedTuple):
-    """What an instance needs beside cores, as it was written on the command line."""
+    """Needs of an instance beside cores, as they were written on the command line."""
 
     resources: list[str] | None = None
     labels: list[str] | None = None

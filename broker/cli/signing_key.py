@@ -87,8 +87,9 @@ def show(
     file: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which public keys are trusted. With --json it is a JWK set that `spotfed trust add` takes on other
-    machines.
+    """Show which public keys are trusted.
+
+    With --json it is a JWK set, which `spotfed trust add` takes on other machines.
 
     Example: spotfed trust show cloud.harbour --json > harbour.json
     """

@@ -55,7 +55,7 @@ def table(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a cloud's quantile table: how long does a spot instance survive, by size and free slots?
+    """Make a cloud's quantile table: how long a spot instance survives, by size and free slots.
 
     A quantile is the longest lifetime whose risk of eviction is at most the SLA; 0 where no lifetime is.
 

@@ -31,7 +31,7 @@ def target(
     value: Annotated[
         str,
         typer.Option(
-            metavar=f"[{'|'.join(VALUES)}]",
+            metavar=f"<{'|'.join(VALUES)}>",
             callback=_check_value,
             autocompletion=lambda: list(VALUES),
             help="What a job is worth: its hours (linear), hours^1.5 (polynomial), whole slices of 1 to 6 h "
