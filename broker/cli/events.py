@@ -68,7 +68,7 @@ def _detail(event: Event, lease: Lease) -> str:
         case EventKind.EXTENDED:
             return f"for {left} from now, risk {risk}"
         case EventKind.WARNED:
-            return f"is not renewed ({formatting.REASONS[RefusalReason(event.cause or '')]}): ends in {left}"
+            return f"is not renewed ({RefusalReason(event.cause or '').text}): ends in {left}"
         case EventKind.NOTICED:
             notice_s = (lease.evict_at_s or event.at_s) - event.at_s
             return f"must leave in {formatting.duration(notice_s)}, because of {cause}"

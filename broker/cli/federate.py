@@ -71,7 +71,7 @@ def load_federation(
     trace. Raises SpecError, TraceError.
     """
     until_s = None if until is None else parse_duration_s(until, field="--until")
-    return federation_file.load(file, settings().data, until_s=until_s, told=warned)
+    return federation_file.load_federation(file, settings().data, until_s=until_s, on_warning=warned)
 
 
 def strictest_slas(federation: Federation) -> dict[str, float | None]:

@@ -6,29 +6,9 @@ import math
 from collections.abc import Sequence
 
 from cloudsim.model.errors import SpecError
-from cloudsim.model.refusals import RefusalReason
 
 #: (seconds, name) of the units in which durations are shown, largest first.
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-
-#: What each reason of a refusal means, for people.
-REASONS = {
-    RefusalReason.TOO_LARGE: "larger than any of its nodes",
-    RefusalReason.NO_SUCH_NODE: "no node has what was asked for",
-    RefusalReason.NO_CAPACITY: "no free slot of this size",
-    RefusalReason.NO_TABLE: "no quantile table of this size yet",
-    RefusalReason.NO_EVIDENCE: "nothing was ever followed up for so long",
-    RefusalReason.RISK_TOO_HIGH: "the risk of eviction is above the SLA",
-    RefusalReason.UNREACHABLE: "the cloud does not answer",
-    RefusalReason.NOT_A_TARGET: "not among the clouds asked for",
-    RefusalReason.ENDED: "the lease has ended",
-    RefusalReason.NOTICED: "the lease was told to leave",
-    RefusalReason.OVER_SPOT_CAP: "the origin would hold more spot cores there than it may",
-    RefusalReason.QUOTA_EXCEEDED: "the member would hold more spot than it may",
-    RefusalReason.OVER_FAIR_SHARE: "the origin holds its share of the cloud, and others wait for theirs",
-    RefusalReason.NOT_DISCLOSED: "the cloud says too little of its lifetimes to promise any",
-    RefusalReason.NO_SUCH_PRODUCT: "the cloud sells no such pool, or nothing that lasts so long",
-}
 
 
 def duration(seconds: float | None) -> str:

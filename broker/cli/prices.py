@@ -17,7 +17,7 @@ from cloudsim.markets.gaps import GapRule
 from cloudsim.markets.report import PriceReport, SeriesReport
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.formats.source import decode
+from cloudsim.traces.formats.source import decode_source
 
 SCHEMA = "spotfed.prices/1"
 _STANDARD_INPUT = Path("-")
@@ -52,7 +52,7 @@ def prices(
     rule = _gap_rule(max_gap, max_silence)
     _, report = read(
         *(
-            decode(sys.stdin.buffer.read(), "standard input") if file == _STANDARD_INPUT else file
+            decode_source(sys.stdin.buffer.read(), "standard input") if file == _STANDARD_INPUT else file
             for file in files
         ),
         product=product,

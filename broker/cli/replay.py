@@ -117,9 +117,6 @@ def _result_text(result: dict[str, Any], nodes: str) -> list[RenderableType]:
             f"of the admitted (Clopper–Pearson). Utilisation {result['utilisation']:.3f}."
         )
     if result["refusals"]:
-        refusals = [
-            f"{count} {formatting.REASONS[RefusalReason(reason)]}"
-            for reason, count in result["refusals"].items()
-        ]
+        refusals = [f"{count} {RefusalReason(reason).text}" for reason, count in result["refusals"].items()]
         text.append(f"Refused: {', '.join(refusals)}.")
     return [*text, f"{result['seconds']:.1f} s"]

@@ -13,7 +13,7 @@ from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, number, show_one
 from broker.cli.errors import CommandError, ExitCode
 from broker.client import LifetimeTarget
-from cloudsim.volatile.targeting import VALUES
+from cloudsim.disclosure.targeting import VALUES
 
 
 def _check_value(name: str) -> str:

@@ -15,7 +15,7 @@ from broker.contract import CloudInfo
 
 @dataclass(frozen=True)
 class LifetimeTarget:
-    """The lifetime to ask a cloud for, see ``cloudsim.disclosure.target_choice.Choice``. ``pool``: and
+    """The lifetime to ask a cloud for, see ``cloudsim.disclosure.targeting.TargetChoice``. ``pool``: and
     which of its
     pools, where it sells some. ``lifetime_s`` None: it cannot be chosen by what is told, and ``why``."""
 
@@ -36,14 +36,13 @@ class VolatileCalls(ClientCalls):
     """Of whoever uses spot instances without knowing how long they will live."""
 
     def target(self, cloud: str, *, cores: int = 1, value: str = "linear") -> LifetimeTarget:
-        """The lifetime that is worth most. ``value``: a name in ``cloudsim.volatile.targeting.VALUES``.
+        """The lifetime that is worth most. ``value``: a name in ``cloudsim.disclosure.targeting.VALUES``.
 
         Raises NotFoundError for a cloud that is no member, SpecError for a value that is none.
         """
-        from cloudsim.disclosure.target_choice import choose, disclosed_of
-        from cloudsim.volatile.targeting import named_value
+        from cloudsim.disclosure.targeting import choose_target, find_value, parse_disclosed
 
-        worth = named_value(value)
+        worth = find_value(value)
         path = f"/v1/clouds/{quote(cloud, safe='')}"
         info = parse(CloudView, self._send("GET", path)).info
         try:
@@ -56,7 +55,7 @@ class VolatileCalls(ClientCalls):
             return LifetimeTarget(cloud, cores, value, level, why=why)
         found = []
         for pool, told in told_products(info, table, cores).items():
-            choice = choose(disclosed_of(level, told.model_dump()), worth)
+            choice = choose_target(parse_disclosed(level, told.model_dump()), worth)
             if choice is not None:
                 figures = (choice.lifetime_s, choice.chance, choice.value_h, choice.value_per_core_hour)
                 found.append(LifetimeTarget(cloud, cores, value, level, *figures, sla=choice.sla, pool=pool))
@@ -72,7 +71,7 @@ def told_products(info: CloudInfo, table: Table, cores: int) -> Mapping[int | No
     if not info.pools:
         plain = [one for one in table.lifetimes if one.cores == cores and not one.amounts]
         return {None: plain[0]} if plain else {}
-    from cloudsim.admission.pools import STACK_TOP
+    from cloudsim.prediction.samples import STACK_TOP
 
     tops = list(accumulate(reversed(info.pools)))[::-1]
     by_top = {one.amounts[STACK_TOP]: one for one in table.lifetimes if STACK_TOP in one.amounts}

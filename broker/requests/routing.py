@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.contract import Advert, BrokenPromise, CloudInfo, NodeKind, Room, SpotRequest
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Mode, promises
@@ -164,7 +164,7 @@ class CandidateSet:
         for order, quote, free_cores in self.rooms:
             full = quote.free_slots == 0 or free_cores - taken.get(quote.cloud, 0) < self.cores
             (doubtful if full else quotes).append((order, quote))
-        ranked = tightest_fit(quotes) + tightest_fit(doubtful)
+        ranked = rank_quotes(quotes) + rank_quotes(doubtful)
         if self.distrusted:
             ranked.sort(key=lambda quote: quote.cloud in self.distrusted)
         return Route(tuple(quote.cloud for quote in ranked[:most]), self.passed_over)

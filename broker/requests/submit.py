@@ -51,7 +51,7 @@ from broker.requests.validation import (
     hold_of,
 )
 from broker.settings import Settings
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.instances import Quote
 
 _SCRIPT_ITEMS = 200  # a script serves nobody else meanwhile
@@ -257,7 +257,7 @@ class SubmissionService:
                     missing.append(target.info.id)
             if missing:
                 silent[one.id] = SilentError(missing)
-            one.candidates = [quote.cloud for quote in tightest_fit(quotes)]
+            one.candidates = [quote.cloud for quote in rank_quotes(quotes)]
         return silent
 
     # -- rounds -------------------------------------------------------------------------------------------

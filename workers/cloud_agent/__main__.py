@@ -29,7 +29,7 @@ from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.cloud_agent.agent import InstanceAgent
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 def cloud_options(path: Path, cloud: str, data: Path | None) -> InstanceOptions:
     """What the file says of the cloud's instances. Raises InputError."""
-    for number, member in enumerate(load(path, data).clouds):
+    for number, member in enumerate(load_federation(path, data).clouds):
         if member.spec.id == cloud:
             if member.instances is None:
                 message = f"{cloud} is simulated: its table in {path} has no table instances"

@@ -18,7 +18,7 @@ from broker.jobs.view import money, span
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism, Replica
 from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
-from cloudsim.jobs.planner import CostAware, options
+from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import QuotedMarkets
 from workers.job_manager.attempt_plan import because, planned, why_no_room
@@ -94,13 +94,13 @@ def ways(standing: PlanningInput, market: JobMarket, home: HomeOnDemand | None) 
             mechanisms.append(Backup())
     markets = _markets(offers, home, wish.cores)
     overheads = standing.overheads.of()
-    plans = options(left, mechanisms, markets, overheads)
+    plans = list_plans(left, mechanisms, markets, overheads)
     found += [Way(one, tuple(offers[number] for number in one.markets)) for one in plans]
     if wish.checkpoint is not None:
         for offer in offers:  # each gives another notice
             alone = _markets((offer,), home, wish.cores)
             warned = standing.overheads.of(offer.grace_s)
-            moves = options(
+            moves = list_plans(
                 left, (Migration(StorageKind.LOCAL), Migration(StorageKind.REMOTE)), alone, warned
             )
             found += [Way(one, (offer,)) for one in moves]
@@ -112,7 +112,7 @@ def ways(standing: PlanningInput, market: JobMarket, home: HomeOnDemand | None) 
 def on_demand(standing: PlanningInput, home: HomeOnDemand) -> Way:
     """All that is left at home, undisturbed."""
     nothing = _markets((), home, standing.job.wish.cores)
-    (found,) = options(standing.left(), (OnDemand(),), nothing, standing.overheads.of())
+    (found,) = list_plans(standing.left(), (OnDemand(),), nothing, standing.overheads.of())
     return Way(found, ())
 
 

@@ -30,7 +30,7 @@ from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.node_agent.agent import NodeAgent
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 def node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...]:
     """The cores of the cloud's nodes. Raises InputError where it runs no commands."""
-    members = {member.spec.id: member for member in load(path, data).clouds}
+    members = {member.spec.id: member for member in load_federation(path, data).clouds}
     if cloud not in members:
         raise InputError(f"no cloud is called {cloud!r}; there are: {', '.join(members)}", field="--cloud")
     if members[cloud].driver != "process":

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from broker.api import problems
+from broker.dashboard import reasons_module
 
 #: The page talks to this API and to nothing else; no text becomes a script.
 POLICY = "; ".join(
@@ -65,10 +66,11 @@ def _answer(name: str, known: str | None) -> Response:
 @cache
 def _files() -> dict[str, tuple[str, bytes, str]]:
     """By name: media type, content, and the tag that names this content."""
-    found = {}
+    contents = {"reasons.js": reasons_module().encode()}
     for file in resources.files("broker.dashboard").iterdir():
-        kind = _KINDS.get(file.name.rpartition(".")[2])
-        if kind is not None:
-            content = file.read_bytes()
-            found[file.name] = (kind, content, f'"{sha256(content).hexdigest()[:32]}"')
-    return found
+        if file.name.rpartition(".")[2] in _KINDS:
+            contents[file.name] = file.read_bytes()
+    return {
+        name: (_KINDS[name.rpartition(".")[2]], content, f'"{sha256(content).hexdigest()[:32]}"')
+        for name, content in contents.items()
+    }

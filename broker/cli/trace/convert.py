@@ -16,10 +16,10 @@ from rich.markup import escape
 from broker.cli.console import JsonOption, progress, show_one
 from broker.cli.errors import CommandError, ExitCode, warn
 from broker.cli.trace.options import ErrorRateOption, FileArgument
+from cloudsim.markets.recognition import FileKind, recognise_file
 from cloudsim.model.errors import SpecError
 from cloudsim.traces.formats import WRITERS, arrow, read, swf, write
-from cloudsim.traces.formats.source import load
-from cloudsim.traces.recognition import FileKind, kind_of
+from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.report import ImportReport
 
 IMPORT_SCHEMA, CONVERT_SCHEMA = "spotfed.trace-import/1", "spotfed.trace-convert/1"
@@ -81,7 +81,7 @@ def _rewrite(
     ending = check_output(out, field)
     if out.exists() and file.exists() and out.samefile(file):
         raise SpecError(f"{out} is the file that is read", field=field)
-    if kind_of(file) is not FileKind.TRACE:
+    if recognise_file(file) is not FileKind.TRACE:
         raise CommandError(
             f"{file}: holds prices, not a trace: spotfed prices {file} reads them as they are",
             ExitCode.BAD_INPUT,
@@ -110,7 +110,7 @@ def _rewrite(
         "quarantined": len(report.quarantined),
         "rejected": None if rejected is None else str(rejected),
         "skipped": dict(report.skipped),
-        "lost": list(swf.losses(trace)) if ending in {".swf", ".swf.gz"} else [],
+        "lost": list(swf.list_losses(trace)) if ending in {".swf", ".swf.gz"} else [],
         "warnings": list(report.warnings),
         "read_s": round(read_s, 3),
         "read_cpu_s": round(read_cpu_s, 3),
@@ -159,7 +159,7 @@ def _write_rejected(file: Path, path: Path, report: ImportReport) -> Path | None
     """Write the quarantined lines with their numbers and reasons; an older file of that name is emptied."""
     if not report.quarantined and not path.exists():
         return None
-    lines = load(file).lines if report.quarantined and report.format != "parquet" else None
+    lines = load_source(file).lines if report.quarantined and report.format != "parquet" else None
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(("line", "reason", "text"))

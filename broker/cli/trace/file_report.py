@@ -13,11 +13,11 @@ from cloudsim.experiments import registry
 from cloudsim.markets import formats as price_formats
 from cloudsim.markets import on_demand
 from cloudsim.markets import quality as price_quality
+from cloudsim.markets.recognition import FileKind, recognise_file
 from cloudsim.model.errors import TraceError
-from cloudsim.traces import formats, quality, shape, statistics
-from cloudsim.traces.formats.source import name_of
-from cloudsim.traces.quality import Check
-from cloudsim.traces.recognition import FileKind, kind_of
+from cloudsim.traces import formats, quality, statistics
+from cloudsim.traces.formats.source import trace_name
+from cloudsim.traces.quality import QualityCheck
 from cloudsim.traces.report import ImportReport
 from cloudsim.traces.trace import Trace
 
@@ -78,7 +78,7 @@ def _is_history(files: list[Path]) -> bool:
     if not all(file.is_file() for file in files):
         return False
     try:
-        return all(kind_of(file) is FileKind.PRICES for file in files)
+        return all(recognise_file(file) is FileKind.PRICES for file in files)
     except TraceError:
         return False
 
@@ -91,7 +91,7 @@ def report_file(path: Path, *, capacity_cores: int | None, max_error_rate: float
     TraceError
         When it cannot be read, or more than ``max_error_rate`` of its lines are bad.
     """
-    kind = FileKind.PRICES if path.is_dir() else kind_of(path)
+    kind = FileKind.PRICES if path.is_dir() else recognise_file(path)
     if kind is FileKind.PRICES:
         return {"path": str(path), "kind": kind.value, **_report_prices(path, max_error_rate)}
     if kind is FileKind.ON_DEMAND_PRICES:
@@ -103,7 +103,7 @@ def report_file(path: Path, *, capacity_cores: int | None, max_error_rate: float
 def report_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, Any]:
     """Report the figures of a trace, its checks, and the commands that use it."""
     summary = statistics.summarise(trace, drop_outs=report.drop_outs)
-    arrivals = shape.Arrivals.of(trace)
+    arrivals = statistics.Arrivals.of(trace)
     whole = trace.lifetime_s[statistics.seen_whole(trace, summary.drop_outs)]
     begins_at_s = report.begins_at_s
     return {
@@ -118,7 +118,7 @@ def report_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, An
             "span_s": summary.span_s,
             "mean_cores": summary.mean_cores,
             "peak_cores": summary.peak_cores,
-            "peak_at_s": shape.peak_at_s(trace),
+            "peak_at_s": statistics.peak_at_s(trace),
             "capacity_cores": report.capacity_cores,
             "core_hours": summary.core_seconds / 3600.0,
             "sizes": [{"cores": cores, "instances": count} for cores, count in summary.sizes],
@@ -136,7 +136,7 @@ def report_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, An
                 "most_an_hour": arrivals.most_an_hour,
             },
         },
-        "quality": _checks(quality.of_trace(trace, report)),
+        "quality": _checks(quality.check_trace(trace, report)),
         "next": [*_trace_commands(path, report, summary.sizes[-1][0]), *_experiments(path)],
     }
 
@@ -170,7 +170,7 @@ def _report_prices(path: Path, max_error_rate: float) -> dict[str, Any]:
             "max_in": " ".join(filter(None, (highest.instance_type, highest.zone))) if highest else None,
             "on_demand_prices_known": sum(each.on_demand_usd_per_hour is not None for each in report.series),
         },
-        "quality": _checks(price_quality.of_prices(report, rule)),
+        "quality": _checks(price_quality.check_prices(report, rule)),
         "next": [
             f"spotfed prices {file}",
             f"spotfed trace plot {file} --picture {shlex.quote(f'{_stem(path)}.png')}",
@@ -180,7 +180,7 @@ def _report_prices(path: Path, max_error_rate: float) -> dict[str, Any]:
 
 
 def _report_price_list(path: Path, max_error_rate: float) -> dict[str, Any]:
-    price_list = on_demand.read(path, max_error_rate=max_error_rate)
+    price_list = on_demand.read_price_list(path, max_error_rate=max_error_rate)
     prices = price_list.usd_per_hour
     cheapest, dearest = min(prices, key=lambda key: prices[key]), max(prices, key=lambda key: prices[key])
     return {
@@ -195,12 +195,12 @@ def _report_price_list(path: Path, max_error_rate: float) -> dict[str, Any]:
             "max_usd_per_hour": prices[dearest],
             "max_in": " ".join(dearest),
         },
-        "quality": _checks(price_quality.of_price_list(price_list)),
+        "quality": _checks(price_quality.check_price_list(price_list)),
         "next": _experiments(path),
     }
 
 
-def _checks(checks: tuple[Check, ...]) -> list[dict[str, Any]]:
+def _checks(checks: tuple[QualityCheck, ...]) -> list[dict[str, Any]]:
     return [
         {"check": check.name, "found": check.found, "says": check.says, "rule": check.rule}
         for check in checks
@@ -241,7 +241,7 @@ def _experiments(path: Path) -> list[str]:
 
 
 def _stem(path: Path) -> str:
-    return name_of(str(path.absolute()))
+    return trace_name(str(path.absolute()))
 
 
 def _iso(at_s: float) -> str:

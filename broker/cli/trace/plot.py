@@ -13,11 +13,10 @@ from broker.cli.console import JsonOption, check_picture, console, print_json
 from broker.cli.trace.options import ErrorRateOption, NodesOption, parse_capacity
 from cloudsim.markets import formats as price_formats
 from cloudsim.markets.prices import PriceSeries
+from cloudsim.markets.recognition import FileKind, recognise_file
 from cloudsim.model.errors import SpecError, TraceError
-from cloudsim.plots import save
-from cloudsim.traces import formats, shape
-from cloudsim.traces.plots import PriceLine, price_figure, trace_figure
-from cloudsim.traces.recognition import FileKind, kind_of
+from cloudsim.plots import PriceLine, price_figure, save, trace_figure
+from cloudsim.traces import formats, statistics
 
 SCHEMA = "spotfed.trace-plot/1"
 
@@ -50,7 +49,7 @@ def plot(
     """
     check_picture(picture, field="--picture")
     capacity_cores = parse_capacity(nodes)
-    kind = FileKind.PRICES if file.is_dir() else kind_of(file)
+    kind = FileKind.PRICES if file.is_dir() else recognise_file(file)
     if kind is FileKind.ON_DEMAND_PRICES:
         raise TraceError("holds on-demand prices, which have no time to draw them over", file=str(file))
     if kind is FileKind.PRICES:
@@ -70,8 +69,8 @@ def _draw_trace(path: Path, picture: Path, capacity_cores: int | None, max_error
     drop_outs = np.array([(gap.start_s, gap.end_s) for gap in report.drop_outs]).reshape(-1, 2)
     shows = f"{len(trace):,} instances, {report.peak_cores:,} cores at the peak"
     figure = trace_figure(
-        shape.load_over_time(trace, _STRETCHES),
-        shape.lifetime_shares(trace, report.drop_outs),
+        statistics.load_over_time(trace, _STRETCHES),
+        statistics.lifetime_shares(trace, report.drop_outs),
         drop_outs,
         title=f"{trace.name}: {shows}",
         capacity_cores=report.capacity_cores,

@@ -168,7 +168,7 @@ def _refused_lines(answer: RefusedRequest) -> list[str]:
 
 def _reason_text(refusal: RefusalView) -> str:
     """Return why a cloud refused, which nodes were ruled out, and whether evicting would help."""
-    text = formatting.REASONS[refusal.reason]
+    text = refusal.reason.text
     removed = [f"{count} {REMOVED.get(name, f'by {name}')}" for name, count in refusal.removed.items()]
     if removed:
         text += f"; nodes: {', '.join(removed)}"

@@ -21,12 +21,12 @@ from cloudsim.experiments.jobs.runs import (
     world_2015,
 )
 from cloudsim.experiments.jobs.synthetic_job import Always, baseline, made_world, quoted
-from cloudsim.jobs.backup_servers import packed
+from cloudsim.jobs.backup_servers import pack_backups
 from cloudsim.jobs.job import IMMEDIATE
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.planner import CostAware, options
+from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import play
+from cloudsim.jobs.simulation import simulate_job
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.revocation import WINDOW_S
 
@@ -77,17 +77,17 @@ def share(_data: Path | None, *, together: int) -> list[Row]:
     """A case: jobs at once, each with a backup replica on a fifth of an on-demand server. Columns: row =
     "shared backup", together, servers, paid_hours (server hours, by the jobs) and up_hours."""
     job = baseline()
-    (plan,) = options(job, (Backup(),), quoted(2.4, 0.2), IMMEDIATE)
+    (plan,) = list_plans(job, (Backup(),), quoted(2.4, 0.2), IMMEDIATE)
     world, policy = made_world(2.4, 0.2, 3), Always(plan.mechanism, plan.bids)
     begin_s = np.random.default_rng(3).uniform(WINDOW_S, 2 * WINDOW_S, together)
     at_s = [WINDOW_S + (float(one) - WINDOW_S) % 1800.0 for one in begin_s]  # within half an hour
     charges = [
         charge
         for one in at_s
-        for attempt in play(job, policy, world, one, IMMEDIATE).attempts
+        for attempt in simulate_job(job, policy, world, one, IMMEDIATE).attempts
         for charge in attempt.charges
     ]
-    found = packed(charges)
+    found = pack_backups(charges)
     return [
         {
             "row": SHARED,

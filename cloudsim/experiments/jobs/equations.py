@@ -17,9 +17,9 @@ from cloudsim.experiments.jobs.synthetic_job import Always, baseline, made_world
 from cloudsim.jobs.attempts import MarketCandidates
 from cloudsim.jobs.job import IMMEDIATE, Job, Overheads
 from cloudsim.jobs.mechanisms import Checkpoint
-from cloudsim.jobs.planner import ON_DEMAND, options
+from cloudsim.jobs.planner import ON_DEMAND, list_plans
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import play
+from cloudsim.jobs.simulation import simulate_job
 from cloudsim.markets import bidding
 from cloudsim.markets.revocation import HOUR_S, WINDOW_S, Markets
 
@@ -59,7 +59,7 @@ class _PrintedReplicas(Replicate):
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """As printed, of the first ``degree`` markets, which are all the same here."""
         del overheads
-        bid = bidding.replica(markets.on_demand, self.degree)
+        bid = bidding.bid_for_replica(markets.on_demand, self.degree)
         odds = markets.odds(np.full(len(markets.price_now), bid), job.work_s, job.instances)
         first = np.flatnonzero(markets.price_now <= bid)[: self.degree]
         lost = odds.revoked[first].prod()
@@ -87,11 +87,11 @@ def measure(_data: Path | None, *, job: str, per_day: float, jobs: int) -> list[
     at_s = generator.uniform(WINDOW_S, 3900 * 86_400.0, jobs).tolist()
     on_demand_usd = kind.work_s / HOUR_S
     for equations, mechanisms in _SETS.items():
-        plans = options(kind, (*mechanisms, ON_DEMAND), quoted(per_day, PRICE), IMMEDIATE)
+        plans = list_plans(kind, (*mechanisms, ON_DEMAND), quoted(per_day, PRICE), IMMEDIATE)
         best = min(plans, key=lambda plan: plan.cost_usd)
         policy = Always(best.mechanism, best.bids)
         world = made_world(per_day, PRICE, 1)
-        costs = [play(kind, policy, world, one, IMMEDIATE).cost_usd / on_demand_usd for one in at_s]
+        costs = [simulate_job(kind, policy, world, one, IMMEDIATE).cost_usd / on_demand_usd for one in at_s]
         rows.append(
             {
                 "job": job,

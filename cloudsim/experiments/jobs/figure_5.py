@@ -36,7 +36,7 @@ def measure(data: Path | None, *, zone: str, weeks: int) -> list[Row]:
     known = [world.known(begin_s + WINDOW_S + week * 7 * DAY_S) for week in range(weeks)]
     rows: list[Row] = []
     for degree in DEGREES:
-        bid = np.full(len(world.histories), bidding.replica(world.on_demand, degree))
+        bid = np.full(len(world.histories), bidding.bid_for_replica(world.on_demand, degree))
         sets = np.array(list(combinations(inside, degree)))
         for hours in HOURS:
             odds = [one.odds(bid, hours * HOUR_S, 1) for one in known]

@@ -14,12 +14,12 @@ import numpy as np
 from cloudsim.experiments.experiment import Row
 from cloudsim.jobs.job import OVERHEADS, Job, Overheads
 from cloudsim.jobs.planner import POLICIES, OnDemandOnly, PlacementPolicy
-from cloudsim.jobs.simulation import SimulatedJob, play
+from cloudsim.jobs.simulation import SimulatedJob, simulate_job
 from cloudsim.jobs.world import World
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
-from cloudsim.markets.revocation import HOUR_S, WINDOW_S, PriceHistory, injected
+from cloudsim.markets.revocation import HOUR_S, WINDOW_S, PriceHistory, inject_revocations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,7 +74,9 @@ def world_2015(
     for one in series_2015(data):
         assert one.on_demand_usd_per_hour is not None, f"{one.name} has no on-demand price"
         plain = PriceHistory.of(one, on_demand / one.on_demand_usd_per_hour)
-        histories.append(injected(plain, per_day, generator, price=10 * on_demand) if per_day else plain)
+        histories.append(
+            inject_revocations(plain, per_day, generator, price=10 * on_demand) if per_day else plain
+        )
     memory = np.array([MEMORY_GB[one.instance_type] for one in series_2015(data)])
     return World(histories, on_demand, memory, billing)
 
@@ -101,10 +103,12 @@ def policy_rows(
     """
     at_s = arrivals(world, len(jobs), seed)
     control = OnDemandOnly()
-    base = [play(job, control, world, one, overheads) for job, one in zip(jobs, at_s, strict=True)]
+    base = [simulate_job(job, control, world, one, overheads) for job, one in zip(jobs, at_s, strict=True)]
     rows = []
     for policy in policies:
-        outcomes = [play(job, policy, world, one, overheads) for job, one in zip(jobs, at_s, strict=True)]
+        outcomes = [
+            simulate_job(job, policy, world, one, overheads) for job, one in zip(jobs, at_s, strict=True)
+        ]
         used = Counter(attempt.mechanism for one in outcomes for attempt in one.attempts)
         rows.append(
             {

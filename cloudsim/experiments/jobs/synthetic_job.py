@@ -17,9 +17,9 @@ from cloudsim.experiments.jobs.runs import mean
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism
 from cloudsim.jobs.job import IMMEDIATE, Job, Overheads
 from cloudsim.jobs.mechanisms import Backup, Checkpoint
-from cloudsim.jobs.planner import ON_DEMAND, options
+from cloudsim.jobs.planner import ON_DEMAND, list_plans
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import play
+from cloudsim.jobs.simulation import simulate_job
 from cloudsim.jobs.world import World
 from cloudsim.markets.revocation import (
     HOUR_S,
@@ -28,7 +28,7 @@ from cloudsim.markets.revocation import (
     Memoryless,
     PriceHistory,
     QuotedMarkets,
-    injected,
+    inject_revocations,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def made_world(per_day: float, price: float, seed: int) -> World:
     generator = np.random.default_rng(seed)
     ends_s, prices = np.array([0.0, _DAYS * DAY_S]), np.full(2, price)
     plain = [PriceHistory(f"market {number}", ends_s, prices) for number in range(MARKETS)]
-    return World([injected(one, per_day, generator, price=10.0, length_s=_SPIKE_S) for one in plain], 1.0)
+    return World(
+        [inject_revocations(one, per_day, generator, price=10.0, length_s=_SPIKE_S) for one in plain], 1.0
+    )
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,13 @@ def point(name: str, job: Job, per_day: float, price: float, *, jobs: int, seed:
     _plus_minus, the half of its 95 % interval; revocations, of a job.
     """
     mechanism = MECHANISMS[name]
-    (plan,) = options(job, (mechanism,), quoted(per_day, price), IMMEDIATE)
+    (plan,) = list_plans(job, (mechanism,), quoted(per_day, price), IMMEDIATE)
     world = made_world(per_day, price, seed)
     generator = np.random.default_rng([seed, jobs])
     last_s = _DAYS * DAY_S - 100 * job.work_s
     policy = Always(mechanism, plan.bids)
     outcomes = [
-        play(job, policy, world, at_s, IMMEDIATE)
+        simulate_job(job, policy, world, at_s, IMMEDIATE)
         for at_s in generator.uniform(WINDOW_S, last_s, jobs).tolist()
     ]
     on_demand_usd = job.work_s / HOUR_S

@@ -13,7 +13,7 @@ from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.jobs.synthetic_job import BASE_S, baseline, quoted
 from cloudsim.jobs.job import IMMEDIATE
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.planner import ON_DEMAND, options
+from cloudsim.jobs.planner import ON_DEMAND, list_plans
 from cloudsim.jobs.replicas import Replicate
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def measure(_data: Path | None) -> list[Row]:
     rows: list[Row] = []
     for memory, io, volatility, price in product(MEMORY_GB, IO_SHARE, PER_DAY, PRICE):
         job = baseline(BASE_S, MEMORY_GB[memory], IO_SHARE[io])
-        plans = options(job, _MECHANISMS, quoted(PER_DAY[volatility], PRICE[price]), IMMEDIATE)
+        plans = list_plans(job, _MECHANISMS, quoted(PER_DAY[volatility], PRICE[price]), IMMEDIATE)
         costs = {plan.mechanism.name: plan.cost_usd / plans[-1].cost_usd for plan in plans}
         best = min(costs, key=costs.__getitem__)
         levels = {"memory": memory, "io": io, "volatility": volatility, "price": price}

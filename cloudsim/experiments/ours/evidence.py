@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.admission.rule import AdmissionRule
+from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, AdmissionRule
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
@@ -38,7 +38,7 @@ SLA = 0.01
 DELAY_S = 86_400.0
 #: Of ``AdmissionRule``: at SLA .01 no, two and four lifetimes; the last is the rule of our clouds. One is
 #: what a sample followed up so long takes anyway.
-NO_RULE, OUR_LIFETIMES = 0.0, 0.04
+NO_RULE, OUR_LIFETIMES = PAPERS_ADMISSION.history_lifetimes, STRICT_RULE.history_lifetimes
 HISTORY_LIFETIMES = (NO_RULE, 0.02, OUR_LIFETIMES)
 #: Lifetime ÷ history up to which requests are counted; None: all of them.
 WHOLE, QUARTER = 1.0, 0.25

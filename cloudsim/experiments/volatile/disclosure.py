@@ -20,8 +20,15 @@ from cloudsim.cloud.cloud import AFTER_EVERYTHING
 from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import LATTICE_S, Disclosure
-from cloudsim.disclosure.masked_tables import shown_table
-from cloudsim.disclosure.target_choice import Choice, choose, disclosed_of
+from cloudsim.disclosure.masked_tables import describe_table
+from cloudsim.disclosure.targeting import (
+    HOUR_S,
+    TargetChoice,
+    Value,
+    choose_target,
+    find_value,
+    parse_disclosed,
+)
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.promise.beds import SPOT_DELAY_S, draw, seeds
 from cloudsim.experiments.runs import CLOUD, SPOT
@@ -33,7 +40,6 @@ from cloudsim.model.changes import Change, End, Ended
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.volatile.targeting import HOUR_S, Value, named_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +79,7 @@ def measure(
     for level in levels:
         for value_function in value_functions:
             for asks in ASKS:
-                run = _Run(bed, seed, births, hours, Disclosure(level), named_value(value_function))
+                run = _Run(bed, seed, births, hours, Disclosure(level), find_value(value_function))
                 rows.append(
                     {"bed": bed, "seed": seed, "level": level, "value_function": value_function, "asks": asks}
                     | run.row(promised=asks == PROMISED)
@@ -95,7 +101,7 @@ class _Run:
         self._federation = Federation((cloud,), (workload,))
         self._member = ReplayMember(cloud, 0, self._federation, seed, births)
         self._level, self._value = level, value
-        self._read: tuple[QuantileTable, dict[int, Choice | None]] | None = None
+        self._read: tuple[QuantileTable, dict[int, TargetChoice | None]] | None = None
         self._own_core_s = 0.0
         self._ended = {End.COMPLETED: 0, End.EVICTED: 0}
         self._core_h, self._worth = 0.0, 0.0
@@ -147,15 +153,15 @@ class _Run:
             return None
         return replace(recorded, lifetime_s=chosen.lifetime_s, sla=chosen.sla if promised else None)
 
-    def _choice(self, cores: int) -> Choice | None:
+    def _choice(self, cores: int) -> TargetChoice | None:
         """What is chosen by the table that is published now, read once; None where nothing is told."""
         table = self._member.cloud.table
         if table is None or self._level is Disclosure.NOTHING:
             return None
         if self._read is None or self._read[0] is not table:
             told = {
-                one["cores"]: choose(disclosed_of(self._level, one), self._value)
-                for one in shown_table(table)["lifetimes"]
+                one["cores"]: choose_target(parse_disclosed(self._level, one), self._value)
+                for one in describe_table(table)["lifetimes"]
             }
             self._read = table, told
         return self._read[1].get(cores)

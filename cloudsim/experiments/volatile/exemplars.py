@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL
 from cloudsim.experiments.claims import Claim, Verdict, judged
 from cloudsim.experiments.experiment import Case, Experiment, Row
 from cloudsim.experiments.volatile import exemplars_drawing as drawing
 from cloudsim.experiments.volatile.runs import INTERVALS, MODELS, POLICIES, VALUE, Pool, of, pool_rows
 from cloudsim.volatile.availability import STUDY_SAMPLES
-from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, exemplar
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
+from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, make_exemplar
 
 STABLE = ("stable-1", "stable-2")
 PROFILE = "profile"
@@ -29,7 +29,7 @@ _SHOWN_EVERY = 12
 def measure(_data: Path | None, *, name: str, samples: int) -> list[Row]:
     """A case: all rows of one exemplar (``volatile_runs.pool_rows``), and a row "profile" with its hourly
     units, its place and its hours."""
-    made = exemplar(name, np.random.default_rng(zlib.crc32(name.encode())), samples)
+    made = make_exemplar(name, np.random.default_rng(zlib.crc32(name.encode())), samples)
     profile: Row = {
         "row": PROFILE,
         "pool": name,

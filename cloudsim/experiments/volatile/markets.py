@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.volatile.drawing import of_oracle, ordinal_shares, places
 from cloudsim.experiments.volatile.ordinal import least_volatile, ordinal, sentences
@@ -21,7 +22,6 @@ from cloudsim.experiments.volatile.runs import (
     pool_rows,
     pools_2021,
 )
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
 
 EXCLUDED = "excluded"
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cloudsim.disclosure.levels import Disclosure
+from cloudsim.disclosure.targeting import LINEAR
 from cloudsim.experiments.experiment import Row
 from cloudsim.experiments.volatile.runs import MODEL_NAMES, MODELS, POLICIES, POLICY_NAMES, VALUE, of
 from cloudsim.volatile.managers import RevocationPolicy
-from cloudsim.volatile.targeting import LINEAR
 
 #: A policy and what is told under it.
 Configuration = tuple[str, str]

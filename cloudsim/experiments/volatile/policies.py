@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL
 from cloudsim.experiments.claims import Claim, Verdict, judged
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.volatile.drawing import of_oracle, ordinal_shares, places
@@ -28,7 +29,6 @@ from cloudsim.experiments.volatile.runs import (
     pools_2015,
 )
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
 
 #: VOLATILE.md "Acceptance": linear value over the Oracle's, mean of so many pools; 18 were handed out.
 EXPECTED_POOLS = 27

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL, Value
 from cloudsim.experiments.experiment import Row
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
@@ -25,14 +26,13 @@ from cloudsim.volatile.availability import (
     PriceStatistics,
     Unknown,
     Window,
-    availability,
-    first,
-    last,
-    whole,
+    first_window,
+    infer_availability,
+    last_window,
+    whole_window,
 )
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
-from cloudsim.volatile.study import Model, StudyOutcome, study
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL, Value
+from cloudsim.volatile.study import InformationModel, StudyOutcome, run_study
 
 #: Files under the data directory.
 MARKETS_2015 = "spot-prices-2015/markets.csv"
@@ -71,11 +71,11 @@ def pools_2015(data: Path) -> tuple[list[Pool], list[ExcludedSeries]]:
 def pools_2021(file: Path) -> tuple[list[Pool], list[ExcludedSeries]]:
     """The markets in one of the files of 2021, each as long as it was recorded."""
     series, _ = read(file)
-    return _pools("2021", ((one, "whole", whole(one)) for one in series))
+    return _pools("2021", ((one, "whole", whole_window(one)) for one in series))
 
 
 def _windows(series: PriceSeries) -> Sequence[tuple[str, Window | ExcludedSeries]]:
-    begin, end = first(series), last(series)
+    begin, end = first_window(series), last_window(series)
     if isinstance(begin, ExcludedSeries) or isinstance(end, ExcludedSeries):
         return [("first", begin)]
     shared = STUDY_SAMPLES - (end.starts_at_s - begin.starts_at_s) / begin.step_s
@@ -91,7 +91,7 @@ def _pools(
         if isinstance(window, ExcludedSeries):
             excluded.append(window)
             continue
-        made = availability(series, window, unknown=Unknown.CARRY)
+        made = infer_availability(series, window, unknown=Unknown.CARRY)
         if isinstance(made, ExcludedSeries):
             excluded.append(made)
         else:
@@ -118,7 +118,7 @@ def pool_rows(
     """
     generator = np.random.default_rng(zlib.crc32(f"{pool.source} {pool.name} {pool.window}".encode()))
     told, judged = pool.availability.split(split) if split else (None, pool.availability)
-    made = study(
+    made = run_study(
         judged.units,
         generator,
         informed_by=None if told is None else told.units,
@@ -162,7 +162,7 @@ def length_columns(lengths: LengthHistogram) -> dict[str, Any]:
 
 def _outcome(outcome: StudyOutcome) -> dict[str, Any]:
     model = outcome.model.value
-    told = outcome.model is not Model.ORACLE
+    told = outcome.model is not InformationModel.ORACLE
     return {
         f"value_{model}": outcome.value,
         f"of_oracle_{model}": outcome.of_oracle,
@@ -180,7 +180,7 @@ def _outcome(outcome: StudyOutcome) -> dict[str, Any]:
 
 POLICIES = tuple(policy.value for policy in RevocationPolicy)
 #: What a cloud can tell; the Oracle is what it is measured against.
-MODELS = tuple(model.value for model in Model if model is not Model.ORACLE)
+MODELS = tuple(model.value for model in InformationModel if model is not InformationModel.ORACLE)
 
 MODEL_NAMES = {"mttr": "MTTR", "p10": "10pctile", "p90": "90pctile", "full": "full", "oracle": "Oracle"}
 POLICY_NAMES = {"random": "Random", "fifo": "FIFO", "lifo": "LIFO", "lifo-pools": "LIFO-pools"}

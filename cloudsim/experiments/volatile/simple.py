@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cloudsim.disclosure.levels import LATTICE_S
+from cloudsim.disclosure.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES, Value, expected_value
 from cloudsim.experiments.claims import Claim, Verdict, judged
 from cloudsim.experiments.drawing import LINES
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.volatile.runs import MINUTE_S, POLICY_NAMES, length_columns, of
 from cloudsim.model.lengths import LengthHistogram
 from cloudsim.volatile.availability import DAY_S, STEP_S
-from cloudsim.volatile.managers import RevocationPolicy, intervals
-from cloudsim.volatile.synthetic import daily_ramp
-from cloudsim.volatile.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES, Value, expected_value
+from cloudsim.volatile.managers import RevocationPolicy, count_intervals
+from cloudsim.volatile.synthetic import make_daily_ramp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,14 +40,14 @@ _MOST: tuple[Value, ...] = (LINEAR, POLYNOMIAL, SLICES)
 def measure(_data: Path | None, *, days: int) -> list[Row]:
     """A case: the profile of one day, ``row`` = "profile" (hours, units); and of each policy and pool of it
     a row "lengths": mean, median and deviation, and at_minutes: the number of intervals by length."""
-    profile = daily_ramp(days)
+    profile = make_daily_ramp(days)
     day = profile.units[: DAY_S // STEP_S].tolist()
     rows: list[Row] = [
         {"row": PROFILE, "hours": at * STEP_S / 3600, "units": units} for at, units in enumerate(day)
     ]
     generator = np.random.default_rng(SEED)
     for policy in RevocationPolicy:
-        made = intervals(profile.units, policy, generator)
+        made = count_intervals(profile.units, policy, generator)
         for band, lengths in enumerate(made):
             some = np.flatnonzero(lengths.counts)
             rows.append(

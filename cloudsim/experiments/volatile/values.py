@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from cloudsim.disclosure.targeting import CHECKPOINTED, LINEAR, SLICES
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.volatile.drawing import VALUE_NAMES, of_oracle
 from cloudsim.experiments.volatile.runs import (
@@ -18,7 +19,6 @@ from cloudsim.experiments.volatile.runs import (
     pool_rows,
     pools_2015,
 )
-from cloudsim.volatile.targeting import CHECKPOINTED, LINEAR, SLICES
 
 VALUES = (LINEAR, SLICES, CHECKPOINTED)
 

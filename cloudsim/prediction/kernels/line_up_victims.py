@@ -11,28 +11,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.jit import compiled
 from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.kernels.line_up_replays import (
-    BROKEN_PROMISES,
+    BY_COST,
     EMPTIEST,
-    FIRST_COST,
     FULLEST,
     LAST,
-    LOST_WORK,
-    OLDEST,
-    PARTIAL_HOUR,
-    RANDOM,
-    WEAKEST,
     LineUpSpotLine,
     Replay,
     Rules,
     Virtual,
 )
-from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE, compiled
+from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 from cloudsim.scheduling.cover_kernel import _least_costs as least_costs
+from cloudsim.scheduling.eviction import OLDEST, RANDOM, WEAKEST, cost_of
 
-_HOUR_S: Final = 3600.0
-_NEVER_EARNED: Final = 1e6  # as scheduling/eviction.py
 _THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
 
 
@@ -42,11 +36,11 @@ def _virtual_first(
 ) -> bool:
     """Whether the virtual instance leaves before another one."""
     younger = bool(line.ordinal[place] < replay.rank)
-    if rules.victims == OLDEST:
+    if rules.order == OLDEST:
         return not younger
-    if rules.victims == WEAKEST:
+    if rules.order == WEAKEST:
         return bool(virtual.sla > line.sla[place] or (virtual.sla == line.sla[place] and younger))
-    if rules.victims == RANDOM:
+    if rules.order == RANDOM:
         return bool(replay.draw < (line.later_draw[place] if later else line.draw[place]))
     return younger
 
@@ -142,7 +136,7 @@ def _in_order(
     allowed: NDArray[np.bool_],
     room: NDArray[np.int64],
 ) -> int:
-    """``victims.in_order``: the node that has room first, and nobody there who must leave; else NOWHERE or
+    """``victims.InOrder``: the node that has room first, and nobody there who must leave; else NOWHERE or
     EVICTED.
 
     EVICTED: the virtual instance must leave; its replay ends there, and is left half done.
@@ -167,17 +161,13 @@ def _in_order(
     return taken
 
 
+_cost_of = compiled(cost_of)
+
+
 @compiled
 def _cost(rules: Rules, run_s: float, cores: int, sla: float) -> int:
-    """What it costs that an instance leaves, in thousandths (scheduling/eviction.py)."""
-    cost = 1.0
-    if rules.victims == PARTIAL_HOUR:
-        cost = run_s % _HOUR_S
-    elif rules.victims == LOST_WORK:
-        cost = run_s * cores
-    elif rules.victims == BROKEN_PROMISES:
-        cost = 0.0 if sla >= 1.0 else min(1.0 / max(sla, 1e-12), _NEVER_EARNED)
-    return int(np.rint(cost * _THOUSANDTHS))
+    """Return what it costs that an instance leaves, in thousandths."""
+    return int(np.rint(_cost_of(rules.cost, run_s, cores, sla) * _THOUSANDTHS))
 
 
 @compiled
@@ -265,7 +255,7 @@ def _cheapest(
     room: NDArray[np.int64],
     now_s: float,
 ) -> int:
-    """``victims.cheapest``; returns as ``_in_order``."""
+    """``victims.Cheapest``; returns as ``_in_order``."""
     slots, costs = _on_nodes(rules, line, replay, virtual, now_s, len(replay.free))
     nodes = np.empty(len(replay.free), np.int64)
     count = 0
@@ -320,6 +310,6 @@ def make_room(
         needs[resource + 1] = needs_further[resource]
         for node in range(len(replay.free)):
             room[resource + 1, node] = replay.further[resource, node]
-    if rules.victims < FIRST_COST:
+    if rules.order != BY_COST:
         return _in_order(rules, line, replay, virtual, needs, allowed, room)
     return _cheapest(rules, line, replay, virtual, needs, allowed, room, now_s)

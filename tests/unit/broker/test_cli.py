@@ -12,7 +12,6 @@ from broker.cli import errors, formatting
 from broker.cli.app import COMMANDS as ENTRIES
 from broker.settings import settings
 from cloudsim.model.binomial import clopper_pearson
-from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.running import Run, runner
 
 Spotfed = Run
@@ -298,10 +297,6 @@ def test_a_malformed_setting_is_named(spotfed: Spotfed, monkeypatch: pytest.Monk
     done = spotfed("table", "--trace", trace, "--nodes", "2x4")
     assert done.code == 2
     assert "SPOTFED_SAMPLES" in done.err
-
-
-def test_words_cover_every_reason() -> None:
-    assert set(formatting.REASONS) == set(RefusalReason)
 
 
 @pytest.mark.parametrize(

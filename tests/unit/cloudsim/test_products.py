@@ -13,7 +13,7 @@ from cloudsim.admission.pools import Pools
 from cloudsim.admission.products import Products
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import SpecError
 from cloudsim.model.instances import Quote
 from cloudsim.model.nodes import NodeDetails
@@ -94,7 +94,7 @@ def test_a_pool_holds_no_more_than_its_band() -> None:
     cloud = pooled(20)
     assert [admit(cloud, spot(f"s{number}", 5, pool=1)).pool for number in range(2)] == [1, 1]
     assert cloud.spec.products.pools is not None
-    assert cloud.spec.products.pools.held(cloud.inventory) == (0, 10)
+    assert cloud.spec.products.pools.held_cores(cloud.inventory) == (0, 10)
     refused = cloud.quote(spot("more", 1, pool=1))
     assert isinstance(refused, Refusal)
     assert refused.reason is RefusalReason.NO_CAPACITY
@@ -209,7 +209,7 @@ def test_rounding_alone_asks_for_no_longer_slice() -> None:
     instance = cloud.inventory.get("s")
     assert instance is not None
     end_s = np.nextafter(instance.start_s + HOUR_S, np.inf)
-    assert products.extended_until_s(instance, end_s) == end_s
+    assert products.sold_until_s(instance, end_s) == end_s
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ trace = { synthetic = "table-1", hours = 3 }
 def read(tmp_path: Path, text: str) -> Any:
     path = tmp_path / "federation.toml"
     path.write_text(text)
-    return load(path, None)
+    return load_federation(path, None)
 
 
 def test_a_file_says_whom_a_cloud_evicts_and_what_it_sells(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.scheduling.cover import cheapest_cover
+from cloudsim.scheduling.eviction import youngest_first
 from cloudsim.scheduling.lineups import LINEUPS
+from cloudsim.scheduling.victims import InOrder
 from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
 
 CLOUDS = 40
@@ -85,6 +87,7 @@ def test_line_ups_that_choose_otherwise_are_refused():
         replace(LINEUPS[0], draws=True),
         replace(LINEUPS[0], filters=()),
         replace(LINEUPS[0], victims=lambda *_: None),
+        replace(LINEUPS[0], victims=InOrder(youngest_first)),
         replace(LINEUPS[0], weighers=LINEUPS[-1].weighers * 2),
     ):
         with pytest.raises(SpecError, match="predictions know no line-up"):
