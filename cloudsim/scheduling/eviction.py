@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,12 +20,6 @@ from cloudsim.model.instances import Instance
 
 #: An order may be lazy: its consumer stops as soon as there is room.
 Order = Callable[[Inventory], Iterable[Instance]]
-
-#: The orders that the compiled replay knows (``cloudsim.prediction.kernels.line_up_victims``).
-YOUNGEST: Final = 0
-OLDEST: Final = 1
-RANDOM: Final = 2
-WEAKEST: Final = 3
 
 
 def youngest_first(inventory: Inventory) -> Iterator[Instance]:
@@ -50,21 +45,40 @@ def random_order(inventory: Inventory) -> list[Instance]:
     )
 
 
-def weakest_promise_first(inventory: Inventory) -> list[Instance]:
-    """Return the largest promised SLA (the likeliest eviction) first; the youngest first among equals."""
-    return sorted(
-        (spot for spot in inventory.spot() if spot.evict_at_s is None),
-        key=lambda spot: (spot.yields, spot.sla if spot.promised else 1.0, spot.start_s, spot.number),
-        reverse=True,
-    )
-
-
 def upper_pools_first(inventory: Inventory) -> list[Instance]:
     """Return pool 0 first, and in each pool the youngest first (002 §3.1 "LIFO-Pools")."""
     return sorted(
         (spot for spot in inventory.youngest_spot() if spot.evict_at_s is None),
         key=lambda spot: (not spot.yields, spot.pool or 0),
     )
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """An order by a key: the least key leaves first, of equals the youngest or the ``oldest``.
+
+    key: returns the keys of instances from their cores and their SLAs, numbers or arrays; None for one key
+    for all. The scheduler and the compiled replay evaluate it alike.
+    """
+
+    key: Callable[[Any, Any], Any] | None = None
+    oldest: bool = False
+
+    def __call__(self, inventory: Inventory) -> Iterable[Instance]:
+        """Return the spot instances that may be evicted, in this order."""
+        if self.key is None:
+            return oldest_first(inventory) if self.oldest else youngest_first(inventory)
+        by_age = inventory.spot() if self.oldest else inventory.youngest_spot()
+        key = self.key
+        return sorted(
+            (spot for spot in by_age if spot.evict_at_s is None),
+            key=lambda spot: (not spot.yields, key(spot.cores, spot.sla if spot.promised else 1.0)),
+        )
+
+
+def largest_sla(_cores: Any, sla: Any) -> Any:
+    """Return the key by which the largest SLA, the likeliest eviction that was agreed to, leaves first."""
+    return -sla
 
 
 _WORD = (1 << 64) - 1

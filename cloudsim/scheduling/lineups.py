@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cloudsim.model.errors import SpecError
 from cloudsim.scheduling import eviction, filters, weighers
-from cloudsim.scheduling.eviction import Cost
+from cloudsim.scheduling.eviction import ByKey, Cost
 from cloudsim.scheduling.filters import Filter
 from cloudsim.scheduling.victims import Cheapest, InOrder, VictimPolicy
 from cloudsim.scheduling.weighers import Weigher
@@ -45,7 +45,7 @@ class LineUp:
     renews: bool = False
 
 
-YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", InOrder(eviction.youngest_first, eviction.YOUNGEST))
+YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", InOrder(ByKey()))
 
 #: Spot from the other end of the node order, so that on-demand instances meet it late.
 SPOT_LAST_FIT = replace(
@@ -64,11 +64,9 @@ SPOT_WORST_FIT = replace(
     spot_weighers=((weighers.most_free_cores, 1.0),),
 )
 
-OLDEST_JOB_FIRST = LineUp("oldest-job-first", InOrder(eviction.oldest_first, eviction.OLDEST))
-RANDOM_VICTIMS = LineUp("random-victims", InOrder(eviction.random_order, eviction.RANDOM))
-WEAKEST_PROMISE_FIRST = LineUp(
-    "weakest-promise-first", InOrder(eviction.weakest_promise_first, eviction.WEAKEST)
-)
+OLDEST_JOB_FIRST = LineUp("oldest-job-first", InOrder(ByKey(oldest=True)))
+RANDOM_VICTIMS = LineUp("random-victims", InOrder(eviction.random_order))
+WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", InOrder(ByKey(eviction.largest_sla)))
 
 #: The policy of the paper (004 Algorithms 4 and 5, corrected as in PREEMPTION.md).
 PARTIAL_HOUR = LineUp("partial-hour", Cheapest(Cost(partial_hour_s=1.0)))

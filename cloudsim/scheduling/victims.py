@@ -57,12 +57,11 @@ class InOrder:
 
     Marks go per node over the whole cloud. Of the marked instances of the node taken those that turn out not
     to be needed are spared, in the same order, or the last first (``sparing_last``). No placement when not
-    even evicting all of them helps (PREDICTION.md, "Eviction, line-up youngest-job-first"). compiled: the
-    code of the order in the compiled replay; a policy without one cannot promise.
+    even evicting all of them helps (PREDICTION.md, "Eviction, line-up youngest-job-first"). The compiled
+    replay knows orders ``ByKey`` and the random one; a policy with another order cannot promise.
     """
 
     order: Order
-    compiled: int | None = None
     sparing_last: bool = False
 
     def __call__(self, inventory: Inventory, wanted: PlacementRequest, _choose: Choose) -> Placement | None:

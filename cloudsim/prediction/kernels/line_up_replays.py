@@ -1,4 +1,4 @@
-"""What the replays of a line-up are made of (``lineup_kernel.py``), and line-ups as codes."""
+"""Line-ups as codes, and the state of a replay, as the compiled replays of a line-up read them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.model.errors import SpecError
-from cloudsim.scheduling import filters, weighers
-from cloudsim.scheduling.eviction import Cost
+from cloudsim.scheduling import eviction, filters, weighers
+from cloudsim.scheduling.eviction import ByKey, Cost
 from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
 from cloudsim.scheduling.victims import Cheapest, InOrder
 
@@ -19,8 +19,11 @@ LAST: Final = 1
 FULLEST: Final = 2
 EMPTIEST: Final = 3
 
-#: In ``Rules.order``: victims are chosen by what they cost.
-BY_COST: Final = -1
+#: The orders of victims: by key and age, by a draw, or by what they cost.
+YOUNGEST: Final = 0
+OLDEST: Final = 1
+RANDOM: Final = 2
+BY_COST: Final = 3
 NO_COST: Final = Cost()
 
 
@@ -43,18 +46,37 @@ class Rules(NamedTuple):
 
 
 class Virtual(NamedTuple):
-    """The virtual instance: what it needs, int64[further resources], and the SLA that it was promised."""
+    """The virtual instance.
+
+    Attributes
+    ----------
+    cores
+        Its size.
+    further
+        int64[further resources], amounts of other resources.
+    sla
+        The SLA that it was promised.
+    key
+        Its key in the order in which victims leave; 0 where no key counts.
+    """
 
     cores: int
     further: NDArray[np.int64]
     sla: float
+    key: float
 
 
 class ExtraResources(NamedTuple):
-    """What a replay is beside ``Replays``; one row a replay.
+    """State of replays beside ``Replays``; one row a replay.
 
-    further: int64[rows, further resources, nodes], free amounts. birth_s: float64, of the virtual instance.
-    draw: uint64, its place in the random order.
+    Attributes
+    ----------
+    further
+        int64[rows, further resources, nodes], free amounts.
+    birth_s
+        float64[rows], birth of the virtual instance in seconds.
+    draw
+        uint64[rows], place of the virtual instance in the random order.
     """
 
     further: NDArray[np.int64]
@@ -63,11 +85,24 @@ class ExtraResources(NamedTuple):
 
 
 class EventDetails(NamedTuple):
-    """What is known of a chunk beside ``Events``.
+    """Details of a chunk's events and instances beside ``Events``.
 
-    By event: time_s, float64; labels, int64, a row of ``masks``; group, int64; spread, int8. By slot number:
-    further, int64[slots, further resources]; slot_group, int64. masks: bool[label sets, nodes], which nodes
-    have them all.
+    Attributes
+    ----------
+    time_s
+        float64[events], seconds.
+    labels
+        int64[events], a row of ``masks``.
+    group
+        int64[events].
+    spread
+        int8[events].
+    further
+        int64[slots, further resources], amounts of the instance with that slot number.
+    slot_group
+        int64[slots], group of the instance with that slot number.
+    masks
+        bool[label sets, nodes], nodes that have all labels of a set.
     """
 
     time_s: NDArray[np.float64]
@@ -82,10 +117,25 @@ class EventDetails(NamedTuple):
 class LineUpSpotLine(NamedTuple):
     """Spot instances that are open when a chunk begins or start in it, oldest first: ``SpotLine`` with more.
 
-    amounts: int64[places + 1, resources], cores first; the last row is the virtual instance. start_s, sla:
-    float64. order: int64, places in the order in which they leave. Of a random order also draw, later_draw:
-    uint64, each one's place in it; later_draw and later_order if it starts after the virtual instance and has
-    the next higher number therefore.
+    In a random order, an instance that starts after the virtual instance has the next higher number: then
+    ``later_order`` and ``later_draw`` hold for it.
+
+    Attributes
+    ----------
+    amounts
+        int64[places + 1, resources], cores first; the last row is the virtual instance.
+    start_s
+        float64[places], seconds.
+    sla
+        float64[places].
+    order
+        int64[places], places in the order in which they leave.
+    key
+        float64[places], by which they leave, the least first; empty where only age counts.
+    draw
+        uint64[places], place of each instance in a random order; else empty.
+    later_order, later_draw
+        Order and draws with the next higher number; else empty.
     """
 
     slot: NDArray[np.int32]
@@ -94,13 +144,14 @@ class LineUpSpotLine(NamedTuple):
     start_s: NDArray[np.float64]
     sla: NDArray[np.float64]
     order: NDArray[np.int64]
+    key: NDArray[np.float64]
     draw: NDArray[np.uint64]
     later_order: NDArray[np.int64]
     later_draw: NDArray[np.uint64]
 
 
 class Replay(NamedTuple):
-    """One replay: rows of ``Replays`` and ``ExtraResources``."""
+    """One replay: a row of ``Replays`` and of ``ExtraResources``."""
 
     free: NDArray[np.int32]
     further: NDArray[np.int64]
@@ -124,8 +175,10 @@ def rules_of(lineup: LineUp) -> Rules:
     match lineup.victims:
         case Cheapest(cost=cost):
             pass
-        case InOrder(compiled=int(order), sparing_last=False):
-            pass
+        case InOrder(order=ByKey(oldest=oldest), sparing_last=False):
+            order = OLDEST if oldest else YOUNGEST
+        case InOrder(order=eviction.random_order, sparing_last=False):
+            order = RANDOM
         case _:
             raise _unknown(lineup, "chooses")
     if lineup.filters != filters.ALL or lineup.draws:
