@@ -141,7 +141,7 @@ def load_command(entry: CommandEntry) -> Any:
         single = typer.Typer(add_completion=False)
         single.command(entry.name)(target)
         command = typer.main.get_command(single)
-    command.name = entry.name
+    command.name, command.short_help = entry.name, entry.summary
     return command
 
 
