@@ -317,7 +317,7 @@ def test_leases_that_are_kept_are_ended_by_name(told: Told, client: Client) -> N
     assert "3 admitted" in out
     assert all_run(client)
     shown = told.spotfed("fleet", "status", "night", "--origin", "lab")
-    assert "nobody keeps it on this machine" in shown.stdout
+    assert "not kept on this machine" in shown.stdout
     with told.keeping():
         wait_until(
             lambda: told.spotfed("fleet", "status", "night", "--json").stdout.count('"keeper": null') == 0,
@@ -325,7 +325,7 @@ def test_leases_that_are_kept_are_ended_by_name(told: Told, client: Client) -> N
         )
         ended = told.spotfed("fleet", "end", "night", "--origin", "lab", "--json")
     assert ended.returncode == 0, ended.stderr
-    assert "is told to end" in ended.stderr
+    assert "stopping it" in ended.stderr
     assert json.loads(ended.stdout) == {"name": "night", "returned": [], "left": []}
     assert running(client) == {}
 
