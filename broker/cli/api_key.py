@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from broker.api.schemas.identity import KeyWish, NewKey, Rotation
+from broker.api.schemas.api_keys import KeyWish, NewKey, Rotation
 from broker.cli import formatting
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, next_step, print_json, show_list, show_one

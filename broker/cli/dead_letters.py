@@ -15,7 +15,6 @@ from broker.cli.errors import CommandError, ExitCode
 from broker.cli.options import CloudFilter
 from broker.cli.redis_connection import connected_redis
 from broker.contract import VERSION
-from broker.contract.negotiation import spoken
 from broker.journal.dead_letters import DeadLetter, DeadLetters, ReplayError
 from broker.journal.journal import Journal
 from broker.settings import Settings, settings
@@ -23,6 +22,7 @@ from broker.signing.key_files import local_key_files
 from broker.signing.parties import BROKER
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
+from broker.storage.negotiation import read_federation_version
 
 dlq = typer.Typer(
     no_args_is_help=True,
@@ -71,7 +71,7 @@ def show(letter: LetterArgument, cloud: CloudFilter = None, as_json: JsonOption 
     """
     with connected_redis() as (client, keys):
         _, match = _find_letter(client, keys, cloud, letter)
-        view = _letter_dict(match, _now_ms(client)) | {"body": match.shown()}
+        view = _letter_dict(match, _now_ms(client)) | {"body": match.format_body()}
     lines = (Text.assemble((f"{name}: ", "bold"), str(value)) for name, value in view.items())
     show_one(view, *lines, as_json=as_json)
 
@@ -88,10 +88,10 @@ def replay(letter: LetterArgument, cloud: CloudFilter = None, as_json: JsonOptio
     with connected_redis() as (client, keys):
         box, match = _find_letter(client, keys, cloud, letter)
         try:
-            commands = match.valid()
+            commands = match.parse_commands()
         except ReplayError as error:
             raise CommandError(f"dead letter {letter} of {match.cloud}: {error}", ExitCode.REFUSED) from error
-        version, signer = min(spoken(client, keys), VERSION), _broker_signer(settings())
+        version, signer = min(read_federation_version(client, keys), VERSION), _broker_signer(settings())
         needs_signature = client.hexists(keys.cloud_signatures, match.cloud)
         if needs_signature and not signer.sign(b"", keys.inbox(match.cloud)):
             raise CommandError(

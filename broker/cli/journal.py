@@ -20,8 +20,8 @@ from broker.cli.options import CloudFilter
 from broker.cli.redis_connection import connected_redis
 from broker.journal import verify as audit
 from broker.journal.archive import Archive, ArchiveError, archive_directory, archives_directory
-from broker.journal.entries import Entries
-from broker.journal.hash_chain import Entry, place_of
+from broker.journal.entries import JournalEntries
+from broker.journal.hash_chain import Entry, parse_entry_id
 from broker.journal.verify import JournalFinding
 from broker.settings import settings
 from broker.storage.keys import RedisKeys
@@ -46,7 +46,7 @@ def verify(cloud: CloudFilter = None, as_json: JsonOption = False) -> None:
         for name in _cloud_names(client, keys, cloud):
             entries, archive = _open_journal(client, keys, name)
             with _readable(archive):
-                findings.append(audit.verify(name, entries, archive))
+                findings.append(audit.verify_journal(name, entries, archive))
     show_one(
         {"clouds": [asdict(finding) | {"sound": finding.bad is None} for finding in findings]},
         *(_finding_line(finding) for finding in findings),
@@ -71,7 +71,7 @@ def show(
     Example: spotfed journal show A --after 3-120 --limit 5
     """
     try:
-        place = (0, 0) if after is None else place_of(after)
+        place = (0, 0) if after is None else parse_entry_id(after)
     except ValueError:
         raise CommandError("--after: must be the id of an entry, like 3-120", ExitCode.BAD_INPUT) from None
     with connected_redis() as (client, keys):
@@ -101,10 +101,10 @@ def read_entries(client: redis.Redis, keys: RedisKeys, cloud: str, after: tuple[
         yield from chain(archived, entries.after("{}-{}".format(*after)))
 
 
-def _open_journal(client: redis.Redis, keys: RedisKeys, cloud: str) -> tuple[Entries, Archive]:
+def _open_journal(client: redis.Redis, keys: RedisKeys, cloud: str) -> tuple[JournalEntries, Archive]:
     config = settings()
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, cloud))
-    return Entries(client, keys, cloud), archive
+    return JournalEntries(client, keys, cloud), archive
 
 
 def _cloud_names(client: redis.Redis, keys: RedisKeys, cloud: str | None) -> list[str]:

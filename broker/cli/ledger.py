@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from broker.api.schemas.ledger import LedgerEntry, LedgerView
 from broker.cli import formatting
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, number, show_one
 from broker.cli.options import CloudFilter, OriginFilter
+from broker.ledger.models import LedgerEntry, LedgerView
 
 _VERDICTS = {"yes": "[green]yes[/green]", "broken": "[red]broken[/red]", "open": "open"}
 #: Heading of a column that the entries may be broken down by, and the entry's attribute.

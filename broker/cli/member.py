@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column
 
-from broker.api.schemas.identity import MemberChange, MemberView, MemberWish
+from broker.api.schemas.members import MemberChange, MemberView, MemberWish
 from broker.cli.api_key import CloudOption
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, next_step, number, show_list, show_one

@@ -19,10 +19,11 @@ from httpx_sse import SSEError, connect_sse
 from pydantic import BaseModel
 
 from broker.api.schemas.clouds import Advance, Clouds, CloudView, DrainRequest, Table
-from broker.api.schemas.leases import Cancellation, Leases, StreamedEvent
-from broker.api.schemas.ledger import LedgerView
+from broker.api.schemas.events import StreamedEvent
+from broker.api.schemas.leases import Cancellation, Leases
 from broker.api.schemas.problems import Problem
-from broker.api.schemas.requests import Admission, ListedResults, Quotes
+from broker.api.schemas.quotes import Quotes
+from broker.api.schemas.requests import Admission, ListedResults
 from broker.backoff import API_BACKOFF, retry_after_s
 from broker.client.errors import (
     ClientError,
@@ -63,6 +64,7 @@ from broker.contract import (
     QuoteRequest,
     SpotRequest,
 )
+from broker.ledger.models import LedgerView
 from broker.settings import settings
 from broker.storage.tls import api_context
 

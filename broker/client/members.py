@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from broker.api.schemas.identity import (
-    ApiKeys,
-    Audit,
-    KeyWish,
-    MemberChange,
-    Members,
-    MemberView,
-    MemberWish,
-    NewKey,
-    Rotation,
-)
+from broker.api.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
+from broker.api.schemas.audit import Audit
+from broker.api.schemas.members import MemberChange, Members, MemberView, MemberWish
 from broker.client.results import ClientCalls, parse
 from broker.identity.store import AuditEntry, KeyRecord
 

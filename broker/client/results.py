@@ -34,7 +34,7 @@ from broker.client.errors import (
     UnauthorizedError,
     UntrustedError,
 )
-from broker.contract import CounterOffers, Lease, RefusalView, read
+from broker.contract import CounterOffers, Lease, RefusalView, read_message
 from broker.storage.tls import refusal
 
 REFUSED = "urn:spotfed:problem:refused"
@@ -105,7 +105,7 @@ def quoted(name: str) -> str:
 def parse(model: type[_Model], response: httpx.Response) -> _Model:
     """The body of an answer. Raises ProtocolError where it is something else."""
     try:
-        return read(model, response.content)
+        return read_message(model, response.content)
     except ValidationError as error:
         raise ProtocolError(
             f"{response.url} answered {response.status_code} with something else than a {model.__name__}: "
@@ -116,7 +116,7 @@ def parse(model: type[_Model], response: httpx.Response) -> _Model:
 def problem_of(response: httpx.Response) -> Problem:
     """The problem that was answered, or one made of the status where somebody else answered."""
     try:
-        return read(Problem, response.content)
+        return read_message(Problem, response.content)
     except ValidationError:
         text = f"{response.url} answered {response.status_code} {response.reason_phrase}"
         return Problem(type="about:blank", title=text, status=response.status_code, detail=text)

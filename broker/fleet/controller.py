@@ -19,7 +19,7 @@ from broker.client import (
     UnauthorizedError,
     UnavailableError,
 )
-from broker.contract import ENDS, CounterOffers, ExtensionRequest, Lease, LeaseState, SpotRequest
+from broker.contract import CounterOffers, ExtensionRequest, Lease, LeaseState, SpotRequest
 from broker.fleet import snapshot
 from broker.fleet.commands import Commands
 from broker.fleet.events import FleetEvent, FleetEventKind, FleetTotals, now_text
@@ -168,7 +168,7 @@ class FleetController:
     def _update_member(self, lease_id: str) -> None:
         """Update a member that is not listed as running: it has ended, or does not run yet."""
         lease = snapshot.find_lease(self._client, lease_id)
-        if lease is None or lease.state in ENDS:
+        if lease is None or not lease.state.is_open:
             self._remove_member(lease_id, lease)
         elif lease_id in self.members:
             self.members[lease_id].lease = lease

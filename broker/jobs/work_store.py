@@ -11,7 +11,7 @@ from typing import Any, cast
 import redis
 from pydantic import ValidationError
 
-from broker.contract import Lease, read
+from broker.contract import Lease, read_message
 from broker.jobs.models import Profile, Work, WorkReport
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
@@ -63,7 +63,7 @@ class WorkStore:
             if text is None:
                 continue
             try:
-                report = read(WorkReport, text)
+                report = read_message(WorkReport, text)
             except ValidationError:
                 log.warning("the agent of %s reports on %s in a way that cannot be read", cloud, work)
                 continue
@@ -89,7 +89,7 @@ class WorkStore:
             if text is None:
                 continue
             try:
-                shown = read(Lease, text)
+                shown = read_message(Lease, text)
             except ValidationError:
                 log.warning("%s shows a lease in a way that cannot be read", cloud)
                 continue
@@ -120,7 +120,7 @@ class WorkStore:
     def profile(self, holder: str, name: str) -> Profile | None:
         """Of a holder's jobs of that name."""
         found = cast("bytes | None", self._client.hget(self._keys.profiles, f"{holder}\n{name}"))
-        return None if found is None else read(Profile, found)
+        return None if found is None else read_message(Profile, found)
 
     def set_profile(self, holder: str, name: str, profile: Profile) -> None:
         """From now on that is what they need."""

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from broker.contract import EventKind
 from broker.ledger.ledger import CloudLedger
 from broker.observability.owner_stats import OwnerStats
 from broker.requests.routing import Member
 
 SLA_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 _YES_NO = {True: "yes", False: "no"}
-_ENDS = ("completed", "evicted", "cancelled", "failed")
 
 
 @dataclass(frozen=True)
@@ -177,10 +177,10 @@ def _of_leases(clouds: Sequence[CloudMetrics]) -> Iterator[Metric]:
         labels=["cloud"],
     )
     for one in clouds:
-        cloud, tally = one.id, one.ledger.tally
+        cloud, tally = one.id, one.ledger.counts
         for promised, word in _YES_NO.items():
             admissions.add_metric([cloud, word], tally.admitted[promised])
-            for end in _ENDS:
+            for end in (kind.value for kind in EventKind if kind.ends_lease):
                 ends.add_metric([cloud, word, end], tally.ended[promised, end])
             for cause in ("demand", "drain", "taken"):
                 evictions.add_metric([cloud, word, cause], tally.evicted[promised, cause])

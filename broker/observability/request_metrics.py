@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from broker.requests.models import RequestAnswer
 from broker.requests.submit import Result
-from broker.requests.validation import Settled
 from cloudsim.model.refusals import RefusalReason
 
 _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -95,12 +95,12 @@ class RequestMetrics:
     # -- requests ------------------------------------------------------------------------------------------
 
     def settled(self, results: Sequence[Result], seconds: float, single: bool) -> None:
-        """What came of new requests of one call after so long: a Settled, or the error that it met."""
+        """What came of new requests of one call after so long: a RequestAnswer, or the error that it met."""
         self._admission.labels("single" if single else "list").observe(seconds)
         outcomes: Counter[str] = Counter()
         refusals: Counter[tuple[str, str]] = Counter()
         for result in results:
-            if isinstance(result, Settled):
+            if isinstance(result, RequestAnswer):
                 outcomes["refused" if result.lease is None else "granted"] += 1
                 for one in result.refusals:
                     if one.reason is not RefusalReason.NOT_A_TARGET:  # it was not meant, and did not refuse

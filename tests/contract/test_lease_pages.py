@@ -96,14 +96,15 @@ def test_a_page_goes_on_where_enough_was_looked_through(
     rare = ended(client, ["rare"], origin="seldom")
     ended(client, [f"n{number}" for number in range(6)])
     monkeypatch.setattr(broker.leases.pages, "_PAGE", 2)
-    monkeypatch.setattr(broker.leases.pages, "_LOOKED_THROUGH", 4)
+    monkeypatch.setattr(broker.leases.pages, "_SEARCHED_EVENTS", 4)
     first = client.leases(origin="seldom")
     assert (first.leases, first.more) == ([], True)
     assert [lease.id for lease in client.all_leases(origin="seldom")] == rare
 
 
 def test_members_turn_the_pages_of_their_own(client: Client, federation: Federation) -> None:
-    from broker.api.schemas.identity import KeyWish, MemberWish
+    from broker.api.schemas.api_keys import KeyWish
+    from broker.api.schemas.members import MemberWish
 
     client.add_member(MemberWish(name="acme"))
     key = client.create_key(KeyWish(principal="acme")).key

@@ -9,7 +9,7 @@ import redis
 import structlog
 from pydantic import ValidationError
 
-from broker.contract import Lease, read, written
+from broker.contract import Lease, read_message, write_message
 from broker.contract.instances import InstanceRecord
 from broker.storage.keys import RedisKeys
 from workers.node_agent.assignments import Assignments
@@ -39,7 +39,7 @@ class CloudLeases:
         found = cast("dict[bytes, bytes]", self._client.hgetall(self._keys.instances(self._cloud)))
         for name, text in found.items():
             try:
-                self._written[name.decode()] = read(InstanceRecord, text)
+                self._written[name.decode()] = read_message(InstanceRecord, text)
             except ValidationError:
                 log.warning("what was kept of an instance cannot be read", name=name.decode())
         return dict(self._written)
@@ -47,7 +47,7 @@ class CloudLeases:
     def keep(self, name: str, record: InstanceRecord) -> None:
         """Under that name: the lease's id, or that of a foreign instance in the owner's books."""
         if self._written.get(name) != record:
-            self._client.hset(self._keys.instances(self._cloud), name, written(record))
+            self._client.hset(self._keys.instances(self._cloud), name, write_message(record))
             self._written[name] = record
 
     def drop(self, name: str) -> None:

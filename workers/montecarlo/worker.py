@@ -27,11 +27,11 @@ import structlog
 from kombu.exceptions import OperationalError
 
 from broker.contract import Batch
-from broker.contract.negotiation import Speaking
 from broker.doctor.redis import UnsafeQueueError
 from broker.failpoints import Failpoint, failpoint
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from broker.storage.negotiation import FederationVersion
 from cloudsim.history.event_log import START_ON_DEMAND, EventLog, HistoryChunk
 from cloudsim.model.errors import CloudsimError
 from cloudsim.model.nodes import NodeDetails
@@ -186,7 +186,7 @@ class Herald(threading.Thread):
     def __init__(self, name: str, client: redis.Redis, keys: RedisKeys):
         super().__init__(name="herald", daemon=True)
         self._name, self._keys, self._key, self._redis = name, keys, keys.sampler(name), client
-        self._speaking = Speaking(client, keys)
+        self._speaking = FederationVersion(client, keys)
         self._stopping = threading.Event()
 
     def run(self) -> None:

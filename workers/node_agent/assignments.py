@@ -13,7 +13,7 @@ import redis
 import structlog
 from pydantic import ValidationError
 
-from broker.contract import Advert, CloudInfo, Lease, read
+from broker.contract import Advert, CloudInfo, Lease, read_message
 from broker.jobs.models import Work
 from broker.signing.parties import JOBS
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError
@@ -70,7 +70,7 @@ class Assignments:
         if text is None:
             return None
         try:
-            lease = read(Lease, text)
+            lease = read_message(Lease, text)
         except ValidationError:
             log.warning("lease cannot be read", lease=name)
             return None
@@ -85,7 +85,7 @@ class Assignments:
         try:
             audience = f"{self._keys.works(self._cloud)}:{name}"
             self._signing.verify(token, text, audience, {JOBS})
-            work = read(Work, text)
+            work = read_message(Work, text)
         except SignatureError as error:
             log.warning("work refused", work=name, why=str(error), reason=error.reason)
             return _Believed(raw, None, last)
@@ -108,7 +108,7 @@ class Assignments:
         if info_text is None or advert_text is None:
             return now
         try:
-            info, advert = read(CloudInfo, info_text), read(Advert, advert_text)
+            info, advert = read_message(CloudInfo, info_text), read_message(Advert, advert_text)
         except (ValidationError, json.JSONDecodeError):
             return now
         told = datetime.fromisoformat(advert.at).timestamp()

@@ -10,7 +10,7 @@ import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.contract import written
+from broker.contract import write_message
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
 from broker.jobs.work_log import SHOWN_BYTES, shown_log
 from broker.jobs.work_store import WorkStore
@@ -49,7 +49,7 @@ class Reports:
         new = told is None or news(told) != news(report)
         if not new and (told == report or (told is not None and report.at - told.at < _USAGE_S)):
             return
-        self._client.hset(self._keys.work_reports(self._cloud), report.work, written(report))
+        self._client.hset(self._keys.work_reports(self._cloud), report.work, write_message(report))
         self._told[report.work] = report
         if new:
             try:
@@ -86,4 +86,4 @@ def tell_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterable
                 "ended_at": now,
                 "why": AGENT_ENDED,
             }
-            client.hset(key, work, written(said.model_copy(update=ended)))
+            client.hset(key, work, write_message(said.model_copy(update=ended)))

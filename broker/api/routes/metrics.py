@@ -1,4 +1,4 @@
-"""``GET /metrics`` for Prometheus."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from broker.api.dependencies import Looker, broker_of
+from broker.api.dependencies import Looker, Services
 from broker.api.openapi import problem_responses
 from broker.observability import metrics
 from broker.observability.metrics import Facts
 from broker.observability.request_metrics import RequestMetrics
 
-router = APIRouter()
+router = APIRouter(tags=["health"])
 
 _TEXT = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")}
 
 
 class _Scrape(Collector):
-    """All that one scrape tells. ``meter`` None: what is public alone."""
+    """Collects the metrics of one scrape; without ``request_metrics`` only the public ones."""
 
-    def __init__(self, facts: Facts, meter: RequestMetrics | None):
-        self._facts, self._meter = facts, meter
+    def __init__(self, facts: Facts, request_metrics: RequestMetrics | None):
+        self._facts, self._request_metrics = facts, request_metrics
 
     def collect(self) -> Iterator[Metric]:
         yield from metrics.public(self._facts)
-        if self._meter is not None:
+        if self._request_metrics is not None:
             yield from metrics.confidential(self._facts)
-            yield from self._meter.registry.collect()
+            yield from self._request_metrics.registry.collect()
 
 
 @router.get(
     "/metrics",
     summary="Figures for Prometheus",
-    tags=["health"],
     responses={
         200: {
             "content": _TEXT,
@@ -47,12 +46,12 @@ class _Scrape(Collector):
     },
     response_class=Response,
 )
-async def scrape(request: Request, who: Looker) -> Response:
-    """What the clouds advertise; for operators also the queue, promises, and this process's own work.
+async def scrape(request: Request, services: Services, who: Looker) -> Response:
+    """Return what the clouds advertise; to operators also the queue, promises, and this process's own work.
 
     Figures of the federation are the same from every API process: take their maximum, not their sum.
     """
-    broker = broker_of(request)
-    meter = broker.meter if who.origins is None else None
+    request_metrics = services.metrics if who.origins is None else None
     encode, kind = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(_Scrape(await broker.surveyor.facts(), meter)), media_type=kind)
+    scrape = _Scrape(await services.survey.facts(), request_metrics)
+    return Response(encode(scrape), media_type=kind)

@@ -14,7 +14,7 @@ from broker.cli.errors import CommandError, ExitCode
 from broker.cli.journal import read_entries
 from broker.cli.redis_connection import connected_redis
 from broker.cli.trace.convert import check_output, replace_file
-from broker.contract import Event, read
+from broker.contract import Event, read_message
 from broker.journal.trace_export import OwnLoad
 from cloudsim.traces.formats import write
 
@@ -46,7 +46,7 @@ def record(
             with connected_redis() as (client, keys):
                 before = place
                 for entry in read_entries(client, keys, cloud, place):
-                    load.note(read(Event, entry.body))
+                    load.note(read_message(Event, entry.body))
                     if is_first and entry.place[1] != 1:
                         raise CommandError(
                             f"cloud {cloud}: what was before {entry.id} is neither in the journal nor in an "

@@ -10,8 +10,6 @@ from broker.contract import Event, EventKind
 from cloudsim.model.requests import Kind
 from cloudsim.plots import CloudUse
 
-_ENDS = frozenset({EventKind.COMPLETED, EventKind.EVICTED, EventKind.CANCELLED, EventKind.FAILED})
-
 
 def cloud_use(name: str, capacity: int, events: Iterable[Event]) -> CloudUse:
     """Return the cores of a cloud that own users and spot instances used over time.
@@ -23,7 +21,7 @@ def cloud_use(name: str, capacity: int, events: Iterable[Event]) -> CloudUse:
     running: set[str] = set()
     for event in events:
         lease, is_admission = event.lease, event.kind is EventKind.ADMITTED
-        if lease is None or not (is_admission or (event.kind in _ENDS and lease.id in running)):
+        if lease is None or not (is_admission or (event.kind.ends_lease and lease.id in running)):
             continue
         running ^= {lease.id}
         cores = lease.cores if is_admission else -lease.cores

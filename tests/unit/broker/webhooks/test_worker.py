@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 import redis
 
-from broker.contract import PUBLIC_KINDS
+from broker.contract import EventKind
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import BEGINNING, EventsLostError, before_oldest, read_all_after
@@ -39,7 +39,7 @@ def test_the_receiver_may_ask_for_more_time_but_not_for_ever() -> None:
 
 
 def test_the_kinds_are_the_public_ones() -> None:
-    assert set(get_args(Kind)) == {kind.value for kind in PUBLIC_KINDS}
+    assert set(get_args(Kind)) == {kind.value for kind in EventKind if kind.is_public}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_only_who_holds_the_claim_writes(redis_url: str, redis_client: redis.Red
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
         held = await storage.hold(made.id, "one", 60_000)
         assert held is not None
-        assert (held.position, held.wish, held.usable_secrets) == ("5-0", WISH, ["whsec_a"])
+        assert (held.position, held.spec, held.usable_secrets) == ("5-0", WISH, ["whsec_a"])
         assert await storage.hold(made.id, "two", 60_000) is None
         assert not await storage.settle(made.id, "two", fields={"position": "9-0"}, delivery=DONE)
         assert await storage.settle(made.id, "one", fields={"position": "6-0"}, delivery=DONE)

@@ -1,0 +1,343 @@
+"""The life of a request, step by step, on a real server. The random walk is in `tests/property`."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+
+from broker.contract import Ask, Reserve, Tick, commands
+from broker.contract.leases import format_attempt_id
+from broker.journal.journal import Journal
+from broker.requests.models import (
+    Accept,
+    Accepted,
+    AcceptOutcome,
+    AttemptDecision,
+    RequestAttempt,
+    RequestState,
+    RequestStatus,
+)
+from broker.requests.store import RequestStore
+from broker.storage.connections import connect_async
+from broker.storage.keys import RedisKeys
+from tests.support.wakeups import no_wakeup
+
+KEYS = RedisKeys("t:")
+SOON, LATER = 0, 60_000
+
+
+@asynccontextmanager
+async def connected(url):
+    client = connect_async(url)
+    try:
+        yield RequestStore(client, KEYS, bell=no_wakeup)
+    finally:
+        await client.aclose()
+
+
+def committed(standing: RequestStatus, number: int) -> bool:
+    return standing.state is RequestState.COMMITTED and standing.attempt == number
+
+
+@pytest.fixture
+def run(redis_client, redis_url):
+    """Runs an async function of `Records` on an empty server."""
+
+    def _run(story):
+        async def tell():
+            async with connected(redis_url) as records:
+                return await story(records)
+
+        return asyncio.run(tell())
+
+    return _run
+
+
+@pytest.fixture
+def inbox(redis_client):
+    """What a cloud was told, one list an entry."""
+
+    def _inbox(cloud):
+        return [
+            [f"{one['kind']} {one['attempt']}" for one in json.loads(fields[b"c"])]
+            for _, fields in redis_client.xrange(KEYS.inbox(cloud))
+        ]
+
+    return _inbox
+
+
+def accept(request: str = "r", fingerprint: str = "f", wait: int = LATER) -> Accept:
+    return Accept(request, fingerprint, '{"cores": 1}', wait)
+
+
+def attempt(number: int = 1, cloud: str = "a", request: str = "r", wait: int = LATER) -> RequestAttempt:
+    name = format_attempt_id(request, number)
+    command = Reserve(id=name, attempt=name, request=request, origin="o", cores=1, lifetime_s=1, sla=None)
+    return RequestAttempt(request, number, cloud, command, wait)
+
+
+def test_a_request_is_carried_out_once_and_keeps_its_answer(run, inbox):
+    async def story(records):
+        assert await records.accept([accept()]) == [Accepted(AcceptOutcome.NEW)]
+        assert await records.accept([accept()]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
+        (standing,) = await records.reserve([attempt()])
+        assert standing.attempts(1, "a")
+        assert not standing.attempts(1, "b")
+        assert not standing.attempts(2, "a")
+        (standing,) = await records.decide([AttemptDecision("r", 1, "a", '{"lease": 1}')])
+        assert standing == RequestStatus(RequestState.COMMITTED, 1, "a", '{"lease": 1}')
+        assert committed(standing, 1)
+        assert not committed(standing, 2)
+        assert await records.accept([accept()]) == [Accepted(AcceptOutcome.ANSWERED, '{"lease": 1}')]
+        assert await records.accept([accept(fingerprint="g")]) == [Accepted(AcceptOutcome.MISMATCH)]
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
+
+
+def test_the_same_call_again_is_still_new_until_it_goes_on(run):
+    async def story(records):
+        ours = accept()
+        assert await records.accept([ours, ours]) == [Accepted(AcceptOutcome.NEW)] * 2
+        await records.reserve([attempt()])
+        assert await records.accept([ours]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
+        await records.decide([AttemptDecision("r", 1, "a")])
+        assert await records.accept([ours]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
+
+    run(story)
+
+
+def test_a_request_may_be_noted_with_its_first_attempt(run, inbox):
+    async def story(records):
+        ours = [Accept("r", "f", "{}", LATER, attempt(1, "a")), Accept("s", "f", "{}", LATER)]
+        for _ in range(2):  # the same call again sends nothing again
+            assert await records.accept(ours) == [Accepted(AcceptOutcome.NEW)] * 2
+        assert await records.reserve([attempt(1, "b")]) == [RequestStatus(RequestState.ATTEMPTING, 1, "a")]
+        theirs = Accept("r", "f", "{}", LATER, attempt(1, "b"))
+        assert await records.accept([theirs]) == [Accepted(AcceptOutcome.IN_FLIGHT)]
+        assert committed((await records.decide([AttemptDecision("r", 1, "a", "yes")]))[0], 1)
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
+    assert inbox("b") == []
+
+
+def test_an_abandoned_attempt_makes_room_for_the_next_one_only(run, inbox):
+    async def story(records):
+        await records.accept([accept()])
+        await records.reserve([attempt(1, "a")])
+        assert await records.reserve([attempt(2, "b")]) == [RequestStatus(RequestState.ATTEMPTING, 1, "a")]
+        assert await records.decide([AttemptDecision("r", 1, "a")]) == [
+            RequestStatus(RequestState.OPEN, 1, "a")
+        ]
+        assert await records.reserve([attempt(1, "a")]) == [RequestStatus(RequestState.OPEN, 1, "a")]
+        assert await records.reserve([attempt(2, "b")]) == [RequestStatus(RequestState.ATTEMPTING, 2, "b")]
+        assert await records.decide([AttemptDecision("r", 1, "a", "late")]) == [
+            RequestStatus(RequestState.ATTEMPTING, 2, "b")
+        ]
+        assert await records.decide([AttemptDecision("r", 2, "b", "yes")]) == [
+            RequestStatus(RequestState.COMMITTED, 2, "b", "yes")
+        ]
+        assert await records.decide([AttemptDecision("r", 2, "b")]) == [
+            RequestStatus(RequestState.COMMITTED, 2, "b", "yes")
+        ]
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["release r.1"]]
+    assert inbox("b") == [["reserve r.2"], ["confirm r.2"]]
+
+
+def test_a_retry_sends_no_second_command(run, inbox):
+    async def story(records):
+        await records.accept([accept()])
+        for _ in range(2):
+            assert (await records.reserve([attempt()]))[0].attempts(1, "a")
+        for _ in range(2):
+            assert committed((await records.decide([AttemptDecision("r", 1, "a", "yes")]))[0], 1)
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
+
+
+def test_of_two_processes_that_decide_one_wins(run, inbox):
+    async def story(records):
+        await records.accept([accept()])
+        await records.reserve([attempt()])
+        outcomes = await asyncio.gather(
+            records.decide([AttemptDecision("r", 1, "a")]),
+            *(records.decide([AttemptDecision("r", 1, "a", str(n))]) for n in range(5)),
+        )
+        return {standing for (standing,) in outcomes}
+
+    standings = run(story)
+    assert len(standings) == 1
+    assert [told for told in inbox("a") if told != ["reserve r.1"]] in ([["confirm r.1"]], [["release r.1"]])
+
+
+def test_closing_needs_an_open_request(run):
+    async def story(records):
+        await records.accept([accept("r"), accept("s")])
+        await records.reserve([attempt(request="s")])
+        standings = await records.close({"r": "no", "s": "no", "t": "no"})
+        assert standings == [
+            RequestStatus(RequestState.REFUSED, 0, None, "no"),
+            RequestStatus(RequestState.ATTEMPTING, 1, "a"),
+            RequestStatus(RequestState.UNKNOWN),
+        ]
+        assert (await records.close({"r": "other"}))[0].answer == "no"
+        assert await records.reserve([attempt()]) == [RequestStatus(RequestState.REFUSED, 0, None, "no")]
+
+    run(story)
+
+
+def test_a_batch_is_one_entry_a_cloud(run, inbox):
+    names = [f"r{n}" for n in range(6)]
+
+    async def story(records):
+        await records.accept([accept(name) for name in names[:5]])
+        attempts = [attempt(cloud="ab"[n % 2], request=name) for n, name in enumerate(names)]
+        standings = await records.reserve(attempts)
+        assert [standing.state for standing in standings] == [RequestState.ATTEMPTING] * 5 + [
+            RequestState.UNKNOWN
+        ]
+        await records.decide(
+            [AttemptDecision(name, 1, "ab"[n % 2], "yes" if n < 3 else None) for n, name in enumerate(names)]
+        )
+
+    run(story)
+    assert inbox("a") == [
+        ["reserve r0.1", "reserve r2.1", "reserve r4.1"],
+        ["confirm r0.1", "confirm r2.1", "release r4.1"],
+    ]
+    assert inbox("b") == [["reserve r1.1", "reserve r3.1"], ["confirm r1.1", "release r3.1"]]
+
+
+def test_nothing_to_do_is_no_round_trip(run):
+    async def story(records):
+        records.redis = None
+        return [
+            await records.accept([]),
+            await records.reserve([]),
+            await records.decide([]),
+            await records.close({}),
+        ]
+
+    assert run(story) == [[], [], [], []]
+
+
+def test_confirmations_and_releases_carry_what_the_decision_says(run, redis_client):
+    async def story(records):
+        await records.accept([accept()])
+        await records.reserve([attempt()])
+        await records.decide([AttemptDecision("r", 1, "a", at_s=7.5, reply_to="api")])
+
+    run(story)
+    _, (_, fields) = redis_client.xrange(KEYS.inbox("a"))
+    (release,) = commands.validate_json(fields[b"c"])
+    assert (release.kind, release.id, release.at_s, release.reply_to) == (
+        "release",
+        "r.1:abandon",
+        7.5,
+        "api",
+    )
+
+
+def test_overdue_requests_are_claimed_by_one_sweeper(run):
+    async def story(records):
+        await records.accept([accept(f"r{n}", wait=SOON) for n in range(5)] + [accept("later")])
+        await records.reserve([attempt(request="r4", wait=SOON)])
+        await records.close({"r0": "no"})
+        sweeps = await asyncio.gather(*(records.overdue(2, LATER) for _ in range(4)))
+        claimed = [record for sweep in sweeps for record in sweep]
+        assert sorted(record.id for record in claimed) == ["r1", "r2", "r3", "r4"]
+        r4 = next(record for record in claimed if record.id == "r4")
+        assert (r4.fingerprint, r4.body) == ("f", '{"cores": 1}')
+        assert r4.status == RequestStatus(RequestState.ATTEMPTING, 1, "a")
+        assert await records.overdue(10, LATER) == []
+
+    run(story)
+
+
+def test_reserving_puts_the_sweeper_off(run):
+    async def story(records):
+        await records.accept([accept(wait=SOON)])
+        await records.reserve([attempt(wait=LATER)])
+        return await records.overdue(10, LATER)
+
+    assert run(story) == []
+
+
+def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
+    async def story(records):
+        await records.accept([accept(wait=SOON)])
+        await records.reserve([attempt(wait=SOON)])
+        (record,) = await records.overdue(1, LATER)
+        number = record.status.attempt
+        await records.decide([AttemptDecision("r", number, "a")])
+        await records.reserve([attempt(number + 1, "b")])
+        # The first process wakes up.
+        (standing,) = await records.decide([AttemptDecision("r", 1, "a", "lease on a")])
+        assert not committed(standing, 1)
+        await records.decide([AttemptDecision("r", 2, "b", "lease on b")])
+        return await records.get("r")
+
+    assert run(story).status == RequestStatus(RequestState.COMMITTED, 2, "b", "lease on b")
+    assert inbox("a") == [["reserve r.1"], ["release r.1"]]
+
+
+def test_a_listed_request_without_a_record_is_forgotten(run, redis_client):
+    redis_client.zadd(KEYS.open_requests, {"ghost": 1})
+    assert run(lambda records: records.overdue(10, LATER)) == []
+    assert redis_client.zcard(KEYS.open_requests) == 0
+
+
+def test_records_are_kept_a_week_after_their_answer(run, redis_client):
+    async def story(records):
+        await records.accept([accept("r"), accept("s"), accept("t")])
+        await records.reserve([attempt(request="s")])
+        await records.decide([AttemptDecision("s", 1, "a", "yes")])
+        await records.close({"r": "no"})
+        assert await records.get("u") is None
+
+    run(story)
+    ages = [redis_client.ttl(KEYS.request(name)) for name in "rst"]
+    assert ages == [pytest.approx(7 * 86_400, abs=5), pytest.approx(7 * 86_400, abs=5), -1]
+
+
+def test_a_call_gets_the_same_answer(run, redis_client):
+    async def story(records):
+        async def call(fingerprint, token, principal="p"):
+            return await records.accept_call(principal, "key", fingerprint, LATER, token)
+
+        assert await call("f", "one") == Accepted(AcceptOutcome.NEW)
+        assert await call("f", "one") == Accepted(AcceptOutcome.NEW)
+        assert await call("f", "two") == Accepted(AcceptOutcome.IN_FLIGHT)
+        assert await call("g", "two") == Accepted(AcceptOutcome.MISMATCH)
+        assert await call("g", "two", "q") == Accepted(AcceptOutcome.NEW)
+        assert await records.answer_call("p", "key", "first") == "first"
+        assert await records.answer_call("p", "key", "second") == "first"
+        assert await call("f", "two") == Accepted(AcceptOutcome.ANSWERED, "first")
+        assert await call("g", "two") == Accepted(AcceptOutcome.MISMATCH)
+        assert await records.answer_call("p", "other", "x") is None
+
+    run(story)
+    assert 0 < redis_client.ttl(KEYS.call("p", "key")) <= 7 * 86_400
+    assert not redis_client.exists(KEYS.call("p", "other"))
+
+
+def test_a_call_whose_process_died_may_be_taken_over(run):
+    async def story(records):
+        assert await records.accept_call("p", "key", "f", SOON, "one") == Accepted(AcceptOutcome.NEW)
+        assert await records.accept_call("p", "key", "f", LATER, "two") == Accepted(AcceptOutcome.NEW)
+        assert await records.accept_call("p", "key", "f", LATER, "one") == Accepted(AcceptOutcome.IN_FLIGHT)
+
+    run(story)
+
+
+def test_commands_reach_the_owners(run, redis_client):
+    question = Ask(id="q", request="r", origin="o", cores=1, lifetime_s=5, sla=0.1)
+    run(lambda records: records.send({"a": [question, Tick(id="t")], "b": [Tick(id="u")]}))
+    for cloud, expected in (("a", [question, Tick(id="t")]), ("b", [Tick(id="u")])):
+        ((_, batch),) = Journal(redis_client, KEYS, cloud).read_inbox("0-0")
+        assert batch == expected
