@@ -11,8 +11,9 @@ from broker.observability.metrics import Facts, QueueMetrics, confidential, publ
 from broker.settings import Settings
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import SpecError
-from workers.cloud_agent.drivers.options import Ec2Options, OpenStackOptions
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
+from workers.cloud_agent.drivers.ec2 import Ec2Options
+from workers.cloud_agent.drivers.openstack import OpenStackOptions
+from workers.cloud_agent.drivers.slurm import SlurmOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 
