@@ -1,12 +1,12 @@
-"""Children that the kernel stops with SIGTERM when the thread that started them ends (Linux)."""
+"""Starts child processes that receive SIGTERM when their parent thread ends (Linux)."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-# Only the child can ask the kernel for it, and running Python between fork and exec is unsafe in a process
-# with threads: so a launcher asks, then becomes the command.
+# Only the child can ask the kernel for the signal, and running Python between fork and exec is unsafe in a
+# process with threads: so a launcher asks, then becomes the command.
 _LAUNCHER = """
 import ctypes, os, signal, sys
 parent, arguments = int(sys.argv[1]), sys.argv[2:]
@@ -20,9 +20,9 @@ os.execv(arguments[0], arguments)
 
 
 def deathbound(command: list[str]) -> list[str]:
-    """The command line that runs ``command`` so; start it from a thread that lives as long as it shall.
+    """Return a command line that runs ``command`` and ends with the thread that starts it.
 
-    Elsewhere than on Linux it is ``command`` itself, which then outlives a parent that is killed.
+    Except on Linux it is ``command`` itself, which outlives a parent that is killed.
     """
     if sys.platform != "linux":
         return command

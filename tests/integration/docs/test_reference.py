@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.console import ExitCode
+from broker.cli.errors import ExitCode
 from broker.contract import EventKind, LeaseState
 from broker.observability.metrics import Facts, QueueMetrics, confidential, public
 from broker.settings import Settings
