@@ -17,8 +17,9 @@ from typing import Any
 import redis.asyncio
 
 from broker.api.problems import too_many_calls, unauthorized
+from broker.identity.models import KeyRecord, MemberRecord
 from broker.identity.permissions import Principal
-from broker.identity.store import IdentityStore, KeyRecord, MemberRecord, api_key_digest, parse_key_record
+from broker.identity.store import IdentityStore, api_key_digest, parse_key_record
 from broker.storage.keys import RedisKeys
 
 KNOWN_FOR_S = 5.0  # how long a revoked key may still work in this process, if it cannot ask

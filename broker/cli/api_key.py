@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from broker.api.schemas.identity import NewKey
-    from broker.identity.store import KeyRecord
+    from broker.identity.models import KeyRecord
 
     Body = TypeVar("Body", bound=BaseModel)
 
@@ -78,7 +78,7 @@ def create_key(
     if lifetime is not None:
         fields["lifetime_s"] = parse_duration_s(lifetime, field="--lifetime")
     with connected() as client:
-        new_key = client.create_key(request_body(KeyWish, fields))
+        new_key = client.api_keys.create(request_body(KeyWish, fields))
     _show_new_key(new_key, as_json=as_json)
 
 
@@ -89,7 +89,7 @@ def list_keys(as_json: JsonOption = False) -> None:
     Example: spotfed key list
     """
     with connected() as client:
-        keys = client.api_keys()
+        keys = client.api_keys.list()
     if as_json:
         print_json({"keys": [record.model_dump(mode="json") for record in keys]})
     else:
@@ -111,7 +111,7 @@ def rotate_key(
 
     rotation = request_body(Rotation, {"grace_s": parse_duration_s(grace, field="--grace")})
     with connected() as client:
-        new_key = client.rotate_key(key_id, rotation)
+        new_key = client.api_keys.rotate(key_id, rotation)
     _show_new_key(new_key, as_json=as_json)
 
 
@@ -122,7 +122,7 @@ def revoke_key(key_id: KeyArgument, as_json: JsonOption = False) -> None:
     Example: spotfed key revoke 4f1c9a0b2d3e
     """
     with connected() as client:
-        record = client.revoke_key(key_id)
+        record = client.api_keys.revoke(key_id)
     if as_json:
         print_json({"revoked": record.model_dump(mode="json")})
     else:
@@ -139,7 +139,7 @@ def show_log(
     Example: spotfed key log --limit 20
     """
     with connected() as client:
-        entries = client.audit(limit)
+        entries = client.members.read_audit(limit)
     if as_json:
         print_json({"entries": [entry.model_dump(mode="json") for entry in entries]})
         return

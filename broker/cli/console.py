@@ -39,11 +39,11 @@ CODES = {
     "broker.journal.journal.JournalError": ExitCode.FAILED,
     "broker.local.federation.LocalError": ExitCode.FAILED,
     "broker.fleet.state_file.FleetError": ExitCode.FAILED,
-    "broker.client.UnavailableError": ExitCode.UNREACHABLE,
-    "broker.client.InputRefusedError": ExitCode.BAD_INPUT,
-    "broker.client.UnauthorizedError": ExitCode.BAD_INPUT,
-    "broker.client.NotFoundError": ExitCode.BAD_INPUT,
-    "broker.client.ClientError": ExitCode.FAILED,
+    "broker.client.errors.UnavailableError": ExitCode.UNREACHABLE,
+    "broker.client.errors.InputRefusedError": ExitCode.BAD_INPUT,
+    "broker.client.errors.UnauthorizedError": ExitCode.BAD_INPUT,
+    "broker.client.errors.NotFoundError": ExitCode.BAD_INPUT,
+    "broker.client.errors.ClientError": ExitCode.FAILED,
 }
 
 

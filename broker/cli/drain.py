@@ -41,7 +41,7 @@ def drain(
     Example: spotfed cloud drain north --node 3 --dry-run
     """
     with connected() as client:
-        report = client.drain(cloud_id, node, dry_run=dry_run)
+        report = client.clouds.drain(cloud_id, node, dry_run=dry_run)
     if as_json:
         print_json(report.model_dump(mode="json"))
     else:
@@ -63,7 +63,7 @@ def reopen(
     Example: spotfed cloud reopen north --node 3
     """
     with connected() as client:
-        client.reopen(cloud_id, node)
+        client.clouds.reopen(cloud_id, node)
     if as_json:
         print_json({"cloud": cloud_id, "opened": node})
     else:
@@ -83,7 +83,7 @@ def acknowledge(
 
     with connected() as client:
         try:
-            ended = client.acknowledge(lease)
+            ended = client.leases.acknowledge(lease)
         except ProblemAnswer as answer:
             if answer.problem.type != NOT_NOTICED:
                 raise

@@ -29,11 +29,11 @@ def extend_lease(lease_id: str, by: str, sla: str | None, *, as_json: bool) -> N
     from broker.contract import ExtensionRequest
 
     with connected() as client:
-        lease = client.lease(lease_id)
+        lease = client.leases.get(lease_id)
         if lease.ends_at_s is None or lease.ended_at_s is not None:
             raise CommandError(f"{lease_id} has ended: {lease.state}", ExitCode.REFUSED)
         present_s = lease.ends_at_s - lease.starts_at_s
-        answer = client.extend(lease_id, ExtensionRequest(lifetime_s=present_s + more_s, sla=promise))
+        answer = client.leases.extend(lease_id, ExtensionRequest(lifetime_s=present_s + more_s, sla=promise))
     refused = isinstance(answer, RefusedRequest)
     if as_json:
         print_json(_as_dict(answer))

@@ -39,7 +39,7 @@ def clouds(as_json: JsonOption = False) -> None:
     Example: spotfed clouds
     """
     with connected() as client:
-        views = client.clouds()
+        views = client.clouds.list()
     if as_json:
         print_json({"clouds": [view.model_dump(mode="json") for view in views]})
     else:
@@ -65,11 +65,15 @@ def leases(
 
         wanted = None if state is None else LeaseState(state.value)
         page = MOST_LEASES if everything else min(limit + 1, MOST_LEASES)
-        told = client.all_leases(state=wanted, cloud=cloud, origin=origin, page=page)
+        told = client.leases.list_all(state=wanted, cloud=cloud, origin=origin, page=page)
         listed = list(told if everything else islice(told, limit + 1))
         more = not everything and len(listed) > limit
         found = listed[:limit] if more else listed
-        now_s = {} if as_json else {view.info.id: view.advert.at_s for view in client.clouds() if view.advert}
+        now_s = (
+            {}
+            if as_json
+            else {view.info.id: view.advert.at_s for view in client.clouds.list() if view.advert}
+        )
     if as_json:
         print_json({"leases": [one.model_dump(mode="json") for one in found], "more": more})
         return
@@ -114,7 +118,7 @@ def release(
     Example: spotfed release 4f1c9a.1
     """
     with connected() as client:
-        answer = client.cancel(lease)
+        answer = client.leases.cancel(lease)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     elif not answer.done:
@@ -146,7 +150,7 @@ def events(
     """
     out = console()
     with connected() as client:
-        for sent in client.events(follow=follow, last_event_id=after, cloud=cloud, origin=origin):
+        for sent in client.events.stream(follow=follow, last_event_id=after, cloud=cloud, origin=origin):
             if as_json:
                 print_json(sent.model_dump(mode="json"), lines=True)
             else:

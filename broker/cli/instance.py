@@ -20,7 +20,7 @@ def instance(
     Example: spotfed instance 4f1c9a.1
     """
     with connected() as client:
-        found = client.instance(lease)
+        found = client.leases.get_instance(lease)
     if as_json:
         print_json(found.model_dump(mode="json"))
         return

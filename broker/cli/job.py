@@ -130,11 +130,11 @@ def submit(
         clouds=tuple(cloud) if cloud else None,
     )
     with connected(_PATIENCE_S if wait else None) as client:
-        made = client.submit_job(wish)
+        made = client.jobs.submit(wish)
         if wait:
             if not as_json:
                 warn(f"job {made.id} is submitted; Ctrl-C leaves it running (spotfed job cancel {made.id})")
-            made = client.wait_for_job(made.id)
+            made = client.jobs.wait(made.id)
     if as_json:
         print_json(made.model_dump(mode="json"))
     elif wait:
@@ -170,7 +170,7 @@ def list_jobs(
         known = ", ".join(one.value for one in JobState)
         raise CommandError(f"--state: {state!r} is none of {known}", ExitCode.BAD_INPUT)
     with connected() as client:
-        found = client.jobs(state=None if state is None else JobState(state), name=name, limit=limit)
+        found = client.jobs.list(state=None if state is None else JobState(state), name=name, limit=limit)
     if as_json:
         print_json(found.model_dump(mode="json"))
         return
@@ -202,7 +202,7 @@ def status(job_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed job status nightly
     """
     with connected() as client:
-        found = client.job(job_id)
+        found = client.jobs.get(job_id)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -228,7 +228,7 @@ def logs(
     """
     if not follow:
         with connected() as client:
-            told = client.job_log(job_id, attempt=attempt, rank=rank)
+            told = client.jobs.read_log(job_id, attempt=attempt, rank=rank)
         if as_json:
             print_json(told.model_dump(mode="json"))
             return
@@ -240,7 +240,7 @@ def logs(
         return
     with connected(_PATIENCE_S) as client:
         shown = 0
-        for told in client.follow_job_log(job_id, attempt=attempt, rank=rank):
+        for told in client.jobs.follow_log(job_id, attempt=attempt, rank=rank):
             if as_json:
                 print_json(told.model_dump(mode="json"), lines=True)
                 continue
@@ -257,7 +257,7 @@ def cancel(job_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed job cancel nightly
     """
     with connected() as client:
-        found = client.cancel_job(job_id)
+        found = client.jobs.cancel(job_id)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

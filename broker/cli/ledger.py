@@ -36,7 +36,7 @@ def ledger(
     """
     promise = None if sla is None else formatting.parse_sla(sla, field="--sla")
     with connected() as client:
-        found = client.ledger(cloud=cloud, origin=origin, sla=promise, by=by.split(","))
+        found = client.ledger.read(cloud=cloud, origin=origin, sla=promise, by=by.split(","))
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

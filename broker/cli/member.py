@@ -41,7 +41,7 @@ def add_member(
     fields = {"name": name, **_member_fields(cloud, spot_cores, spot_instances)}
     request = request_body(MemberWish, fields)
     with connected() as client:
-        _show_members([client.add_member(request)], as_json=as_json)
+        _show_members([client.members.add(request)], as_json=as_json)
     if not as_json:
         next_step(f"spotfed key create {name}")
 
@@ -53,7 +53,7 @@ def list_members(as_json: JsonOption = False) -> None:
     Example: spotfed member list
     """
     with connected() as client:
-        members = client.members()
+        members = client.members.list()
     if as_json:
         print_json({"members": [member.model_dump(mode="json") for member in members]})
     elif members:
@@ -83,7 +83,7 @@ def set_member(
         )
     change = request_body(MemberChange, fields)
     with connected() as client:
-        _show_members([client.set_member(name, change)], as_json=as_json)
+        _show_members([client.members.update(name, change)], as_json=as_json)
 
 
 @member.command("remove")
@@ -93,7 +93,7 @@ def remove_member(name: NameArgument, as_json: JsonOption = False) -> None:
     Example: spotfed member remove acme
     """
     with connected() as client:
-        client.remove_member(name)
+        client.members.remove(name)
     if as_json:
         print_json({"removed": name})
     else:

@@ -118,7 +118,7 @@ def quote(
             wish = QuoteRequest(**shared, cores=list(counts))
         except ValidationError as error:
             raise _named_option(error) from None
-        answer = client.quote(wish)
+        answer = client.requests.quote(wish)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:
@@ -167,7 +167,11 @@ def submit(
     request = request_of(cores, lifetime, sla, origin, cloud, needs, request_id)
     answers: list[Answer]
     with connected() as client:
-        answers = [client.submit(request)] if count == 1 else [*client.submit_many([request] * count)]
+        answers = (
+            [client.requests.submit(request)]
+            if count == 1
+            else [*client.requests.submit_many([request] * count)]
+        )
         if or_on_demand:
             answers = [_or_on_demand(client, request, answer) for answer in answers]
     codes = [code_of(answer) for answer in answers]
@@ -192,7 +196,7 @@ def _or_on_demand(client: Client, request: SpotRequest, answer: Answer) -> Answe
 
     if not isinstance(answer, RefusedRequest):
         return answer
-    taken = client.take_on_demand(request, answer.on_demand)
+    taken = client.on_demand.take_first(request, answer.on_demand)
     return answer if taken is None else Bought(*taken, answer)
 
 

@@ -51,8 +51,8 @@ def target(
     if cloud and everywhere:
         raise CommandError("--all goes without --cloud: leave one of them out", ExitCode.BAD_INPUT)
     with connected() as client:
-        names = cloud or [view.info.id for view in client.clouds()]
-        found = [client.target(name, cores=cores, value=value.value) for name in names]
+        names = cloud or [view.info.id for view in client.clouds.list()]
+        found = [client.targets.choose(name, cores=cores, value=value.value) for name in names]
     if not cloud:
         found.sort(key=lambda one: -(one.value_h or 0.0))
     if as_json:

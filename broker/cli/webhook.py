@@ -57,7 +57,7 @@ def add(
         name = {"clouds": "--cloud", "origins": "--origin", "kinds": "--kind"}.get(str(first["loc"][0]))
         raise CommandError(f"{name or first['loc'][0]}: {first['msg']}", ExitCode.BAD_INPUT) from None
     with connected() as client:
-        made = client.add_webhook(wish)
+        made = client.webhooks.add(wish)
     if as_json:
         print_json(made.model_dump(mode="json"))
         return
@@ -74,7 +74,7 @@ def list_webhooks(as_json: JsonOption = False) -> None:
     Example: spotfed webhook list
     """
     with connected() as client:
-        found = client.webhooks()
+        found = client.webhooks.list()
     if as_json:
         print_json({"webhooks": [one.model_dump(mode="json") for one in found]})
         return
@@ -102,7 +102,7 @@ def show(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook show 4f1c9a
     """
     with connected() as client:
-        found = client.webhook(webhook_id)
+        found = client.webhooks.get(webhook_id)
     _tell(found, as_json)
 
 
@@ -113,7 +113,7 @@ def send_test(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook test 4f1c9a
     """
     with connected() as client:
-        done = client.test_webhook(webhook_id)
+        done = client.webhooks.test(webhook_id)
     _judge(done, as_json)
 
 
@@ -124,7 +124,7 @@ def pause(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook pause 4f1c9a
     """
     with connected() as client:
-        found = client.pause_webhook(webhook_id)
+        found = client.webhooks.pause(webhook_id)
     _tell(found, as_json)
 
 
@@ -135,7 +135,7 @@ def resume(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook resume 4f1c9a
     """
     with connected() as client:
-        found = client.pause_webhook(webhook_id, False)
+        found = client.webhooks.pause(webhook_id, False)
     _tell(found, as_json)
 
 
@@ -146,7 +146,7 @@ def rotate(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook rotate 4f1c9a
     """
     with connected() as client:
-        made = client.rotate_webhook(webhook_id)
+        made = client.webhooks.rotate_secret(webhook_id)
     if as_json:
         print_json(made.model_dump(mode="json"))
         return
@@ -162,7 +162,7 @@ def remove(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook remove 4f1c9a
     """
     with connected() as client:
-        client.remove_webhook(webhook_id)
+        client.webhooks.remove(webhook_id)
     if as_json:
         print_json({"removed": webhook_id})
     else:
@@ -180,7 +180,7 @@ def deliveries(
     Example: spotfed webhook deliveries 4f1c9a --limit 5
     """
     with connected() as client:
-        found = client.deliveries(webhook_id, limit=limit)
+        found = client.webhooks.list_deliveries(webhook_id, limit=limit)
     if as_json:
         print_json(found.model_dump(mode="json"))
         return
@@ -214,7 +214,7 @@ def redeliver(
     Example: spotfed webhook redeliver 4f1c9a 1795862400000-0
     """
     with connected() as client:
-        done = client.redeliver(webhook_id, delivery)
+        done = client.webhooks.redeliver(webhook_id, delivery)
     _judge(done, as_json)
 
 

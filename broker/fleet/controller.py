@@ -226,7 +226,7 @@ class FleetController:
         )
 
     def _return(self, name: str) -> None:
-        answer = self._client.cancel(name)
+        answer = self._client.leases.cancel(name)
         if answer.done:  # else its cloud is silent, and ends it later
             kind = FleetEventKind.RETURNED if answer.lease.state is LeaseState.CANCELLED else None
             self._leave(name, answer.lease, kind)
@@ -239,7 +239,7 @@ class FleetController:
         lived_s = lease.ends_at_s - lease.starts_at_s - self.market.left_s(lease)
         wish = ExtensionRequest(lifetime_s=max(0.0, lived_s) + more_s)
         try:
-            answer = self._client.extend(name, wish)
+            answer = self._client.leases.extend(name, wish)
         except (InputRefusedError, UnauthorizedError):
             raise
         except ProblemAnswer:  # it has just ended, or its cloud does not answer
@@ -273,7 +273,7 @@ class FleetController:
         """What has no answer yet. Raises InputRefusedError, after writing down that it was answered."""
         if not self._kept.asked:
             return
-        answers = self._client.submit_many(self._kept.asked)
+        answers = self._client.requests.submit_many(self._kept.asked)
         granted: list[Lease] = []
         refused: RefusedRequest | None = None
         failed: ProblemAnswer | None = None

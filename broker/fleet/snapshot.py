@@ -57,17 +57,17 @@ class FleetSnapshot:
 
 def read_market(client: Client) -> FleetSnapshot:
     """As it is now."""
-    return FleetSnapshot({view.info.id: view for view in client.clouds()})
+    return FleetSnapshot({view.info.id: view for view in client.clouds.list()})
 
 
 def running(client: Client, name: str, origin: str, market: FleetSnapshot) -> dict[str, Lease]:
     """The fleet's leases that run, oldest first. Raises FleetError where there are too many to be listed."""
-    found = client.leases(state=LeaseState.RUNNING, origin=origin, limit=_PAGE)
+    found = client.leases.list(state=LeaseState.RUNNING, origin=origin, limit=_PAGE)
     leases = found.leases
     if found.more:
         leases = []
         for cloud in market.views:
-            listed = client.leases(state=LeaseState.RUNNING, cloud=cloud, origin=origin, limit=_PAGE)
+            listed = client.leases.list(state=LeaseState.RUNNING, cloud=cloud, origin=origin, limit=_PAGE)
             if listed.more:
                 raise FleetError(
                     f"{origin} has more than {_PAGE} leases on {cloud}: use an --origin of its own"
@@ -80,7 +80,7 @@ def running(client: Client, name: str, origin: str, market: FleetSnapshot) -> di
 def one(client: Client, lease: str) -> Lease | None:
     """A lease as it is now; None: there is no such one any more."""
     try:
-        return client.lease(lease)
+        return client.leases.get(lease)
     except NotFoundError:
         return None
 

@@ -21,7 +21,7 @@ import redis
 
 from broker.contract import VERSION, Answer, Ask, QuoteView, RefusalView, Reserve, SpotRequest, read, written
 from broker.contract.convert import quote_of
-from broker.identity.store import MemberRecord
+from broker.identity.models import MemberRecord
 from broker.leases.store import record_kept_s
 from broker.requests.candidates import Candidates
 from broker.requests.members import MembershipView

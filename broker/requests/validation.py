@@ -17,7 +17,7 @@ from broker.contract import (
     RefusalView,
     SpotRequest,
 )
-from broker.identity.store import MemberRecord
+from broker.identity.models import MemberRecord
 from broker.requests.models import attempt_id
 from broker.requests.quota import QuotaHold
 from broker.requests.routing import Member, targets_of

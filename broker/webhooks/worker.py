@@ -21,7 +21,7 @@ import redis.asyncio
 from broker.api.task_end import end
 from broker.backoff import Backoff
 from broker.failpoints import Failpoint, failpoint
-from broker.identity.store import MemberRecord
+from broker.identity.models import MemberRecord
 from broker.storage.keys import RedisKeys
 from broker.storage.outages import retry_through_outages
 from broker.storage.streams import (

@@ -128,8 +128,8 @@ def test_a_cloud_that_does_not_disclose_is_told_no_more_than_by_its_advert(
 def test_members_are_told_what_adverts_tell(lived_in: Federation, api: httpx.Client) -> None:
     settled(api)
     with Client(lived_in.url, KEY) as operator:
-        operator.add_member(MemberWish(name="acme"))
-        key = operator.create_key(KeyWish(principal="acme", role=Role.VIEWER)).key
+        operator.members.add(MemberWish(name="acme"))
+        key = operator.api_keys.create(KeyWish(principal="acme", role=Role.VIEWER)).key
     found = scrape(api, key)
     assert found.value("spotfed_cloud_reachable", cloud="west") == 1
     assert found.declared == {name for name in found.declared if name.startswith("spotfed_cloud_")} | {

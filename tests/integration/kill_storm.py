@@ -96,7 +96,7 @@ def ask_again(storm: Storm, client: Client) -> list[str]:
     """The same id, the same answer."""
     breaches = []
     for request_id, request in storm.requests.items():
-        before, now = storm.answers[request_id], client.submit(request)
+        before, now = storm.answers[request_id], client.requests.submit(request)
         same = (
             before.lease.id == now.lease.id
             if isinstance(before, GrantedRequest) and isinstance(now, GrantedRequest)
@@ -219,8 +219,8 @@ def storm(
 def _member_key(local: LocalFederation) -> str:
     """The users are one member, whose spot has a cap."""
     with local.client(deadline_s=PATIENCE_S) as operator:
-        operator.add_member(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
-        return operator.create_key(KeyWish(principal=MEMBER)).key
+        operator.members.add(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
+        return operator.api_keys.create(KeyWish(principal=MEMBER)).key
 
 
 def _await_quotas(client: Any) -> list[str]:
@@ -259,7 +259,7 @@ def _settle(redis_client: Any, client: Client, state: Storm) -> list[str]:
         running = []
         for lease in state.released:
             with suppress(NotFoundError):
-                running += [lease] if client.lease(lease).ended_at_s is None else []
+                running += [lease] if client.leases.get(lease).ended_at_s is None else []
         if not open_requests and not running:
             return []
         if time.monotonic() > deadline_s:

@@ -71,7 +71,7 @@ def test_an_evicted_job_goes_on_from_its_last_checkpoint(world: JobWorld) -> Non
         lambda: [one for one in world.view("job").attempts if one.cloud == "forge" and one.checkpoints]
     )
     client = world.client()
-    client.drain("forge")
+    client.clouds.drain("forge")
     job = world.ended("job")
     assert job.state is JobState.FINISHED, job.said
     first, second = job.attempts
@@ -125,7 +125,7 @@ def test_the_backup_goes_on_when_the_spot_instance_is_gone(world: JobWorld) -> N
     wait_until(
         lambda: all(one.started_at for one in world.view("job").attempts) and world.view("job").attempts
     )
-    world.client().drain("forge")
+    world.client().clouds.drain("forge")
     job = world.ended("job")
     assert job.state is JobState.FINISHED, job.said
     assert [one.outcome for one in job.attempts] == [Outcome.EVICTED, Outcome.WON]

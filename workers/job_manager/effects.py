@@ -53,7 +53,7 @@ class JobEffects:
             for work in works
         ]
         found: dict[str, Grant | Denied] = {}
-        for work, answer in zip(works, self._client.submit_many(wishes), strict=True):
+        for work, answer in zip(works, self._client.requests.submit_many(wishes), strict=True):
             if isinstance(answer, RefusedRequest):
                 found[work] = Denied(refusals_said(answer.refusals, plan.cloud))
             elif isinstance(answer, ProblemAnswer):
@@ -67,12 +67,12 @@ class JobEffects:
     def _on_demand(self, place: AttemptRecord, name: str) -> Grant | Denied:
         plan = place.plan
         try:
-            answer = self._client.start_on_demand(plan.cloud, OnDemandRequest(id=name, cores=plan.cores))
+            answer = self._client.on_demand.start(plan.cloud, OnDemandRequest(id=name, cores=plan.cores))
             if isinstance(answer, RefusedRequest):
                 return Denied(refusals_said(answer.refusals, plan.cloud))
             lease: Lease | RefusedRequest = answer.lease
             if answer.lease.state is LeaseState.BOOKED:
-                lease = self._client.on_demand(plan.cloud, name)
+                lease = self._client.on_demand.get(plan.cloud, name)
         except ProblemAnswer as problem:
             return Denied(str(problem))
         if isinstance(lease, RefusedRequest):
@@ -110,10 +110,10 @@ class JobEffects:
                         self.close(server)
             elif place.plan.spot:
                 for lease in place.leases or self._granted(job, place):
-                    self._client.cancel(lease)
+                    self._client.leases.cancel(lease)
             else:
                 for work in works:
-                    self._client.stop_on_demand(cloud, work)
+                    self._client.on_demand.stop(cloud, work)
         except ProblemAnswer as problem:  # there is no such thing (any more)
             if not isinstance(problem, NotFoundError):
                 log.warning("could not give an instance back", job=job.id, cloud=cloud, why=str(problem))
@@ -121,7 +121,7 @@ class JobEffects:
     def close(self, server: BackupServer) -> None:
         """Stops a shared server that nobody uses."""
         with suppress(NotFoundError):
-            self._client.stop_on_demand(server.cloud, server.id)
+            self._client.on_demand.stop(server.cloud, server.id)
         self._servers.forget(server.id)
 
     def _granted(self, job: JobRecord, place: AttemptRecord) -> Sequence[str]:

@@ -244,7 +244,7 @@ class JobManager:
         """The public events: what befalls a job's lease is looked at at once."""
         while not self._stopping.is_set():
             try:
-                for sent in self._events.events():
+                for sent in self._events.events.stream():
                     lease = sent.event.lease
                     job = None if lease is None else job_of(lease.request)
                     if job is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from broker.api.schemas.clouds import CloudView, Table
-from broker.client import Client, NotFoundError, ProblemAnswer, told_products
+from broker.client import Client, NotFoundError, ProblemAnswer, find_lifetimes
 from broker.contract import CloudInfo, QuoteView, SpotRequest
 from broker.jobs.record import JobRecord
 from broker.jobs.work_store import WorkStore
@@ -44,7 +44,7 @@ class MarketClient:
         with self._lock:
             at_s, found = self._clouds
             if self._clock_s() - at_s > _CLOUDS_S:
-                found = self._client.clouds()
+                found = self._client.clouds.list()
                 self._clouds = (self._clock_s(), found)
             return found
 
@@ -98,11 +98,11 @@ class MarketClient:
             targets=(info.id,),
         )
         try:
-            answer = self._client.quote(asked)
+            answer = self._client.requests.quote(asked)
             quote = next((one for one in answer.quotes if one.cloud == info.id), None)
             refusal = next((one for one in answer.refusals if one.cloud == info.id), None)
             if quote is None and refusal is not None and refusal.reason in _UNPROMISED:
-                answer = self._client.quote(asked.model_copy(update={"sla": None}))
+                answer = self._client.requests.quote(asked.model_copy(update={"sla": None}))
                 quote = next((one for one in answer.quotes if one.cloud == info.id), None)
         except ProblemAnswer as problem:
             return str(problem)
@@ -128,7 +128,7 @@ class MarketClient:
         table = self._table(info.id)
         if table is None:
             return None
-        products = told_products(info, table, quote.cores)
+        products = find_lifetimes(info, table, quote.cores)
         told = products.get(quote.pool) or next(iter(products.values()), None)
         if told is None:
             return None
@@ -142,7 +142,7 @@ class MarketClient:
             at_s, found = self._tables.get(cloud, (-np.inf, None))
             if self._clock_s() - at_s > _TABLE_S:
                 try:
-                    found = self._client.table(cloud)
+                    found = self._client.clouds.get_table(cloud)
                 except NotFoundError:
                     found = None
                 self._tables[cloud] = (self._clock_s(), found)

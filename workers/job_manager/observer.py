@@ -122,7 +122,7 @@ class JobObserver:
                 continue
             for lease in place.leases:
                 try:
-                    found = self._client.on_demand(place.plan.cloud, lease)
+                    found = self._client.on_demand.get(place.plan.cloud, lease)
                 except (UnavailableError, ProblemAnswer):
                     continue
                 if isinstance(found, Lease):
@@ -212,7 +212,7 @@ class JobObserver:
             until_s = lease.ends_at_s + _EXTEND_BY * place.plan.lifetime_s
             wish = ExtensionRequest(id=f"{name}-until-{until_s:.0f}", until_s=until_s)
             try:
-                answer = self._client.extend(name, wish)
+                answer = self._client.leases.extend(name, wish)
             except UnavailableError as error:
                 log.warning("a lease was not extended", lease=name, why=str(error))
                 continue

@@ -21,8 +21,9 @@ from broker.api.schemas.identity import (
     NewKey,
     Rotation,
 )
+from broker.identity.models import KeyRecord, MemberRecord
 from broker.identity.permissions import Action, Principal, ProtectedObject, Role
-from broker.identity.store import ChangedError, KeyRecord, MemberRecord
+from broker.identity.store import ChangedError
 
 router = APIRouter(tags=["members and keys"])
 
