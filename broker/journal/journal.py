@@ -43,11 +43,7 @@ from broker.contract import (
 from broker.journal.dead_letters import DeadLetterKind, DeadLetters
 from broker.journal.entries import EVENTS_KEPT, Entries
 from broker.journal.hash_chain import BEGINNING, Entry, link
-from broker.journal.inbox import (
-    Malformed,
-    Verified,
-    parse,
-)
+from broker.journal.inbox import Malformed, Verified, parse
 from broker.leases.store import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.contract import Event, EventKind, Lease, LeaseState
-from cloudsim.cloud.headroom import is_block
 from cloudsim.model.requests import Kind
+from cloudsim.model.reserved_ids import is_block
 from cloudsim.traces.trace import Trace
 
 _ENDED = frozenset({LeaseState.COMPLETED, LeaseState.CANCELLED, LeaseState.FAILED})

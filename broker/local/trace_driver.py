@@ -13,12 +13,12 @@ from typing import Any
 
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import Event, EventKind, RefusalView, SpotRequest, needs_of
-from cloudsim.cloud.headroom import is_block
 from cloudsim.federation.model import Federation
 from cloudsim.federation.report import Tally
 from cloudsim.model.changes import End
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
+from cloudsim.model.reserved_ids import is_block
 
 #: How long a driver asks again while something is away.
 PATIENCE_S = 600.0

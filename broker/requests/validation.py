@@ -21,8 +21,8 @@ from broker.identity.models import MemberRecord
 from broker.requests.models import attempt_id
 from broker.requests.quota import QuotaHold
 from broker.requests.routing import Member, targets_of
-from cloudsim.cloud.headroom import RESERVED
 from cloudsim.model.refusals import RefusalReason
+from cloudsim.model.reserved_ids import RESERVED
 
 LONGEST_REQUEST_ID = 120  # the number of an attempt is appended, and the whole is an Id
 BROKER = "broker"  # in the place of a cloud, where the broker itself refuses

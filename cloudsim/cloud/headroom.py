@@ -1,4 +1,18 @@
-"""Ids of on-demand instances that a cloud names itself: its own load, and room that it keeps for others."""
+"""Room that a cloud keeps free of spot for users who call it directly.
+
+The owner of such a cloud hears of its own users only when they have come. So blocks of cores, the *headroom*,
+are held by on-demand instances ``<cloud>/headroom-N`` which the cloud places by itself (N: their number). An
+own request that would else evict somebody or be turned away takes the room of as few blocks as it needs; the
+blocks are placed anew after the on-demand starts of that instant, where they evict spot as every on-demand
+instance does. What finds no room is tried again whenever an on-demand instance has left or nodes are
+reopened. The history holds the blocks as what they are, so replays and tables know of them.
+
+``<cloud>/freed-N`` are blocks that somebody else starts and that end by themselves: room for an own request
+that the cloud itself had to refuse.
+
+A stop comes before the starts of its instant (PREDICTION.md "Order of events"). Where something has started
+in the instant in which a block is given up, that happens at the next representable one.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +29,10 @@ from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
+from cloudsim.model.reserved_ids import FREED, HEADROOM, is_block
 from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.lineups import LineUp
 from cloudsim.scheduling.pipeline import allowed_nodes, plan
-
-HEADROOM, FREED = "headroom-", "freed-"
-
-#: How ids begin, after the cloud's and a slash, that nobody may use for a request.
-RESERVED = ("own-", HEADROOM, FREED)
-
-#: For how long room that was freed is kept for whoever was refused, at least.
-FREED_S = 300.0
-
-
-def is_block(instance_id: str) -> bool:
-    """Whether an on-demand instance is room kept for others, and nobody's own."""
-    return f"/{HEADROOM}" in instance_id or f"/{FREED}" in instance_id
 
 
 def headroom_of(

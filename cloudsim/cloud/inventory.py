@@ -1,4 +1,8 @@
-"""On-demand instances that wait for room on their node: when each starts at the latest. Pure."""
+"""Nodes, running instances, free room and free slots of one cloud.
+
+The inventory places and removes; it never decides. Its invariants (checked by ``validate``): nothing is
+booked twice, free room is what the instances leave, spot instances are kept in order of arrival.
+"""
 
 from __future__ import annotations
 

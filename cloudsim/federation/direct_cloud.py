@@ -10,12 +10,12 @@ import heapq
 from dataclasses import replace
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.headroom import FREED, FREED_S
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.own_load import Arrival
 from cloudsim.model.changes import Change, End
 from cloudsim.model.instances import Placement
 from cloudsim.model.requests import Kind, Request
+from cloudsim.model.reserved_ids import FREED, FREED_S
 from cloudsim.traces.trace import Trace
 
 RETRY_S = 60.0

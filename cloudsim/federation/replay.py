@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
-from cloudsim.cloud.headroom import is_block
 from cloudsim.cloud.spec import sampler_spec
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.model import FederatedCloud, Federation
@@ -24,6 +23,7 @@ from cloudsim.model.changes import Change, End, Ended, Started, TurnedAway
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Request
+from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.predictor import LocalPredictor
 
 Progress = Callable[[float], None]  # told the time of the federation reached, in seconds

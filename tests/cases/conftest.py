@@ -1,1 +1,6 @@
-"""Fixtures of the tests of CASES.md: those of the HTTP contract and of the owner's runtime."""
+"""Fixtures of the tests of CASES.md: those of the HTTP contract and of the owner's process."""
+
+from tests.contract.conftest import api, federation
+from tests.integration.conftest import make_bench
+
+__all__ = ["api", "federation", "make_bench"]

@@ -49,7 +49,7 @@ class Deaf(Bench):
 def owner(
     redis_url: str, redis_client: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Deaf]:
-    assert redis_client.keys() == []
+    assert redis_client.keys("rt:*") == []
     with proxy_to(redis_url, tmp_path / "p.sock") as proxy:
         made = Deaf(proxy, redis_url, tmp_path, request.param)
         yield made

@@ -14,11 +14,7 @@ from broker.contract import EventKind, LeaseGranted, LeaseState, RefusalView
 from broker.journal.dead_letters import DeadLetterKind
 from broker.queue.celery_config import DRAIN
 from cloudsim.model.refusals import RefusalReason
-from tests.integration.test_workers_runtime import (
-    Bench,
-    Failed,
-    Make,
-)
+from tests.integration.test_workers_runtime import Bench, Failed, Make
 from tests.integration.worker_processes import Processes
 from tests.support.wait import wait_until
 from tests.unit.workers.owners import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -104,20 +104,6 @@ class Bench:
 
 
 Make = Callable[..., Bench]
-
-
-@pytest.fixture
-def make_bench(redis_client: redis.Redis, tmp_path: Path) -> Iterator[Make]:
-    """Makes benches, and closes them after the test."""
-    benches: list[Bench] = []
-
-    def make(owner: OwnerSpec, **options: Any) -> Bench:
-        benches.append(Bench(redis_client, tmp_path, owner, **options))
-        return benches[-1]
-
-    yield make
-    for one in benches:
-        one.close()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import structlog
 
 from broker.backoff import Backoff
 from broker.contract import Answer, Command, Gone, LeaseGranted, RefusalView, StartOnDemand, StopOnDemand
-from cloudsim.cloud.headroom import FREED, FREED_S
+from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
 from workers.cloud_agent.drivers.base import (

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.cloud_state import for_nobody
-from cloudsim.cloud.headroom import HEADROOM
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import Booked, Change, Cordoned, Noticed, Started, TurnedAway, Withdrawn
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
+from cloudsim.model.reserved_ids import HEADROOM
 from cloudsim.traces.trace import Trace
 from workers.owner import convert
 from workers.owner.answer_log import OPEN_STATES, AnswerLog, Lapsed, Released

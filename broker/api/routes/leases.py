@@ -42,7 +42,7 @@ from broker.contract import (
 from broker.contract.instances import InstanceRecord
 from broker.leases.pages import LeaseFilter
 from broker.requests.routing import Member
-from cloudsim.cloud.headroom import RESERVED
+from cloudsim.model.reserved_ids import RESERVED
 
 router = APIRouter()
 

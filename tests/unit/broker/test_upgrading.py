@@ -16,7 +16,7 @@ NEXT = OLDEST_VERSION + 1  # spoken here, beside processes of the version before
 
 @pytest.fixture(autouse=True)
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("upgrading", "journal"):
+    for module in ("contract.negotiation", "journal.journal"):
         monkeypatch.setattr(f"broker.{module}.VERSION", NEXT)
 
 

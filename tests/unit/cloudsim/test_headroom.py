@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
-from cloudsim.cloud.headroom import is_block
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.file import load
@@ -19,6 +18,7 @@ from cloudsim.model.changes import Change, Ended, Started, TurnedAway
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind
+from cloudsim.model.reserved_ids import is_block
 from tests.unit.cloudsim.test_cloud import ends, spot, trace
 
 KEEPS = CloudSpec("a", (4, 4), headroom=(4,))

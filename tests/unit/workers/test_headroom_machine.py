@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.contract import EventKind
-from cloudsim.cloud.headroom import is_block
+from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.history_chunks import HistoryCutter
 from tests.unit.workers.owners import (
     FOREVER_S,

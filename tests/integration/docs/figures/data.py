@@ -6,7 +6,6 @@ import numpy as np
 
 from broker.ledger.ledger import broken_promise
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.headroom import is_block
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import CoarseTable, usual_conditions, worst
@@ -19,6 +18,7 @@ from cloudsim.jobs.replicas import Replicate
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
+from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.reference import youngest_first
 from tests.integration.docs.figures import bed
 from tests.integration.docs.figures.plot import Axes

@@ -120,7 +120,7 @@ def test_a_missing_package_is_asked_for(table: dict[str, object], monkeypatch: p
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return really(name, *args, **more)
 
-    for name in ("calls", "ec2", "openstack"):
+    for name in ("http_calls", "drivers.ec2", "drivers.openstack"):
         monkeypatch.delitem(sys.modules, f"workers.cloud_agent.{name}", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"pip install 'spotfed\[clouds\]'"):
