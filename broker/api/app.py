@@ -18,8 +18,8 @@ from broker.api.openapi import problem_responses
 from broker.api.routes import dashboard, metrics
 from broker.api.routes.requests import router
 from broker.api.schemas.clouds import Health
+from broker.api.services.request_metrics import RequestMetrics
 from broker.observability import gc_tuning, logging
-from broker.observability.request_metrics import RequestMetrics
 from broker.observability.spans import Spans
 from broker.settings import Settings, settings
 
@@ -75,7 +75,7 @@ def create_process_app() -> FastAPI:
     told = settings()
     logging.configure(told)
     app = create_app(told)
-    gc_tuning.settle()
+    gc_tuning.tune_gc()
     return app
 
 

@@ -14,15 +14,15 @@ import redis.asyncio
 
 from broker.api.auth import Authenticator, MemberCache, Rates
 from broker.api.services.clouds import CloudService
+from broker.api.services.federation_metrics import FederationSurvey
 from broker.api.services.jobs import JobService
 from broker.api.services.overflow import OverflowService
 from broker.api.services.renewal_offers import RenewalOfferService
+from broker.api.services.request_metrics import RequestMetrics
 from broker.api.task_end import end
 from broker.contract.negotiation import Speaking
 from broker.identity.store import IdentityStore
 from broker.ledger.reader import LedgerReader
-from broker.observability.federation_survey import FederationSurvey
-from broker.observability.request_metrics import RequestMetrics
 from broker.queue.celery_config import make_app
 from broker.queue.send import Wakeups, ring, ring_for_job
 from broker.requests.members import MembershipView
@@ -84,7 +84,7 @@ class ApiServices:
         )
         self._replies = Replies(self._reading, self.keys, self.name, signing)
         self.meter = meter or RequestMetrics()
-        self.meter.watch(lambda: self._replies.awaited, self._replies.refused)
+        self.meter.watch_replies(lambda: self._replies.awaited, self._replies.refused)
         exchange = OwnerCommands(self.records, self._replies, self._bells)
         self.service = SubmissionService(
             settings,
@@ -92,7 +92,7 @@ class ApiServices:
             self.adverts,
             exchange,
             member_of=self.roster.member_of,
-            counting=self.meter.settled,
+            counting=self.meter.count_results,
         )
         self.desk = CloudService(settings, self.redis, self.keys, self.adverts, exchange)
         self.authenticator = Authenticator(self.redis, self.keys, self.roster)
@@ -149,7 +149,7 @@ class ApiServices:
             ("migration", self._migration.run),
             ("quotas", self.quotas.run),
             ("webhooks", self.webhooks.run),
-            ("event loop", self.meter.watch_loop),
+            ("event loop", self.meter.measure_loop_lag),
         ):
             self._tasks.append(asyncio.create_task(_keep_up(name, work), name=name))
         return self

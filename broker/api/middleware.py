@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from broker.api.services.request_metrics import RequestMetrics
 from broker.observability import request_id
-from broker.observability.request_metrics import RequestMetrics
 from broker.observability.spans import Spans, caller
 
 log = logging.getLogger(__name__)
@@ -61,14 +61,14 @@ class RequestLogMiddleware:
                 message["headers"] = [*message.get("headers", ()), (_HEADER, call.encode())]
             await send(message)
 
-        self._meter.began()
+        self._meter.count_start()
         try:
             await self._app(scope, receive, sending)
         finally:
             took_s = time.perf_counter() - began_s if took_s is None else took_s
-            self._meter.ended()
+            self._meter.count_end()
             route = self._route(scope)
-            self._meter.answered(scope["method"], route, status, took_s)
+            self._meter.observe_answer(scope["method"], route, status, took_s)
             if self._spans is not None and scope["path"] not in _QUIET:
                 told = {"http.request.method": scope["method"], "http.response.status_code": status}
                 about = told | {"http.route": route or "", "spotfed.request_id": call}

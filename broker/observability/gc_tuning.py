@@ -12,7 +12,7 @@ import gc
 _YOUNG, _MIDDLE, _OLD = 50_000, 20, 50
 
 
-def settle() -> None:
+def tune_gc() -> None:
     """What was made so far is not looked through again, and what comes is looked through rarely.
 
     For a whole process, once what it needs is loaded.

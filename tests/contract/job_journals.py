@@ -16,7 +16,7 @@ from broker.jobs.events import (
 )
 from broker.jobs.models import Outcome
 from broker.jobs.store import JobStore
-from broker.jobs.work_log import shown_log
+from broker.jobs.work_queue import shown_log
 from tests.contract.harness import Federation
 
 

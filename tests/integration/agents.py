@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 from broker.contract import Advert, CloudInfo, Lease, LeaseState
 from broker.jobs.models import Work, WorkReport, WorkState
-from broker.jobs.work_log import read_log
+from broker.jobs.work_queue import read_log
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys

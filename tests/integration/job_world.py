@@ -14,7 +14,7 @@ from broker.jobs.events import JobSubmitted
 from broker.jobs.models import ENDED, WORK_ENDED, JobView, JobWish, Usage, Work, WorkReport, WorkState
 from broker.jobs.store import JobStore
 from broker.jobs.view import view
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from broker.storage.connections import connect
 from tests.contract.harness import KEY, FakeOwner, Federation
 from tests.support.wait import wait_until
@@ -102,7 +102,7 @@ class ScriptedAgent(threading.Thread):
     def _has_instance(self, work: Work) -> bool:
         if not work.spot:
             return True
-        lease = self._works.leases([(self.cloud, work.instance)]).get(work.instance)
+        lease = self._works.read_leases([(self.cloud, work.instance)]).get(work.instance)
         return lease is not None and lease.state is LeaseState.RUNNING
 
     def _keep(self, report: WorkReport, work: Work, done_s: float, now: float, **changes: Any) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from broker.doctor.redis import UnsafeQueueError
 from broker.jobs.backup_servers import BackupServers
 from broker.jobs.store import JobStore
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from broker.observability import gc_tuning
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     celery_app.serve_jobs(app, manager.ring)
 
     def ready() -> None:
-        gc_tuning.settle()
+        gc_tuning.tune_gc()
         manager.start()
 
     try:

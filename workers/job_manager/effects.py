@@ -17,7 +17,7 @@ from broker.jobs.backup_servers import BackupServer, BackupServers
 from broker.jobs.events import work_id
 from broker.jobs.models import Outcome, Work
 from broker.jobs.record import AttemptRecord, JobRecord
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from workers.job_manager.observation import Denied, Grant
 
 log = structlog.get_logger(__name__)

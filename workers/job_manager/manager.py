@@ -29,7 +29,7 @@ from broker.jobs.events import (
 from broker.jobs.models import Outcome
 from broker.jobs.record import AttemptRecord, BrokenJournalError, JobRecord, fold
 from broker.jobs.store import JobStore, LostRaceError
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.observer import JobObserver
 from workers.job_manager.state_machine import REMEMBERED_S, decide
@@ -140,7 +140,7 @@ class JobAdvance:
         name = job.wish.name
         learnt = [one for one in entries if isinstance(one, ProfileLearnt)]
         if name is not None and learnt and isinstance(entries[-2], ProfileLearnt):
-            self._works.set_profile(job.submitted.holder, name, learnt[-1].profile)
+            self._works.write_profile(job.submitted.holder, name, learnt[-1].profile)
         self._store.put_away(job.id)
         self._observing.forget(job.id)
 

@@ -12,7 +12,7 @@ from broker.api.schemas.clouds import CloudView, Table
 from broker.client import Client, NotFoundError, ProblemAnswer, find_lifetimes
 from broker.contract import CloudInfo, QuoteView, SpotRequest
 from broker.jobs.record import JobRecord
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from cloudsim.disclosure.target_choice import disclosed_of
 from cloudsim.markets.prices import FloatArray
 from cloudsim.model.errors import SpecError
@@ -56,7 +56,7 @@ class MarketClient:
         """What there is for the job. lifetime_s: wall time for which its leases are asked."""
         wish, home = job.wish, job.submitted.home
         able = [one for one in self.clouds() if one.reachable and one.info.runs_commands]
-        agents = self._works.with_agents([one.info.id for one in able])
+        agents = self._works.find_agents([one.info.id for one in able])
         refused = [(one.info.id, "its node agent is away") for one in able if one.info.id not in agents]
         able = [one for one in able if one.info.id in agents]
         spots = [

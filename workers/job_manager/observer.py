@@ -14,7 +14,7 @@ from broker.contract import ENDS, ExtensionRequest, Lease, LeaseState
 from broker.jobs.backup_servers import BackupServers
 from broker.jobs.models import Profile, WorkReport
 from broker.jobs.record import AttemptRecord, JobRecord
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.market_client import MarketClient
 from workers.job_manager.observation import Denied, Grant, Observation
@@ -75,7 +75,7 @@ class JobObserver:
         begun = [one for one in job.live if one.began_at is not None]
         reports: dict[str, WorkReport] = {}
         for place in begun:
-            reports |= self._works.reports(place.plan.cloud, place.works(job.id))
+            reports |= self._works.read_reports(place.plan.cloud, place.works(job.id))
         leases = self._leases(job, begun, reports)
         now = self._now()
         for lease in leases.values():
@@ -113,7 +113,7 @@ class JobObserver:
         self, job: JobRecord, begun: list[AttemptRecord], reports: Mapping[str, WorkReport]
     ) -> dict[str, Lease]:
         spot = [(one.plan.cloud, lease) for one in begun if one.plan.spot for lease in one.leases]
-        leases = self._works.leases(spot)
+        leases = self._works.read_leases(spot)
         for place in begun:
             if place.plan.spot:
                 continue
@@ -146,7 +146,7 @@ class JobObserver:
             speeds = {one.info.id: one.info.speed for one in self._looking.clouds()}
         except UnavailableError:
             return {}
-        found = self._works.evictions(job.submitted.holder, list(speeds))
+        found = self._works.read_evictions(job.submitted.holder, list(speeds))
         cooled = {}
         for cloud, evictions in found.items():
             lately = [at for at in evictions.values() if at > now - REMEMBERED_S]
@@ -156,7 +156,7 @@ class JobObserver:
 
     def _known(self, job: JobRecord) -> Profile | None:
         name = job.wish.name
-        return None if name is None else self._works.profile(job.submitted.holder, name)
+        return None if name is None else self._works.read_profile(job.submitted.holder, name)
 
     def _phases(
         self, job: JobRecord, begun: list[AttemptRecord], reports: Mapping[str, WorkReport], memory: _Memory

@@ -12,8 +12,7 @@ from kombu.exceptions import OperationalError
 
 from broker.contract import written
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
-from broker.jobs.work_log import SHOWN_BYTES, shown_log
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import SHOWN_BYTES, WorkStore, shown_log
 from broker.storage.keys import RedisKeys
 from workers.node_agent.process.driver_protocol import Driver
 from workers.node_agent.task_runner import RunningTask, news
@@ -38,7 +37,7 @@ class Reports:
 
     def reported(self, works: Iterable[str]) -> dict[str, WorkReport]:
         """What was last reported of work, by id."""
-        return WorkStore(self._client, self._keys).reports(self._cloud, sorted(works))
+        return WorkStore(self._client, self._keys).read_reports(self._cloud, sorted(works))
 
     def tell(self, held: RunningTask) -> None:
         """How a piece of work stands, and what it wrote, where that is new."""
@@ -78,7 +77,7 @@ class Reports:
 def tell_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterable[str]) -> None:
     """Work was ended with its agent: jobs go on from their last kept states. Raises RedisError."""
     now, key = time.time(), keys.work_reports(cloud)
-    for work, said in WorkStore(client, keys).reports(cloud, sorted(works)).items():
+    for work, said in WorkStore(client, keys).read_reports(cloud, sorted(works)).items():
         if said.state not in WORK_ENDED:
             ended = {
                 "state": WorkState.EVICTED,

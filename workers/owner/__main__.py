@@ -188,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     owner_process.open()
 
     def ready() -> None:
-        gc_tuning.settle()
+        gc_tuning.tune_gc()
         owner_process.start()
 
     try:

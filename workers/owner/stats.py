@@ -60,5 +60,5 @@ class OwnerStatsPublisher:
                 dead_letters=dead_letters,
                 batches=batches,
             )
-            client.hset(keys.measures(cloud), mapping=cast("dict[Any, Any]", self._measures.written()))
+            client.hset(keys.measures(cloud), mapping=cast("dict[Any, Any]", self._measures.to_fields()))
             self._due_s = now_s + EVERY_S

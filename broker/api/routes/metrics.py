@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from broker.api.dependencies import Looker, broker_of
 from broker.api.openapi import problem_responses
-from broker.observability import metrics
-from broker.observability.metrics import Facts
-from broker.observability.request_metrics import RequestMetrics
+from broker.api.services import federation_metrics
+from broker.api.services.federation_metrics import FederationFacts
+from broker.api.services.request_metrics import RequestMetrics
 
 router = APIRouter()
 
@@ -22,15 +22,15 @@ _TEXT = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "applic
 
 
 class _Scrape(Collector):
-    """All that one scrape tells. ``meter`` None: what is public alone."""
+    """Collects the metrics of one scrape; only public ones if ``meter`` is None."""
 
-    def __init__(self, facts: Facts, meter: RequestMetrics | None):
+    def __init__(self, facts: FederationFacts, meter: RequestMetrics | None):
         self._facts, self._meter = facts, meter
 
     def collect(self) -> Iterator[Metric]:
-        yield from metrics.public(self._facts)
+        yield from federation_metrics.collect_public(self._facts)
         if self._meter is not None:
-            yield from metrics.confidential(self._facts)
+            yield from federation_metrics.collect_confidential(self._facts)
             yield from self._meter.registry.collect()
 
 
@@ -55,4 +55,4 @@ async def scrape(request: Request, who: Looker) -> Response:
     broker = broker_of(request)
     meter = broker.meter if who.origins is None else None
     encode, kind = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(_Scrape(await broker.surveyor.facts(), meter)), media_type=kind)
+    return Response(encode(_Scrape(await broker.surveyor.read_facts(), meter)), media_type=kind)

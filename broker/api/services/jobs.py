@@ -20,7 +20,7 @@ from broker.jobs.ids import is_job_id, mark
 from broker.jobs.models import ENDED, Attempt, JobList, JobLog, JobState, JobView, Outcome
 from broker.jobs.store import JobStore, LostRaceError
 from broker.jobs.view import view
-from broker.jobs.work_log import read_log
+from broker.jobs.work_queue import read_log
 from broker.storage.keys import RedisKeys
 
 #: A list looks at so many jobs of its caller, the latest ones.

@@ -1,5 +1,5 @@
-"""What a job manager keeps in Redis beside the journals: work for node agents and their reports, who looks
-after a job, profiles, and which clouds have evicted lately."""
+"""What a node agent shows of the output of a piece of work (``Keys.work_log``): the last part of it, after a
+line that says where in the whole that part begins."""
 
 from __future__ import annotations
 
@@ -15,6 +15,20 @@ from broker.contract import Lease, read
 from broker.jobs.models import Profile, Work, WorkReport
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
+
+SHOWN_BYTES = 256 * 1024
+
+
+def shown_log(offset: int, part: bytes) -> bytes:
+    """What is written to Redis. ``offset``: how many bytes had been written before ``part``."""
+    return b"%d\n%b" % (offset, part)
+
+
+def read_log(value: bytes) -> tuple[int, bytes]:
+    """The offset and the part. Raises ValueError for what ``shown_log`` does not write."""
+    offset, _, part = value.partition(b"\n")
+    return int(offset), part
+
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +67,7 @@ class WorkStore:
                 pipe.publish(keys.work_channel(cloud), one)
             pipe.execute()
 
-    def reports(self, cloud: str, works: Sequence[str]) -> dict[str, WorkReport]:
+    def read_reports(self, cloud: str, works: Sequence[str]) -> dict[str, WorkReport]:
         """What the agent says of them, as far as it has said anything."""
         if not works:
             return {}
@@ -71,7 +85,7 @@ class WorkStore:
                 reports[work] = report
         return reports
 
-    def with_agents(self, clouds: Collection[str]) -> set[str]:
+    def find_agents(self, clouds: Collection[str]) -> set[str]:
         """Those of the clouds whose node agents show signs of life."""
         names = sorted(clouds)
         if not names:
@@ -79,7 +93,7 @@ class WorkStore:
         found = cast("list[bytes | None]", self._client.mget([self._keys.agent(one) for one in names]))
         return {name for name, token in zip(names, found, strict=True) if token is not None}
 
-    def leases(self, wanted: Sequence[tuple[str, str]]) -> dict[str, Lease]:
+    def read_leases(self, wanted: Sequence[tuple[str, str]]) -> dict[str, Lease]:
         """By cloud and id: spot leases as their clouds show them, as far as they do."""
         if not wanted:
             return {}
@@ -117,12 +131,12 @@ class WorkStore:
 
     # -- what was learnt ----------------------------------------------------------------------------------
 
-    def profile(self, holder: str, name: str) -> Profile | None:
+    def read_profile(self, holder: str, name: str) -> Profile | None:
         """Of a holder's jobs of that name."""
         found = cast("bytes | None", self._client.hget(self._keys.profiles, f"{holder}\n{name}"))
         return None if found is None else read(Profile, found)
 
-    def set_profile(self, holder: str, name: str, profile: Profile) -> None:
+    def write_profile(self, holder: str, name: str, profile: Profile) -> None:
         """From now on that is what they need."""
         self._client.hset(self._keys.profiles, f"{holder}\n{name}", profile.model_dump_json())
 
@@ -133,7 +147,7 @@ class WorkStore:
         kept = {name: when for name, when in found.items() if when >= since} | {attempt: at}
         self._client.hset(self._keys.cool_downs, field, json.dumps(kept))
 
-    def evictions(self, holder: str, clouds: Sequence[str]) -> dict[str, Mapping[str, float]]:
+    def read_evictions(self, holder: str, clouds: Sequence[str]) -> dict[str, Mapping[str, float]]:
         """By cloud: attempts of the holder's that were evicted lately, and when."""
         if not clouds:
             return {}
