@@ -32,8 +32,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class ApiTransport:
-    """Sends calls to one broker over HTTP, and repeats each until its answer is final or the deadline
-    passes."""
+    """Sends calls to one broker over HTTP.
+
+    Each call is repeated until its answer is final or the deadline passes.
+    """
 
     def __init__(self, http: httpx.Client, deadline_s: float):
         self.deadline_s = deadline_s
@@ -81,8 +83,7 @@ class ApiTransport:
     def stream(
         self, path: str, parameters: dict[str, Any], last_event_id: str | None, *, follow: bool
     ) -> Iterator[ServerSentEvent]:
-        """Yield the events of a stream in order, and reconnect after the last one when the connection is
-        lost.
+        """Yield the events of a stream in order; after a lost connection, go on behind the last one.
 
         Ends with the stream unless ``follow`` is set.
 

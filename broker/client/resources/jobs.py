@@ -49,8 +49,10 @@ class JobsResource(Resource):
         return parse(JobLog, self._transport.send("GET", f"{_path(job)}/logs", parameters=parameters))
 
     def follow_log(self, job: str, *, attempt: int | None = None, rank: int = 0) -> Iterator[JobLog]:
-        """Yield what an attempt writes until it ends; without ``attempt``, what the job writes until it
-        ends."""
+        """Yield what an attempt writes until it ends.
+
+        Without ``attempt``, yield what the whole job writes until it ends.
+        """
         number, offset = attempt, 0
         while True:
             log = self.read_log(job, attempt=number, rank=rank, offset=offset, follow=True)

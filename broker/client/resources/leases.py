@@ -39,8 +39,10 @@ class LeasesResource(Resource):
         origin: str | None = None,
         page: int = MOST_LEASES,
     ) -> Iterator[Lease]:
-        """Yield all leases that match, each once, as it was when its page was read. ``page``: leases per
-        page."""
+        """Yield all leases that match, each once, as it was when its page was read.
+
+        ``page`` is the number of leases to read at a time.
+        """
         seen: set[str] = set()
         cursor: str | None = None
         while True:

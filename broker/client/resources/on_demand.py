@@ -13,8 +13,10 @@ from broker.contract import Lease, Needs, OnDemandRequest, SpotRequest
 
 
 class OnDemandResource(Resource):
-    """Starts and stops on-demand instances, for a cloud's own users and where a cloud sells them to
-    others."""
+    """Starts and stops on-demand instances.
+
+    A cloud's own users may, and others on clouds that sell on-demand instances.
+    """
 
     def start(self, cloud: str, request: OnDemandRequest) -> GrantedRequest | RefusedRequest:
         """Ask a cloud for an on-demand instance.
