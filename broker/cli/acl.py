@@ -51,39 +51,39 @@ def generate(
     """
     from broker.settings import settings
     from broker.storage.acl import (
-        acl_file,
-        hashes_in,
+        hash_password,
+        list_users,
         login_url,
-        new_password,
-        password_hash,
-        users,
+        make_password,
+        read_hashes,
+        render_acl_file,
         write_secret,
     )
     from broker.storage.keys import RedisKeys
 
     told = settings()
     keys, place = RedisKeys(told.key_prefix), _address(address or told.redis_url)
-    everybody = users(keys, _clouds(federation))
+    everybody = list_users(keys, _clouds(federation))
     renewed = set(rotate or ())
     if unknown := renewed - {user.name for user in everybody}:
         names = ", ".join(user.name for user in everybody)
         raise _bad_input(f"there is no user {', '.join(sorted(unknown))}; the users are {names}", "--rotate")
     try:
-        before = hashes_in(out.read_text(encoding="utf-8")) if out.exists() else {}
+        before = read_hashes(out.read_text(encoding="utf-8")) if out.exists() else {}
         users_out.mkdir(parents=True, exist_ok=True, mode=0o700)
         hashes: dict[User, list[str]] = {}
         written: dict[str, Path] = {}
         for user in everybody:
             known = before.get(user.name, [])[:1]
             if not known or user.name in renewed:
-                password = new_password()
-                known = [password_hash(password), *known]
+                password = make_password()
+                known = [hash_password(password), *known]
                 written[user.name] = users_out / f"{user.name}.env"
                 address_of_user = login_url(place, user.name, password)
                 write_secret(written[user.name], f"SPOTFED_REDIS_URL='{address_of_user}'\n")
             hashes[user] = known
         # Last: it is what makes the new passwords valid, and they must be in their files by then.
-        write_secret(out, acl_file(keys, hashes))
+        write_secret(out, render_acl_file(keys, hashes))
     except OSError as error:
         raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
     _show(out, [user.name for user in everybody], written, as_json=as_json)

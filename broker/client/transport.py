@@ -23,7 +23,7 @@ from broker.client.errors import (
     read_problem,
 )
 from broker.contract import read
-from broker.storage.tls import refusal
+from broker.storage.tls import explain_tls_error
 
 _LONGEST_PAUSE_S = 60.0  # that a server may ask for
 _EVENT_SILENCE_S = 45.0  # the server sends a comment every 15 s
@@ -135,7 +135,7 @@ class ApiTransport:
             When TLS refused the connection, so that repeating the call would not help.
         """
         url = self._http.base_url
-        untrusted = refusal(error, str(url), "ca")
+        untrusted = explain_tls_error(error, str(url), "ca")
         if untrusted is not None:
             raise UntrustedError(untrusted) from error
         text = f"{url} does not answer: {str(error) or type(error).__name__}"

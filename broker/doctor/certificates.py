@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from broker.doctor.check import CheckResult, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S
 from broker.settings import Settings, SettingsError
-from broker.storage.tls import api_context, redis_context, refusal
+from broker.storage.tls import api_context, explain_tls_error, redis_context
 
 #: A certificate that ends sooner is worth a warning.
 EXPIRES_SOON = timedelta(days=21)
@@ -41,7 +41,10 @@ def certificate_result(name: str, url: str, settings: Settings) -> CheckResult |
         return failure(str(error), "correct it; until then there is no connection", name=name)
     except OSError as error:
         setting = "ca" if parts.scheme == "https" else "redis_ca"
-        found = refusal(error, f"{host}:{port}", setting) or f"{host}:{port}: no TLS connection: {error}"
+        found = (
+            explain_tls_error(error, f"{host}:{port}", setting)
+            or f"{host}:{port}: no TLS connection: {error}"
+        )
         return failure(found, "see SECURITY.md, Transport", name=name)
     left = ends_at - datetime.now(UTC)
     found = f"{host}:{port} speaks {version}; its certificate ends on {ends_at:%Y-%m-%d}, in {left.days} days"

@@ -20,7 +20,7 @@ from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
 from broker.settings import Settings, public_address, variable
 from broker.storage.connections import connect
 from broker.storage.embedded_server import RedisServerError, find_server
-from broker.storage.tls import refusal
+from broker.storage.tls import explain_tls_error
 
 SAFE_POLICY = "noeviction"
 OLDEST_VERSION = "6.2"
@@ -80,7 +80,7 @@ def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> 
     try:
         client.ping()
     except redis.ConnectionError as error:
-        refused = refusal(error, public_address(url), "redis_ca")
+        refused = explain_tls_error(error, public_address(url), "redis_ca")
         if refused is None:
             raise
         raise UnsafeQueueError(refused) from error

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from broker.local.child_process import deathbound
+from broker.child_process import die_with_parent
 
 #: A command that was told to end has so long.
 _GRACE_S = 10.0
@@ -95,7 +95,7 @@ class Commands:
 def _run(command: str, told: Mapping[str, str]) -> subprocess.Popen[bytes]:
     environment = {**os.environ, **told}  # noqa: TID251  (handed on, not read)
     return subprocess.Popen(  # noqa: S603  (the command that the user gave)
-        deathbound(["/bin/sh", "-c", command]),
+        die_with_parent(["/bin/sh", "-c", command]),
         env=environment,
         stdin=subprocess.DEVNULL,
         start_new_session=True,

@@ -22,7 +22,7 @@ from broker.leases.store import NOT_ENDED, LeaseStore
 from broker.requests.models import RequestState, attempt_id
 from broker.requests.quota import QuotaHolds
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import Cursor, EventConsumer, Page, event_or_none
+from broker.storage.streams import Cursor, EventConsumer, Page, try_parse_event
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +137,6 @@ def _leases_of(
 
 def _ended(text: bytes) -> Lease | None:
     """Return the lease that an event says has ended."""
-    event = event_or_none(text)
+    event = try_parse_event(text)
     lease = None if event is None else event.lease
     return None if lease is None or lease.state in NOT_ENDED else lease

@@ -103,8 +103,8 @@ RIGHTS: Mapping[str, Right] = {
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
 }
-#: Parties that publish or listen, by the name of a channel in RedisKeys. The parties of a cloud reach only the
-#: channels of that cloud; whether they publish or listen follows from their commands.
+#: Parties that publish or listen, by the name of a channel in RedisKeys. The parties of a cloud reach only
+#: the channels of that cloud; whether they publish or listen follows from their commands.
 CHANNELS = {
     "channel": ("owner", "agent", "instances", "reader", "operator"),
     "work_channel": ("agent", "jobs"),
@@ -153,7 +153,7 @@ class User:
     cloud: str | None = None
 
 
-def users(keys: RedisKeys, clouds: Iterable[str]) -> list[User]:
+def list_users(keys: RedisKeys, clouds: Iterable[str]) -> list[User]:
     """Return the users that a federation of these clouds needs; their names begin with the key prefix."""
     base = keys.prefix.strip(":") or "spotfed"
     ids = list(clouds)
@@ -163,30 +163,32 @@ def users(keys: RedisKeys, clouds: Iterable[str]) -> list[User]:
     return [*own, *(User(f"{base}-{party}", party) for party in COMMANDS if party not in _OF_CLOUDS)]
 
 
-def acl_file(keys: RedisKeys, hashes: Mapping[User, Collection[str]]) -> str:
+def render_acl_file(keys: RedisKeys, hashes: Mapping[User, Collection[str]]) -> str:
     """Return the whole ACL file: the default user is off, and each user has the passwords of these hashes."""
     lines = ["user default off resetpass resetkeys resetchannels -@all"]
-    lines += [user_line(keys, user, passwords) for user, passwords in hashes.items()]
+    lines += [render_user(keys, user, passwords) for user, passwords in hashes.items()]
     return "\n".join(lines) + "\n"
 
 
-def user_line(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
+def render_user(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
     """Return a user's line in an ACL file. ``hashes``: SHA-256 of its passwords, in hexadecimal digits."""
     reads, writes, alone = _patterns(keys, user)
     words = ["user", user.name, "on", *(f"#{digest}" for digest in hashes)]
     words += ["resetkeys", "resetchannels", "-@all"]
     words += [f"+{command}" for command in COMMANDS[user.party].split()]
-    words += [f"~{pattern}" for pattern in sorted(reads & writes)]
-    words += [f"%R~{pattern}" for pattern in sorted(reads - writes)]
-    words += [f"%W~{pattern}" for pattern in sorted(writes - reads)]
+    words += [f"~{make_key_pattern}" for make_key_pattern in sorted(reads & writes)]
+    words += [f"%R~{make_key_pattern}" for make_key_pattern in sorted(reads - writes)]
+    words += [f"%W~{make_key_pattern}" for make_key_pattern in sorted(writes - reads)]
     words += [f"&{channel}" for channel in _channels(keys, user)]
     for command, patterns in sorted(alone.items()):
-        words.append(f"(+{command} {' '.join(f'%W~{pattern}' for pattern in sorted(patterns))})")
+        words.append(
+            f"(+{command} {' '.join(f'%W~{make_key_pattern}' for make_key_pattern in sorted(patterns))})"
+        )
     if user.party in _CALLS_SCRIPTS:
         # Redis demands reading and writing for all keys that a call declares. It checks what the script does
         # with them command by command, against the rest of this line.
         declared = sorted(reads | writes | {digest for patterns in alone.values() for digest in patterns})
-        words.append(f"(+eval +evalsha {' '.join(f'~{pattern}' for pattern in declared)})")
+        words.append(f"(+eval +evalsha {' '.join(f'~{make_key_pattern}' for make_key_pattern in declared)})")
     return " ".join(words)
 
 
@@ -195,7 +197,7 @@ def _patterns(keys: RedisKeys, user: User) -> tuple[set[str], set[str], dict[str
     reads: set[str] = set()
     writes: set[str] = set()
     alone: defaultdict[str, set[str]] = defaultdict(set)
-    rows = [(pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
+    rows = [(make_key_pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
     for key_pattern, right in [*rows, *_queue_rights(keys, user)]:
         letters, commands = _parts(getattr(right, user.party))
         if "r" in letters:
@@ -215,10 +217,14 @@ def _parts(right: str) -> tuple[str, str]:
 
 
 def _channels(keys: RedisKeys, user: User) -> list[str]:
-    return [pattern(keys, name, user.cloud) for name, parties in CHANNELS.items() if user.party in parties]
+    return [
+        make_key_pattern(keys, name, user.cloud)
+        for name, parties in CHANNELS.items()
+        if user.party in parties
+    ]
 
 
-def pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
+def make_key_pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
     """Return the pattern of all keys that a method of RedisKeys can name, or of those of one cloud.
 
     ``name`` is the method or property. Ids of clouds and key prefixes contain no special characters of
@@ -264,17 +270,17 @@ def _noted(right: Right) -> Right:
 # -- passwords -----------------------------------------------------------------------------------------------
 
 
-def new_password() -> str:
+def make_password() -> str:
     """Make a random password."""
     return secrets.token_urlsafe(PASSWORD_BYTES)
 
 
-def password_hash(password: str) -> str:
+def hash_password(password: str) -> str:
     """Return the hash of a password, as it stands in an ACL file."""
     return hashlib.sha256(password.encode()).hexdigest()
 
 
-def hashes_in(text: str) -> dict[str, list[str]]:
+def read_hashes(text: str) -> dict[str, list[str]]:
     """Return the hashes of passwords in the text of an ACL file, by the user's name."""
     hashes: dict[str, list[str]] = {}
     for line in text.splitlines():

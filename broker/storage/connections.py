@@ -11,7 +11,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from broker.storage.hiredis_packer import packing
+from broker.storage.hiredis_packer import use_hiredis_packer
 from broker.storage.tls import redis_tls
 
 SOCKET_TIMEOUT_S = 5.0
@@ -52,7 +52,7 @@ def connect(url: str, **options: Any) -> redis.Redis:
 def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
     """Return an asyncio client like that of ``connect``; close it with ``aclose()``."""
     fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0)} | redis_tls(url)
-    return packing(redis.asyncio.Redis.from_url(url, **(fixed | options)))
+    return use_hiredis_packer(redis.asyncio.Redis.from_url(url, **(fixed | options)))
 
 
 def celery_url(redis_url: str) -> str:

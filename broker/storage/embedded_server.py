@@ -29,7 +29,7 @@ import psutil
 import redis
 import redis.asyncio
 
-from broker.local.child_process import deathbound
+from broker.child_process import die_with_parent
 from broker.storage.connections import connect
 
 ANSWER_TIMEOUT_S = 20.0
@@ -325,7 +325,7 @@ def _keep(command: list[str], log: Path, starting: Future[subprocess.Popen[bytes
         with log.open("ab") as output:
             # A session of its own: Ctrl-C in a terminal must not stop the queue before its clients.
             process = subprocess.Popen(  # noqa: S603 (the executable is the one we chose)
-                deathbound(command),
+                die_with_parent(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

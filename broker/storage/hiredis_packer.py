@@ -41,7 +41,7 @@ class _Unix(_Packing, UnixDomainSocketConnection):
 _PACKING = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Unix}
 
 
-def packing(client: redis.asyncio.Redis) -> redis.asyncio.Redis:
+def use_hiredis_packer(client: redis.asyncio.Redis) -> redis.asyncio.Redis:
     """Make the connections of a client pack with hiredis from now on, and return the client."""
     pool = client.connection_pool
     pool.connection_class = _PACKING[pool.connection_class]

@@ -71,7 +71,7 @@ def parse_id(stream_id: str) -> tuple[int, int]:
     return numbers
 
 
-def event_of(fields: Mapping[bytes, bytes]) -> Event:
+def parse_event(fields: Mapping[bytes, bytes]) -> Event:
     """Return the event in an entry of an event stream.
 
     Raises pydantic.ValidationError if it is of a version that this one cannot read.
@@ -79,7 +79,7 @@ def event_of(fields: Mapping[bytes, bytes]) -> Event:
     return version.read(Event, fields[b"e"])
 
 
-def event_or_none(text: bytes) -> Event | None:
+def try_parse_event(text: bytes) -> Event | None:
     """Return the event of this JSON, or None if it is of a version that this one cannot read."""
     try:
         return version.read(Event, text)
@@ -87,13 +87,13 @@ def event_or_none(text: bytes) -> Event | None:
         return None
 
 
-async def newest_id(client: redis.asyncio.Redis, stream: str) -> str:
+async def read_newest_id(client: redis.asyncio.Redis, stream: str) -> str:
     """Return the id of the newest entry: reading after it yields only what is appended from now on."""
     entries: Any = await client.xrevrange(stream, count=1)
     return _text(entries[0][0]) if entries else BEGINNING
 
 
-async def before_oldest(client: redis.asyncio.Redis, stream: str) -> str:
+async def read_oldest_position(client: redis.asyncio.Redis, stream: str) -> str:
     """Return the position just before the oldest entry that is kept.
 
     Unlike reading after `BEGINNING`, reading after it notices what is trimmed meanwhile.
@@ -190,7 +190,7 @@ class Cursor:
     async def locate(self) -> str:
         """Return the position, which is now if none was given and nothing was read yet."""
         if self.position is None:
-            self.position = await newest_id(self.client, self.stream)
+            self.position = await read_newest_id(self.client, self.stream)
         return self.position
 
     async def read(self) -> list[Page]:

@@ -86,7 +86,7 @@ def server_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def refusal(error: BaseException, address: str, setting: str) -> str | None:
+def explain_tls_error(error: BaseException, address: str, setting: str) -> str | None:
     """Return a message about a refused TLS connection, or None if the error is of another kind.
 
     Parameters

@@ -9,7 +9,7 @@ import redis.asyncio
 
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import newest_id
+from broker.storage.streams import read_newest_id
 from broker.webhooks.envelope import Sending, of_event, of_test
 from broker.webhooks.models import Deliveries, Delivery, NewSecret, NewWebhook, WebhookState, WebhookWish
 from broker.webhooks.secrets import SecretVault, new_secret
@@ -80,7 +80,7 @@ class WebhookService:
         """
         await check(wish.url, self._sender.resolve, self._sender.allowed)
         secret = new_secret()
-        position = await newest_id(self._client, self._keys.all_events)
+        position = await read_newest_id(self._client, self._keys.all_events)
         stored = await self._storage.create(holder, wish, self._vault.seal(secret), position)
         return NewWebhook(webhook=stored.view(), secret=secret)
 

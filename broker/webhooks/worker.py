@@ -27,10 +27,10 @@ from broker.storage.outages import retry_through_outages
 from broker.storage.streams import (
     BEGINNING,
     EventsLostError,
-    before_oldest,
     parse_id,
     read_after,
     read_all_after,
+    read_oldest_position,
 )
 from broker.webhooks.envelope import Sending, of_event, of_gap
 from broker.webhooks.models import Delivery, WebhookState
@@ -248,7 +248,7 @@ class WebhookWorker:
             try:
                 page.extend(await read_all_after(client, self._keys.all_events, stored.position, _PAGE))
             except EventsLostError:
-                goes_on = await before_oldest(client, self._keys.all_events)
+                goes_on = await read_oldest_position(client, self._keys.all_events)
                 return goes_on, of_gap(stored.position, goes_on)
         position = stored.position
         while page:

@@ -17,7 +17,7 @@ from broker.client import Client, ClientError, GrantedRequest, InputRefusedError
 from broker.contract import ExtensionRequest, SpotRequest
 from broker.storage.connections import connect, connect_async
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page, event_of
+from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page, parse_event
 
 #: What a subscriber has heard: cloud and sequence, in order of arrival.
 Heard = list[tuple[str, int]]
@@ -113,7 +113,7 @@ def listen_with_consumer(storm: Storm, url: str, keys: RedisKeys, heard: Heard) 
 
     async def hear(page: Page) -> None:
         for _, fields in page.entries:
-            event = event_of(fields)
+            event = parse_event(fields)
             assert event.sequence is not None
             heard.append((event.cloud, event.sequence))
 

@@ -38,7 +38,7 @@ from broker.storage.streams import (
     EventConsumer,
     GroupStream,
     Page,
-    event_or_none,
+    try_parse_event,
 )
 
 log = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class OverflowService:
         for text in texts:
             if b'"request":"' + _PREFIX.encode() not in text:
                 continue  # nearly all of them: not worth reading
-            event = event_or_none(text)
+            event = try_parse_event(text)
             if event is None:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease

@@ -17,7 +17,7 @@ from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
 from broker.requests.validation import SubmitError
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, event_or_none
+from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, try_parse_event
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class RenewalOfferService:
         await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
 
     async def _warned(self, text: bytes) -> None:
-        event = event_or_none(text)
+        event = try_parse_event(text)
         if event is None or event.kind is not EventKind.WARNED or event.lease is None:
             return
         lease, members = event.lease, await self._adverts.members()

@@ -19,7 +19,7 @@ os.execv(arguments[0], arguments)
 """
 
 
-def deathbound(command: list[str]) -> list[str]:
+def die_with_parent(command: list[str]) -> list[str]:
     """The command line that runs ``command`` so; start it from a thread that lives as long as it shall.
 
     Elsewhere than on Linux it is ``command`` itself, which then outlives a parent that is killed.
