@@ -1,4 +1,4 @@
-"""Children that the kernel stops with SIGTERM when the thread that started them ends (Linux)."""
+"""Starts child processes that receive SIGTERM when their parent thread exits (Linux)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ os.execv(arguments[0], arguments)
 
 
 def die_with_parent(command: list[str]) -> list[str]:
-    """The command line that runs ``command`` so; start it from a thread that lives as long as it shall.
+    """Return a command line that runs ``command`` until it ends or the thread that starts it does.
 
-    Elsewhere than on Linux it is ``command`` itself, which then outlives a parent that is killed.
+    Start it from a thread that lives as long as the command should. On systems other than Linux the result is
+    ``command`` itself, which outlives a parent that is killed.
     """
     if sys.platform != "linux":
         return command

@@ -1,4 +1,4 @@
-"""The check of a TLS connection, which those of Redis and of the API make before they connect."""
+"""Checks a TLS connection, before the checks of Redis and of the API connect."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HERE = {"", "localhost", "127.0.0.1", "::1"}
 
 
 def certificate_result(name: str, url: str, settings: Settings) -> CheckResult | None:
-    """Check whether the server at an address proves who it is, and for how long it still can.
+    """Check that the server at an address proves its identity, and for how long it still can.
 
-    Warns where keys would cross a network in the clear; None where nobody else can listen: on this machine.
+    Warns if keys would cross a network in the clear. Returns None if nobody else can listen, on this machine.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -36,7 +36,7 @@ def test_redis_is_verified_and_only_over_tls(authority: Authority, pair: Pair) -
 
 def test_no_address_turns_verifying_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOTFED_REDIS_URL", "rediss://u:s3cret@h/0?ssl_cert_reqs=none")
-    with pytest.raises(SettingsError, match="SPOTFED_REDIS_URL: TLS is told by SPOTFED_REDIS_CA") as refused:
+    with pytest.raises(SettingsError, match="SPOTFED_REDIS_URL: set TLS by SPOTFED_REDIS_CA") as refused:
         load()
     assert "s3cret" not in str(refused.value)
 
