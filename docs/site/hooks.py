@@ -30,6 +30,7 @@ SECTIONS = {
     },
     "Concepts": "concepts",
     "Reference": "reference",
+    "Development": "development",
 }
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 

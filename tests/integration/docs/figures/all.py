@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.integration.docs.figures import data, diagrams, eviction
+from tests.integration.docs.figures import data, diagrams, eviction, journeys
 from tests.integration.docs.figures.svg import Drawing
 
 FIGURES: dict[str, Callable[[], Drawing]] = {
@@ -21,4 +21,8 @@ FIGURES: dict[str, Callable[[], Drawing]] = {
     "headroom": data.headroom,
     "trust": diagrams.trust,
     "instances": diagrams.instances,
+    "packages": journeys.packages,
+    "journey-request": journeys.request,
+    "journey-eviction": journeys.eviction,
+    "journey-refresh": journeys.refresh,
 }

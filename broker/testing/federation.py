@@ -1,0 +1,279 @@
+"""Clouds in memory behind the HTTP API, on a clock that a test moves."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Sequence
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from broker.api.schemas.clouds import Clouds, CloudView
+from broker.api.schemas.leases import Cancellation, Leases
+from broker.api.schemas.problems import FieldError, Problem
+from broker.api.schemas.requests import Admission, ListedResult, ListedResults, Quotes
+from broker.client import Client
+from broker.contract import (
+    CounterOffers,
+    Event,
+    ExtensionRequest,
+    Lease,
+    LeaseState,
+    QuoteRequest,
+    QuoteView,
+    RefusalView,
+    SpotRequest,
+)
+from broker.testing.cloud import FakeCloud
+from cloudsim.model.refusals import RefusalReason
+
+_URN = "urn:spotfed:problem:"
+
+
+class InMemoryFederation:
+    """A federation in memory, for tests of programs that use ``broker.client``.
+
+    ``client`` gives a real ``Client`` whose calls never leave the process: its messages, errors and
+    idempotency are those of the HTTP API, its clouds are ``FakeCloud``. Time stands still until ``advance``.
+    Served are requests and lists of them, quotes, leases with extension and end, clouds, and events with
+    ``follow=False``. Any other call answers 501 and says so.
+
+    Attributes
+    ----------
+    now_s
+        The time of all clouds, in seconds.
+    clouds
+        The clouds by id, in the order in which they were added.
+    """
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.clouds: dict[str, FakeCloud] = {}
+        self._events: list[Event] = []
+        self._answers: dict[str, tuple[SpotRequest, Admission | Problem]] = {}
+
+    def add_cloud(
+        self, cloud: str, nodes: Sequence[int] = (8,), *, survives_s: float = 86_400.0
+    ) -> FakeCloud:
+        """Add a cloud with ``nodes``, cores of each, that promises lifetimes of at most ``survives_s``."""
+        self.clouds[cloud] = FakeCloud(cloud, nodes, survives_s, order=len(self.clouds))
+        return self.clouds[cloud]
+
+    def client(self) -> Client:
+        """Return a client of this federation; close it as any other."""
+        transport = httpx.MockTransport(self._answer)
+        return Client("http://in-memory.invalid", "in-memory", deadline_s=1.0, transport=transport)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; leases that end meanwhile are completed."""
+        self.now_s += seconds
+        due = [event for cloud in self.clouds.values() for event in cloud.complete_due(self.now_s)]
+        self._events += sorted(due, key=lambda event: event.at_s)
+
+    def start_on_demand(self, cloud: str, cores: int, instance: str | None = None) -> str:
+        """Start an instance of a cloud's own users, which evicts spot where it must; return its id."""
+        name = instance or f"{cloud}/own-{uuid.uuid4().hex[:8]}"
+        self._events += self.clouds[cloud].start_on_demand(name, cores, self.now_s)
+        return name
+
+    def stop_on_demand(self, cloud: str, instance: str) -> None:
+        """Stop an instance that ``start_on_demand`` started."""
+        self.clouds[cloud].stop_on_demand(instance)
+
+    def evict(self, lease: str) -> None:
+        """Evict one lease, as its cloud does when it wants the room back."""
+        event = self._cloud_of(lease).end(lease, LeaseState.EVICTED, self.now_s, "test")
+        self._events += [event] if event else []
+
+    # -- the HTTP API ----------------------------------------------------------------------------------------
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        try:
+            for method, pattern, handler in self._routes():
+                match = re.fullmatch(pattern, request.url.path)
+                if request.method == method and match:
+                    return handler(request, *match.groups())
+        except ValidationError as error:
+            errors = [
+                FieldError(field=".".join(map(str, item["loc"])), message=item["msg"])
+                for item in error.errors()
+            ]
+            return _problem(
+                422, "invalid", "The input cannot be used", "see errors for which fields", errors=errors
+            )
+        except KeyError as error:
+            return _problem(404, "not-found", "Not found", f"there is no {error.args[0]} here")
+        detail = f"{request.method} {request.url.path} is not served by an in-memory federation"
+        return _problem(501, "not-served", "Call not served", detail)
+
+    def _routes(self) -> tuple[tuple[str, str, Callable[..., httpx.Response]], ...]:
+        return (
+            ("POST", "/v1/requests", self._submit),
+            ("POST", "/v1/quotes", self._quote),
+            ("GET", "/v1/leases", self._list_leases),
+            ("GET", "/v1/leases/([^/]+)", self._show_lease),
+            ("DELETE", "/v1/leases/([^/]+)", self._cancel),
+            ("POST", "/v1/leases/([^/]+)/extend", self._extend),
+            ("GET", "/v1/clouds", self._list_clouds),
+            ("GET", "/v1/clouds/([^/]+)", self._show_cloud),
+            ("GET", "/v1/events", self._list_events),
+        )
+
+    def _submit(self, call: httpx.Request) -> httpx.Response:
+        body = json.loads(call.content)
+        if not isinstance(body, list):
+            answer = self._admit(SpotRequest.model_validate(body))
+            return _json(answer, 201 if isinstance(answer, Admission) else answer.status)
+        results = []
+        for item in body:
+            answer = self._admit(SpotRequest.model_validate(item))
+            if isinstance(answer, Admission):
+                results.append(ListedResult(lease=answer.lease, refusals=answer.refusals))
+            else:
+                refusals = answer.refusals or []
+                problem = answer.model_copy(update={"refusals": None})
+                results.append(ListedResult(problem=problem, refusals=refusals))
+        return _json(ListedResults(results=results))
+
+    def _admit(self, request: SpotRequest) -> Admission | Problem:
+        """Place a request, or repeat the answer that its id got before."""
+        name = request.id or uuid.uuid4().hex
+        if name in self._answers:
+            before, answer = self._answers[name]
+            if before == request:
+                return answer
+            detail = f"the id {name} was used for another request"
+            return _problem_body(422, "key-reused", "Used before", detail)
+        quotes, refusals = self._judge(request)
+        if quotes:
+            cloud = self.clouds[quotes[0].cloud]
+            event = cloud.grant(f"{name}.1", request.model_copy(update={"id": name}), self.now_s)
+            self._events.append(event)
+            assert event.lease is not None
+            answer = Admission(lease=event.lease, refusals=refusals)
+        else:
+            lifetimes = [refusal.counter_offers.lifetime_s for refusal in refusals]
+            best = CounterOffers(lifetime_s=max((offer for offer in lifetimes if offer), default=None))
+            detail = f"refused by all of {len(refusals)}; see refusals for why"
+            answer = _problem_body(409, "refused", "Refused", detail, refusals=refusals, counter_offers=best)
+        self._answers[name] = (request, answer)
+        return answer
+
+    def _judge(self, request: SpotRequest) -> tuple[list[QuoteView], list[RefusalView]]:
+        """Ask the clouds that the request may go to; quotes with the fewest free slots come first."""
+        quotes, refusals = [], []
+        for cloud in self.clouds.values():
+            if request.targets is None and cloud.id == request.origin:
+                continue
+            if request.targets is not None and cloud.id not in request.targets:
+                continue
+            if cloud.reachable:
+                answer = cloud.quote(request, self.now_s)
+            else:
+                answer = RefusalView(cloud=cloud.id, reason=RefusalReason.UNREACHABLE, cores=request.cores)
+            if isinstance(answer, QuoteView):
+                quotes.append(answer)
+            else:
+                refusals.append(answer)
+        return sorted(quotes, key=lambda quote: quote.free_slots), refusals
+
+    def _quote(self, call: httpx.Request) -> httpx.Response:
+        quotes, refusals = [], []
+        for request in QuoteRequest.model_validate_json(call.content).requests():
+            admitting, refusing = self._judge(request)
+            quotes += admitting
+            refusals += refusing
+        return _json(Quotes(quotes=quotes, refusals=refusals))
+
+    def _list_leases(self, call: httpx.Request) -> httpx.Response:
+        """Answer with all leases on one page, filtered as asked."""
+        wanted = call.url.params
+        leases = [
+            lease
+            for cloud in self.clouds.values()
+            for lease in cloud.leases.values()
+            if wanted.get("state", lease.state.value) == lease.state.value
+            and wanted.get("cloud", lease.cloud) == lease.cloud
+            and wanted.get("origin", lease.origin) == lease.origin
+        ]
+        return _json(Leases(leases=leases))
+
+    def _show_lease(self, _: httpx.Request, lease: str) -> httpx.Response:
+        return _json(self._lease(lease))
+
+    def _cancel(self, _: httpx.Request, lease: str) -> httpx.Response:
+        event = self._cloud_of(lease).end(lease, LeaseState.CANCELLED, self.now_s)
+        self._events += [event] if event else []
+        return _json(Cancellation(done=True, lease=self._lease(lease)))
+
+    def _extend(self, call: httpx.Request, lease: str) -> httpx.Response:
+        request = ExtensionRequest.model_validate_json(call.content)
+        cloud, before = self._cloud_of(lease), self._lease(lease)
+        lifetime_s = request.lifetime_s
+        ends_at_s = before.starts_at_s + lifetime_s if lifetime_s is not None else request.until_s
+        if ends_at_s is None:
+            detail = "name the new end: lifetime_s or until_s"
+            return _problem(422, "invalid", "The input cannot be used", detail)
+        if before.state is not LeaseState.RUNNING:
+            reason, offers = RefusalReason.ENDED, CounterOffers()
+        elif before.promised_sla is not None and ends_at_s - self.now_s > cloud.survives_s:
+            reason = RefusalReason.NO_EVIDENCE
+            offers = CounterOffers(lifetime_s=self.now_s + cloud.survives_s - before.starts_at_s)
+        else:
+            self._events.append(cloud.extend(lease, ends_at_s, self.now_s))
+            return _json(self._lease(lease))
+        refusal = RefusalView(cloud=cloud.id, reason=reason, cores=before.cores, counter_offers=offers)
+        detail = "refused by all of 1; see refusals for why"
+        return _problem(409, "refused", "Refused", detail, refusals=[refusal], counter_offers=offers)
+
+    def _list_clouds(self, _: httpx.Request) -> httpx.Response:
+        return _json(Clouds(clouds=[self._view(cloud) for cloud in self.clouds.values()]))
+
+    def _show_cloud(self, _: httpx.Request, cloud: str) -> httpx.Response:
+        return _json(self._view(self.clouds[cloud]))
+
+    def _list_events(self, call: httpx.Request) -> httpx.Response:
+        """Answer with the events after ``Last-Event-ID`` as server-sent events, and end the stream."""
+        if call.url.params.get("follow", "true").lower() == "true":
+            detail = "time stands still here: read events with follow=False after each step"
+            return _problem(501, "not-served", "Call not served", detail)
+        first = int(call.headers.get("Last-Event-ID", "0-0").partition("-")[0])
+        wanted = call.url.params
+        text = "".join(
+            f"id: {number}-0\nevent: {event.kind}\ndata: {event.model_dump_json()}\n\n"
+            for number, event in enumerate(self._events, start=1)
+            if number > first
+            and wanted.get("cloud", event.cloud) == event.cloud
+            and event.lease is not None
+            and wanted.get("origin", event.lease.origin) == event.lease.origin
+        )
+        return httpx.Response(200, text=text, headers={"Content-Type": "text/event-stream"})
+
+    def _view(self, cloud: FakeCloud) -> CloudView:
+        advert = cloud.advert(self.now_s)
+        return CloudView(info=cloud.info, advert=advert, reachable=cloud.reachable, advert_age_s=0.0)
+
+    def _cloud_of(self, lease: str) -> FakeCloud:
+        for cloud in self.clouds.values():
+            if lease in cloud.leases:
+                return cloud
+        raise KeyError(f"lease {lease}")
+
+    def _lease(self, lease: str) -> Lease:
+        return self._cloud_of(lease).leases[lease]
+
+
+def _json(body: BaseModel, status: int = 200) -> httpx.Response:
+    return httpx.Response(
+        status, content=body.model_dump_json(), headers={"Content-Type": "application/json"}
+    )
+
+
+def _problem_body(status: int, name: str, title: str, detail: str, **more: object) -> Problem:
+    return Problem(type=_URN + name, title=title, status=status, detail=detail, **more)
+
+
+def _problem(status: int, name: str, title: str, detail: str, **more: object) -> httpx.Response:
+    return _json(_problem_body(status, name, title, detail, **more), status)
