@@ -1,7 +1,14 @@
 """The worker processes of spotfed.
 
-``owner`` decides about one cloud, ``montecarlo`` samples for quantile tables, ``jobs`` manages batch jobs,
-``agent`` and ``drivers`` run their commands on a cloud's nodes, ``instances`` turns leases into instances of
-a real cloud. ``celery_app`` has the Celery tasks: each decodes its message and calls one function. The broker
-sends tasks by name and never imports this package; docs/reference/words.md has the glossary.
+``owner`` decides about one cloud, ``montecarlo`` samples for quantile tables, ``job_manager`` plans and
+manages batch jobs, ``node_agent`` runs their commands on the instances of a cloud, ``cloud_agent`` turns
+leases into instances of a real cloud. None of these imports another. Below them are ``agents``, which the two
+agents share, ``celery_app`` and ``redis_retry``. The broker sends tasks by name and never imports this
+package.
 """
+
+import os
+
+# To Celery SIGTERM means SIGQUIT from here on: both end a worker after a task's moment of grace. Celery reads
+# this when its worker is imported, so it must be set before any module below is.
+os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")  # noqa: TID251  (set, not read)

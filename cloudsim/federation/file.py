@@ -69,7 +69,7 @@ simulated and runs none.
 
 A cloud with a table ``instances`` is a real one: ``python -m workers.cloud_agent`` makes its leases
 instances,
-and counts those that its own users start; ``workers.cloud_agent.drivers.options`` says what the table
+and counts those that its own users start; ``workers.cloud_agent.drivers`` says what the table
 holds. Its
 trace is optional: a record of its load, which the first tables are made of and which ends when it begins.
 

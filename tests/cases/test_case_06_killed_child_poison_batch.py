@@ -20,8 +20,9 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from cloudsim.prediction.tables import QuantileTable
 from tests.integration.test_workers_montecarlo import CHUNKS
-from workers.montecarlo import worker as montecarlo
-from workers.montecarlo.worker import MonteCarlo, warm_up
+from workers.montecarlo import sampling
+from workers.montecarlo.sampling import BatchSampler
+from workers.montecarlo.worker import warm_up
 from workers.owner.table_refresh import LONGEST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
 KEYS = RedisKeys("c6:")
@@ -39,16 +40,16 @@ def _warm() -> None:
 
 def _work(url: str, name: str, batches: list[Batch], fate: Fate) -> None:
     """A worker process: one batch after the other, until it is killed. ``fate`` strikes within a batch."""
-    feed = montecarlo._feed
+    feed = sampling.feed_chunks
     at: list[Any] = [None, 0]
 
     def struck(sampler: Any, chunks: Any) -> None:
         fate(*at)
         feed(sampler, chunks)
 
-    montecarlo._feed = struck
+    sampling.feed_chunks = struck
     with connect(url) as client:
-        worker = MonteCarlo(name, client, KEYS, lambda _: None)
+        worker = BatchSampler(name, client, KEYS, lambda _: None)
         for number, batch in enumerate(batches, 1):
             at[:] = batch, number
             try:

@@ -16,7 +16,8 @@ from broker.storage.keys import RedisKeys
 from cloudsim.history.event_log import HistoryChunk
 from cloudsim.prediction.samples import Samples
 from tests.integration.test_workers_montecarlo import CHUNKS
-from workers.montecarlo.worker import MonteCarlo, warm_up
+from workers.montecarlo.sampling import BatchSampler
+from workers.montecarlo.worker import warm_up
 
 KEYS = RedisKeys("c11:")
 NODES = (16, 16)
@@ -52,12 +53,12 @@ def batches(seed: int = 7) -> list[Batch]:
     ]
 
 
-_child: list[MonteCarlo] = []
+_child: list[BatchSampler] = []
 
 
 def _begin(url: str, names: Any) -> None:
     """In the child, after the fork: a worker on a connection of its own."""
-    _child.append(MonteCarlo(f"child-{names.get()}", connect(url), KEYS, lambda _: None))
+    _child.append(BatchSampler(f"child-{names.get()}", connect(url), KEYS, lambda _: None))
 
 
 def _make(batch: Batch) -> None:

@@ -23,7 +23,7 @@ from cloudsim.model.requests import Kind
 from tests.integration.worker_processes import Started
 from tests.support.wait import wait_until
 from workers.node_agent.process.process_tree import ProcessTree
-from workers.node_agent.process.task_files import begun, shim_lives
+from workers.node_agent.process.task_files import read_start, shim_lives
 
 FEDERATION = """
 [[cloud]]
@@ -191,7 +191,7 @@ class Agents:
 
 def end_shim(state: Path) -> None:
     """Ends what a test left running there."""
-    found = begun(state)
+    found = read_start(state)
     if found is not None:
         ProcessTree(found, None).kill()
     wait_until(lambda: not shim_lives(state), f"nothing runs in {state}")

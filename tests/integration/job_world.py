@@ -19,7 +19,7 @@ from broker.storage.connections import connect
 from tests.contract.harness import KEY, FakeOwner, Federation
 from tests.support.wait import wait_until
 from workers.job_manager.effects import JobEffects
-from workers.job_manager.manager import JobAdvance, JobManager
+from workers.job_manager.manager import JobAdvancer, JobManager
 from workers.job_manager.market_client import MarketClient
 from workers.job_manager.observer import JobObserver
 
@@ -155,7 +155,7 @@ class JobWorld:
         servers = BackupServers(self.redis, self.keys)
         doing, looking = JobEffects(client, works, servers), MarketClient(client, works)
         observing = JobObserver(client, works, servers, doing, looking, time.time)
-        advancing = JobAdvance(self.store, works, doing, observing)
+        advancing = JobAdvancer(self.store, works, doing, observing)
         manager = JobManager(advancing, self.store, servers, doing, events)
         manager.start()
         self.managers.append(manager)

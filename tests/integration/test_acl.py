@@ -32,9 +32,9 @@ from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
 from tests.support.wait import wait_until
+from workers.agents.agent_lock import AgentLock
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
-from workers.node_agent.agent_lock import AgentLock
 
 pytestmark = pytest.mark.xdist_group("worker-processes")
 
@@ -304,12 +304,12 @@ def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:
         )
         assert isinstance(line.ask([command], 30)[command.id], LeaseGranted)
         leases = CloudLeases(agent, keys, "A")
-        assert leases.shown(["nobody.1"]) == {"nobody.1": None}
+        assert leases.read_leases(["nobody.1"]) == {"nobody.1": None}
         assert leases.wall_time(0.0) > 0
         record = InstanceRecord(lease=None, since=1.0)
-        leases.keep("x", record)
-        assert CloudLeases(agent, keys, "A").records() == {"x": record}
-        leases.drop("x")
+        leases.write_record("x", record)
+        assert CloudLeases(agent, keys, "A").read_records() == {"x": record}
+        leases.drop_record("x")
         tenure = AgentLock(agent, keys, "A", 5.0, processes.directory / "a.lock")
         assert tenure.begin(threading.Event())
         tenure.end()

@@ -22,7 +22,7 @@ from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import PARTIAL_HOUR
 from tests.unit.cloudsim.prediction.clouds import lived
 from tests.unit.workers.owners import Live, load, spec
-from workers.montecarlo.worker import MonteCarlo, SamplerCache
+from workers.montecarlo.sampling import BatchSampler, SamplerCache
 from workers.owner import table_refresh as refresh
 from workers.owner.table_refresh import FIRST_DEADLINE_S, MOST_TRIES, Refresher, Sampling
 
@@ -69,9 +69,9 @@ class Bench:
         self.workers = [self.worker(f"w{number}") for number in range(workers)]
         self.sent: list[tuple[str, Batch]] = []
 
-    def worker(self, name: str) -> MonteCarlo:
+    def worker(self, name: str) -> BatchSampler:
         self.client.set(self.keys.sampler(name), 1)
-        return MonteCarlo(name, self.client, self.keys, self.rung.append)
+        return BatchSampler(name, self.client, self.keys, self.rung.append)
 
     def begin(self, number: int, sizes: tuple[int, ...] = (1, 2, 4)) -> QuantileTable | None:
         boundary_s, events = CHUNKS[number]
@@ -271,7 +271,7 @@ def test_a_late_batch_does_not_cost_the_checkpoint(make: Make) -> None:
     bench.work()
     (worker,) = bench.workers
     worker.run(bench.sent[0][1])
-    assert worker._checkpoints.take(bench.sent[1][1])[1] == 2
+    assert worker._samplers.take(bench.sent[1][1])[1] == 2
 
 
 def test_a_worker_that_died_at_it_is_not_waited_for(make: Make) -> None:

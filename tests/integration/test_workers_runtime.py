@@ -27,7 +27,7 @@ from broker.settings import Settings
 from broker.storage.keys import RedisKeys
 from tests.support.wait import wait_until
 from tests.unit.workers.owners import ask, command_id, confirm, load, reserve, spec, start
-from workers.montecarlo.worker import MonteCarlo
+from workers.montecarlo.sampling import BatchSampler
 from workers.owner.owner import Owner
 from workers.owner.process import EXIT_BROKEN, EXIT_FENCED, OwnerProcess, OwnerProcessSpec
 from workers.owner.state import OwnerSpec
@@ -97,7 +97,7 @@ class Bench:
         return [event for _, event in self.journal.read()]
 
     def sample(self) -> None:
-        worker = MonteCarlo("w", self.client, self.keys, lambda _: None)
+        worker = BatchSampler("w", self.client, self.keys, lambda _: None)
         for batch in self.batches:
             worker.run(batch)
         self.batches.clear()

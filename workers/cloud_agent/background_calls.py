@@ -1,4 +1,4 @@
-"""Calls that take a while, to the cloud and to the owner, on threads; what came of them, for the loop."""
+"""Make slow calls to the cloud and to the owner on threads, and collect their results for the loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FinishedCall:
-    """What came of a call: ``error``, or ``result``."""
+    """A call that has finished, with its result or its error."""
 
     kind: str
     about: str
@@ -20,20 +20,20 @@ class FinishedCall:
 
 
 class BackgroundCalls:
-    """At most one call of a kind about one thing at a time."""
+    """Makes calls on threads, at most one of each kind about each subject at a time."""
 
     def __init__(self, executors: dict[str, Executor], wake: Callable[[], object]):
-        """``executors``: by kind, so that ends never wait for starts. ``wake``: something came of one."""
+        """Take an executor for each kind of call, and ``wake``, which is called when a call has finished."""
         self._executors, self._wake = executors, wake
         self._done: queue.SimpleQueue[FinishedCall] = queue.SimpleQueue()
         self._busy: set[tuple[str, str]] = set()
 
-    def busy(self, about: str) -> bool:
-        """Whether there is any call about it."""
-        return any(one == about for _, one in self._busy)
+    def is_busy(self, about: str) -> bool:
+        """Return True while any call about the subject is under way."""
+        return any(subject == about for _, subject in self._busy)
 
     def begin(self, kind: str, about: str, call: Callable[[], Any]) -> bool:
-        """False: there is such a call already."""
+        """Begin a call; return False if one of that kind about that subject is under way."""
         if (kind, about) in self._busy:
             return False
         self._busy.add((kind, about))
@@ -48,8 +48,8 @@ class BackgroundCalls:
         self._done.put(called)
         self._wake()
 
-    def done(self) -> Iterator[FinishedCall]:
-        """Those that have ended since it was asked last."""
+    def take_finished(self) -> Iterator[FinishedCall]:
+        """Yield the calls that have finished since the last time."""
         while not self._done.empty():
             called = self._done.get()
             self._busy.discard((called.kind, called.about))

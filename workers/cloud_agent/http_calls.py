@@ -1,7 +1,6 @@
-"""Calls to a cloud's API through Apache Libcloud: verified TLS, a time limit on each, and errors as ours.
+"""Call a cloud's API through Apache Libcloud with verified TLS, a limit on time and size, and our errors.
 
-Libcloud limits the wait for the next byte alone; here a call has an end whatever the other side does, and an
-answer a largest size.
+Libcloud limits only the wait for the next byte. Here a call ends in time whatever the other side does.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from libcloud.http import LibcloudConnection
 
 from workers.cloud_agent.drivers.base import InstanceError, RefusedError
 
-MOST_ANSWER = 64 * 2**20
-MOST_SAID = 300
+MOST_ANSWER_BYTES = 64 * 2**20
+LONGEST_TEXT = 300
 _CHUNK = 2**16
 # What libcloud and the readers of answers raise over an answer that is none.
 _GARBLED = (LibcloudError, ValueError, LookupError, TypeError, AttributeError, SyntaxError)
@@ -30,11 +29,11 @@ Connection = TypeVar("Connection")
 Result = TypeVar("Result")
 
 
-def http(ca_file: Path | None, timeout_s: float) -> type[LibcloudConnection]:
-    """How libcloud's drivers are to reach their server."""
+def connection_class(ca_file: Path | None, timeout_s: float) -> type[LibcloudConnection]:
+    """Return the class of HTTP connections with which Libcloud's drivers reach their server."""
 
     class Http(LibcloudConnection):
-        """Follows no redirection: credentials go where the file says and nowhere else."""
+        """An HTTP connection that follows no redirection, so that credentials go only where the file says."""
 
         def __init__(self, host: str, port: int, secure: int | None = None, **more: Any):
             super().__init__(host, port, secure, **{**more, "timeout": timeout_s})
@@ -66,7 +65,7 @@ def http(ca_file: Path | None, timeout_s: float) -> type[LibcloudConnection]:
             read = bytearray()
             for chunk in response.iter_content(_CHUNK):
                 read += chunk
-                if len(read) > MOST_ANSWER or time.monotonic() > until:
+                if len(read) > MOST_ANSWER_BYTES or time.monotonic() > until:
                     response.close()
                     raise requests.ConnectionError("the answer does not end")
             response._content = bytes(read)
@@ -76,24 +75,30 @@ def http(ca_file: Path | None, timeout_s: float) -> type[LibcloudConnection]:
 
 
 class HttpCalls(Generic[Connection]):
-    """Connections of libcloud, each used by one thread at a time.
-
-    make: a new one. told: what an answer with an HTTP error means.
-    """
+    """Makes calls over Libcloud's connections, each of which is used by one thread at a time."""
 
     def __init__(
-        self, make: Callable[[], Connection], told: Callable[[BaseHTTPError], InstanceError], timeout_s: float
+        self,
+        make: Callable[[], Connection],
+        explain: Callable[[BaseHTTPError], InstanceError],
+        timeout_s: float,
     ):
+        """Take ``make``, which opens a connection, and ``explain``, which turns an HTTP error into ours."""
         self._make = make
-        self._told = told
+        self._explain = explain
         self._timeout_s = timeout_s
         self._idle: list[Connection] = []
 
-    def do(self, use: Callable[[Connection], Result]) -> Result:
-        """The result of one call. Raises InstanceErrors and nothing else.
+    def call(self, use: Callable[[Connection], Result]) -> Result:
+        """Return the result of one call.
 
-        A call that did not end in time goes on in a thread of its own, to which nobody listens: names are
-        looked up, and bytes trickle in, by calls of the system that have no end of their own.
+        A call that does not end in time goes on in its thread, but its result is dropped: name look-ups and
+        trickling answers are system calls that have no limit of their own.
+
+        Raises
+        ------
+        InstanceError
+            When it fails in any way; nothing else is raised.
         """
         future: Future[Result] = Future()
         threading.Thread(target=self._run, args=(use, future), daemon=True, name="cloud call").start()
@@ -119,20 +124,20 @@ class HttpCalls(Generic[Connection]):
             raise
         except BaseHTTPError as error:  # it answered, and may be asked again
             self._idle.append(connection)
-            raise self._told(error) from error
+            raise self._explain(error) from error
         except InvalidCredsError as error:
-            raise RefusedError(f"the cloud does not take these credentials: {said(error)}") from error
+            raise RefusedError(f"the cloud does not take these credentials: {one_line(error)}") from error
         except MalformedResponseError as error:
-            raise InstanceError(f"the answer is none of this API: {said(error.body)}") from error
+            raise InstanceError(f"the answer is none of this API: {one_line(error.body)}") from error
         except (requests.RequestException, OSError) as error:
-            raise InstanceError(f"the cloud cannot be reached: {said(error)}") from error
+            raise InstanceError(f"the cloud cannot be reached: {one_line(error)}") from error
         except _GARBLED as error:
-            raise InstanceError(f"the answer is none of this API: {said(error)}") from error
+            raise InstanceError(f"the answer is none of this API: {one_line(error)}") from error
         self._idle.append(connection)
         return result
 
 
-def said(what: object) -> str:
-    """On one line, and not long."""
+def one_line(what: object) -> str:
+    """Put a text on one line and shorten it, to quote it in a message."""
     text = " ".join(str(what).split())
-    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}..."
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."

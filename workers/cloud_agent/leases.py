@@ -1,4 +1,4 @@
-"""The leases of the agent's cloud as their owner shows them, and what the agent keeps of instances."""
+"""Read the leases of the agent's cloud, and keep the agent's records of instances in Redis."""
 
 from __future__ import annotations
 
@@ -12,46 +12,49 @@ from pydantic import ValidationError
 from broker.contract import Lease, read, written
 from broker.contract.instances import InstanceRecord
 from broker.storage.keys import RedisKeys
-from workers.node_agent.assignments import Assignments
+from workers.agents.lease_reader import LeaseReader
 
 log = structlog.get_logger(__name__)
 
 
 class CloudLeases:
-    """Of one cloud. Methods raise redis.RedisError when Redis is away."""
+    """Reads leases and keeps records of instances for one cloud.
+
+    Its methods raise redis.RedisError while Redis is away.
+    """
 
     def __init__(self, client: redis.Redis, keys: RedisKeys, cloud: str):
         self._client, self._keys, self._cloud = client, keys, cloud
-        self._orders = Assignments(client, keys, cloud)
+        self._reader = LeaseReader(client, keys, cloud)
         self._written: dict[str, InstanceRecord] = {}
 
-    def shown(self, known: Collection[str]) -> Mapping[str, Lease | None]:
-        """Those that have not ended, and these; None where none is shown."""
+    def read_leases(self, known: Collection[str]) -> Mapping[str, Lease | None]:
+        """Return all leases that have not ended, and the known ones; None for those that are not shown."""
         running = cast("set[bytes]", self._client.smembers(self._keys.running(self._cloud)))
-        return self._orders.leases({one.decode() for one in running} | set(known))
+        return self._reader.read_leases({lease_id.decode() for lease_id in running} | set(known))
 
     def wall_time(self, cloud_s: float) -> float:
-        """When a time of the cloud is, seconds since 1970."""
-        return self._orders.wall_time(cloud_s)
+        """Convert a time of the cloud to seconds since 1970."""
+        return self._reader.wall_time(cloud_s)
 
-    def records(self) -> dict[str, InstanceRecord]:
-        """What an agent before this one kept, by name; what cannot be read is left out."""
-        found = cast("dict[bytes, bytes]", self._client.hgetall(self._keys.instances(self._cloud)))
-        for name, text in found.items():
+    def read_records(self) -> dict[str, InstanceRecord]:
+        """Return the records that the agent before this one kept, by name; unreadable ones are left out."""
+        texts = cast("dict[bytes, bytes]", self._client.hgetall(self._keys.instances(self._cloud)))
+        for name, text in texts.items():
             try:
                 self._written[name.decode()] = read(InstanceRecord, text)
             except ValidationError:
                 log.warning("what was kept of an instance cannot be read", name=name.decode())
         return dict(self._written)
 
-    def keep(self, name: str, record: InstanceRecord) -> None:
-        """Under that name: the lease's id, or that of a foreign instance in the owner's books."""
+    def write_record(self, name: str, record: InstanceRecord) -> None:
+        """Keep a record under the lease's id, or under a foreign instance's id in the owner's books."""
         if self._written.get(name) != record:
             self._client.hset(self._keys.instances(self._cloud), name, written(record))
             self._written[name] = record
 
-    def drop(self, name: str) -> None:
-        """It is not kept any more."""
+    def drop_record(self, name: str) -> None:
+        """Remove the record of that name."""
         if name in self._written:
             self._client.hdel(self._keys.instances(self._cloud), name)
             del self._written[name]

@@ -1,4 +1,4 @@
-"""Commands to the owner of the agent's cloud, and its answers."""
+"""Send commands to the owner of the agent's cloud, and wait for its answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class OwnerClient:
-    """Asks, one question at a time. Methods raise redis.RedisError when Redis is away."""
+    """Asks the owner, one question at a time. Its methods raise redis.RedisError while Redis is away."""
 
     def __init__(
         self,
@@ -33,7 +33,15 @@ class OwnerClient:
         signing: MessageSigner,
         ring: Callable[[str], object],
     ):
-        """``process``: names this one. ``ring``: tells the owner to look; raises OperationalError."""
+        """Set up the client.
+
+        Parameters
+        ----------
+        process:
+            A name of this process, in the key of its reply stream.
+        ring:
+            Tells the owner of a cloud to read its inbox; raises OperationalError.
+        """
         self._client, self._cloud, self._signing, self._ring = client, cloud, signing, ring
         self._inbox = keys.inbox(cloud)
         self._stream = keys.instance_replies(cloud, process)
@@ -41,8 +49,10 @@ class OwnerClient:
         self._last = "0-0"
 
     def ask(self, commands: Sequence[Command], deadline_s: float) -> dict[str, Answer]:
-        """Answers by the ids of the commands; one that is not answered in time is missing, and may be asked
-        again."""
+        """Send commands and return the answers by command id.
+
+        A command that is not answered within ``deadline_s`` is missing. It may be sent again.
+        """
         body = list_written(commands).encode()
         fields = self._signing.fields("c", body, self._inbox)
         self._client.xadd(self._inbox, cast("dict[Any, Any]", fields))
@@ -50,26 +60,26 @@ class OwnerClient:
             self._ring(self._cloud)
         except OperationalError as error:
             log.info("the owner is not rung for", cloud=self._cloud, why=str(error))
-        wanted, found = {command.id for command in commands}, dict[str, Answer]()
+        pending, answers = {command.id for command in commands}, dict[str, Answer]()
         until_s = time.monotonic() + deadline_s
-        while wanted - set(found) and time.monotonic() < until_s:
-            found |= self._heard()
+        while pending - set(answers) and time.monotonic() < until_s:
+            answers |= self._read_answers()
         self._client.delete(self._stream)  # what was not waited for is asked again
-        return {name: found[name] for name in wanted & set(found)}
+        return {name: answers[name] for name in pending & set(answers)}
 
-    def _heard(self) -> dict[str, Answer]:
+    def _read_answers(self) -> dict[str, Answer]:
         read: Any = self._client.xread({self._stream: self._last}, block=_BLOCK_MS)
-        found: dict[str, Answer] = {}
+        answers: dict[str, Answer] = {}
         for entry, fields in read[0][1] if read else ():
             self._last = entry.decode()
             try:
                 body, issuers = fields[b"r"], {cloud_party(self._cloud)}
                 self._signing.verify(fields.get(b"s"), body, self._stream, issuers, written_ms(self._last))
-                found |= {
+                answers |= {
                     reply.command: reply.answer for reply in replies.validate_json(body, extra="ignore")
                 }
             except SignatureError as error:
                 log.warning("an answer is not believed", why=str(error))
             except (KeyError, ValidationError):
                 log.warning("an answer cannot be read")
-        return found
+        return answers

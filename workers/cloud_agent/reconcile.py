@@ -1,7 +1,7 @@
-"""What is to be done about one instance, from what the cloud lists and what its owner shows. Pure.
+"""Decide what to do about one instance, from what the cloud lists and what its owner shows (pure).
 
-Unknown is not ended: a listing that failed says nothing, one that lacks an instance says little. Times are
-seconds of a clock that never jumps.
+Unknown is not ended: a listing that failed says nothing, and one that lacks an instance says little. Times
+are seconds of a clock that never jumps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ RECOUNT_S = 30.0
 
 
 class InstanceStep(StrEnum):
-    """EVICTED, FAILED: its lease's end is told to its owner. FORGET: nothing is left to be done."""
+    """The next step for an instance.
+
+    EVICTED and FAILED report the lease's end to its owner. ARRIVE and DEPART tell the owner of a foreign
+    instance. FORGET means that nothing is left to be done.
+    """
 
     WAIT = "wait"
     START = "start"
@@ -44,7 +48,7 @@ class InstanceStep(StrEnum):
 
 @dataclass(frozen=True)
 class InstanceDecision:
-    """A step, and why where a lease ends."""
+    """A step, and the reason where it ends a lease."""
 
     step: InstanceStep
     why: str = ""
@@ -54,31 +58,34 @@ _WAIT = InstanceDecision(InstanceStep.WAIT)
 
 
 @dataclass(frozen=True)
-class Missing:
-    """Listings in a row that lacked an instance which had been listed before: of when the first and the last
-    are. While none comes, nothing is missing for longer."""
+class Absence:
+    """Successive listings that lacked an instance which had been listed: the times of the first and the last.
+
+    While no listing comes, an instance is not missing for longer.
+    """
 
     first_s: float
     last_s: float
 
-    def again(self, now_s: float) -> Missing:
-        """One more."""
-        return Missing(self.first_s, now_s)
+    def extended(self, now_s: float) -> Absence:
+        """Return the absence with one more listing."""
+        return Absence(self.first_s, now_s)
 
     def is_gone(self, limit_s: float) -> bool:
-        """Whether the instance counts as gone."""
+        """Return True if the absence has lasted for ``limit_s``, so that the instance counts as gone."""
         return self.last_s - self.first_s >= limit_s
 
 
 @dataclass(frozen=True)
-class TrackedInstance:
-    """What an agent knows of a lease's instance.
+class InstanceHistory:
+    """The steps so far of the instance of a lease.
 
-    asked_s: when it was first asked for. tried_s, retry_s: when that was last tried, and when it may be
-    again, where the cloud did not do it. no_room_s: since when the cloud has no room; why: in its words.
-    listed, ran: whether it ever was. again: it was asked for once more after it had been listed as ended.
-    ended_s: when its end was last done. end_retry_s: when that may be tried again. unknown_s: since when its
-    lease is not shown.
+    asked_s: when it was first asked for. tried_s, retry_s: the last try, and the earliest next one if it
+    failed. no_room_s: since when the cloud has had no room. why: the cloud's message. listed, ran: True once
+    the cloud has listed it, or listed it as running. again: True if it was asked for again after it was
+    listed as ended. missing: its current absence from the listings. noticed: True once it was given notice.
+    ended_s: when its end was last carried out. end_retry_s: the earliest next try of that. unknown_s: since
+    when its owner has not shown the lease.
     """
 
     asked_s: float | None = None
@@ -89,121 +96,139 @@ class TrackedInstance:
     listed: bool = False
     ran: bool = False
     again: bool = False
-    missing: Missing | None = None
+    missing: Absence | None = None
     noticed: bool = False
     ended_s: float | None = None
     end_retry_s: float | None = None
     unknown_s: float | None = None
 
 
-def decide(
-    lease: Lease | None, instance: CloudInstance | None, kept: TrackedInstance, now_s: float, limit_s: float
+def decide_lease(
+    lease: Lease | None,
+    instance: CloudInstance | None,
+    history: InstanceHistory,
+    now_s: float,
+    limit_s: float,
 ) -> InstanceDecision:
-    """``lease``: as its owner shows it. ``instance``: as it was last listed. ``limit_s``: how long one may be
-    missing."""
-    looked_for = lease is None and (kept.unknown_s is None or now_s - kept.unknown_s < UNKNOWN_S)
-    if looked_for or (lease is not None and lease.state in (LeaseState.RESERVED, LeaseState.BOOKED)):
+    """Decide the next step for the instance of a lease.
+
+    Parameters
+    ----------
+    lease:
+        The lease as its owner shows it; None if it shows none.
+    instance:
+        The instance as it was last listed; None if it was not.
+    limit_s:
+        Seconds for which a listed instance may be missing before it counts as gone.
+    """
+    is_awaited = lease is None and (history.unknown_s is None or now_s - history.unknown_s < UNKNOWN_S)
+    if is_awaited or (lease is not None and lease.state in (LeaseState.RESERVED, LeaseState.BOOKED)):
         return _WAIT
     if lease is None or lease.state in ENDS:
-        return _over(instance, kept, now_s)
-    return _running(lease, instance, kept, now_s, limit_s)
+        return _after_end(instance, history, now_s)
+    return _running(lease, instance, history, now_s, limit_s)
 
 
 def _running(
-    lease: Lease, instance: CloudInstance | None, kept: TrackedInstance, now_s: float, limit_s: float
+    lease: Lease, instance: CloudInstance | None, history: InstanceHistory, now_s: float, limit_s: float
 ) -> InstanceDecision:
     if instance is None:
-        return _unlisted(kept, now_s, limit_s)
+        return _unlisted(history, now_s, limit_s)
     if instance.state is InstanceState.ENDED:
-        return _ended(instance, kept, now_s)
+        return _ended(instance, history, now_s)
     if instance.state is InstanceState.ENDING:
         return _WAIT
     if (
         instance.state is InstanceState.STARTING
-        and kept.asked_s is not None
-        and now_s - kept.asked_s > START_LIMIT_S
+        and history.asked_s is not None
+        and now_s - history.asked_s > START_LIMIT_S
     ):
         return InstanceDecision(InstanceStep.FAILED, f"it does not run after {START_LIMIT_S:.0f} s")
     return (
-        InstanceDecision(InstanceStep.NOTICE) if lease.evict_at_s is not None and not kept.noticed else _WAIT
+        InstanceDecision(InstanceStep.NOTICE)
+        if lease.evict_at_s is not None and not history.noticed
+        else _WAIT
     )
 
 
-def _over(instance: CloudInstance | None, kept: TrackedInstance, now_s: float) -> InstanceDecision:
-    """Its lease has ended."""
-    if kept.end_retry_s is not None and now_s < kept.end_retry_s:
+def _after_end(instance: CloudInstance | None, history: InstanceHistory, now_s: float) -> InstanceDecision:
+    """Decide the next step for an instance whose lease has ended."""
+    if history.end_retry_s is not None and now_s < history.end_retry_s:
         return _WAIT
-    if kept.ended_s is None:
+    if history.ended_s is None:
         gone = instance is None or instance.state is InstanceState.ENDED
-        return InstanceDecision(InstanceStep.FORGET if gone and kept.asked_s is None else InstanceStep.END)
-    if now_s - kept.ended_s < AGAIN_S:
+        return InstanceDecision(InstanceStep.FORGET if gone and history.asked_s is None else InstanceStep.END)
+    if now_s - history.ended_s < AGAIN_S:
         return _WAIT
-    there = instance is not None and instance.state in (InstanceState.STARTING, InstanceState.RUNNING)
-    return InstanceDecision(InstanceStep.END if there else InstanceStep.FORGET)
+    is_listed = instance is not None and instance.state in (InstanceState.STARTING, InstanceState.RUNNING)
+    return InstanceDecision(InstanceStep.END if is_listed else InstanceStep.FORGET)
 
 
-def _unlisted(kept: TrackedInstance, now_s: float, limit_s: float) -> InstanceDecision:
-    if kept.asked_s is None:
+def _unlisted(history: InstanceHistory, now_s: float, limit_s: float) -> InstanceDecision:
+    if history.asked_s is None:
         return InstanceDecision(InstanceStep.START)
-    if kept.no_room_s is not None and now_s - kept.no_room_s >= NO_ROOM_S:
-        return InstanceDecision(InstanceStep.FAILED, f"no room for it: {kept.why}")
-    if kept.retry_s is not None:
-        return InstanceDecision(InstanceStep.START) if now_s >= kept.retry_s else _WAIT
-    if kept.listed:
-        gone = kept.missing is not None and kept.missing.is_gone(limit_s)
+    if history.no_room_s is not None and now_s - history.no_room_s >= NO_ROOM_S:
+        return InstanceDecision(InstanceStep.FAILED, f"no room for it: {history.why}")
+    if history.retry_s is not None:
+        return InstanceDecision(InstanceStep.START) if now_s >= history.retry_s else _WAIT
+    if history.listed:
+        gone = history.missing is not None and history.missing.is_gone(limit_s)
         return (
             InstanceDecision(InstanceStep.EVICTED, "the cloud does not list it any more") if gone else _WAIT
         )
-    if now_s - kept.asked_s > START_LIMIT_S:
+    if now_s - history.asked_s > START_LIMIT_S:
         return InstanceDecision(
             InstanceStep.FAILED, f"the cloud does not list it after {START_LIMIT_S:.0f} s"
         )
     return (
         InstanceDecision(InstanceStep.START)
-        if kept.tried_s is None or now_s - kept.tried_s >= UNLISTED_S
+        if history.tried_s is None or now_s - history.tried_s >= UNLISTED_S
         else _WAIT
     )
 
 
-def _ended(instance: CloudInstance, kept: TrackedInstance, now_s: float) -> InstanceDecision:
+def _ended(instance: CloudInstance, history: InstanceHistory, now_s: float) -> InstanceDecision:
     why = instance.why or "the cloud ended it"
-    if kept.ran:
+    if history.ran:
         return InstanceDecision(InstanceStep.EVICTED, why)
-    if kept.no_room_s is not None and now_s - kept.no_room_s >= NO_ROOM_S:
-        return InstanceDecision(InstanceStep.FAILED, f"no room for it: {kept.why}")
-    if kept.retry_s is not None:
-        return InstanceDecision(InstanceStep.START) if now_s >= kept.retry_s else _WAIT
-    if not kept.again:
+    if history.no_room_s is not None and now_s - history.no_room_s >= NO_ROOM_S:
+        return InstanceDecision(InstanceStep.FAILED, f"no room for it: {history.why}")
+    if history.retry_s is not None:
+        return InstanceDecision(InstanceStep.START) if now_s >= history.retry_s else _WAIT
+    if not history.again:
         return InstanceDecision(InstanceStep.START)  # a driver says then what is wrong with it
     return (
         InstanceDecision(InstanceStep.FAILED, why)
-        if kept.tried_s is None or now_s - kept.tried_s >= AGAIN_S
+        if history.tried_s is None or now_s - history.tried_s >= AGAIN_S
         else _WAIT
     )
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """What an agent knows of an instance that its cloud's users started.
+class ForeignHistory:
+    """The steps so far of an instance that the cloud's own users started.
 
-    counted: it has room in the owner's books. retry_s: when that may be tried again.
+    counted: True while it has room in the owner's books. retry_s: the earliest next try to count it.
     """
 
     counted: bool = False
     retry_s: float | None = None
-    missing: Missing | None = None
+    missing: Absence | None = None
 
 
 def decide_foreign(
-    instance: CloudInstance | None, foreign: Foreign | None, now_s: float, limit_s: float
+    instance: CloudInstance | None, history: ForeignHistory | None, now_s: float, limit_s: float
 ) -> InstanceDecision:
-    """``foreign``: None where it is new. What is listed as ending still has its room."""
+    """Decide the next step for a foreign instance. ``history``: None if it is new.
+
+    An instance that the cloud lists as ending still takes its room.
+    """
     if instance is None:
-        gone = foreign is not None and foreign.missing is not None and foreign.missing.is_gone(limit_s)
+        gone = history is not None and history.missing is not None and history.missing.is_gone(limit_s)
         return InstanceDecision(InstanceStep.DEPART) if gone else _WAIT
     if instance.state is InstanceState.ENDED:
-        return _WAIT if foreign is None else InstanceDecision(InstanceStep.DEPART)
-    if foreign is None:
+        return _WAIT if history is None else InstanceDecision(InstanceStep.DEPART)
+    if history is None:
         return InstanceDecision(InstanceStep.ARRIVE)
-    due = not foreign.counted and (foreign.retry_s is None or now_s >= foreign.retry_s)
+    due = not history.counted and (history.retry_s is None or now_s >= history.retry_s)
     return InstanceDecision(InstanceStep.ARRIVE) if due else _WAIT

@@ -1,4 +1,4 @@
-"""How an instance tells whose it is: marks that a cloud keeps with it, as tags or as metadata."""
+"""Mark instances with their leases, as tags or metadata that the cloud keeps with each."""
 
 from __future__ import annotations
 
@@ -15,41 +15,55 @@ MOST_VALUE = 255
 
 @dataclass(frozen=True)
 class InstanceTags:
-    """Of one federation's leases on one of its clouds. Two clouds of a federation may share an account."""
+    """Makes and reads the tags of one federation's leases on one of its clouds.
+
+    Two clouds of a federation may share an account, so the tags name the cloud.
+    """
 
     prefix: str
     cloud: str
 
-    def of(self, wanted: DesiredInstance) -> dict[str, str]:
-        """Those of an instance that is to start. Raises RefusedError for a lease that no cloud can keep."""
-        if len(wanted.lease) > MOST_VALUE:
-            raise RefusedError(f"clouds keep {MOST_VALUE} characters, the lease's id has {len(wanted.lease)}")
+    def make_tags(self, desired: DesiredInstance) -> dict[str, str]:
+        """Return the tags of an instance that is to start.
+
+        Raises
+        ------
+        RefusedError
+            When the lease's id is too long for a tag.
+        """
+        if len(desired.lease) > MOST_VALUE:
+            raise RefusedError(
+                f"clouds keep {MOST_VALUE} characters, the lease's id has {len(desired.lease)}"
+            )
         return {
-            self.lease_key: wanted.lease,
+            self.lease_key: desired.lease,
             self._cloud_key: self.cloud,
-            f"{self.prefix}:origin": wanted.origin[:MOST_VALUE],
+            f"{self.prefix}:origin": desired.origin[:MOST_VALUE],
         }
 
-    def lease(self, found: Mapping[str, str]) -> str | None:
-        """The lease of an instance with these marks; None where it is foreign."""
-        return found.get(self.lease_key) if found.get(self._cloud_key) == self.cloud else None
+    def read_lease(self, tags: Mapping[str, str]) -> str | None:
+        """Return the lease of an instance with these tags, None if it is foreign."""
+        return tags.get(self.lease_key) if tags.get(self._cloud_key) == self.cloud else None
 
-    def leaving(self, leaves_at: float) -> dict[str, str]:
-        """Notice to an instance: it must leave then, seconds since 1970; as 2026-07-01T12:00:00Z."""
+    def make_notice(self, leaves_at: float) -> dict[str, str]:
+        """Return the tag that gives notice: the time to leave, written like 2026-07-01T12:00:00Z.
+
+        ``leaves_at``: seconds since 1970.
+        """
         when = datetime.fromtimestamp(leaves_at, UTC)
         return {f"{self.prefix}:leaves-at": when.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
-    def token(self, lease: str) -> str:
-        """A short name for the lease's instance: letters, digits and dashes, at most 64 of them."""
+    def make_token(self, lease: str) -> str:
+        """Return a short name for the lease's instance: letters, digits and dashes, at most 64 of them."""
         return f"{self._family}-{_digest(lease, 24)}"
 
     def is_token(self, text: str) -> bool:
-        """Whether that is the token of a lease of this cloud."""
+        """Return True if the text is the token of a lease of this cloud."""
         return text.startswith(f"{self._family}-")
 
     @property
     def lease_key(self) -> str:
-        """Of the mark that holds the lease's id."""
+        """The key of the tag that holds the lease's id."""
         return f"{self.prefix}:lease"
 
     @property

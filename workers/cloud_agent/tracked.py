@@ -1,4 +1,4 @@
-"""What the agent has of each instance, and what it shows of it."""
+"""Hold what the cloud agent knows of each instance, and the record that it shows of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from broker.contract import Lease
 from broker.contract.instances import InstanceRecord
 from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
-from workers.cloud_agent.reconcile import Foreign, Missing, TrackedInstance
+from workers.cloud_agent.reconcile import Absence, ForeignHistory, InstanceHistory
 
 _ID = re.compile(r"[A-Za-z0-9._:@/-]{1,64}")
 _SHOWN_WHY = 500
@@ -19,107 +19,117 @@ _SHOWN_WHY = 500
 
 @dataclass
 class TrackedLease:
-    """A lease, or an instance of one. ``record`` is what is shown of it and kept over a restart."""
+    """A lease and its instance. ``record`` is shown to operators and outlives the agent."""
 
     record: InstanceRecord
-    kept: TrackedInstance = field(default_factory=TrackedInstance)
+    history: InstanceHistory = field(default_factory=InstanceHistory)
     lease: Lease | None = None
     instance: CloudInstance | None = None
 
     @classmethod
     def new(cls, lease: str) -> TrackedLease:
-        """Nothing was asked for yet."""
+        """Track a lease whose instance has not been asked for."""
         return cls(InstanceRecord(lease=lease, since=time.time()))
 
     @classmethod
-    def known(cls, record: InstanceRecord, now_s: float) -> TrackedLease:
-        """As an agent before this one left it."""
+    def from_record(cls, record: InstanceRecord, now_s: float) -> TrackedLease:
+        """Track a lease that the agent before this one left."""
         listed = record.own_id is not None
-        kept = TrackedInstance(asked_s=now_s, listed=listed, ran=record.state in ("running", "ending"))
-        return cls(record, kept)
+        history = InstanceHistory(asked_s=now_s, listed=listed, ran=record.state in ("running", "ending"))
+        return cls(record, history)
 
-    def shown(self, lease: Lease | None, now_s: float) -> None:
-        """How its owner shows the lease now."""
+    def note_lease(self, lease: Lease | None, now_s: float) -> None:
+        """Note how its owner shows the lease now."""
         self.lease = lease
-        since_s = None if lease is not None else self.kept.unknown_s or now_s
-        self.kept = replace(self.kept, unknown_s=since_s)
+        since_s = None if lease is not None else self.history.unknown_s or now_s
+        self.history = replace(self.history, unknown_s=since_s)
 
-    def listed(self, instance: CloudInstance | None, now_s: float) -> None:
-        """How the cloud lists the instance now."""
+    def note_listing(self, instance: CloudInstance | None, now_s: float) -> None:
+        """Note how the cloud lists the instance now, None if it does not."""
         self.instance = instance
         if instance is None:
-            if self.kept.listed:
-                missing = self.kept.missing
-                self.kept = replace(
-                    self.kept, missing=missing.again(now_s) if missing else Missing(now_s, now_s)
+            if self.history.listed:
+                missing = self.history.missing
+                self.history = replace(
+                    self.history, missing=missing.extended(now_s) if missing else Absence(now_s, now_s)
                 )
             return
         there = instance.state in (InstanceState.STARTING, InstanceState.RUNNING)
-        kept = replace(self.kept, listed=True, missing=None)
-        kept = replace(kept, ran=kept.ran or instance.state is InstanceState.RUNNING)
+        history = replace(self.history, listed=True, missing=None)
+        history = replace(history, ran=history.ran or instance.state is InstanceState.RUNNING)
         if there:
-            kept = replace(kept, asked_s=kept.asked_s or now_s, retry_s=None, no_room_s=None, again=False)
-        self.kept = kept
-        self.record = _noted(self.record, instance)
+            history = replace(
+                history, asked_s=history.asked_s or now_s, retry_s=None, no_room_s=None, again=False
+            )
+        self.history = history
+        self.record = _update_record(self.record, instance)
 
 
 @dataclass
 class TrackedForeign:
-    """An instance that the cloud's users started."""
+    """An instance that the cloud's own users started."""
 
     record: InstanceRecord
-    foreign: Foreign = field(default_factory=Foreign)
+    history: ForeignHistory = field(default_factory=ForeignHistory)
     instance: CloudInstance | None = None
 
     @classmethod
-    def known(cls, record: InstanceRecord) -> TrackedForeign:
-        """As an agent before this one left it."""
-        return cls(record, Foreign(counted=record.counted))
+    def from_record(cls, record: InstanceRecord) -> TrackedForeign:
+        """Track an instance that the agent before this one left."""
+        return cls(record, ForeignHistory(counted=record.counted))
 
     @property
     def on_demand(self) -> str:
-        """Its name in the owner's books."""
+        """Its id in the owner's books."""
         assert self.record.on_demand is not None
         return self.record.on_demand
 
-    def listed(self, instance: CloudInstance | None, now_s: float) -> None:
-        """How the cloud lists it now."""
+    def note_listing(self, instance: CloudInstance | None, now_s: float) -> None:
+        """Note how the cloud lists the instance now, None if it does not."""
         self.instance = instance
         if instance is not None:
-            self.foreign = replace(self.foreign, missing=None)
-            self.record = _noted(self.record, instance)
+            self.history = replace(self.history, missing=None)
+            self.record = _update_record(self.record, instance)
         else:
-            missing = self.foreign.missing
-            self.foreign = replace(
-                self.foreign, missing=missing.again(now_s) if missing else Missing(now_s, now_s)
+            missing = self.history.missing
+            self.history = replace(
+                self.history, missing=missing.extended(now_s) if missing else Absence(now_s, now_s)
             )
 
 
-def arrived(cloud: str, instance: CloudInstance, cores: int) -> TrackedForeign:
-    """A foreign instance that is new."""
+def track_arrival(cloud: str, instance: CloudInstance, cores: int) -> TrackedForeign:
+    """Begin to track a foreign instance that is new."""
     record = InstanceRecord(
-        lease=None, own_id=instance.id, since=time.time(), cores=cores, on_demand=_name(cloud, instance.id, 0)
+        lease=None,
+        own_id=instance.id,
+        since=time.time(),
+        cores=cores,
+        on_demand=_on_demand_id(cloud, instance.id, 0),
     )
-    return TrackedForeign(_noted(record, instance), instance=instance)
+    return TrackedForeign(_update_record(record, instance), instance=instance)
 
 
-def refused(cloud: str, record: InstanceRecord, why: str) -> InstanceRecord:
-    """It has no room in the owner's books: an id that was refused stays so, the next try takes another."""
+def renamed_after_refusal(cloud: str, record: InstanceRecord, why: str) -> InstanceRecord:
+    """Return the record with a new on-demand id, for the owner had no room and a refused id stays refused."""
     assert record.own_id is not None
     tries = record.tries + 1
-    update = {"tries": tries, "on_demand": _name(cloud, record.own_id, tries), "why": why[:_SHOWN_WHY]}
+    update = {
+        "tries": tries,
+        "on_demand": _on_demand_id(cloud, record.own_id, tries),
+        "why": why[:_SHOWN_WHY],
+    }
     return record.model_copy(update=update)
 
 
-def _name(cloud: str, own_id: str, tries: int) -> str:
-    """In the owner's books."""
+def _on_demand_id(cloud: str, own_id: str, tries: int) -> str:
+    """Return the id of a foreign instance in the owner's books."""
     if not _ID.fullmatch(own_id):
         own_id = hashlib.sha256(own_id.encode()).hexdigest()[:32]
     return f"{cloud}/direct-{own_id}" + (f".{tries}" if tries else "")
 
 
-def _noted(record: InstanceRecord, instance: CloudInstance) -> InstanceRecord:
-    told: dict[str, Any] = {
+def _update_record(record: InstanceRecord, instance: CloudInstance) -> InstanceRecord:
+    update: dict[str, Any] = {
         "own_id": instance.id,
         "size": instance.size,
         "cores": record.cores if instance.cores is None else instance.cores,
@@ -127,5 +137,5 @@ def _noted(record: InstanceRecord, instance: CloudInstance) -> InstanceRecord:
         "why": record.why if instance.why is None else instance.why[:_SHOWN_WHY],
     }
     if record.state != instance.state.value:
-        told |= {"state": instance.state.value, "since": time.time()}
-    return record.model_copy(update=told)
+        update |= {"state": instance.state.value, "since": time.time()}
+    return record.model_copy(update=update)

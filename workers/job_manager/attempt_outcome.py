@@ -1,4 +1,4 @@
-"""What has become of an attempt, by what was seen of it: entries for the job's journal. Pure."""
+"""Turn what was observed of an attempt into entries for the job's journal (pure)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.jobs.events import (
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, Outcome, WorkReport, WorkState
 from broker.jobs.record import AttemptRecord, JobRecord, step
 from broker.jobs.view import span
-from workers.job_manager.observation import Denied, Grant, Observation
+from workers.job_manager.observation import Denial, Grant, Observation
 
 #: How long after the end of a lease the node agent may take to say how the work ended.
 AGENT_WORD_S = 10.0
@@ -31,126 +31,132 @@ _LEFT = {
 }
 
 
-def news(job: JobRecord, number: int, seen: Observation) -> list[JobEntry]:
-    """What is new of a live attempt, in order."""
-    place = job.place(number)
-    if place.began_at is None:
-        return _asked(job, place, seen)
-    found: list[JobEntry] = []
-    reports = [seen.reports.get(work) for work in place.works(job.id)]
-    for entry in _progress(place, reports, seen):
-        found.append(entry)
+def list_news(job: JobRecord, number: int, observation: Observation) -> list[JobEntry]:
+    """Return the entries about all that is new of a live attempt, in order."""
+    attempt = job.place(number)
+    if attempt.began_at is None:
+        return _grant_entries(job, attempt, observation)
+    entries: list[JobEntry] = []
+    reports = [observation.reports.get(work) for work in attempt.works(job.id)]
+    for entry in _progress_entries(attempt, reports, observation):
+        entries.append(entry)
         job = step(job, entry)
-    place = job.place(number)
-    over = _over(job, place, reports, seen)
-    return found if over is None else [*found, over]
+    attempt = job.place(number)
+    end = _end_entry(job, attempt, reports, observation)
+    return entries if end is None else [*entries, end]
 
 
-def _asked(job: JobRecord, place: AttemptRecord, seen: Observation) -> list[JobEntry]:
-    answers = [seen.grants.get(work) for work in place.works(job.id)]
-    denied = next((one for one in answers if isinstance(one, Denied)), None)
+def _grant_entries(job: JobRecord, attempt: AttemptRecord, observation: Observation) -> list[JobEntry]:
+    answers = [observation.grants.get(work) for work in attempt.works(job.id)]
+    denied = next((grant for grant in answers if isinstance(grant, Denial)), None)
     if denied is not None:
-        why = f"{place.plan.cloud} did not take it: {denied.why}"
-        return [AttemptEnded(at=seen.now, attempt=place.number, outcome=Outcome.REFUSED, why=why)]
-    granted = [one for one in answers if isinstance(one, Grant) and one.ready]
+        why = f"{attempt.plan.cloud} did not take it: {denied.why}"
+        return [AttemptEnded(at=observation.now, attempt=attempt.number, outcome=Outcome.REFUSED, why=why)]
+    granted = [grant for grant in answers if isinstance(grant, Grant) and grant.ready]
     if len(granted) < len(answers):
         return []
     return [
         AttemptBegan(
-            at=seen.now,
-            attempt=place.number,
-            leases=tuple(one.lease for one in granted),
-            nodes=tuple(one.node for one in granted),
+            at=observation.now,
+            attempt=attempt.number,
+            leases=tuple(grant.lease for grant in granted),
+            nodes=tuple(grant.node for grant in granted),
         )
     ]
 
 
-def _progress(
-    place: AttemptRecord, reports: Sequence[WorkReport | None], seen: Observation
+def _progress_entries(
+    attempt: AttemptRecord, reports: Sequence[WorkReport | None], observation: Observation
 ) -> list[JobEntry]:
-    found: list[JobEntry] = []
-    told = [one for one in reports if one is not None]
-    started = [one.started_at for one in told if one.started_at is not None]
-    if place.started_at is None and len(started) == len(reports):
-        found.append(AttemptStarted(at=seen.now, attempt=place.number, started_at=max(started)))
+    entries: list[JobEntry] = []
+    known = [report for report in reports if report is not None]
+    started = [report.started_at for report in known if report.started_at is not None]
+    if attempt.started_at is None and len(started) == len(reports):
+        entries.append(AttemptStarted(at=observation.now, attempt=attempt.number, started_at=max(started)))
     first = reports[0]
-    if first is not None and first.checkpoint > place.checkpoint and first.checkpoint_at is not None:
-        since = place.checkpoint_at
+    if first is not None and first.checkpoint > attempt.checkpoint and first.checkpoint_at is not None:
+        since = attempt.checkpoint_at
         if since is None or first.checkpoint_at - since >= KEPT_EVERY_S or first.state in WORK_ENDED:
-            found.append(
+            entries.append(
                 AttemptCheckpointed(
-                    at=seen.now,
-                    attempt=place.number,
+                    at=observation.now,
+                    attempt=attempt.number,
                     checkpoint=first.checkpoint,
                     checkpoint_at=first.checkpoint_at,
                     checkpoint_gb=first.checkpoint_gb,
                     usage=first.usage,
                 )
             )
-    leases = [seen.leases[one] for one in place.leases if one in seen.leases]
-    noticed = any(one.noticed_at is not None for one in told) or any(
-        one.evict_at_s is not None for one in leases
+    leases = [observation.leases[lease] for lease in attempt.leases if lease in observation.leases]
+    noticed = any(report.noticed_at is not None for report in known) or any(
+        lease.evict_at_s is not None for lease in leases
     )
-    if noticed and place.noticed_at is None:
-        found.append(AttemptNoticed(at=seen.now, attempt=place.number))
-    return found
+    if noticed and attempt.noticed_at is None:
+        entries.append(AttemptNoticed(at=observation.now, attempt=attempt.number))
+    return entries
 
 
-def _over(
-    job: JobRecord, place: AttemptRecord, reports: Sequence[WorkReport | None], seen: Observation
+def _end_entry(
+    job: JobRecord, attempt: AttemptRecord, reports: Sequence[WorkReport | None], observation: Observation
 ) -> AttemptEnded | None:
-    told = [one for one in reports if one is not None]
-    broken = next((one for one in told if one.state is WorkState.EXITED and one.exit_code != 0), None)
+    known = [report for report in reports if report is not None]
+    broken = next(
+        (report for report in known if report.state is WorkState.EXITED and report.exit_code != 0), None
+    )
     if broken is not None:
-        why = f"its command ended with status {broken.exit_code}{_added(broken)}"
-        return ended(job, place, Outcome.FAILED, why, _end_at(told, seen), broken.exit_code)
-    unusable = next((one for one in told if one.state is WorkState.UNUSABLE), None)
+        why = f"its command ended with status {broken.exit_code}{_reason_suffix(broken)}"
+        return end_attempt(attempt, Outcome.FAILED, why, _end_at(known, observation), broken.exit_code)
+    unusable = next((report for report in known if report.state is WorkState.UNUSABLE), None)
     if unusable is not None:
-        why = f"it could not be run{_added(unusable)}"
-        return ended(job, place, Outcome.FAILED, why, _end_at(told, seen))
-    if len(told) == len(reports) and all(one.state is WorkState.EXITED for one in told):
-        return ended(job, place, Outcome.WON, "its command ended with status 0", _end_at(told, seen), 0)
-    return _left(job, place, told, seen)
+        why = f"it could not be run{_reason_suffix(unusable)}"
+        return end_attempt(attempt, Outcome.FAILED, why, _end_at(known, observation))
+    if len(known) == len(reports) and all(report.state is WorkState.EXITED for report in known):
+        return end_attempt(
+            attempt, Outcome.WON, "its command ended with status 0", _end_at(known, observation), 0
+        )
+    return _departure_entry(job, attempt, known, observation)
 
 
-def _left(
-    job: JobRecord, place: AttemptRecord, told: Sequence[WorkReport], seen: Observation
+def _departure_entry(
+    job: JobRecord, attempt: AttemptRecord, known: Sequence[WorkReport], observation: Observation
 ) -> AttemptEnded | None:
-    """It is gone from its instances without an end of its own."""
-    cloud = place.plan.cloud
-    leases = [seen.leases[one] for one in place.leases if one in seen.leases]
-    gone = next((one for one in leases if one.state in _LEFT), None)
-    saved = any(one.state is WorkState.SAVED for one in told)
-    if saved and (place.told is not None or not place.plan.spot):
-        why = f"its state was kept to go on elsewhere: {place.told or 'as it was told'}"
-        return ended(job, place, Outcome.SAVED, why, _end_at(told, seen), lost_s=0.0)
+    """Return the end of an attempt that is gone from its instances without an end of its own."""
+    cloud = attempt.plan.cloud
+    leases = [observation.leases[lease] for lease in attempt.leases if lease in observation.leases]
+    gone = next((lease for lease in leases if lease.state in _LEFT), None)
+    saved = any(report.state is WorkState.SAVED for report in known)
+    if saved and (attempt.told is not None or not attempt.plan.spot):
+        why = f"its state was kept to go on elsewhere: {attempt.told or 'as it was told'}"
+        return end_attempt(attempt, Outcome.SAVED, why, _end_at(known, observation), lost_s=0.0)
     if saved:
-        why = f"{cloud} {_verb(gone)}; its state was kept in time, and nothing is lost"
-        return ended(job, place, Outcome.EVICTED, why, _end_at(told, seen), lost_s=0.0)
-    evicted = any(one.state in (WorkState.EVICTED, WorkState.STOPPED) for one in told)
+        why = f"{cloud} {_describe_departure(gone)}; its state was kept in time, and nothing is lost"
+        return end_attempt(attempt, Outcome.EVICTED, why, _end_at(known, observation), lost_s=0.0)
+    evicted = any(report.state in (WorkState.EVICTED, WorkState.STOPPED) for report in known)
     if not evicted and gone is not None:
-        since = seen.gone.get(gone.id, seen.now)
-        heard = seen.now - since >= AGENT_WORD_S
+        since = observation.gone.get(gone.id, observation.now)
+        has_waited = observation.now - since >= AGENT_WORD_S
         # Without its agent's word it may be running still; one that must not run twice waits for that word.
-        evicted = heard and (job.wish.idempotent or place.started_at is None)
+        evicted = has_waited and (job.wish.idempotent or attempt.started_at is None)
     if not evicted:
         return None
-    with_agent = any(one.why == AGENT_ENDED for one in told)
-    what = f"all work of {cloud} was ended with its node agent" if with_agent else f"{cloud} {_verb(gone)}"
-    lost_s = _lost_s(job, place, _end_at(told, seen))
-    return ended(
-        job,
-        place,
+    with_agent = any(report.why == AGENT_ENDED for report in known)
+    what = (
+        f"all work of {cloud} was ended with its node agent"
+        if with_agent
+        else f"{cloud} {_describe_departure(gone)}"
+    )
+    lost_s = _lost_s(job, attempt, _end_at(known, observation))
+    return end_attempt(
+        attempt,
         Outcome.EVICTED,
-        f"{what}; {_next(job, place, lost_s)}",
-        _end_at(told, seen),
+        f"{what}; {_describe_continuation(job, attempt, lost_s)}",
+        _end_at(known, observation),
         lost_s=lost_s,
     )
 
 
-def ended(
-    job: JobRecord,
-    place: AttemptRecord,
+def end_attempt(
+    attempt: AttemptRecord,
     outcome: Outcome,
     why: str,
     at: float,
@@ -158,28 +164,27 @@ def ended(
     *,
     lost_s: float | None = None,
 ) -> AttemptEnded:
-    """The end of an attempt, with what it has cost until then."""
-    del job
+    """Return the end of an attempt, with what it has cost until then."""
     return AttemptEnded(
         at=at,
-        attempt=place.number,
+        attempt=attempt.number,
         outcome=outcome,
         exit_code=exit_code,
-        cost=place.cost(at),
+        cost=attempt.cost(at),
         lost_s=lost_s,
         why=why,
     )
 
 
-def _lost_s(job: JobRecord, place: AttemptRecord, at: float) -> float:
-    others = [one.work_done_s(at) for one in job.live if one.number != place.number]
-    if place.started_at is None:
+def _lost_s(job: JobRecord, attempt: AttemptRecord, at: float) -> float:
+    others = [other.work_done_s(at) for other in job.live if other.number != attempt.number]
+    if attempt.started_at is None:
         return 0.0
-    return max(place.work_done_s(at) - max([job.safe_s, *others]), 0.0)
+    return max(attempt.work_done_s(at) - max([job.safe_s, *others]), 0.0)
 
 
-def _next(job: JobRecord, place: AttemptRecord, lost_s: float) -> str:
-    others = [one for one in job.live if one.number != place.number]
+def _describe_continuation(job: JobRecord, attempt: AttemptRecord, lost_s: float) -> str:
+    others = [other for other in job.live if other.number != attempt.number]
     lost = f", {span(lost_s)} of work lost" if lost_s > 0 else ""
     if others:
         what = "backup" if others[0].plan.role == "backup" else "replica"
@@ -190,14 +195,14 @@ def _next(job: JobRecord, place: AttemptRecord, lost_s: float) -> str:
     return f"it begins again elsewhere{lost}"
 
 
-def _verb(gone: Lease | None) -> str:
+def _describe_departure(gone: Lease | None) -> str:
     return _LEFT[LeaseState.EVICTED if gone is None else gone.state]
 
 
-def _end_at(told: Sequence[WorkReport], seen: Observation) -> float:
-    ends = [one.ended_at for one in told if one.ended_at is not None]
-    return min(max(ends), seen.now) if ends else seen.now
+def _end_at(known: Sequence[WorkReport], observation: Observation) -> float:
+    ends = [report.ended_at for report in known if report.ended_at is not None]
+    return min(max(ends), observation.now) if ends else observation.now
 
 
-def _added(report: WorkReport) -> str:
+def _reason_suffix(report: WorkReport) -> str:
     return f": {report.why}" if report.why else ""

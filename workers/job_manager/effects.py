@@ -1,7 +1,6 @@
-"""What a job's journal asks for, carried out: room asked for, work given to node agents, instances given
-back.
+"""Carry out what a job's journal asks for: request instances, assign work to node agents, give back.
 
-Everything here may be done again: ids follow from the job's, and whoever does it a second time finds it done.
+All of it may be repeated: ids follow from the job's, and a second call finds the work done.
 """
 
 from __future__ import annotations
@@ -18,30 +17,33 @@ from broker.jobs.events import work_id
 from broker.jobs.models import Outcome, Work
 from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.work_queue import WorkStore
-from workers.job_manager.observation import Denied, Grant
+from workers.job_manager.observation import Denial, Grant
 
 log = structlog.get_logger(__name__)
 
 
 class JobEffects:
-    """Calls raise UnavailableError while the API is away, and redis.RedisError while the queue is."""
+    """Carries out what journals ask for.
+
+    Its methods raise UnavailableError while the API is away, and redis.RedisError while Redis is.
+    """
 
     def __init__(self, client: Client, works: WorkStore, servers: BackupServers):
         self._client, self._works, self._servers = client, works, servers
 
     # -- room ---------------------------------------------------------------------------------------------
 
-    def ask(self, job: JobRecord, place: AttemptRecord) -> dict[str, Grant | Denied]:
-        """The instances of an attempt, by work."""
-        if place.plan.role == "backup":
-            return {work: self._on_server(place, work) for work in place.works(job.id)}
-        if not place.plan.spot:
-            return {work: self._on_demand(place, work) for work in place.works(job.id)}
-        return self._spot(job, place)
+    def request_instances(self, job: JobRecord, attempt: AttemptRecord) -> dict[str, Grant | Denial]:
+        """Request the instances of an attempt; return the answers by work."""
+        if attempt.plan.role == "backup":
+            return {work: self._request_on_server(attempt, work) for work in attempt.works(job.id)}
+        if not attempt.plan.spot:
+            return {work: self._request_on_demand(attempt, work) for work in attempt.works(job.id)}
+        return self._request_spot(job, attempt)
 
-    def _spot(self, job: JobRecord, place: AttemptRecord) -> dict[str, Grant | Denied]:
-        plan, works = place.plan, place.works(job.id)
-        wishes = [
+    def _request_spot(self, job: JobRecord, attempt: AttemptRecord) -> dict[str, Grant | Denial]:
+        plan, works = attempt.plan, attempt.works(job.id)
+        requests = [
             SpotRequest(
                 id=work,
                 origin=job.submitted.origin,
@@ -52,64 +54,64 @@ class JobEffects:
             )
             for work in works
         ]
-        found: dict[str, Grant | Denied] = {}
-        for work, answer in zip(works, self._client.requests.submit_many(wishes), strict=True):
+        grants: dict[str, Grant | Denial] = {}
+        for work, answer in zip(works, self._client.requests.submit_many(requests), strict=True):
             if isinstance(answer, RefusedRequest):
-                found[work] = Denied(refusals_said(answer.refusals, plan.cloud))
+                grants[work] = Denial(describe_refusal(answer.refusals, plan.cloud))
             elif isinstance(answer, ProblemAnswer):
                 if answer.problem.status in (429, 502, 503, 504):
                     raise UnavailableError(str(answer))
-                found[work] = Denied(str(answer))
+                grants[work] = Denial(str(answer))
             else:
-                found[work] = Grant(answer.lease.id, answer.lease.node)
-        return found
+                grants[work] = Grant(answer.lease.id, answer.lease.node)
+        return grants
 
-    def _on_demand(self, place: AttemptRecord, name: str) -> Grant | Denied:
-        plan = place.plan
+    def _request_on_demand(self, attempt: AttemptRecord, name: str) -> Grant | Denial:
+        plan = attempt.plan
         try:
             answer = self._client.on_demand.start(plan.cloud, OnDemandRequest(id=name, cores=plan.cores))
             if isinstance(answer, RefusedRequest):
-                return Denied(refusals_said(answer.refusals, plan.cloud))
+                return Denial(describe_refusal(answer.refusals, plan.cloud))
             lease: Lease | RefusedRequest = answer.lease
             if answer.lease.state is LeaseState.BOOKED:
                 lease = self._client.on_demand.get(plan.cloud, name)
         except ProblemAnswer as problem:
-            return Denied(str(problem))
+            return Denial(str(problem))
         if isinstance(lease, RefusedRequest):
-            return Denied(refusals_said(lease.refusals, plan.cloud))
+            return Denial(describe_refusal(lease.refusals, plan.cloud))
         if lease.state in ENDS:
-            return Denied("its instance was stopped before it began")
+            return Denial("its instance was stopped before it began")
         return Grant(lease.id, lease.node, ready=lease.state is LeaseState.RUNNING)
 
-    def _on_server(self, place: AttemptRecord, work: str) -> Grant | Denied:
-        plan = place.plan
+    def _request_on_server(self, attempt: AttemptRecord, work: str) -> Grant | Denial:
+        plan = attempt.plan
         server = self._servers.claim(work, plan.cloud, plan.cores, plan.share)
-        answer = self._on_demand(place, server.id)
+        answer = self._request_on_demand(attempt, server.id)
         return Grant(server.id, answer.node, answer.ready) if isinstance(answer, Grant) else answer
 
     # -- work ---------------------------------------------------------------------------------------------
 
-    def put(self, job: JobRecord, place: AttemptRecord) -> None:
-        """Tells the agent what it is to run, as it is now."""
-        if place.promoted:
-            for work in place.works(job.id):
-                self._servers.widen(work, place.plan.share)
-        self._works.put([work_of(job, place, rank) for rank in range(place.plan.instances)])
+    def assign_work(self, job: JobRecord, attempt: AttemptRecord) -> None:
+        """Tell the node agent what it is to run for the attempt, as it is planned now."""
+        if attempt.promoted:
+            for work in attempt.works(job.id):
+                self._servers.widen(work, attempt.plan.share)
+        self._works.put([make_work(job, attempt, rank) for rank in range(attempt.plan.instances)])
 
     # -- giving back --------------------------------------------------------------------------------------
 
-    def free(self, job: JobRecord, place: AttemptRecord) -> None:
-        """Takes the work of an attempt that has ended away from its agent, and gives its instances back."""
-        works, cloud = place.works(job.id), place.plan.cloud
+    def free(self, job: JobRecord, attempt: AttemptRecord) -> None:
+        """Take the work of an ended attempt from its agent, and give its instances back."""
+        works, cloud = attempt.works(job.id), attempt.plan.cloud
         self._works.drop(cloud, works)
         try:
-            if _shares_server(place):
+            if _shares_server(attempt):
                 for work in works:
                     server = self._servers.release(work)
                     if server is not None:
                         self.close(server)
-            elif place.plan.spot:
-                for lease in place.leases or self._granted(job, place):
+            elif attempt.plan.spot:
+                for lease in attempt.leases or self._granted(job, attempt):
                     self._client.leases.cancel(lease)
             else:
                 for work in works:
@@ -119,64 +121,68 @@ class JobEffects:
                 log.warning("could not give an instance back", job=job.id, cloud=cloud, why=str(problem))
 
     def close(self, server: BackupServer) -> None:
-        """Stops a shared server that nobody uses."""
+        """Stop a shared server that nobody uses."""
         with suppress(NotFoundError):
             self._client.on_demand.stop(server.cloud, server.id)
         self._servers.forget(server.id)
 
-    def _granted(self, job: JobRecord, place: AttemptRecord) -> Sequence[str]:
-        """The leases of an attempt that ended before it was known what its requests had got: asking again
-        gets the same answers."""
-        ended = place.ended
+    def _granted(self, job: JobRecord, attempt: AttemptRecord) -> Sequence[str]:
+        """Return the leases of an attempt that ended before the answers to its requests were known.
+
+        Requests that are repeated get the same answers.
+        """
+        ended = attempt.ended
         refused = ended is not None and ended.outcome is Outcome.REFUSED
-        if refused and place.plan.instances == 1:
+        if refused and attempt.plan.instances == 1:
             return ()
-        return [one.lease for one in self._spot(job, place).values() if isinstance(one, Grant)]
+        return [
+            grant.lease for grant in self._request_spot(job, attempt).values() if isinstance(grant, Grant)
+        ]
 
 
-def _shares_server(place: AttemptRecord) -> bool:
-    return place.plan.role == "backup" or place.promoted
+def _shares_server(attempt: AttemptRecord) -> bool:
+    return attempt.plan.role == "backup" or attempt.promoted
 
 
-def work_of(job: JobRecord, place: AttemptRecord, rank: int) -> Work:
-    """What an agent is to run of an attempt on the instance of that rank."""
-    plan, wish = place.plan, job.wish
-    backup = _shares_server(place)
-    kept = wish.checkpoint
+def make_work(job: JobRecord, attempt: AttemptRecord, rank: int) -> Work:
+    """Return what the agent is to run for an attempt, on the instance of that rank."""
+    plan, request = attempt.plan, job.wish
+    backup = _shares_server(attempt)
+    checkpoint = request.checkpoint
     restore = None
     if plan.restored_from is not None and plan.restored_checkpoint:
         restore = (work_id(job.id, plan.restored_from), plan.restored_checkpoint)
     return Work(
-        id=work_id(job.id, place.number, rank),
+        id=work_id(job.id, attempt.number, rank),
         job=job.id,
-        attempt=place.number,
+        attempt=attempt.number,
         rank=rank,
         size=plan.instances,
         cloud=plan.cloud,
-        instance=place.leases[rank],
+        instance=attempt.leases[rank],
         spot=plan.spot,
-        node=place.nodes[rank],
-        command=wish.command,
-        environment=dict(wish.environment),
+        node=attempt.nodes[rank],
+        command=request.command,
+        environment=dict(request.environment),
         cores=plan.cores,
-        memory_mb=wish.memory_limit_mb,
-        server=place.leases[rank] if backup else None,
+        memory_mb=request.memory_limit_mb,
+        server=attempt.leases[rank] if backup else None,
         share=plan.share,
         storage=plan.storage,
         checkpoint_s=plan.checkpoint_s,
-        save=None if kept is None else kept.save,
-        resume=None if kept is None else kept.restore,
+        save=None if checkpoint is None else checkpoint.save,
+        resume=None if checkpoint is None else checkpoint.restore,
         restore=restore,
         saves_on_notice=plan.saves_on_notice,
-        wanted="save" if place.told is not None else "run",
-        revision=place.revision,
+        wanted="save" if attempt.told is not None else "run",
+        revision=attempt.revision,
     )
 
 
-def refusals_said(refusals: Sequence[RefusalView], cloud: str) -> str:
-    """Why a cloud refused, for people."""
-    mine = next((one for one in refusals if one.cloud == cloud), None)
-    if mine is None:
+def describe_refusal(refusals: Sequence[RefusalView], cloud: str) -> str:
+    """Say to people why a cloud refused."""
+    refusal = next((refusal for refusal in refusals if refusal.cloud == cloud), None)
+    if refusal is None:
         return "it was not asked"
-    reason = mine.reason.value.replace("_", " ").replace("-", " ")
-    return f"{reason} ({mine.detail})" if mine.detail else reason
+    reason = refusal.reason.value.replace("_", " ").replace("-", " ")
+    return f"{reason} ({refusal.detail})" if refusal.detail else reason

@@ -1,8 +1,7 @@
-"""Looks after batch jobs: reads a job's journal, does what it asks for, looks, decides, writes, and again
-until nothing more is to do.
+"""Advance batch jobs: read a job's journal, carry it out, observe, decide and write, until all is done.
 
-Several managers may run: a claim keeps two off one job, and the journal lets one write. One that is killed
-leaves nothing behind but the claim, which runs out.
+Several managers may run: a claim keeps two off one job, and the journal lets one write. A manager that is
+killed leaves nothing behind but the claim, which expires.
 """
 
 from __future__ import annotations
@@ -47,24 +46,30 @@ _THREADS = 4
 log = structlog.get_logger(__name__)
 
 
-class JobAdvance:
-    """One job at a time, as far as it goes. Safe to use from several threads."""
+class JobAdvancer:
+    """Advances one job at a time as far as it goes. Safe to use from several threads."""
 
     def __init__(
         self,
         store: JobStore,
         works: WorkStore,
-        doing: JobEffects,
-        observing: JobObserver,
+        effects: JobEffects,
+        observer: JobObserver,
         now: Callable[[], float] = time.time,
     ):
-        """``now``: seconds since 1970."""
-        self._store, self._works, self._doing, self._observing = store, works, doing, observing
+        """Take what it reads, writes and observes; ``now``: returns seconds since 1970."""
+        self._store, self._works, self._effects, self._observer = store, works, effects, observer
         self._now = now
         self._token = uuid.uuid4().hex
 
     def advance(self, job: str) -> None:
-        """Until nothing more is to do for it now. Raises redis.RedisError while the queue is away."""
+        """Advance a job until nothing more is to do for it now, unless another manager has claimed it.
+
+        Raises
+        ------
+        redis.RedisError
+            While Redis is away.
+        """
         if not self._works.claim(job, self._token, CLAIM_S):
             return
         try:
@@ -82,7 +87,7 @@ class JobAdvance:
             self._works.release(job, self._token)
 
     def _round(self, name: str) -> bool:
-        """Whether there may be more to do at once."""
+        """Advance the job by one decision; return True if there may be more to do at once."""
         entries = self._store.entries(name)
         if not entries:
             self._store.put_away(name)
@@ -93,14 +98,14 @@ class JobAdvance:
             return False
         if self._free_ended(job):
             return True
-        for place in job.live:
-            if place.began_at is not None:
-                self._doing.put(job, place)
-        seen = self._observing.see(job)
-        decision = decide(job, seen)
+        for attempt in job.live:
+            if attempt.began_at is not None:
+                self._effects.assign_work(job, attempt)
+        observation = self._observer.observe(job)
+        decision = decide(job, observation)
         if decision.needs_market:
-            seen = self._observing.with_market(job, seen)
-            decision = decide(job, seen)
+            observation = self._observer.add_market(job, observation)
+            decision = decide(job, observation)
         if not decision.entries:
             self._store.look_again(name, max(decision.next_at, self._now() + 0.1))
             return False
@@ -108,12 +113,12 @@ class JobAdvance:
             self._store.append(name, len(entries), decision.entries, next_at=self._now())
         except LostRaceError:
             return True
-        self._note(job, decision.entries)
+        self._note_evictions(job, decision.entries)
         return True
 
     def _free_ended(self, job: JobRecord) -> bool:
-        """Gives back what ended attempts have; whether something was written about it."""
-        freed = [one.number for one in _to_free(job) if self._freed(job, one)]
+        """Give back the instances of ended attempts; return True if that was written into the journal."""
+        freed = [attempt.number for attempt in _ended_attempts(job) if self._free(job, attempt)]
         if not freed:
             return False
         entry = AttemptFreed(at=self._now(), attempts=tuple(freed))
@@ -123,57 +128,60 @@ class JobAdvance:
             log.info("somebody else looks after a job too", job=job.id)
         return True
 
-    def _freed(self, job: JobRecord, place: AttemptRecord) -> bool:
+    def _free(self, job: JobRecord, attempt: AttemptRecord) -> bool:
         try:
-            self._doing.free(job, place)
+            self._effects.free(job, attempt)
         except UnavailableError as error:
             log.warning("an instance is not given back yet", job=job.id, why=str(error))
             return False
         return True
 
     def _put_away(self, job: JobRecord, entries: list[JobEntry]) -> None:
-        """After its end: what it has is given back, and what it taught is kept."""
-        kept = [one for one in _to_free(job) if not self._freed(job, one)]
-        if kept:
+        """Give back all that an ended job has, keep what was learnt from it, and close it."""
+        pending = [attempt for attempt in _ended_attempts(job) if not self._free(job, attempt)]
+        if pending:
             self._store.look_again(job.id, self._now() + _AWAY_S)
             return
         name = job.wish.name
-        learnt = [one for one in entries if isinstance(one, ProfileLearnt)]
+        learnt = [entry for entry in entries if isinstance(entry, ProfileLearnt)]
         if name is not None and learnt and isinstance(entries[-2], ProfileLearnt):
             self._works.write_profile(job.submitted.holder, name, learnt[-1].profile)
         self._store.put_away(job.id)
-        self._observing.forget(job.id)
+        self._observer.forget(job.id)
 
-    def _note(self, job: JobRecord, written: tuple[JobEntry, ...]) -> None:
-        """What other jobs of the holder should know."""
+    def _note_evictions(self, job: JobRecord, written: tuple[JobEntry, ...]) -> None:
+        """Note evictions for the other jobs of the holder."""
         for entry in written:
             if isinstance(entry, AttemptEnded) and entry.outcome is Outcome.EVICTED:
                 plan = job.place(entry.attempt).plan if entry.attempt <= len(job.places) else None
                 if plan is not None and plan.spot:
-                    attempt = f"{job.id}.{entry.attempt}"
+                    attempt_id = f"{job.id}.{entry.attempt}"
                     since = entry.at - REMEMBERED_S
                     holder = job.submitted.holder
-                    self._works.note_eviction(holder, plan.cloud, attempt, entry.at, since)
+                    self._works.note_eviction(holder, plan.cloud, attempt_id, entry.at, since)
 
 
-def _to_free(job: JobRecord) -> list[AttemptRecord]:
-    return [one for one in job.places if one.ended is not None and not one.freed]
+def _ended_attempts(job: JobRecord) -> list[AttemptRecord]:
+    return [attempt for attempt in job.places if attempt.ended is not None and not attempt.freed]
 
 
 class JobManager:
-    """Threads around ``JobAdvance``: who advances jobs, who sweeps those that are due, who follows the events
-    of the federation."""
+    """Runs the threads around a ``JobAdvancer``.
+
+    Some advance jobs, one looks for jobs that are due, one follows the events of the federation, and one
+    stops shared servers.
+    """
 
     def __init__(
         self,
-        advancing: JobAdvance,
+        advancer: JobAdvancer,
         store: JobStore,
         servers: BackupServers,
-        doing: JobEffects,
+        effects: JobEffects,
         events: Client,
     ):
-        self._advancing, self._store = advancing, store
-        self._servers, self._doing, self._events = servers, doing, events
+        self._advancer, self._store = advancer, store
+        self._servers, self._effects, self._events = servers, effects, events
         self._stopping = threading.Event()
         self._queue: SimpleQueue[str] = SimpleQueue()
         self._waiting: set[str] = set()
@@ -181,7 +189,7 @@ class JobManager:
         self._lock = threading.Lock()
 
     def ring(self, job: str) -> None:
-        """Somebody is to look after a job soon."""
+        """Ask for a job to be advanced soon."""
         with self._lock:
             if job in self._waiting:
                 return
@@ -189,13 +197,13 @@ class JobManager:
         self._queue.put(job)
 
     def start(self) -> None:
-        """Until ``stop``."""
+        """Start the threads; they run until ``stop``."""
         loops = [self._advance] * _THREADS + [self._sweep, self._follow, self._close_servers]
         for number, loop in enumerate(loops):
             threading.Thread(target=loop, name=f"jobs-{number}", daemon=True).start()
 
     def stop(self) -> None:
-        """From now on nothing new is begun."""
+        """Begin nothing new from now on."""
         self._stopping.set()
 
     def _advance(self) -> None:
@@ -216,7 +224,7 @@ class JobManager:
                 self.ring(job)
                 continue
             try:
-                self._advancing.advance(job)
+                self._advancer.advance(job)
             except redis.RedisError as error:
                 log.warning("the queue is away", job=job, why=str(error))
                 self._stopping.wait(0.5)
@@ -236,12 +244,12 @@ class JobManager:
                 continue
             for job in due:
                 with self._lock:
-                    known = job in self._busy
-                if not known:
+                    is_busy = job in self._busy
+                if not is_busy:
                     self.ring(job)
 
     def _follow(self) -> None:
-        """The public events: what befalls a job's lease is looked at at once."""
+        """Follow the public events, and advance a job at once when something befalls its lease."""
         while not self._stopping.is_set():
             try:
                 for sent in self._events.events.stream():
@@ -258,11 +266,11 @@ class JobManager:
             self._stopping.wait(1.0)
 
     def _close_servers(self) -> None:
-        """Stops shared servers of which whoever was to stop them did not get to it."""
+        """Stop shared servers whose last user could not stop them."""
         while not self._stopping.wait(_SERVERS_S):
             try:
                 for server in self._servers.all().values():
                     if server.closing:
-                        self._doing.close(server)
+                        self._effects.close(server)
             except (redis.RedisError, ClientError) as error:
                 log.warning("shared servers wait to be stopped", why=str(error))

@@ -1,4 +1,4 @@
-"""What the clouds offer a job at one moment: lifetimes in wall time, prices, and the home's on-demand."""
+"""What the clouds offer a job at one moment: lifetimes in wall time, prices, and on-demand at its home."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _NEVER = 1e-9
 
 @dataclass(frozen=True)
 class SpotLifetimes:
-    """How long a cloud's instances live, in wall time: the curve that it discloses, bent so that it meets the
-    risk that is quoted now; without a curve, the same risk at any age.
+    """How long a cloud's instances live, in wall time.
 
-    curve: P(life >= length in the cloud's time), None: not told. risk: of eviction before ``lifetime_s`` (the
-    cloud's time), None: not told. speed: seconds of the cloud's time in one of wall time.
+    It is the curve that the cloud discloses, bent so that it meets the risk that is quoted now. Without a
+    curve, the risk is the same at any age.
+
+    lifetime_s: the length that was quoted, in the cloud's time. risk: the probability of eviction before
+    ``lifetime_s``, None if not disclosed. speed: seconds of the cloud's time in one of wall time. curve:
+    P(life >= length in the cloud's time), None if not disclosed.
     """
 
     lifetime_s: float
@@ -32,7 +35,7 @@ class SpotLifetimes:
     curve: Callable[[FloatArray], FloatArray] | None = None
 
     def survival(self, length_s: FloatArray) -> FloatArray:
-        """P(L >= length_s) of each; 1 at 0 and below."""
+        """Return P(L >= length_s) for each length; it is 1 at 0 and below."""
         length = np.maximum(length_s, 0.0) * self.speed
         risk = 1.0 - _UNKNOWN if self.risk is None else self.risk
         if self.curve is None:
@@ -46,7 +49,7 @@ class SpotLifetimes:
         return np.asarray(alive ** float(np.clip(bent, 1 / _MOST_BENT, _MOST_BENT)))
 
     def quantile_s(self, share: float) -> float:
-        """The length with P(L <= length) = share, found by halving."""
+        """Return the length with P(L <= length) = share, found by bisection."""
         low, high = 0.0, self.lifetime_s / self.speed * 1e6
         for _ in range(80):
             middle = (low + high) / 2
@@ -58,15 +61,18 @@ class SpotLifetimes:
 
     @property
     def mean_s(self) -> float:
-        """The mean, but for the longest one in a thousand."""
+        """The mean lifetime, leaving out the longest one in a thousand."""
         length_s = np.linspace(0.0, self.quantile_s(0.999), 1_000)
         return float(np.trapezoid(self.survival(length_s), length_s))
 
 
 @dataclass(frozen=True)
 class SpotOffer:
-    """Spot of a cloud. usd: of a core-hour, None in a federation without prices. grace_s: wall time between
-    notice and eviction. lifetime_s: what was quoted, the cloud's time."""
+    """Spot capacity that a cloud offers.
+
+    usd: the price of a core-hour, None in a federation without prices. grace_s: wall time between notice and
+    eviction. table_version: the version of the table that the quote is from.
+    """
 
     cloud: str
     lifetimes: SpotLifetimes
@@ -76,27 +82,30 @@ class SpotOffer:
 
     @property
     def price(self) -> float:
-        """Of a core-hour, in the unit of costs."""
+        """The price of a core-hour, in the unit of costs."""
         return 1.0 if self.usd is None else self.usd
 
 
 @dataclass(frozen=True)
 class HomeOnDemand:
-    """On-demand of the job's home."""
+    """On-demand capacity of the job's home. usd: the price of a core-hour, None without prices."""
 
     cloud: str
     usd: float | None = None
 
     @property
     def price(self) -> float:
-        """Of a core-hour, in the unit of costs."""
+        """The price of a core-hour, in the unit of costs."""
         return 1.0 if self.usd is None else self.usd
 
 
 @dataclass(frozen=True)
 class JobMarket:
-    """What there is. refused: clouds that would not take the job now, and why. home: None: the job has none,
-    or it runs no commands, or it is away."""
+    """All that a job is offered at one moment.
+
+    refused: clouds that would not take the job now, and why. home: None if the job has no home, or its home
+    is away or runs no commands.
+    """
 
     offers: tuple[SpotOffer, ...] = ()
     home: HomeOnDemand | None = None

@@ -1,4 +1,4 @@
-"""What the clouds offer a job, asked through the API: quotes, tables, prices, and who runs commands."""
+"""Ask the API what the clouds offer a job: quotes, tables, prices, and which of them run commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cloudsim.markets.prices import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.volatile.targeting import believed
-from workers.job_manager.effects import refusals_said
+from workers.job_manager.effects import describe_refusal
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 
 #: Quotes are asked for at this SLA: the risk is what counts, and no promise is made yet.
@@ -31,7 +31,7 @@ _Curve = Callable[[FloatArray], FloatArray]
 
 
 class MarketClient:
-    """Safe to use from several threads. Calls raise UnavailableError while the API is away."""
+    """Asks for markets. Safe to use from several threads; raises UnavailableError while the API is away."""
 
     def __init__(self, client: Client, works: WorkStore, clock_s: Callable[[], float] = time.monotonic):
         self._client, self._works, self._clock_s = client, works, clock_s
@@ -40,76 +40,79 @@ class MarketClient:
         self._tables: dict[str, tuple[float, Table | None]] = {}
 
     def clouds(self) -> list[CloudView]:
-        """All members, as they were a moment ago at most."""
+        """Return all members, as they were at most a moment ago."""
         with self._lock:
-            at_s, found = self._clouds
+            at_s, clouds = self._clouds
             if self._clock_s() - at_s > _CLOUDS_S:
-                found = self._client.clouds.list()
-                self._clouds = (self._clock_s(), found)
-            return found
+                clouds = self._client.clouds.list()
+                self._clouds = (self._clock_s(), clouds)
+            return clouds
 
     def cloud(self, cloud: str) -> CloudInfo | None:
-        """One member; None where there is none of that id."""
-        return next((one.info for one in self.clouds() if one.info.id == cloud), None)
+        """Return a member, None if there is none of that id."""
+        return next((member.info for member in self.clouds() if member.info.id == cloud), None)
 
     def market(self, job: JobRecord, lifetime_s: float) -> JobMarket:
-        """What there is for the job. lifetime_s: wall time for which its leases are asked."""
-        wish, home = job.wish, job.submitted.home
-        able = [one for one in self.clouds() if one.reachable and one.info.runs_commands]
-        agents = self._works.find_agents([one.info.id for one in able])
-        refused = [(one.info.id, "its node agent is away") for one in able if one.info.id not in agents]
-        able = [one for one in able if one.info.id in agents]
-        spots = [
-            one
-            for one in able
-            if one.info.id != job.submitted.origin and (wish.clouds is None or one.info.id in wish.clouds)
+        """Return what the clouds offer the job, for leases of ``lifetime_s`` in wall time."""
+        job_request, home = job.wish, job.submitted.home
+        able = [member for member in self.clouds() if member.reachable and member.info.runs_commands]
+        agents = self._works.find_agents([member.info.id for member in able])
+        refused = [
+            (member.info.id, "its node agent is away") for member in able if member.info.id not in agents
         ]
-        at_home = next((one for one in able if one.info.id == home), None)
-        concerned = [one.info.spot_usd_per_core_hour for one in spots]
-        concerned += [] if at_home is None else [at_home.info.on_demand_usd_per_core_hour]
+        able = [member for member in able if member.info.id in agents]
+        spots = [
+            member
+            for member in able
+            if member.info.id != job.submitted.origin
+            and (job_request.clouds is None or member.info.id in job_request.clouds)
+        ]
+        home_member = next((member for member in able if member.info.id == home), None)
+        concerned = [member.info.spot_usd_per_core_hour for member in spots]
+        concerned += [] if home_member is None else [home_member.info.on_demand_usd_per_core_hour]
         priced = bool(concerned) and all(price is not None for price in concerned)
         offers = []
-        for one in spots:
-            found = self._offer(job, one, lifetime_s, priced=priced)
-            if isinstance(found, SpotOffer):
-                offers.append(found)
+        for member in spots:
+            offer = self._offer(job, member, lifetime_s, priced=priced)
+            if isinstance(offer, SpotOffer):
+                offers.append(offer)
             else:
-                refused.append((one.info.id, found))
+                refused.append((member.info.id, offer))
         offered = None
-        if at_home is not None and wish.cores <= at_home.info.largest_node:
-            usd = at_home.info.on_demand_usd_per_core_hour if priced else None
-            offered = HomeOnDemand(at_home.info.id, usd)
+        if home_member is not None and job_request.cores <= home_member.info.largest_node:
+            usd = home_member.info.on_demand_usd_per_core_hour if priced else None
+            offered = HomeOnDemand(home_member.info.id, usd)
         return JobMarket(tuple(offers), offered, "usd" if priced else "core-hours", tuple(refused))
 
     def _offer(
         self, job: JobRecord, member: CloudView, lifetime_s: float, *, priced: bool
     ) -> SpotOffer | str:
-        """What a cloud offers, or why nothing."""
-        info, wish = member.info, job.wish
+        """Return what a cloud offers, or why it offers nothing."""
+        info, job_request = member.info, job.wish
         if info.time != "wall":
             return "it runs in trace time"
-        if wish.cores > info.largest_node:
+        if job_request.cores > info.largest_node:
             return f"its largest node has {info.largest_node} cores"
-        asked = SpotRequest(
+        spot_request = SpotRequest(
             origin=job.submitted.origin,
-            cores=wish.cores,
+            cores=job_request.cores,
             lifetime_s=lifetime_s * info.speed,
             sla=QUOTED_SLA,
             targets=(info.id,),
         )
         try:
-            answer = self._client.requests.quote(asked)
-            quote = next((one for one in answer.quotes if one.cloud == info.id), None)
-            refusal = next((one for one in answer.refusals if one.cloud == info.id), None)
+            answer = self._client.requests.quote(spot_request)
+            quote = next((quote for quote in answer.quotes if quote.cloud == info.id), None)
+            refusal = next((refusal for refusal in answer.refusals if refusal.cloud == info.id), None)
             if quote is None and refusal is not None and refusal.reason in _UNPROMISED:
-                answer = self._client.requests.quote(asked.model_copy(update={"sla": None}))
-                quote = next((one for one in answer.quotes if one.cloud == info.id), None)
+                answer = self._client.requests.quote(spot_request.model_copy(update={"sla": None}))
+                quote = next((quote for quote in answer.quotes if quote.cloud == info.id), None)
         except ProblemAnswer as problem:
             return str(problem)
         if quote is None:
-            return refusals_said(answer.refusals, info.id)
-        if quote.free_slots < wish.instances:
-            return f"it has room for {quote.free_slots} instances, not {wish.instances}"
+            return describe_refusal(answer.refusals, info.id)
+        if quote.free_slots < job_request.instances:
+            return f"it has room for {quote.free_slots} instances, not {job_request.instances}"
         return SpotOffer(
             cloud=info.id,
             lifetimes=SpotLifetimes(
@@ -124,26 +127,26 @@ class MarketClient:
         )
 
     def _curve(self, info: CloudInfo, quote: QuoteView) -> _Curve | None:
-        """How long its instances usually live, as far as it discloses that."""
+        """Return how long the cloud's instances usually live, as far as it discloses that."""
         table = self._table(info.id)
         if table is None:
             return None
         products = find_lifetimes(info, table, quote.cores)
-        told = products.get(quote.pool) or next(iter(products.values()), None)
-        if told is None:
+        product = products.get(quote.pool) or next(iter(products.values()), None)
+        if product is None:
             return None
         try:
-            return believed(disclosed_of(table.disclosure, told.model_dump()))
+            return believed(disclosed_of(table.disclosure, product.model_dump()))
         except SpecError:
             return None
 
     def _table(self, cloud: str) -> Table | None:
         with self._lock:
-            at_s, found = self._tables.get(cloud, (-np.inf, None))
+            at_s, table = self._tables.get(cloud, (-np.inf, None))
             if self._clock_s() - at_s > _TABLE_S:
                 try:
-                    found = self._client.clouds.get_table(cloud)
+                    table = self._client.clouds.get_table(cloud)
                 except NotFoundError:
-                    found = None
-                self._tables[cloud] = (self._clock_s(), found)
-            return found
+                    table = None
+                self._tables[cloud] = (self._clock_s(), table)
+            return table

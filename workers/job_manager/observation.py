@@ -1,4 +1,4 @@
-"""What the job manager saw of the world, as values: the core is told, it never asks."""
+"""What the job manager has observed of the world, as values for the pure state machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from workers.job_manager.planning_input import LiveOverheads
 
 @dataclass(frozen=True)
 class Grant:
-    """An instance was granted. ready: it runs; an on-demand one may have to wait for its room."""
+    """An instance that was granted.
+
+    ready: True if it runs; an on-demand instance may have to wait for its room.
+    """
 
     lease: str
     node: int
@@ -21,29 +24,29 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Denied:
-    """An instance was refused; why, for people."""
+class Denial:
+    """An instance that was refused, and why, for people."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known at ``now``, seconds since 1970; what is missing is unknown, and unknown is not lost.
+    """What is known at ``now``, seconds since 1970. What is missing is unknown, and unknown is not lost.
 
-    reports: by work. leases: as they are, by id. gone: when a lease that has ended was first seen so.
-    grants: what became of requests, by work. asked: somebody tried to get the market; None then: it cannot be
-    had. cooled: clouds that evicted jobs of the same holder, and until when they are left alone. known: the
-    profile of earlier jobs of that name. phases: what attempts need that has departed from the profile for a
-    while. final: leases that their clouds will not extend. shares: of a backup's server, all that nobody else
-    has claimed, by attempt.
+    reports: by work. leases: by id. gone: when an ended lease was first seen so. grants: the answers to
+    requests, by work. market: None until it is asked for; if ``asked``, it cannot be had. cooled: clouds that
+    evicted jobs of the same holder, and until when they are left alone. known: the profile of earlier jobs of
+    that name. phases: by attempt, needs that have departed from the profile for a while. final: leases that
+    their clouds will not extend. shares: by attempt, the share of a backup's server that nobody else has
+    claimed.
     """
 
     now: float
     reports: Mapping[str, WorkReport] = field(default_factory=dict)
     leases: Mapping[str, Lease] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)
-    grants: Mapping[str, Grant | Denied] = field(default_factory=dict)
+    grants: Mapping[str, Grant | Denial] = field(default_factory=dict)
     market: JobMarket | None = None
     asked: bool = False
     cooled: Mapping[str, float] = field(default_factory=dict)

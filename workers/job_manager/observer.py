@@ -1,5 +1,7 @@
-"""Looks at what concerns one job, and keeps what only looking several times tells: since when a lease is
-gone, whether another phase lasts, which leases are not extended."""
+"""Observe what concerns one job, and remember what only repeated observation tells.
+
+That is since when a lease is gone, whether another phase lasts, and which leases are not extended.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.work_queue import WorkStore
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.market_client import MarketClient
-from workers.job_manager.observation import Denied, Grant, Observation
+from workers.job_manager.observation import Denial, Grant, Observation
 from workers.job_manager.planning_input import PlanningInput, quoted_lifetime_s
-from workers.job_manager.running_job import departs
-from workers.job_manager.state_machine import REMEMBERED_S, cool_down_s, occasions
+from workers.job_manager.running_job import is_other_phase
+from workers.job_manager.state_machine import REMEMBERED_S, cool_down_s, count_occasions
 
 #: So many reports in a row must tell of another phase.
 SAMPLES = 3
@@ -37,8 +39,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class _Memory:
-    """Of one job. phases: by attempt, how many reports in a row told of another phase, and when the last was
-    made."""
+    """What is remembered about one job.
+
+    gone: when each ended lease was first seen so. phases: by attempt, how many reports in a row told of
+    another phase, and when the last was made. final: leases that are not extended.
+    """
 
     gone: dict[str, float] = field(default_factory=dict)
     phases: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -46,173 +51,175 @@ class _Memory:
 
 
 class JobObserver:
-    """Safe to use from several threads, for different jobs. Calls raise redis.RedisError."""
+    """Observes jobs, several at once from different threads. Its methods raise redis.RedisError."""
 
     def __init__(
         self,
         client: Client,
         works: WorkStore,
         servers: BackupServers,
-        doing: JobEffects,
-        looking: MarketClient,
+        effects: JobEffects,
+        markets: MarketClient,
         now: Callable[[], float],
     ):
-        """``now``: seconds since 1970."""
+        """Take what it asks; ``now``: returns seconds since 1970."""
         self._client, self._works, self._servers = client, works, servers
-        self._doing, self._looking, self._now = doing, looking, now
+        self._effects, self._markets, self._now = effects, markets, now
         self._memories: dict[str, _Memory] = {}
         self._lock = threading.Lock()
 
     def forget(self, job: str) -> None:
-        """It has ended."""
+        """Forget what is remembered about a job that has ended."""
         with self._lock:
             self._memories.pop(job, None)
 
-    def see(self, job: JobRecord) -> Observation:
-        """All but the market. What cannot be had is left out."""
+    def observe(self, job: JobRecord) -> Observation:
+        """Observe all but the market, and extend leases that need it. What cannot be had is left out."""
         with self._lock:
             memory = self._memories.setdefault(job.id, _Memory())
-        begun = [one for one in job.live if one.began_at is not None]
+        begun = [attempt for attempt in job.live if attempt.began_at is not None]
         reports: dict[str, WorkReport] = {}
-        for place in begun:
-            reports |= self._works.read_reports(place.plan.cloud, place.works(job.id))
+        for attempt in begun:
+            reports |= self._works.read_reports(attempt.plan.cloud, attempt.works(job.id))
         leases = self._leases(job, begun, reports)
         now = self._now()
         for lease in leases.values():
             if lease.state in ENDS:
                 memory.gone.setdefault(lease.id, now)
-        for place in begun:
-            self._extend(place, leases, memory)
+        for attempt in begun:
+            self._extend(attempt, leases, memory)
         return Observation(
             now=now,
             reports=reports,
             leases=leases,
             gone=dict(memory.gone),
             grants=self._grants(job),
-            cooled=self._cooled(job, now),
-            known=self._known(job),
+            cooled=self._cool_downs(job, now),
+            known=self._known_profile(job),
             phases=self._phases(job, begun, reports, memory),
             final=frozenset(memory.final),
-            shares=self._shares(job, begun),
+            shares=self._free_shares(job, begun),
         )
 
-    def with_market(self, job: JobRecord, seen: Observation) -> Observation:
-        """The same with what the clouds offer; without, where the API is away."""
-        if job.profile is None and seen.known is not None:
-            job = replace(job, profile=seen.known)
+    def add_market(self, job: JobRecord, observation: Observation) -> Observation:
+        """Return the observation with what the clouds offer; without, if the API is away."""
+        if job.profile is None and observation.known is not None:
+            job = replace(job, profile=observation.known)
         try:
-            market = self._looking.market(job, quoted_lifetime_s(PlanningInput(job, seen.now)))
+            market = self._markets.market(job, quoted_lifetime_s(PlanningInput(job, observation.now)))
         except UnavailableError as error:
             log.warning("the market is not known", job=job.id, why=str(error))
             market = None
-        return replace(seen, market=market, asked=True)
+        return replace(observation, market=market, asked=True)
 
     # -- what is seen -------------------------------------------------------------------------------------
 
     def _leases(
         self, job: JobRecord, begun: list[AttemptRecord], reports: Mapping[str, WorkReport]
     ) -> dict[str, Lease]:
-        spot = [(one.plan.cloud, lease) for one in begun if one.plan.spot for lease in one.leases]
+        spot = [
+            (attempt.plan.cloud, lease) for attempt in begun if attempt.plan.spot for lease in attempt.leases
+        ]
         leases = self._works.read_leases(spot)
-        for place in begun:
-            if place.plan.spot:
+        for attempt in begun:
+            if attempt.plan.spot:
                 continue
-            told = [reports.get(work) for work in place.works(job.id)]
-            if all(one is not None and one.at > self._now() - _SILENT_S for one in told):
+            attempt_reports = [reports.get(work) for work in attempt.works(job.id)]
+            if all(report is not None and report.at > self._now() - _SILENT_S for report in attempt_reports):
                 continue
-            for lease in place.leases:
+            for lease in attempt.leases:
                 try:
-                    found = self._client.on_demand.get(place.plan.cloud, lease)
+                    lease_now = self._client.on_demand.get(attempt.plan.cloud, lease)
                 except (UnavailableError, ProblemAnswer):
                     continue
-                if isinstance(found, Lease):
-                    leases[lease] = found
+                if isinstance(lease_now, Lease):
+                    leases[lease] = lease_now
         return leases
 
-    def _grants(self, job: JobRecord) -> dict[str, Grant | Denied]:
-        grants: dict[str, Grant | Denied] = {}
-        for place in job.live:
-            if place.began_at is None and job.cancel is None:
+    def _grants(self, job: JobRecord) -> dict[str, Grant | Denial]:
+        grants: dict[str, Grant | Denial] = {}
+        for attempt in job.live:
+            if attempt.began_at is None and job.cancel is None:
                 try:
-                    grants |= self._doing.ask(job, place)
+                    grants |= self._effects.request_instances(job, attempt)
                 except UnavailableError as error:
-                    log.warning("nobody answers", job=job.id, cloud=place.plan.cloud, why=str(error))
+                    log.warning("nobody answers", job=job.id, cloud=attempt.plan.cloud, why=str(error))
         return grants
 
-    def _cooled(self, job: JobRecord, now: float) -> dict[str, float]:
+    def _cool_downs(self, job: JobRecord, now: float) -> dict[str, float]:
         if job.live:
             return {}
         try:
-            speeds = {one.info.id: one.info.speed for one in self._looking.clouds()}
+            speeds = {member.info.id: member.info.speed for member in self._markets.clouds()}
         except UnavailableError:
             return {}
-        found = self._works.read_evictions(job.submitted.holder, list(speeds))
-        cooled = {}
-        for cloud, evictions in found.items():
+        by_cloud = self._works.read_evictions(job.submitted.holder, list(speeds))
+        cool_downs = {}
+        for cloud, evictions in by_cloud.items():
             lately = [at for at in evictions.values() if at > now - REMEMBERED_S]
             if lately:
-                cooled[cloud] = max(lately) + cool_down_s(occasions(lately), speeds[cloud])
-        return cooled
+                cool_downs[cloud] = max(lately) + cool_down_s(count_occasions(lately), speeds[cloud])
+        return cool_downs
 
-    def _known(self, job: JobRecord) -> Profile | None:
+    def _known_profile(self, job: JobRecord) -> Profile | None:
         name = job.wish.name
         return None if name is None else self._works.read_profile(job.submitted.holder, name)
 
     def _phases(
         self, job: JobRecord, begun: list[AttemptRecord], reports: Mapping[str, WorkReport], memory: _Memory
     ) -> dict[int, Profile]:
-        found = {}
-        for place in begun:
-            report = reports.get(place.works(job.id)[0])
+        phases = {}
+        for attempt in begun:
+            report = reports.get(attempt.works(job.id)[0])
             if job.profile is None or report is None or report.usage is None:
                 continue
-            used, (count, at) = report.usage, memory.phases.get(place.number, (0, 0.0))
-            if report.at > at and used.wall_s >= _SETTLED_S:
-                other = departs(job.profile, used.peak_memory_gb, used.io_share)
+            usage, (count, at) = report.usage, memory.phases.get(attempt.number, (0, 0.0))
+            if report.at > at and usage.wall_s >= _SETTLED_S:
+                other = is_other_phase(job.profile, usage.peak_memory_gb, usage.io_share)
                 count = count + 1 if other else 0
-                memory.phases[place.number] = (count, report.at)
+                memory.phases[attempt.number] = (count, report.at)
             if count >= SAMPLES:
                 changed = {
-                    "memory_gb": max(used.peak_memory_gb, 1e-3),
-                    "io_share": min(max(used.io_share, 0.0), 1.0),
+                    "memory_gb": max(usage.peak_memory_gb, 1e-3),
+                    "io_share": min(max(usage.io_share, 0.0), 1.0),
                 }
-                found[place.number] = job.profile.model_copy(update=changed)
-        return found
+                phases[attempt.number] = job.profile.model_copy(update=changed)
+        return phases
 
-    def _shares(self, job: JobRecord, begun: list[AttemptRecord]) -> dict[int, float]:
-        backups = [one for one in begun if one.plan.role == "backup"]
+    def _free_shares(self, job: JobRecord, begun: list[AttemptRecord]) -> dict[int, float]:
+        backups = [attempt for attempt in begun if attempt.plan.role == "backup"]
         if not backups:
             return {}
         shares = {}
         servers = self._servers.all().values()
-        for place in backups:
-            work = place.works(job.id)[0]
-            mine = next((one for one in servers if work in one.claims), None)
-            if mine is not None:
-                others = sum(share for name, share in mine.claims.items() if name != work)
-                shares[place.number] = min(max(1.0 - others, place.plan.share), 1.0)
+        for attempt in backups:
+            work = attempt.works(job.id)[0]
+            own = next((server for server in servers if work in server.claims), None)
+            if own is not None:
+                others = sum(share for name, share in own.claims.items() if name != work)
+                shares[attempt.number] = min(max(1.0 - others, attempt.plan.share), 1.0)
         return shares
 
     # -- leases that last --------------------------------------------------------------------------------
 
-    def _extend(self, place: AttemptRecord, leases: Mapping[str, Lease], memory: _Memory) -> None:
-        """Has leases last longer that near their end while the job still runs."""
-        for name in place.leases:
+    def _extend(self, attempt: AttemptRecord, leases: Mapping[str, Lease], memory: _Memory) -> None:
+        """Extend leases that are near their end while the job still runs."""
+        for name in attempt.leases:
             lease = leases.get(name)
-            if lease is None or lease.state is not LeaseState.RUNNING or not place.plan.spot:
+            if lease is None or lease.state is not LeaseState.RUNNING or not attempt.plan.spot:
                 continue
             if lease.ends_at_s is None or lease.evict_at_s is not None or name in memory.final:
                 continue
             whole_s = lease.ends_at_s - lease.starts_at_s
-            if place.began_at is None or place.plan.lifetime_s is None:
+            if attempt.began_at is None or attempt.plan.lifetime_s is None:
                 continue
-            run_s = (self._now() - place.began_at) * place.plan.speed
-            if whole_s - run_s > _EXTEND_AT * place.plan.lifetime_s:
+            run_s = (self._now() - attempt.began_at) * attempt.plan.speed
+            if whole_s - run_s > _EXTEND_AT * attempt.plan.lifetime_s:
                 continue
-            until_s = lease.ends_at_s + _EXTEND_BY * place.plan.lifetime_s
-            wish = ExtensionRequest(id=f"{name}-until-{until_s:.0f}", until_s=until_s)
+            until_s = lease.ends_at_s + _EXTEND_BY * attempt.plan.lifetime_s
+            request = ExtensionRequest(id=f"{name}-until-{until_s:.0f}", until_s=until_s)
             try:
-                answer = self._client.leases.extend(name, wish)
+                answer = self._client.leases.extend(name, request)
             except UnavailableError as error:
                 log.warning("a lease was not extended", lease=name, why=str(error))
                 continue

@@ -1,8 +1,8 @@
-"""From a job, what is left of it, and what the clouds offer: where it goes on, and how it survives there.
+"""Plan where a job goes on and how it survives there, from what is left of it and what the clouds offer.
 
-The mechanisms and their expected costs are those of ``cloudsim.jobs``; here is what a live job may use of
-them, and what its deadline, its cap on cost and its cap on evictions leave. Costs are per wall hour of
-occupied cores, in the unit of the market.
+The mechanisms and their expected costs are those of ``cloudsim.jobs``. This module decides which of them a
+live job may use, and what its deadline, its cap on cost and its cap on evictions leave. Costs are per wall
+hour of occupied cores, in the unit of the market.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
 from cloudsim.jobs.planner import CostAware, options
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import QuotedMarkets
-from workers.job_manager.attempt_plan import because, planned, why_no_room
+from workers.job_manager.attempt_plan import explain_choice, explain_no_room, make_entry
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotOffer
-from workers.job_manager.planning_input import PlanningInput, Way
+from workers.job_manager.planning_input import PlanningInput, PlanOption
 
 #: Without on-demand, losing a replica is taken to cost as much as this many times the dearest spot.
 _NO_HOME = 4.0
@@ -31,146 +31,150 @@ _LATE = 1.1  # how much longer than expected anything takes, against a deadline
 
 
 @dataclass(frozen=True)
-class NoRoomPlan:
-    """Nothing can be had now."""
+class NoPlanNow:
+    """Nothing can be had now, and why."""
 
     why: str
 
 
 @dataclass(frozen=True)
-class HopelessPlan:
-    """Nothing will ever do."""
+class NoPlanEver:
+    """The job can never be finished within its limits, and why."""
 
     why: str
 
 
-def plan(standing: PlanningInput, market: JobMarket) -> JobPlanned | NoRoomPlan | HopelessPlan:
-    """Where the job goes on."""
-    job, home = standing.job, None if standing.home_full else market.home
-    if standing.on_demand_only is not None and home is not None:
-        return planned(standing, market, on_demand(standing, home), standing.on_demand_only)
-    found = ways(standing, market, home)
-    if not found:
-        return NoRoomPlan(why_no_room(standing, market))
-    affordable = [one for one in found if one.cost <= standing.budget]
+def choose_plan(planning: PlanningInput, market: JobMarket) -> JobPlanned | NoPlanNow | NoPlanEver:
+    """Choose where the job goes on: the cheapest option that keeps its limits, if there is one."""
+    job, home = planning.job, None if planning.home_full else market.home
+    if planning.on_demand_only is not None and home is not None:
+        return make_entry(planning, market, on_demand_option(planning, home), planning.on_demand_only)
+    options_found = list_options(planning, market, home)
+    if not options_found:
+        return NoPlanNow(explain_no_room(planning, market))
+    affordable = [option for option in options_found if option.cost <= planning.budget]
     if not affordable:
-        least, cap = min(one.cost for one in found), job.wish.max_cost
+        least, cap = min(option.cost for option in options_found), job.wish.max_cost
         assert cap is not None
-        spent = job.cost(standing.now)
-        had = f" beside the {money(spent, market.unit)} that it has cost" if spent else ""
-        return HopelessPlan(
-            f"the cheapest way to finish is expected to cost {money(least, market.unit)}{had}: more than its "
-            f"max_cost of {money(cap, market.unit)}"
+        spent = job.cost(planning.now)
+        already = f" beside the {money(spent, market.unit)} that it has cost" if spent else ""
+        return NoPlanEver(
+            f"the cheapest way to finish is expected to cost {money(least, market.unit)}{already}: "
+            f"more than its max_cost of {money(cap, market.unit)}"
         )
-    punctual = [one for one in affordable if _in_time(standing, one)]
+    punctual = [option for option in affordable if _keeps_deadline(planning, option)]
     if punctual:
-        best = min(punctual, key=lambda one: (one.cost, one.time_s))
-        return planned(standing, market, best, because(standing, market, best, found, late=affordable))
-    fastest = min(affordable, key=lambda one: (bool(one.offers), one.time_s))
-    left = span(max(standing.to_deadline_s, 0.0))
+        best = min(punctual, key=lambda option: (option.cost, option.time_s))
+        return make_entry(
+            planning, market, best, explain_choice(planning, market, best, options_found, late=affordable)
+        )
+    fastest = min(affordable, key=lambda option: (bool(option.offers), option.time_s))
+    left = span(max(planning.to_deadline_s, 0.0))
     why = (
         f"its deadline is in {left} and nothing is sure to keep it any more: on-demand is not interrupted"
         if not fastest.offers
         else f"its deadline is in {left} and nothing is sure to keep it any more: this is the fastest"
     )
-    return planned(standing, market, fastest, why)
+    return make_entry(planning, market, fastest, why)
 
 
-def ways(standing: PlanningInput, market: JobMarket, home: HomeOnDemand | None) -> list[Way]:
-    """The best of each mechanism that the job may use; migration for each cloud."""
-    wish, left = standing.job.wish, standing.left()
-    offers = tuple(one for one in market.offers if one.cloud not in standing.avoided)
-    found: list[Way] = []
+def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand | None) -> list[PlanOption]:
+    """Return the best option of each mechanism that the job may use; migration for each cloud."""
+    request, left = planning.job.wish, planning.left()
+    offers = tuple(offer for offer in market.offers if offer.cloud not in planning.avoided)
+    choices: list[PlanOption] = []
     if home is not None:
-        found.append(on_demand(standing, home))
+        choices.append(on_demand_option(planning, home))
     if not offers:
-        return found
+        return choices
     mechanisms: list[Mechanism] = []
-    if wish.idempotent:
-        if wish.checkpoint is not None:
+    if request.idempotent:
+        if request.checkpoint is not None:
             mechanisms += [Checkpoint(StorageKind.LOCAL), Checkpoint(StorageKind.REMOTE)]
         mechanisms.append(Replicate())
         if home is not None:
             mechanisms.append(Backup())
-    markets = _markets(offers, home, wish.cores)
-    overheads = standing.overheads.of()
+    markets = _markets(offers, home, request.cores)
+    overheads = planning.overheads.of()
     plans = options(left, mechanisms, markets, overheads)
-    found += [Way(one, tuple(offers[number] for number in one.markets)) for one in plans]
-    if wish.checkpoint is not None:
+    choices += [PlanOption(plan, tuple(offers[number] for number in plan.markets)) for plan in plans]
+    if request.checkpoint is not None:
         for offer in offers:  # each gives another notice
-            alone = _markets((offer,), home, wish.cores)
-            warned = standing.overheads.of(offer.grace_s)
+            alone = _markets((offer,), home, request.cores)
+            warned = planning.overheads.of(offer.grace_s)
             moves = options(
                 left, (Migration(StorageKind.LOCAL), Migration(StorageKind.REMOTE)), alone, warned
             )
-            found += [Way(one, (offer,)) for one in moves]
-    if not found and wish.idempotent:
-        found.append(_again(standing, offers))
-    return found
+            choices += [PlanOption(plan, (offer,)) for plan in moves]
+    if not choices and request.idempotent:
+        choices.append(_restart_option(planning, offers))
+    return choices
 
 
-def on_demand(standing: PlanningInput, home: HomeOnDemand) -> Way:
-    """All that is left at home, undisturbed."""
-    nothing = _markets((), home, standing.job.wish.cores)
-    (found,) = options(standing.left(), (OnDemand(),), nothing, standing.overheads.of())
-    return Way(found, ())
+def on_demand_option(planning: PlanningInput, home: HomeOnDemand) -> PlanOption:
+    """Return the option to run all that is left on-demand at home, undisturbed."""
+    nothing = _markets((), home, planning.job.wish.cores)
+    (plan,) = options(planning.left(), (OnDemand(),), nothing, planning.overheads.of())
+    return PlanOption(plan, ())
 
 
-def keeps(standing: PlanningInput, market: JobMarket, running: AttemptRecord) -> bool:
-    """Whether a replica whose sister was lost best goes on as it is, rather than be saved and moved."""
-    offers = tuple(one for one in market.offers if one.cloud == running.plan.cloud)
-    offers += tuple(one for one in market.offers if one.cloud not in (running.plan.cloud, *standing.avoided))
+def should_stay(planning: PlanningInput, market: JobMarket, running: AttemptRecord) -> bool:
+    """Return True if a replica whose sister was lost should go on rather than be saved and moved."""
+    offers = tuple(offer for offer in market.offers if offer.cloud == running.plan.cloud)
+    offers += tuple(
+        offer for offer in market.offers if offer.cloud not in (running.plan.cloud, *planning.avoided)
+    )
     if not offers or offers[0].cloud != running.plan.cloud:
         return True
-    home = None if standing.home_full else market.home
-    markets = _markets(offers, home, standing.job.wish.cores)
-    whole = standing.left(running.plan.done_s)
-    done_s = min(running.work_done_s(standing.now) - running.plan.done_s, 0.99 * whole.work_s)
+    home = None if planning.home_full else market.home
+    markets = _markets(offers, home, planning.job.wish.cores)
+    whole = planning.left(running.plan.done_s)
+    done_s = min(running.work_done_s(planning.now) - running.plan.done_s, 0.99 * whole.work_s)
     replica = Replica(0, markets.on_demand / 2, running.asked_at)
-    state = JobPosition(standing.now, whole, running=(replica,), done_s=max(done_s, 0.0))
+    state = JobPosition(planning.now, whole, running=(replica,), done_s=max(done_s, 0.0))
     checkpoints: tuple[Mechanism, ...] = (Checkpoint(StorageKind.LOCAL), Checkpoint(StorageKind.REMOTE))
     policy = CostAware(mechanisms=(*checkpoints, Replicate()))
-    return policy.plan(state, markets, standing.overheads.of()).keeps
+    return policy.plan(state, markets, planning.overheads.of()).keeps
 
 
 def _markets(offers: Sequence[SpotOffer], home: HomeOnDemand | None, cores: int) -> QuotedMarkets:
-    price = np.array([one.price * cores for one in offers])
+    price = np.array([offer.price * cores for offer in offers])
     dearest = float(price.max()) if len(price) else 0.0
     return QuotedMarkets(
-        lifetimes=tuple(one.lifetimes for one in offers),
+        lifetimes=tuple(offer.lifetimes for offer in offers),
         price_now=price,
         on_demand=_NO_HOME * dearest if home is None else home.price * cores,
         memory_gb=np.full(len(price), np.inf),
     )
 
 
-def _again(standing: PlanningInput, offers: Sequence[SpotOffer]) -> Way:
-    """Nothing is kept, and there is one cloud: from the beginning as often as it takes."""
-    left = standing.left()
-    markets = _markets(offers, None, standing.job.wish.cores)
+def _restart_option(planning: PlanningInput, offers: Sequence[SpotOffer]) -> PlanOption:
+    """Return the option to begin again after each eviction, on one cloud and without checkpoints."""
+    left = planning.left()
+    markets = _markets(offers, None, planning.job.wish.cores)
     odds = markets.odds(markets.price_now, left.work_s, left.instances)
     time_s = odds.running_s / np.maximum(1.0 - odds.revoked, 1e-6)
     cost = time_s * markets.price_now * left.instances / 3600.0
     best = int(cost.argmin())
-    found = AttemptPlan(Replicate(1), (best,), (float("inf"),), float(cost[best]), float(time_s[best]))
-    return Way(found, (offers[best],))
+    plan = AttemptPlan(Replicate(1), (best,), (float("inf"),), float(cost[best]), float(time_s[best]))
+    return PlanOption(plan, (offers[best],))
 
 
-def _in_time(standing: PlanningInput, way: Way) -> bool:
-    """Whether it is expected to end before the deadline, though it lose one more place on its way."""
-    live, left = standing.overheads, standing.left()
+def _keeps_deadline(planning: PlanningInput, option: PlanOption) -> bool:
+    """Return True if the job should end before its deadline even after one more eviction."""
+    live, left = planning.overheads, planning.left()
     overheads = live.of()
-    need_s = overheads.restore_s(left.memory_gb) + live.boot_s + live.poll_s + _LATE * way.time_s
-    if way.offers:
+    need_s = overheads.restore_s(left.memory_gb) + live.boot_s + live.poll_s + _LATE * option.time_s
+    if option.offers:
         need_s += live.boot_s + overheads.restore_s(left.memory_gb)
-        if isinstance(way.mechanism, Checkpoint):
-            need_s += way.mechanism.interval_s(left, overheads)
-        elif isinstance(way.mechanism, Replicate) and way.mechanism.degree == 1:
+        if isinstance(option.mechanism, Checkpoint):
+            need_s += option.mechanism.interval_s(left, overheads)
+        elif isinstance(option.mechanism, Replicate) and option.mechanism.degree == 1:
             need_s += left.work_s
-    return need_s <= standing.to_deadline_s
+    return need_s <= planning.to_deadline_s
 
 
-def first_run(standing: PlanningInput, market: JobMarket, home: HomeOnDemand) -> JobPlanned:
-    """On-demand, to be measured."""
+def plan_first_run(planning: PlanningInput, market: JobMarket, home: HomeOnDemand) -> JobPlanned:
+    """Plan a job that nobody has measured: on-demand."""
     why = "nobody has measured what it needs: it runs for the first time where nothing interrupts it"
-    return planned(standing, market, on_demand(standing, home), why)
+    return make_entry(planning, market, on_demand_option(planning, home), why)

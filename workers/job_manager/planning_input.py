@@ -1,4 +1,4 @@
-"""Where a job stands when it is planned, and a way in which it could go on."""
+"""The input of a plan: where a job stands, and an option in which it could go on."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _LEAST_LEASE_S = 10.0
 
 @dataclass(frozen=True)
 class LiveOverheads:
-    """What starting, saving and restoring take under the process driver: no instance has to boot, and a state
-    is copied to a disk near by. fixed_s: of each save and restore, whatever its size."""
+    """What starting, saving and restoring take with the process driver.
+
+    No instance has to boot, and checkpoints are copied to a disk near by. fixed_s: seconds of each save and
+    restore, whatever the size.
+    """
 
     save_s_per_gb: float = 4.0
     restore_s_per_gb: float = 4.0
@@ -35,7 +38,7 @@ class LiveOverheads:
     poll_s: float = 1.0
 
     def of(self, warning_s: float = 0.0) -> Overheads:
-        """As ``cloudsim.jobs`` wants them, for clouds that give so much notice."""
+        """Return the overheads for ``cloudsim.jobs``, for clouds that give notice of ``warning_s``."""
         return Overheads(
             save_s_per_gb=self.save_s_per_gb,
             restore_s_per_gb=self.restore_s_per_gb,
@@ -49,8 +52,11 @@ class LiveOverheads:
 
 @dataclass(frozen=True)
 class PlanningInput:
-    """What a plan goes by. avoided: clouds not to be asked now, and why. home_full: the home had no room just
-    now. on_demand_only: why, None: not."""
+    """What a plan depends on beside the market.
+
+    now: seconds since 1970. avoided: clouds not to be asked now, and why. home_full: True if the home had no
+    room just now. on_demand_only: why only on-demand is allowed, None if spot is allowed too.
+    """
 
     job: JobRecord
     now: float
@@ -61,18 +67,18 @@ class PlanningInput:
 
     @property
     def profile(self) -> Profile:
-        """What one instance needs, as far as is known."""
+        """What one instance needs, as far as it is known."""
         return self.job.profile or UNMEASURED
 
     @property
     def left_s(self) -> float:
-        """Work that is left from the last safe state on."""
+        """Seconds of work that are left from the last safe state on."""
         work_s = self.profile.work_s
         return max(work_s - self.job.safe_s, _LEAST_LEFT * work_s, 0.1)
 
     def left(self, done_s: float | None = None) -> Job:
-        """What is left from there on, or from the last safe state on."""
-        profile, wish = self.profile, self.job.wish
+        """Return the work that is left after ``done_s``, by default after the last safe state."""
+        profile, request = self.profile, self.job.wish
         work_s = self.left_s
         if done_s is not None:
             work_s = max(profile.work_s - done_s, _LEAST_LEFT * profile.work_s, 0.1)
@@ -82,48 +88,48 @@ class PlanningInput:
             memory_gb=profile.memory_gb + least_gb,
             io_share=profile.io_share,
             disk_gb=profile.disk_gb,
-            slack=wish.slack,
-            idempotent=wish.idempotent,
-            instances=wish.instances,
+            slack=request.slack,
+            idempotent=request.idempotent,
+            instances=request.instances,
         )
 
     @property
     def to_deadline_s(self) -> float:
-        """Infinity without one."""
+        """Seconds until the deadline, infinity without one."""
         at = self.job.deadline_at
         return math.inf if at is None else at - self.now
 
     @property
     def budget(self) -> float:
-        """What may still be spent."""
+        """The cost that the job may still cause."""
         cap = self.job.wish.max_cost
         return math.inf if cap is None else cap - self.job.cost(self.now)
 
 
 @dataclass(frozen=True)
-class Way:
-    """A plan of ``cloudsim.jobs`` with the offers it means; none: on-demand."""
+class PlanOption:
+    """A plan of ``cloudsim.jobs`` with the offers that it uses; none means on-demand."""
 
     plan: AttemptPlan
     offers: tuple[SpotOffer, ...]
 
     @property
     def mechanism(self) -> Mechanism:
-        """How it survives."""
+        """The mechanism by which the job survives evictions."""
         return self.plan.mechanism
 
     @property
     def cost(self) -> float:
-        """Expected, of all that is left."""
+        """The expected cost of all that is left."""
         return self.plan.cost_usd
 
     @property
     def time_s(self) -> float:
-        """Expected, of all that is left."""
+        """The expected time of all that is left."""
         return self.plan.time_s
 
 
-def quoted_lifetime_s(standing: PlanningInput) -> float:
-    """For which time, in wall time, clouds are asked for quotes and leases."""
-    restore_s = standing.overheads.of().restore_s(standing.left().memory_gb)
-    return max(LEASE_MARGIN * (_SLOWEST * standing.left_s + restore_s), _LEAST_LEASE_S)
+def quoted_lifetime_s(planning: PlanningInput) -> float:
+    """Return the length, in wall time, for which clouds are asked for quotes and leases."""
+    restore_s = planning.overheads.of().restore_s(planning.left().memory_gb)
+    return max(LEASE_MARGIN * (_SLOWEST * planning.left_s + restore_s), _LEAST_LEASE_S)

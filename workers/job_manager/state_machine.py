@@ -1,7 +1,7 @@
-"""What happens next to a job: the pure state machine of the job manager.
+"""Decide what happens next to a job: the pure state machine of the job manager.
 
-The folded job and what was seen of the world go in; entries for its journal come out. Nothing is asked, and
-nothing is done here. What is done follows from the journal (``workers.job_manager.effects``).
+The folded job and the observation go in; entries for its journal come out. Nothing is asked and nothing is
+done here. What is done follows from the journal (``workers.job_manager.effects``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from broker.jobs.models import Outcome, Profile
 from broker.jobs.record import AttemptRecord, JobRecord, step
 from broker.jobs.view import money
 from workers.job_manager import planner, running_job
-from workers.job_manager.attempt_outcome import ended, news
+from workers.job_manager.attempt_outcome import end_attempt, list_news
 from workers.job_manager.market import JobMarket
 from workers.job_manager.observation import Observation
-from workers.job_manager.planner import HopelessPlan, NoRoomPlan
+from workers.job_manager.planner import NoPlanEver, NoPlanNow
 from workers.job_manager.planning_input import PlanningInput
 
 #: A cloud that evicts is left alone for so long, twice as long after each further eviction within an hour.
@@ -53,69 +53,74 @@ _BOTHERS_S = 1e-6
 
 @dataclass(frozen=True)
 class JobDecision:
-    """entries: to be appended. next_at: when somebody must look again. needs_market: it cannot be said
-    without knowing the market; nothing is to be appended then."""
+    """The next step of a job.
+
+    entries: to be appended to its journal. next_at: when it must be looked at again, seconds since 1970.
+    needs_market: True if the decision needs the market first; nothing is to be appended then.
+    """
 
     entries: tuple[JobEntry, ...] = ()
     next_at: float = 0.0
     needs_market: bool = False
 
 
-class _MarketNeeded(Exception):  # noqa: N818  (no error: the question comes back)
-    """What the clouds offer must be known first."""
+class _MarketNeededError(Exception):
+    """The decision depends on what the clouds offer, which is not known yet."""
 
 
-def decide(job: JobRecord, seen: Observation) -> JobDecision:
-    """What to write into the journal of a job that has not ended."""
-    deciding = _Deciding(job, seen)
+def decide(job: JobRecord, observation: Observation) -> JobDecision:
+    """Decide what to write into the journal of a job that has not ended."""
+    step_of_job = _JobStep(job, observation)
     try:
-        deciding.run()
-    except _MarketNeeded:
-        return JobDecision(needs_market=True, next_at=seen.now)
-    return JobDecision(tuple(deciding.entries), deciding.next_at())
+        step_of_job.run()
+    except _MarketNeededError:
+        return JobDecision(needs_market=True, next_at=observation.now)
+    return JobDecision(tuple(step_of_job.entries), step_of_job.next_at())
 
 
-def cool_downs(job: JobRecord, now: float) -> dict[str, float]:
-    """Clouds that evicted the job, and until when they are left alone for it."""
+def list_cool_downs(job: JobRecord, now: float) -> dict[str, float]:
+    """Return the clouds that evicted the job, and until when they are left alone for it."""
     ends: dict[str, list[float]] = {}
     speeds: dict[str, float] = {}
-    for one in job.places:
-        evicted = one.ended is not None and one.ended.outcome is Outcome.EVICTED and one.plan.spot
-        if evicted and one.ended is not None and one.ended.at > now - REMEMBERED_S:
-            ends.setdefault(one.plan.cloud, []).append(one.ended.at)
-            speeds[one.plan.cloud] = one.plan.speed
+    for attempt in job.places:
+        evicted = attempt.ended is not None and attempt.ended.outcome is Outcome.EVICTED and attempt.plan.spot
+        if evicted and attempt.ended is not None and attempt.ended.at > now - REMEMBERED_S:
+            ends.setdefault(attempt.plan.cloud, []).append(attempt.ended.at)
+            speeds[attempt.plan.cloud] = attempt.plan.speed
     return {cloud: max(at) + cool_down_s(len(at), speeds[cloud]) for cloud, at in ends.items()}
 
 
 def cool_down_s(evictions: int, speed: float = 1.0) -> float:
-    """How long a cloud is left alone after so many evictions within an hour, wall time. speed: seconds of its
-    time, in which its own users come and go, in one of wall time."""
+    """Return how long a cloud is left alone after a number of evictions within an hour, in wall time.
+
+    ``speed``: seconds of the cloud's time, in which its own users come and go, in one of wall time.
+    """
     doubled_s = COOL_DOWN_S * 2 ** min(max(evictions - 1, 0), _MOST_DOUBLINGS)
     return float(max(min(doubled_s, LONGEST_COOL_DOWN_S) / speed, LEAST_COOL_DOWN_S))
 
 
-def occasions(evicted_at: Iterable[float]) -> int:
-    """On how many occasions there were evictions: those that come together are one, of several jobs."""
+def count_occasions(evicted_at: Iterable[float]) -> int:
+    """Count evictions, but take those that come together, of several jobs, for one."""
     ordered = sorted(evicted_at)
-    return sum(1 for one, after in pairwise([*ordered, math.inf]) if after - one > _TOGETHER_S)
+    return sum(1 for at, next_at in pairwise([*ordered, math.inf]) if next_at - at > _TOGETHER_S)
 
 
-class _Deciding:
-    """Writes entries, each on top of those before."""
+class _JobStep:
+    """Writes the entries of one decision, each on top of those before."""
 
-    def __init__(self, job: JobRecord, seen: Observation):
-        self.job, self.seen = job, seen
+    def __init__(self, job: JobRecord, observation: Observation):
+        self.job, self.observation = job, observation
         self.entries: list[JobEntry] = []
         self._new: list[int] = []  # attempts that have ended just now
 
-    def say(self, entry: JobEntry) -> None:
+    def write(self, entry: JobEntry) -> None:
         self.job = step(self.job, entry)
         self.entries.append(entry)
 
     def run(self) -> None:
-        for number in [one.number for one in self.job.live]:
-            for entry in news(self.job, number, self.seen):
-                self.say(entry)
+        for number in [attempt.number for attempt in self.job.live]:
+            for entry in list_news(self.job, number, self.observation):
+                self.write(entry)
                 if isinstance(entry, AttemptEnded):
                     self._new.append(number)
             if _outcome(self.job.place(number)) is Outcome.WON:
@@ -124,12 +129,12 @@ class _Deciding:
             return
         self._after_losses()
         if self.job.live:
-            self._tend()
+            self._adapt()
         else:
             self._place()
 
     def next_at(self) -> float:
-        now = self.seen.now
+        now = self.observation.now
         if self.entries or self.job.end is not None:
             return now
         if not self.job.live and self.job.waits is not None:
@@ -139,52 +144,52 @@ class _Deciding:
     # -- ends ---------------------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
-        """Writes the job's one end, where it is time for that."""
-        now, wish = self.seen.now, self.job.wish
+        """Write the end of the job if it has come; return True if it has."""
+        now, request = self.observation.now, self.job.wish
         new = [self.job.place(number) for number in self._new]
-        winner = next((one for one in new if _outcome(one) is Outcome.WON), None)
+        winner = next((attempt for attempt in new if _outcome(attempt) is Outcome.WON), None)
         if winner is not None:
             self._stop_all(f"attempt {winner.number} on {winner.plan.cloud} finished first")
             self._learn(winner)
-            self.say(JobFinished(at=now, attempt=winner.number))
+            self.write(JobFinished(at=now, attempt=winner.number))
         elif self.job.cancel is not None:
             self._stop_all(f"{self.job.cancel.by} cancelled the job")
-            self.say(JobCancelled(at=now, by=self.job.cancel.by))
+            self.write(JobCancelled(at=now, by=self.job.cancel.by))
         elif (why := self._why_hopeless(new)) is not None:
-            broken = next((one for one in new if _outcome(one) is Outcome.FAILED), None)
+            broken = next((attempt for attempt in new if _outcome(attempt) is Outcome.FAILED), None)
             code = broken.ended.exit_code if broken is not None and broken.ended is not None else None
             self._stop_all("the job failed")
-            self.say(JobFailed(at=now, why=why, exit_code=code))
-        elif wish.max_cost is not None and self.job.live and self.job.cost(now) >= wish.max_cost:
+            self.write(JobFailed(at=now, why=why, exit_code=code))
+        elif request.max_cost is not None and self.job.live and self.job.cost(now) >= request.max_cost:
             spent = money(self.job.cost(now), self.job.unit)
             self._stop_all(f"the job has cost {spent}, and may cost no more")
-            self.say(JobFailed(at=now, why=f"it has cost {spent}, and its max_cost allows no more"))
+            self.write(JobFailed(at=now, why=f"it has cost {spent}, and its max_cost allows no more"))
         return self.job.end is not None
 
     def _why_hopeless(self, new: list[AttemptRecord]) -> str | None:
-        wish = self.job.wish
-        for one in new:
-            assert one.ended is not None
-            outcome, lost_s = one.ended.outcome, one.ended.lost_s
+        request = self.job.wish
+        for attempt in new:
+            assert attempt.ended is not None
+            outcome, lost_s = attempt.ended.outcome, attempt.ended.lost_s
             if outcome is Outcome.FAILED:
-                if not wish.idempotent and one.started_at is not None:
-                    return f"{one.ended.why}, and it must not run twice"
-                if self.job.failures > wish.retries:
-                    tried = "" if not wish.retries else f" (it was run again {wish.retries} times)"
-                    return f"{one.ended.why}{tried}"
+                if not request.idempotent and attempt.started_at is not None:
+                    return f"{attempt.ended.why}, and it must not run twice"
+                if self.job.failures > request.retries:
+                    tried = "" if not request.retries else f" (it was run again {request.retries} times)"
+                    return f"{attempt.ended.why}{tried}"
             destroyed = (
-                outcome is Outcome.EVICTED and one.started_at is not None and (lost_s or 0) > _BOTHERS_S
+                outcome is Outcome.EVICTED and attempt.started_at is not None and (lost_s or 0) > _BOTHERS_S
             )
-            if destroyed and not wish.idempotent:
-                return f"{one.ended.why}, but it must not run twice"
+            if destroyed and not request.idempotent:
+                return f"{attempt.ended.why}, but it must not run twice"
         return None
 
     def _stop_all(self, why: str) -> None:
-        for one in self.job.live:
-            self.say(ended(self.job, one, Outcome.STOPPED, why, self.seen.now))
+        for attempt in self.job.live:
+            self.write(end_attempt(attempt, Outcome.STOPPED, why, self.observation.now))
 
     def _learn(self, winner: AttemptRecord) -> None:
-        report = self.seen.reports.get(winner.works(self.job.id)[0])
+        report = self.observation.reports.get(winner.works(self.job.id)[0])
         if report is None or report.usage is None or winner.ended is None:
             return
         used = report.usage
@@ -194,46 +199,49 @@ class _Deciding:
             disk_gb=max(used.disk_gb, 0.0),
             io_share=min(max(used.io_share, 0.0), 1.0),
         )
-        before = self.seen.known
+        before = self.observation.known
         profile = measured if before is None else _mean(before, measured)
         why = "measured" if before is None else "measured, and averaged with what was known"
-        self.say(ProfileLearnt(at=self.seen.now, profile=profile, why=why))
+        self.write(ProfileLearnt(at=self.observation.now, profile=profile, why=why))
 
     # -- losses -------------------------------------------------------------------------------------------
 
     def _after_losses(self) -> None:
         new = [self.job.place(number) for number in self._new]
         live = self.job.live
-        if live and all(one.plan.role == "backup" for one in live):
-            for one in live:
-                self._from_backup(one, new)
+        if live and all(attempt.plan.role == "backup" for attempt in live):
+            for attempt in live:
+                self._from_backup(attempt, new)
         if self.job.live or not new:
             return
-        now, failed = self.seen.now, [one for one in new if _outcome(one) is Outcome.FAILED]
+        now, failed = (
+            self.observation.now,
+            [attempt for attempt in new if _outcome(attempt) is Outcome.FAILED],
+        )
         if failed:
             assert failed[0].ended is not None
             pause_s = _RETRY_BACKOFF.nominal_s(self.job.failures)
             left = self.job.wish.retries - self.job.failures
             why = f"{failed[0].ended.why}; it is run again then, and {left} more times if need be"
-            self.say(JobWaits(at=now, until=now + self._jittered(pause_s), why=why))
-        elif any(_outcome(one) is Outcome.EVICTED for one in new):
+            self.write(JobWaits(at=now, until=now + self._jittered(pause_s), why=why))
+        elif any(_outcome(attempt) is Outcome.EVICTED for attempt in new):
             why = "it was evicted, and goes on a moment later: not all that were evicted come back at once"
-            self.say(JobWaits(at=now, until=now + self._random().uniform(0.1, _JITTER_S), why=why))
+            self.write(JobWaits(at=now, until=now + self._random().uniform(0.1, _JITTER_S), why=why))
 
     def _from_backup(self, backup: AttemptRecord, new: list[AttemptRecord]) -> None:
-        now, number = self.seen.now, backup.number
-        lost = next((one for one in new if one.plan.role == "main"), None)
+        now, number = self.observation.now, backup.number
+        lost = next((attempt for attempt in new if attempt.plan.role == "main"), None)
         where = "its spot instance" if lost is None else f"the instance on {lost.plan.cloud}"
         if backup.started_at is None:
-            self.say(ended(self.job, backup, Outcome.STOPPED, f"{where} is gone before it began", now))
+            self.write(end_attempt(backup, Outcome.STOPPED, f"{where} is gone before it began", now))
         elif self.job.wish.checkpoint is not None:
             if backup.told is None:
                 why = f"{where} is gone, and the job goes on faster from what its backup has done"
-                self.say(AttemptInstructed(at=now, attempt=number, wanted="save", why=why))
+                self.write(AttemptInstructed(at=now, attempt=number, wanted="save", why=why))
         elif not backup.promoted:
             why = f"{where} is gone: the backup is the job now, with all of its server that is free"
-            share = max(self.seen.shares.get(number, backup.plan.share), backup.plan.share)
-            self.say(AttemptPromoted(at=now, attempt=number, share=share, why=why))
+            share = max(self.observation.shares.get(number, backup.plan.share), backup.plan.share)
+            self.write(AttemptPromoted(at=now, attempt=number, share=share, why=why))
 
     def _random(self) -> random.Random:
         return random.Random(f"{self.job.id}/{len(self.job.places)}/{self.job.entries}")
@@ -243,29 +251,39 @@ class _Deciding:
 
     # -- where to go on -----------------------------------------------------------------------------------
 
-    def market(self) -> JobMarket | None:
-        """None where it cannot be had."""
-        if self.seen.market is None and not self.seen.asked:
-            raise _MarketNeeded
-        return self.seen.market
+    def require_market(self) -> JobMarket | None:
+        """Return the market, None if it cannot be had.
 
-    def standing(self) -> PlanningInput:
-        """What a plan goes by."""
-        now, job, wish = self.seen.now, self.job, self.job.wish
+        Raises
+        ------
+        _MarketNeededError
+            When it was not asked for yet.
+        """
+        if self.observation.market is None and not self.observation.asked:
+            raise _MarketNeededError
+        return self.observation.market
+
+    def planning_input(self) -> PlanningInput:
+        """Return the input of a plan."""
+        now, job, request = self.observation.now, self.job, self.job.wish
         avoided = {
-            cloud: "it has just evicted the job" for cloud, at in cool_downs(job, now).items() if at > now
+            cloud: "it has just evicted the job"
+            for cloud, at in list_cool_downs(job, now).items()
+            if at > now
         }
-        for cloud, at in self.seen.cooled.items():
+        for cloud, at in self.observation.cooled.items():
             if at > now:
                 avoided.setdefault(cloud, f"it has just evicted jobs of {job.submitted.holder}")
         refused = [
-            one
-            for one in job.places
-            if _outcome(one) is Outcome.REFUSED and one.ended is not None and one.ended.at > now - REFUSED_S
+            attempt
+            for attempt in job.places
+            if _outcome(attempt) is Outcome.REFUSED
+            and attempt.ended is not None
+            and attempt.ended.at > now - REFUSED_S
         ]
-        avoided |= {one.plan.cloud: "it had no room just now" for one in refused if one.plan.spot}
+        avoided |= {attempt.plan.cloud: "it had no room just now" for attempt in refused if attempt.plan.spot}
         only = None
-        if wish.max_evictions is not None and job.evictions >= wish.max_evictions:
+        if request.max_evictions is not None and job.evictions >= request.max_evictions:
             times = "once" if job.evictions == 1 else f"{job.evictions} times"
             only = f"it was evicted {times}, and may not be more often: on-demand from now on"
             only = only if job.evictions else "it may not be evicted: on-demand"
@@ -273,51 +291,57 @@ class _Deciding:
             job,
             now,
             avoided=avoided,
-            home_full=any(not one.plan.spot and one.plan.role != "backup" for one in refused),
+            home_full=any(not attempt.plan.spot and attempt.plan.role != "backup" for attempt in refused),
             on_demand_only=only,
-            overheads=self.seen.overheads,
+            overheads=self.observation.overheads,
         )
 
     def _place(self) -> None:
-        now, job = self.seen.now, self.job
+        now, job = self.observation.now, self.job
         if job.waits is not None and now < job.waits.until:
             return
-        if job.profile is None and self.seen.known is not None:
-            self.say(ProfileLearnt(at=now, profile=self.seen.known, why="as earlier jobs of its name needed"))
-        market = self.market()
+        if job.profile is None and self.observation.known is not None:
+            self.write(
+                ProfileLearnt(
+                    at=now, profile=self.observation.known, why="as earlier jobs of its name needed"
+                )
+            )
+        market = self.require_market()
         if market is None:
             return
-        standing = self.standing()
+        planning = self.planning_input()
         if self.job.profile is None and market.home is not None:
-            if not standing.home_full:
-                self.say(planner.first_run(standing, market, market.home))
+            if not planning.home_full:
+                self.write(planner.plan_first_run(planning, market, market.home))
                 return
             if job.waited < _MOST_WAITS_TO_MEASURE:
                 self._wait(f"{market.home.cloud} has no room on-demand, where it is to be measured")
                 return
-        match planner.plan(standing, market):
-            case NoRoomPlan(why):
+        match planner.choose_plan(planning, market):
+            case NoPlanNow(why):
                 self._wait(f"nobody has room for it now ({why})")
-            case HopelessPlan(why):
-                self.say(JobFailed(at=now, why=why))
-            case planned:
-                self.say(planned)
+            case NoPlanEver(why):
+                self.write(JobFailed(at=now, why=why))
+            case entry:
+                self.write(entry)
 
     def _wait(self, why: str) -> None:
         pause_s = _WAIT_BACKOFF.nominal_s(1 + self.job.waited)
-        now = self.seen.now
-        self.say(JobWaits(at=now, until=now + self._jittered(pause_s), why=why))
+        now = self.observation.now
+        self.write(JobWaits(at=now, until=now + self._jittered(pause_s), why=why))
 
     # -- while it runs ------------------------------------------------------------------------------------
 
-    def _tend(self) -> None:
+    def _adapt(self) -> None:
         lost = bool(self._new)
-        for entry in running_job.changes(self.job, self.seen, self.standing(), self.market, lost=lost):
-            self.say(entry)
+        for entry in running_job.decide_changes(
+            self.job, self.observation, self.planning_input(), self.require_market, lost=lost
+        ):
+            self.write(entry)
 
 
-def _outcome(place: AttemptRecord) -> Outcome | None:
-    return None if place.ended is None else place.ended.outcome
+def _outcome(attempt: AttemptRecord) -> Outcome | None:
+    return None if attempt.ended is None else attempt.ended.outcome
 
 
 def _mean(before: Profile, now: Profile) -> Profile:

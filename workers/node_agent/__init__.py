@@ -1,10 +1,10 @@
-"""The node agent of one cloud: runs the work that job managers hand over on the cloud's instances.
+"""The node agent of one cloud runs the work that job managers hand over, on the cloud's instances.
 
-orders.py    what it is to run, and what became of the leases, as Redis has it
-deciding.py  what follows for one piece of work (pure)
-held.py      one piece of work that it has: steps that take a while, and how it stands
-reports.py   what it tells: reports, output, doorbells of the job managers
-tenure.py    being the only agent of the cloud
-listening.py hears that there is something to do
-loop.py      all of it, again and again
+agent        the loop
+assignments  what it is to run, and how the leases stand, as Redis has it
+policy       decides what follows for one piece of work (pure)
+task_runner  one piece of work that it has, on a thread of its own
+reports      what it tells: reports, output, doorbells of the job managers
+cleanup      removes old checkpoints
+process      the driver that runs commands as processes of this machine
 """

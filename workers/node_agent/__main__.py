@@ -1,9 +1,9 @@
 """The node agent of one cloud: ``python -m workers.node_agent --cloud ID --federation FILE``.
 
 It runs the commands of batch jobs on the instances of a cloud whose federation file says ``driver =
-"process"``: as processes of this machine. What runs outlives it; the next agent of the cloud, on the same
-machine and with the same SPOTFED_STATE_DIR, takes it up. A second process for the same cloud waits for the
-first. With ``--end-work`` it runs nothing, but ends what an agent that is gone left running.
+"process"``: as processes of this machine. They outlive it; the next agent of the cloud, on the same machine
+and with the same SPOTFED_STATE_DIR, takes them up. A second process for the same cloud waits for the first.
+With ``--end-work`` it runs nothing, but ends what an agent that is gone left running.
 
 Exit status: 0 told to stop, 2 wrong arguments, federation or key file, 75 fenced: another process has become
 the agent (``--end-work``: there is one), 78 the Redis server may drop keys or TLS refuses it, or jobs cannot
@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -33,34 +31,40 @@ from broker.storage.keys import RedisKeys
 from cloudsim.federation.file import load
 from cloudsim.model.errors import InputError
 from workers import celery_app
+from workers.agents.agent_lock import lock_path, open_lock, try_lock
+from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
+from workers.agents.wakeup import instance_filter, listen_for_wakeups
 from workers.node_agent.agent import NodeAgent
-from workers.node_agent.agent_lock import AgentLock, lock_file, locked, open_lock
 from workers.node_agent.assignments import Assignments
-from workers.node_agent.cleanup import tidy
+from workers.node_agent.cleanup import remove_old_states
 from workers.node_agent.process.checkpoints import CheckpointStore
-from workers.node_agent.process.cores import Cores
+from workers.node_agent.process.cores import CoreAllocator
 from workers.node_agent.process.driver_protocol import DriverError
-from workers.node_agent.process.isolation import Users, Walls, chosen
+from workers.node_agent.process.isolation import JobIsolation, JobUsers, choose_isolation
 from workers.node_agent.process.process_driver import ProcessDriver
-from workers.node_agent.reports import Reports, tell_ended
-from workers.node_agent.wakeup import about_instances, listen
+from workers.node_agent.reports import Reports, report_ended
 
+PROGRAM = "workers.node_agent"
 _ANSWER_S = 3.0  # a Redis that is silent for longer is away
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(prog="python -m workers.node_agent", description=__doc__)
-    made.add_argument("--cloud", required=True, help="id of the cloud in the federation file")
-    made.add_argument("--federation", required=True, type=Path, help="federation file")
-    made.add_argument(
+    """Return the parser of the command line."""
+    arguments = make_parser(PROGRAM, __doc__)
+    arguments.add_argument(
         "--end-work", action="store_true", help="end all work that was left running here, and nothing else"
     )
-    return made
+    return arguments
 
 
-def node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...]:
-    """The cores of the cloud's nodes. Raises InputError where it runs no commands."""
+def read_node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...]:
+    """Return the cores of each of the cloud's nodes.
+
+    Raises
+    ------
+    InputError
+        When the file has no cloud of that id, or the cloud runs no commands.
+    """
     members = {member.spec.id: member for member in load(path, data).clouds}
     if cloud not in members:
         raise InputError(f"no cloud is called {cloud!r}; there are: {', '.join(members)}", field="--cloud")
@@ -71,82 +75,83 @@ def node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...]:
     return members[cloud].spec.node_cores
 
 
-def process_driver(config: Settings, cloud: str, nodes: Sequence[int]) -> ProcessDriver:
-    """The cloud's driver, with what runs already. Raises DriverError."""
-    kept = kept_states(config)
+def make_process_driver(config: Settings, cloud: str, nodes: Sequence[int]) -> ProcessDriver:
+    """Return the cloud's driver, which has taken up what runs already.
+
+    Raises
+    ------
+    DriverError
+        When jobs cannot be kept apart here.
+    """
+    checkpoints = checkpoint_store(config)
     first, _, last = config.job_users.partition("-")
-    walls = Walls(chosen(config.isolation), Users(int(first), int(last)), (config.state_dir, kept.directory))
-    return ProcessDriver(config.state_dir / "agents" / cloud, kept, Cores(nodes), walls)
+    isolation = JobIsolation(
+        choose_isolation(config.isolation),
+        JobUsers(int(first), int(last)),
+        (config.state_dir, checkpoints.directory),
+    )
+    return ProcessDriver(config.state_dir / "agents" / cloud, checkpoints, CoreAllocator(nodes), isolation)
 
 
-def kept_states(config: Settings) -> CheckpointStore:
-    """Those that the agents of all clouds share."""
+def checkpoint_store(config: Settings) -> CheckpointStore:
+    """Return the store of checkpoints that the agents of all clouds share."""
     return CheckpointStore(config.jobs_dir or config.state_dir / "jobs")
 
 
 def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
-    """Ends what runs and forgets it; returns the exit status."""
-    if not locked(open_lock(lock_file(config.state_dir, cloud))):
-        print(f"workers.node_agent: {cloud} has an agent: stop it first", file=sys.stderr)  # noqa: T201
+    """End all work that an agent left running, and forget it; return the exit status."""
+    if not try_lock(open_lock(lock_path(config.state_dir, cloud))):
+        print_error(PROGRAM, f"{cloud} has an agent: stop it first")
         return os.EX_TEMPFAIL
-    driver = process_driver(config, cloud, nodes)
-    held = sorted(driver.held())
-    for name in held:
+    driver = make_process_driver(config, cloud, nodes)
+    works = sorted(driver.list_work())
+    for name in works:
         driver.forget(name)
     try:
         with connect(str(config.redis_url), socket_timeout=_ANSWER_S) as client:
-            tell_ended(client, RedisKeys(config.key_prefix), cloud, held)
+            report_ended(client, RedisKeys(config.key_prefix), cloud, works)
     except redis.RedisError as error:
-        print(f"workers.node_agent: its end is not told, as redis is away: {error}", file=sys.stderr)  # noqa: T201
+        print_error(PROGRAM, f"its end is not told, as redis is away: {error}")
     return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the agent until it is told to stop; returns the exit status."""
-    told = parser().parse_args(arguments)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    """Run the agent until it is told to stop; return the exit status."""
+    options = parser().parse_args(arguments)
+    stopping = stop_on_signals()
     try:
         config = settings()
-        app = celery_app.create(config)
-        nodes = node_cores(told.federation, told.cloud, config.data)
-        if told.end_work:
-            return end_work(config, told.cloud, nodes)
-        signing = MessageSigner.from_settings(config, cloud_party(told.cloud))
+        app = celery_app.create_app(config)
+        nodes = read_node_cores(options.federation, options.cloud, config.data)
+        if options.end_work:
+            return end_work(config, options.cloud, nodes)
+        signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         celery_app.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError, DriverError) as error:
-        print(f"workers.node_agent: {error}", file=sys.stderr)  # noqa: T201
+        print_error(PROGRAM, error)
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | DriverError) else 2
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
-    lock = lock_file(config.state_dir, told.cloud)
-    tenure = AgentLock(client, keys, told.cloud, config.owner_lease_ttl_s, lock)
-    if not tenure.begin(stopping):
+    lock = become_agent(PROGRAM, client, keys, options.cloud, config, stopping)
+    if lock is None:
         return 0
-    threading.Thread(target=tenure.keep, args=(_fenced,), daemon=True).start()
     try:
-        driver = process_driver(config, told.cloud, nodes)
+        driver = make_process_driver(config, options.cloud, nodes)
     except DriverError as error:
-        print(f"workers.node_agent: {error}", file=sys.stderr)  # noqa: T201
-        tenure.end()
+        print_error(PROGRAM, error)
+        lock.end()
         return os.EX_CONFIG
-    reports = Reports(client, keys, told.cloud, driver, partial(ring_for_job, app))
-    agent = NodeAgent(driver, Assignments(client, keys, told.cloud, signing), reports)
+    reports = Reports(client, keys, options.cloud, driver, partial(ring_for_job, app))
+    agent = NodeAgent(driver, Assignments(client, keys, options.cloud, signing), reports)
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
-    events = keys.channel(told.cloud)
-    concerns = about_instances(events, lambda: agent.instances)
-    heard = (waiting, (keys.work_channel(told.cloud), events), agent.wake, stopping, concerns)
-    threading.Thread(target=listen, args=heard, daemon=True).start()
-    tidied = (client, keys, kept_states(config), config.jobs_kept_s, stopping)
-    threading.Thread(target=tidy, args=tidied, daemon=True).start()
+    events = keys.channel(options.cloud)
+    concerns = instance_filter(events, lambda: agent.instances)
+    listened = (waiting, (keys.work_channel(options.cloud), events), agent.wake, stopping, concerns)
+    threading.Thread(target=listen_for_wakeups, args=listened, daemon=True).start()
+    cleaned = (client, keys, checkpoint_store(config), config.jobs_kept_s, stopping)
+    threading.Thread(target=remove_old_states, args=cleaned, daemon=True).start()
     agent.run(stopping)
-    tenure.end()
+    lock.end()
     return 0
-
-
-def _fenced() -> None:
-    print("workers.node_agent: another process has become the agent of this cloud", file=sys.stderr)  # noqa: T201
-    os._exit(os.EX_TEMPFAIL)
 
 
 if __name__ == "__main__":

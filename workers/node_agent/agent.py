@@ -1,6 +1,6 @@
-"""The agent's loop: reads what is asked for, has it done, tells how it stands.
+"""The loop of the node agent reads what is to run, has it done and reports how it stands.
 
-While Redis is away work goes on as it was; what has become of leases meanwhile is read when it is back.
+While Redis is away work goes on; what has become of the leases meanwhile is read when it is back.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import structlog
 
 from broker.jobs.models import WORK_ENDED, WorkState
 from workers.node_agent.assignments import AssignmentBatch, Assignments
-from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide
-from workers.node_agent.process.driver_protocol import Cause, Driver
+from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide_step
+from workers.node_agent.process.driver_protocol import StopCause, WorkDriver
 from workers.node_agent.reports import Reports
 from workers.node_agent.task_runner import RunningTask
 
@@ -24,37 +24,41 @@ log = structlog.get_logger(__name__)
 
 
 class NodeAgent:
-    """All work of one cloud. Other threads may call ``wake``, and read ``instances``: the leases on which
-    there is work."""
+    """Runs all work of one cloud.
 
-    def __init__(self, driver: Driver, orders: Assignments, reports: Reports):
-        self._driver, self._orders, self._reports = driver, orders, reports
-        self._held: dict[str, RunningTask] = {}
-        self._over: set[str] = set()  # ended, as was reported before this process began
-        self._unknown: dict[str, float] = {}  # since when work is not asked for, or its lease not shown
+    Other threads may call ``wake`` and read ``instances``, the leases on which there is work.
+    """
+
+    def __init__(self, driver: WorkDriver, assignments: Assignments, reports: Reports):
+        self._driver, self._assignments, self._reports = driver, assignments, reports
+        self._tasks: dict[str, RunningTask] = {}
+        self._ended: set[str] = set()  # ended, as was reported before this process began
+        self._unknown_since_s: dict[
+            str, float
+        ] = {}  # since when work is not asked for, or its lease not shown
         self._wakened = threading.Event()
         self._away = False
         self.instances: frozenset[str] = frozenset()
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Make the loop look at once whether there is something to do."""
         self._wakened.set()
 
     def run(self, stopping: threading.Event) -> None:
-        """Until told to stop; what runs goes on."""
+        """Run the loop until the event is set. Work that runs goes on."""
         while not stopping.is_set():
             self.step()
             self._wakened.wait(POLL_S)
             self._wakened.clear()
 
     def step(self) -> None:
-        """Once."""
+        """Run the loop once."""
         try:
-            orders = self._orders.read()
-            self._take_on(orders)
-            self._apply(orders)
-            for held in list(self._held.values()):
-                self._reports.tell(held)
+            batch = self._assignments.read()
+            self._add_new(batch)
+            self._apply(batch)
+            for task in list(self._tasks.values()):
+                self._reports.report(task)
         except redis.RedisError as error:
             if not self._away:
                 log.warning("redis is away; work goes on", why=str(error))
@@ -64,78 +68,81 @@ class NodeAgent:
                 log.info("redis is back")
             self._away = False
 
-    def _take_on(self, orders: AssignmentBatch) -> None:
-        """Work that was not known: what the driver has is taken up; what once ran elsewhere is not begun."""
-        new = [name for name in orders.works if name not in self._held and name not in self._over]
-        reported = self._reports.reported(new)
-        there = set(self._driver.held())
-        for name in new:
-            said = reported.get(name)
-            if said is not None and said.state in WORK_ENDED:
-                self._over.add(name)
-                self._driver.stop(name, Cause.STOPPED)
-                continue
-            held = RunningTask(self._driver, orders.works[name], self.wake, said)
-            if said is not None and name not in there:
-                why = "it was begun on another machine, or what its agent noted is gone"
-                held.never(WorkState.UNUSABLE, why)
-            self._held[name] = held
-        self._over &= set(orders.works)
-        self.instances = frozenset(work.instance for work in orders.works.values() if work.spot)
+    def _add_new(self, batch: AssignmentBatch) -> None:
+        """Add work that is new here.
 
-    def _apply(self, orders: AssignmentBatch) -> None:
-        now_s = time.monotonic()
-        for name, held in list(self._held.items()):
-            work = orders.works.get(name)
-            if work is None:
-                self._drop(held, now_s)
+        What the driver has is taken up; what once ran elsewhere is not begun.
+        """
+        new = [name for name in batch.works if name not in self._tasks and name not in self._ended]
+        reported = self._reports.read_reports(new)
+        at_driver = set(self._driver.list_work())
+        for name in new:
+            report = reported.get(name)
+            if report is not None and report.state in WORK_ENDED:
+                self._ended.add(name)
+                self._driver.stop(name, StopCause.STOPPED)
                 continue
-            held.work = work
-            lease = orders.leases.get(work.instance) if work.spot else None
-            missing_s = self._missing_s(name, there=not work.spot or lease is not None, now_s=now_s)
-            if not held.ended:
-                self._do(held, decide(work, lease, missing_s))
-        for name in set(self._driver.held()) - set(self._held) - set(orders.works):
-            if self._missing_s(name, there=False, now_s=now_s) >= UNKNOWN_S:
+            task = RunningTask(self._driver, batch.works[name], self.wake, report)
+            if report is not None and name not in at_driver:
+                why = "it was begun on another machine, or what its agent noted is gone"
+                task.finish_unstarted(WorkState.UNUSABLE, why)
+            self._tasks[name] = task
+        self._ended &= set(batch.works)
+        self.instances = frozenset(work.instance for work in batch.works.values() if work.spot)
+
+    def _apply(self, batch: AssignmentBatch) -> None:
+        now_s = time.monotonic()
+        for name, task in list(self._tasks.items()):
+            work = batch.works.get(name)
+            if work is None:
+                self._drop(task, now_s)
+                continue
+            task.work = work
+            lease = batch.leases.get(work.instance) if work.spot else None
+            missing_s = self._missing_s(name, is_known=not work.spot or lease is not None, now_s=now_s)
+            if not task.is_ended:
+                self._carry_out(task, decide_step(work, lease, missing_s))
+        for name in set(self._driver.list_work()) - set(self._tasks) - set(batch.works):
+            if self._missing_s(name, is_known=False, now_s=now_s) >= UNKNOWN_S:
                 self._driver.forget(name)
 
-    def _drop(self, held: RunningTask, now_s: float) -> None:
-        """Nobody asks for it any more: a job manager takes back what has ended, and nothing else."""
-        name = held.work.id
-        if held.ended:
-            del self._held[name]
-            self._unknown.pop(name, None)
+    def _drop(self, task: RunningTask, now_s: float) -> None:
+        """Drop work that is no longer assigned: a job manager takes back only what has ended."""
+        name = task.work.id
+        if task.is_ended:
+            del self._tasks[name]
+            self._unknown_since_s.pop(name, None)
             self._reports.forget(name)
             threading.Thread(target=self._driver.forget, args=(name,), daemon=True).start()
-        elif self._missing_s(name, there=False, now_s=now_s) >= UNKNOWN_S:
-            held.kill(Cause.STOPPED, "nobody asks for it any more")
+        elif self._missing_s(name, is_known=False, now_s=now_s) >= UNKNOWN_S:
+            task.kill(StopCause.STOPPED, "nobody asks for it any more")
 
-    def _missing_s(self, name: str, *, there: bool, now_s: float) -> float:
-        if there:
-            self._unknown.pop(name, None)
+    def _missing_s(self, name: str, *, is_known: bool, now_s: float) -> float:
+        if is_known:
+            self._unknown_since_s.pop(name, None)
             return 0.0
-        return now_s - self._unknown.setdefault(name, now_s)
+        return now_s - self._unknown_since_s.setdefault(name, now_s)
 
-    def _do(self, held: RunningTask, decision: WorkDecision) -> None:
-        begun = held.begun or held.work.id in self._driver.held()
+    def _carry_out(self, task: RunningTask, decision: WorkDecision) -> None:
+        begun = task.has_begun or task.work.id in self._driver.list_work()
         match decision.step:
             case WorkStep.WAIT | WorkStep.NOTICE if not begun:
                 return
             case WorkStep.EVICT if not begun:
-                held.never(WorkState.EVICTED, decision.why)
+                task.finish_unstarted(WorkState.EVICTED, decision.why)
                 return
             case WorkStep.STOP | WorkStep.SAVE if not begun:
-                held.never(WorkState.STOPPED, None)
+                task.finish_unstarted(WorkState.STOPPED, None)
                 return
-        held.run()
+        task.run()
         match decision.step:
             case WorkStep.NOTICE:
                 assert decision.evict_at_s is not None
-                if not held.leaving:
-                    held.leave(self._orders.wall_time(decision.evict_at_s))
+                if not task.is_leaving:
+                    task.leave(self._assignments.wall_time(decision.evict_at_s))
             case WorkStep.EVICT:
-                held.kill(Cause.EVICTED, decision.why or "")
+                task.kill(StopCause.EVICTED, decision.why or "")
             case WorkStep.SAVE:
-                held.save()
+                task.save()
             case WorkStep.STOP:
-                held.stop()
+                task.stop()

@@ -1,4 +1,4 @@
-"""Removes what was kept of jobs that ended long ago."""
+"""Remove the checkpoints of jobs that ended long ago."""
 
 from __future__ import annotations
 
@@ -17,23 +17,34 @@ EVERY_S = 3600.0
 log = structlog.get_logger(__name__)
 
 
-def open_jobs(client: redis.Redis, keys: RedisKeys) -> frozenset[str]:
-    """Jobs that have not ended. Raises redis.RedisError."""
-    return frozenset(one.decode() for one in cast("list[bytes]", client.zrange(keys.open_jobs, 0, -1)))
+def list_open_jobs(client: redis.Redis, keys: RedisKeys) -> frozenset[str]:
+    """Return the jobs that have not ended.
+
+    Raises
+    ------
+    redis.RedisError
+        While Redis is away.
+    """
+    return frozenset(job.decode() for job in cast("list[bytes]", client.zrange(keys.open_jobs, 0, -1)))
 
 
-def tidy(
-    client: redis.Redis, keys: RedisKeys, kept: CheckpointStore, kept_s: float, stopping: threading.Event
+def remove_old_states(
+    client: redis.Redis,
+    keys: RedisKeys,
+    checkpoints: CheckpointStore,
+    kept_s: float,
+    stopping: threading.Event,
 ) -> None:
-    """Now and every hour, until told to stop. Agents of all clouds do the same with the same directories.
+    """Remove old checkpoints now and every hour until ``stopping`` is set; failures are tried again.
 
-    kept_s: how long something stays after it was last changed. What cannot be done is tried again.
+    Agents of all clouds may do this in the same directories at once. ``kept_s``: seconds that a checkpoint is
+    kept after its last change.
     """
     while not stopping.is_set():
         try:
-            gone = kept.drop_old(open_jobs(client, keys), time.time() - kept_s)
-            if gone:
-                log.info("removed what was kept of jobs that ended long ago", jobs=gone)
+            removed = checkpoints.drop_old(list_open_jobs(client, keys), time.time() - kept_s)
+            if removed:
+                log.info("removed what was kept of jobs that ended long ago", jobs=removed)
         except (redis.RedisError, OSError) as error:
             log.warning("old states of jobs are not removed", why=str(error))
         stopping.wait(EVERY_S)

@@ -1,7 +1,7 @@
-"""What is to be done about one piece of work, from what was asked for and what became of its lease.
+"""Decide what to do about one piece of work, from what was asked for and how its lease stands (pure).
 
-Unknown is not evicted: while nobody can say how a lease stands, work goes on as it was, and a lease that is
-not shown is looked for some time before its work is ended.
+Unknown is not evicted: while nobody can say how a lease stands, its work goes on. A lease that is not shown
+is looked for some time before its work is ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ UNKNOWN_S = 30.0
 
 
 class WorkStep(StrEnum):
-    """WAIT: it is not started, and goes on where it was. NOTICE: it runs, and must leave soon."""
+    """The next step for a piece of work.
+
+    WAIT does not start it, and lets it go on if it runs. NOTICE lets it run, and tells it to leave soon.
+    """
 
     WAIT = "wait"
     RUN = "run"
@@ -29,15 +32,21 @@ class WorkStep(StrEnum):
 
 @dataclass(frozen=True)
 class WorkDecision:
-    """A step; why: of an eviction. evict_at_s: of a notice, in the cloud's time."""
+    """A step, the reason for an eviction, and the time of eviction (in the cloud's time) for a notice."""
 
     step: WorkStep
     why: str | None = None
     evict_at_s: float | None = None
 
 
-def decide(work: Work, lease: Lease | None, missing_s: float) -> WorkDecision:
-    """``lease``: as its cloud shows it; None: it shows none, for ``missing_s`` now."""
+def decide_step(work: Work, lease: Lease | None, missing_s: float) -> WorkDecision:
+    """Decide the next step.
+
+    Parameters
+    ----------
+    lease:
+        The lease as its cloud shows it; None if it has shown none for ``missing_s``.
+    """
     gone = _gone(work, lease, missing_s)
     if gone is not None:
         return WorkDecision(WorkStep.EVICT, gone)
@@ -51,7 +60,7 @@ def decide(work: Work, lease: Lease | None, missing_s: float) -> WorkDecision:
 
 
 def _gone(work: Work, lease: Lease | None, missing_s: float) -> str | None:
-    """Why its instance is no more; None: it may well be."""
+    """Return why the instance no longer exists, None if it may well exist."""
     if not work.spot:
         return None
     if lease is None:

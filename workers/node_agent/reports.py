@@ -1,5 +1,4 @@
-"""What the agent of a cloud tells: how its work stands, what that wrote, and when a job manager should
-look."""
+"""Report how the work of a cloud stands, publish its output, and wake the job managers."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from broker.contract import written
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
 from broker.jobs.work_queue import SHOWN_BYTES, WorkStore, shown_log
 from broker.storage.keys import RedisKeys
-from workers.node_agent.process.driver_protocol import Driver
-from workers.node_agent.task_runner import RunningTask, news
+from workers.node_agent.process.driver_protocol import WorkDriver
+from workers.node_agent.task_runner import RunningTask, urgent_facts
 
 LOG_KEPT_S = 7 * 86_400
 _USAGE_S = 2.0
@@ -25,64 +24,78 @@ log = structlog.get_logger(__name__)
 
 
 class Reports:
-    """Writes what has changed. ``tell`` raises redis.RedisError, and writes next time what it did not."""
+    """Writes reports that have changed.
+
+    ``report`` raises redis.RedisError while Redis is away; the next call writes what is missing.
+    """
 
     def __init__(
-        self, client: redis.Redis, keys: RedisKeys, cloud: str, driver: Driver, ring: Callable[[str], object]
+        self,
+        client: redis.Redis,
+        keys: RedisKeys,
+        cloud: str,
+        driver: WorkDriver,
+        ring: Callable[[str], object],
     ):
-        """``ring``: tells a job manager to look after a job; raises OperationalError."""
+        """Take ``ring``, which tells a job manager to look after a job; it raises OperationalError."""
         self._client, self._keys, self._cloud, self._driver, self._ring = client, keys, cloud, driver, ring
-        self._told: dict[str, WorkReport] = {}
+        self._reported: dict[str, WorkReport] = {}
         self._logs: dict[str, tuple[float, int]] = {}  # when it was shown, and until which byte
 
-    def reported(self, works: Iterable[str]) -> dict[str, WorkReport]:
-        """What was last reported of work, by id."""
+    def read_reports(self, works: Iterable[str]) -> dict[str, WorkReport]:
+        """Return the last report about each piece of work, by its id."""
         return WorkStore(self._client, self._keys).read_reports(self._cloud, sorted(works))
 
-    def tell(self, held: RunningTask) -> None:
-        """How a piece of work stands, and what it wrote, where that is new."""
-        report, told = held.report, self._told.get(held.work.id)
+    def report(self, task: RunningTask) -> None:
+        """Write how a piece of work stands and what it has printed, if that is new."""
+        report, before = task.report, self._reported.get(task.work.id)
         ended = report.state in WORK_ENDED
         # Its output goes first: who hears of the end reads all of it.
-        self._show_log(held.work.id, at_once=ended and told != report)
-        new = told is None or news(told) != news(report)
-        if not new and (told == report or (told is not None and report.at - told.at < _USAGE_S)):
+        self._show_log(task.work.id, at_once=ended and before != report)
+        new = before is None or urgent_facts(before) != urgent_facts(report)
+        if not new and (before == report or (before is not None and report.at - before.at < _USAGE_S)):
             return
         self._client.hset(self._keys.work_reports(self._cloud), report.work, written(report))
-        self._told[report.work] = report
+        self._reported[report.work] = report
         if new:
             try:
-                self._ring(held.work.job)
+                self._ring(task.work.job)
             except OperationalError as error:
-                log.info("no job manager was told", job=held.work.job, why=str(error))
+                log.info("no job manager was before", job=task.work.job, why=str(error))
 
     def _show_log(self, work: str, *, at_once: bool) -> None:
         shown_at, end = self._logs.get(work, (float("-inf"), 0))
         now_s = time.monotonic()
         if not at_once and now_s - shown_at < _LOG_S:
             return
-        if self._driver.written(work) != end:
-            offset, part = self._driver.log(work, SHOWN_BYTES)
+        if self._driver.written_bytes(work) != end:
+            offset, part = self._driver.read_log(work, SHOWN_BYTES)
             key = self._keys.work_log(self._cloud, work)
             self._client.set(key, shown_log(offset, part), ex=LOG_KEPT_S)
             end = offset + len(part)
         self._logs[work] = (now_s, end)
 
     def forget(self, work: str) -> None:
-        """It is not there any more."""
-        self._told.pop(work, None)
+        """Forget a piece of work that is no longer assigned."""
+        self._reported.pop(work, None)
         self._logs.pop(work, None)
 
 
-def tell_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterable[str]) -> None:
-    """Work was ended with its agent: jobs go on from their last kept states. Raises RedisError."""
+def report_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterable[str]) -> None:
+    """Report work as ended with its agent, so that its jobs go on from their last checkpoints.
+
+    Raises
+    ------
+    redis.RedisError
+        While Redis is away.
+    """
     now, key = time.time(), keys.work_reports(cloud)
-    for work, said in WorkStore(client, keys).read_reports(cloud, sorted(works)).items():
-        if said.state not in WORK_ENDED:
-            ended = {
+    for work, report in WorkStore(client, keys).read_reports(cloud, sorted(works)).items():
+        if report.state not in WORK_ENDED:
+            update = {
                 "state": WorkState.EVICTED,
                 "at": now,
                 "ended_at": now,
                 "why": AGENT_ENDED,
             }
-            client.hset(key, work, written(said.model_copy(update=ended)))
+            client.hset(key, work, written(report.model_copy(update=update)))

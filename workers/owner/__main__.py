@@ -31,6 +31,8 @@ from broker.journal.archive import Archive, archive_directory
 from broker.journal.journal import Journal
 from broker.observability import gc_tuning
 from broker.observability.spans import Spans
+from broker.queue.celery_config import DRAIN, cloud_queue
+from broker.queue.send import bell_queue, send_batch
 from broker.settings import Settings, SettingsError, settings
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
@@ -159,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         config = settings()
-        app = celery_app.create(config, options.cloud)
+        app = celery_app.create_app(config, options.cloud)
         until_s = math.inf if options.until is None else parse_duration_s(options.until, field="--until")
         federation = load(options.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
         spec = process_spec(options, config, federation)
@@ -172,8 +174,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
         print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
-    from broker.queue.celery_config import cloud_queue
-    from broker.queue.send import send_batch
 
     def send(queue: str, batch: Batch) -> None:
         send_batch(app, queue, json.loads(written(batch, speaking())))
@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
     stats = OwnerStatsPublisher(journal, time.monotonic)
     owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
-    celery_app.serve_drains(app, options.cloud, owner_process.drain)
+    celery_app.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
     owner_process.open()
 
     def ready() -> None:
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         owner_process.start()
 
     try:
-        return celery_app.run(
+        return celery_app.run_worker(
             app,
             name=f"cloud.{options.cloud}@{os.getpid()}",
             queues=[cloud_queue(options.cloud)],

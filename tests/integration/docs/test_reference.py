@@ -17,8 +17,9 @@ from broker.settings import Settings
 from cloudsim.federation.file import load
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
-from workers.cloud_agent.drivers.options import Ec2Options, OpenStackOptions
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
+from workers.cloud_agent.drivers.ec2 import Ec2Options
+from workers.cloud_agent.drivers.openstack import OpenStackOptions
+from workers.cloud_agent.drivers.slurm import SlurmOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 

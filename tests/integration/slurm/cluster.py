@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.wait import wait_until
-from workers.cloud_agent.drivers.slurm import SlurmDriver
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
+from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "sinfo", "scancel", "scontrol")
 #: What instances of these tests do: they tell their environment and each notice, until they are killed.

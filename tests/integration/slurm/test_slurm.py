@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from cloudsim.model.errors import SpecError
 from tests.integration.slurm.cluster import Cluster, cluster
 from tests.support.wait import wait_until
+from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -22,11 +23,8 @@ from workers.cloud_agent.drivers.base import (
     NoRoomError,
     RefusedError,
 )
-from workers.cloud_agent.drivers.options import options_of
-from workers.cloud_agent.drivers.registry import driver_of
-from workers.cloud_agent.drivers.slurm import SlurmDriver
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
-from workers.cloud_agent.drivers.slurm_output import comments_in, jobs_in, names_in, nodes_in
+from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
+from workers.cloud_agent.drivers.slurm_output import expand_node_list, parse_comments, parse_jobs, parse_nodes
 
 on_a_cluster = pytest.mark.xdist_group("slurm")
 ONE = DesiredInstance("jobs/7.1", 2, "north")
@@ -45,7 +43,9 @@ def slurm(shared: Cluster) -> Iterator[Cluster]:
 
 
 def of(driver: SlurmDriver, lease: str | None) -> list[CloudInstance]:
-    return [one for one in driver.listed() if one.lease == lease and one.state is not InstanceState.ENDED]
+    return [
+        one for one in driver.list_instances() if one.lease == lease and one.state is not InstanceState.ENDED
+    ]
 
 
 def running(slurm: Cluster, driver: SlurmDriver, lease: str = ONE.lease) -> CloudInstance:
@@ -62,7 +62,7 @@ def running(slurm: Cluster, driver: SlurmDriver, lease: str = ONE.lease) -> Clou
 
 def ended(driver: SlurmDriver, instance: CloudInstance) -> CloudInstance:
     def over() -> CloudInstance | None:
-        found = (one for one in driver.listed() if one.id == instance.id)
+        found = (one for one in driver.list_instances() if one.id == instance.id)
         return next((one for one in found if one.state is InstanceState.ENDED), None)
 
     found = wait_until(over, f"{instance.id} has ended")
@@ -141,10 +141,10 @@ def test_notice_reaches_the_script(slurm: Cluster) -> None:
     driver = slurm.driver()
     driver.start(replace(ONE, lease="noticed.1"))
     found = running(slurm, driver, "noticed.1")
-    assert driver.notice("noticed.1", leaves_at=0.0)
+    assert driver.give_notice("noticed.1", leaves_at=0.0)
     wait_until(lambda: "noticed" in slurm.told(found.id), "the notice")
     assert of(driver, "noticed.1")[0].state is InstanceState.RUNNING
-    assert not driver.notice("nobody.1", leaves_at=0.0)
+    assert not driver.give_notice("nobody.1", leaves_at=0.0)
 
 
 @on_a_cluster
@@ -156,7 +156,7 @@ def test_jobs_of_others_are_foreign_and_left_alone(slurm: Cluster) -> None:
     found = {one.id: (one.lease, one.cores) for one in of(driver, None)}
     assert found == {small: (None, 3), f"{wide}:n1": (None, 1), f"{wide}:n2": (None, 1)}
     driver.end("x.1")
-    driver.notice("x.1", leaves_at=0.0)
+    driver.give_notice("x.1", leaves_at=0.0)
     assert slurm.states() == {small: "RUNNING", wide: "RUNNING"}
 
 
@@ -169,7 +169,7 @@ def test_what_another_user_writes_makes_no_instance_of_a_lease(slurm: Cluster) -
     comment = f"--comment=spotfed:spotfed:hpc:fake.1\n{mine.id}|spotfed:spotfed:hpc:fake.2|"
     theirs = slurm.submit("--uid=nobody", comment, "--job-name=spotfed:spotfed:hpc:mine.1")
     wait_until(lambda: slurm.states()[theirs] == "RUNNING", "it runs")
-    assert {one.id: one.lease for one in driver.listed() if one.id in {mine.id, theirs}} == {
+    assert {one.id: one.lease for one in driver.list_instances() if one.id in {mine.id, theirs}} == {
         mine.id: "mine.1",
         theirs: None,
     }
@@ -184,7 +184,8 @@ def test_the_clusters_own_jobs_preempt_after_a_notice(slurm: Cluster) -> None:
     found = running(slurm, driver, "taken.1")
     own = slurm.submit("--nodes=2", "--exclusive")
     leaving = wait_until(
-        lambda: next((one for one in driver.listed() if one.id == found.id and one.ends_at), None), "a notice"
+        lambda: next((one for one in driver.list_instances() if one.id == found.id and one.ends_at), None),
+        "a notice",
     )
     assert leaving is not None
     assert leaving.why == "preempted by a job of the cluster's users"
@@ -213,12 +214,14 @@ def test_what_others_wait_for_is_not_free(slurm: Cluster) -> None:
 @on_a_cluster
 def test_who_waits_too_long_counts_as_ended(slurm: Cluster) -> None:
     driver = slurm.driver(patience="1s")
-    driver._check_room = lambda wanted: None  # type: ignore[method-assign]  # as if others had been quicker
+    driver._check_room = lambda desired: None  # type: ignore[method-assign]  # as if others had been quicker
     for _ in range(2):
         slurm.submit("--cpus-per-task=3")
     driver.start(replace(ONE, lease="late.1"))
-    assert [one.state for one in slurm.driver().listed() if one.lease == "late.1"] == [InstanceState.STARTING]
-    waiting = next(one for one in driver.listed() if one.lease == "late.1")
+    assert [one.state for one in slurm.driver().list_instances() if one.lease == "late.1"] == [
+        InstanceState.STARTING
+    ]
+    waiting = next(one for one in driver.list_instances() if one.lease == "late.1")
     assert "no room for it in" in (ended(driver, waiting).why or "")
     driver.end("late.1")
     wait_until(lambda: waiting.id not in slurm.states(), "it waits no more")
@@ -263,7 +266,7 @@ def test_leases_of_every_name(slurm: Cluster) -> None:
 @on_a_cluster
 def test_names_of_nodes_are_read_as_slurm_means_them(slurm: Cluster) -> None:
     for written in ("n1", "n[1-3,07-09],m", "r[1-2]n[08-10,3],r7", "a-b[001-002]"):
-        assert names_in(written) == tuple(slurm.run("scontrol", "show", "hostnames", written).split())
+        assert expand_node_list(written) == tuple(slurm.run("scontrol", "show", "hostnames", written).split())
 
 
 # -- without one ---------------------------------------------------------------------------------------------
@@ -293,7 +296,7 @@ def test_a_cluster_that_is_away_or_broken_may_be_asked_again(
     tmp_path: Path, script: str, message: str
 ) -> None:
     driver = pretended(tmp_path, script)
-    for call in (driver.listed, driver.free_cores):
+    for call in (driver.list_instances, driver.free_cores):
         with pytest.raises(InstanceError, match=message) as failed:
             call()
         assert not isinstance(failed.value, RefusedError)
@@ -306,27 +309,27 @@ def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         {"driver": "slurm", "partition": "spot", "script": "s"}, context={"beside": tmp_path}
     )
     with pytest.raises(RefusedError, match="sinfo is not installed here: set the option programs"):
-        SlurmDriver(options, "hpc").listed()
+        SlurmDriver(options, "hpc").list_instances()
 
 
 def test_what_squeue_and_sinfo_print_is_read() -> None:
-    (job,) = jobs_in("7|PENDING|2|1|spot,day||N/A|N/A|1795901976|Resources|\n")
+    (job,) = parse_jobs("7|PENDING|2|1|spot,day||N/A|N/A|1795901976|Resources|\n")
     assert job.partitions == {"spot", "day"}
     assert (job.nodes, job.submitted_at) == ((), 1795901976.0)
     assert job.waits_for_room
     assert not replace(job, reason="Dependency").waits_for_room
     assert replace(job, word="SOMETHING_NEW").state is InstanceState.ENDED
-    nodes = nodes_in("n1|spot|1/3/0/4\nn1|day|1/3/0/4\nn2|day|0/0/4/4\n")
+    nodes = parse_nodes("n1|spot|1/3/0/4\nn1|day|1/3/0/4\nn2|day|0/0/4/4\n")
     assert nodes["n1"].partitions == {"spot", "day"}
     assert (nodes["n1"].idle, nodes["n2"].idle, nodes["n2"].total) == (3, 0, 4)
-    assert list(comments_in("JOBID|COMMENT|\n7|spotfed:p:a|b|\nand|more|\n8|(null)|\n")) == [
+    assert list(parse_comments("JOBID|COMMENT|\n7|spotfed:p:a|b|\nand|more|\n8|(null)|\n")) == [
         ("7", "spotfed:p:a|b"),
         ("8", "(null)"),
     ]
     with pytest.raises(InstanceError, match="squeue printed something else than comments: 'hello'"):
-        list(comments_in("hello\n"))
+        list(parse_comments("hello\n"))
     with pytest.raises(InstanceError, match="squeue printed something else than jobs"):
-        jobs_in("7|PENDING|two|1|spot||N/A|N/A|0|None|")
+        parse_jobs("7|PENDING|two|1|spot||N/A|N/A|0|None|")
 
 
 @pytest.mark.parametrize(
@@ -352,10 +355,10 @@ def test_options_that_cannot_be(tmp_path: Path, field: str, value: object) -> No
 def test_a_federation_file_names_it(tmp_path: Path) -> None:
     (tmp_path / "start.sh").touch()
     told = {"driver": "slurm", "partition": "spot", "script": "start.sh", "patience": "2m"}
-    options = options_of(told, "cloud[0].instances", tmp_path)
+    options = read_options(told, "cloud[0].instances", tmp_path)
     assert isinstance(options, SlurmOptions)
     assert (options.script, options.patience_s) == (tmp_path / "start.sh", 120.0)
-    assert isinstance(driver_of(options, "hpc", None, None), SlurmDriver)
+    assert isinstance(make_driver(options, "hpc", None, None), SlurmDriver)
     with pytest.raises(SpecError, match="there is no file") as failed:
-        options_of({**told, "script": "no.sh"}, "cloud[0].instances", tmp_path)
+        read_options({**told, "script": "no.sh"}, "cloud[0].instances", tmp_path)
     assert failed.value.field == "cloud[0].instances.script"

@@ -15,8 +15,7 @@ from tests.integration.slurm.cluster import PROGRAMS, Cluster, cluster
 from tests.support.wait import wait_until
 from tests.unit.workers.cloud_agent.exam import Fault, InstanceDriverExam, Scene, alive, wanted
 from workers.cloud_agent.drivers.base import InstanceDriver, RefusedError
-from workers.cloud_agent.drivers.slurm import SlurmDriver
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
+from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -135,27 +134,27 @@ class TestSlurm(InstanceDriverExam):
     def test_an_unknown_image_is_refused(self, scene: Scene) -> None:
         with pytest.raises(RefusedError, match="Invalid feature specification"):
             scene.driver(constraint="none-such").start(wanted())
-        assert scene.driver().listed() == []
+        assert scene.driver().list_instances() == []
 
     def test_an_unknown_size_is_refused(self, scene: Scene, driver: InstanceDriver) -> None:
         with pytest.raises(RefusedError, match="the largest node of spot has 64 CPUs"):
             driver.start(wanted(cores=65))
-        assert driver.listed() == []
+        assert driver.list_instances() == []
 
     def test_wrong_credentials_are_refused(self, scene: Scene, driver: InstanceDriver) -> None:
         """Slurm knows who calls by itself; what may be wrong is the partition."""
         with pytest.raises(RefusedError, match="no partition elsewhere"):
             scene.driver(partition="elsewhere").start(wanted())
-        assert driver.listed() == []
+        assert driver.list_instances() == []
 
     def test_notice_reaches_the_instance(self, scene: Scene, driver: InstanceDriver) -> None:
         assert isinstance(scene, SlurmScene)
         driver.start(wanted())
         driver.start(wanted("q-2.1"))
         scene.settle()
-        jobs = {one.lease: one.id for one in driver.listed()}
-        assert driver.notice("q-1.1", 1_782_907_200.0) is True
+        jobs = {one.lease: one.id for one in driver.list_instances()}
+        assert driver.give_notice("q-1.1", 1_782_907_200.0) is True
         wait_until(lambda: "noticed" in scene.slurm.told(jobs["q-1.1"]), "the signal")
         assert "noticed" not in scene.slurm.told(jobs["q-2.1"])
-        assert driver.notice("q-3.1", 1_782_907_200.0) is False
+        assert driver.give_notice("q-3.1", 1_782_907_200.0) is False
         assert len(alive(driver)) == 1

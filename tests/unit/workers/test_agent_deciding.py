@@ -9,7 +9,7 @@ import pytest
 from broker.contract import Lease, LeaseState
 from broker.jobs.models import Work
 from cloudsim.model.requests import Kind
-from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide
+from workers.node_agent.policy import UNKNOWN_S, WorkDecision, WorkStep, decide_step
 
 
 def work(wanted: Literal["run", "save", "stop"] = "run", *, spot: bool = True) -> Work:
@@ -58,7 +58,7 @@ def lease(state: LeaseState, **more: Any) -> Lease:
 def test_spot(
     wanted: Literal["run", "save", "stop"], shown: Lease | None, missing_s: float, expected: WorkDecision
 ) -> None:
-    assert decide(work(wanted), shown, missing_s) == expected
+    assert decide_step(work(wanted), shown, missing_s) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_spot(
 def test_an_on_demand_instance_is_there_until_its_work_is_stopped(
     wanted: Literal["run", "save", "stop"], expected: WorkStep
 ) -> None:
-    assert decide(work(wanted, spot=False), None, 1_000_000.0) == WorkDecision(expected)
+    assert decide_step(work(wanted, spot=False), None, 1_000_000.0) == WorkDecision(expected)

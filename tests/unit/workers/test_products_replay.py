@@ -21,7 +21,7 @@ from cloudsim.scheduling.lineups import EVICTIONS
 from cloudsim.traces.trace import Trace
 from tests.unit.workers.owners import NOW, Live, start
 from tests.unit.workers.test_owner_replay import BIRTHS, SEED, drive
-from workers.montecarlo.worker import SamplerCache
+from workers.montecarlo.sampling import SamplerCache
 from workers.owner.state import OwnerSpec
 
 HOUR_S = 3600.0

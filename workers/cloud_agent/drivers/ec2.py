@@ -1,7 +1,7 @@
-"""Instances of a cloud that speaks the EC2 API: AWS, Eucalyptus and others.
+"""The driver of clouds that speak the EC2 API: AWS, Eucalyptus and others.
 
-Sits the exam against moto's server, whose checks of AWS's signatures (version 4) are its own; what only
-Eucalyptus answers is tested against documents of the form its own client reads.
+It is tested against moto's server, which checks AWS's signatures (version 4) with code of its own. What only
+Eucalyptus answers is tested against documents of the form that its own client reads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -18,27 +19,42 @@ from xml.etree.ElementTree import Element
 from libcloud.common.aws import AWSRequestSignerAlgorithmV4
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.compute.drivers.ec2 import BaseEC2NodeDriver, EC2Connection, EC2Response
+from pydantic import Field, StringConstraints
 
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
+    HttpOptions,
     InstanceError,
     InstanceState,
     NoRoomError,
     RefusedError,
+    Word,
 )
-from workers.cloud_agent.drivers.options import Dialect, Ec2Options
-from workers.cloud_agent.http_calls import HttpCalls, http, said
+from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
 from workers.cloud_agent.tags import InstanceTags
 
 #: Instances that one answer lists at most; AWS gives no more than a thousand.
 PAGE = 1000
+
 MOST_PAGES = 1000
+
 #: How long what the cloud said about its sizes is believed.
 SIZES_S = 3600.0
+
 #: AWS takes a spot instance back so long after it was marked (its "Spot Instance interruption notices").
 INTERRUPTED_AFTER_S = 120.0
+
+
+class Dialect(StrEnum):
+    """The clouds whose variants of the EC2 API the driver knows."""
+
+    AWS = "aws"
+    EUCALYPTUS = "eucalyptus"
+
+
 _VERSIONS = {Dialect.AWS: "2016-11-15", Dialect.EUCALYPTUS: "2015-10-01"}
+
 _STATES = {
     "pending": InstanceState.STARTING,
     "running": InstanceState.RUNNING,
@@ -47,10 +63,15 @@ _STATES = {
     "stopped": InstanceState.ENDED,
     "terminated": InstanceState.ENDED,
 }
+
 _UNSIGNED = ("User-Agent", "Accept-Encoding")
+
 _GONE = ("terminated", "shutting-down")
+
 _NO_ROOM = ("Insufficient", "NotEnoughResources", "SpotMaxPriceTooLow")
+
 _LATER = ("RequestLimitExceeded", "RequestExpired")
+
 _REFUSED = (
     "AuthFailure", "Blocked", "Invalid", "Malformed", "MaxSpotInstanceCountExceeded", "Missing",
     "OptInRequired", "PendingVerification", "SignatureDoesNotMatch", "Unauthorized", "Unknown", "Unsupported",
@@ -58,54 +79,80 @@ _REFUSED = (
 )  # fmt: skip
 
 
-class Ec2Driver:
-    """An instance driver. The lease's id is a tag, and a token without which no instance starts twice.
+class Ec2Options(HttpOptions):
+    """Options of the driver "ec2".
 
-    Notice is a tag, ``<prefix>:leaves-at``, which an instance reads of its own metadata (AWS).
+    subnet: its id; security groups are then ids, else names. all_users: list instances of all accounts
+    (Eucalyptus, for its administrator). spot: start the cloud's own spot instances (AWS).
+    """
+
+    driver: Literal["ec2"]
+    dialect: Dialect = Field(Dialect.AWS, strict=False)
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}$")] = "us-east-1"
+    subnet: Word | None = None
+    all_users: bool = False
+    spot: bool = False
+
+
+class Ec2Driver:
+    """Starts, lists and ends instances through the EC2 API.
+
+    The lease's id is a tag, and the source of a client token that lets no instance start twice. Notice is the
+    tag ``<prefix>:leaves-at``, which an instance reads from its own metadata (AWS).
     """
 
     def __init__(self, options: Ec2Options, cloud: str, user: str, secret: str):
         self._options = options
-        self._marks = InstanceTags(options.prefix, cloud)
+        self._tags = InstanceTags(options.prefix, cloud)
         self._path = urlsplit(options.endpoint).path or "/"
-        self._calls = HttpCalls(lambda: _libcloud(options, user, secret), _told, options.timeout_s)
+        self._calls = HttpCalls(lambda: _libcloud(options, user, secret), _explain_error, options.timeout_s)
         self._sizes: dict[str, int | None] = {}
         self._sizes_until = 0.0
         self._sizes_lock = threading.Lock()
 
-    def listed(self) -> list[CloudInstance]:
-        """All instances, terminated ones as long as the cloud shows them (an hour on AWS)."""
-        everyone = {"InstanceId.1": "verbose"} if self._options.all_users else {}
-        ends_at = self._taken_back() if self._options.spot else {}
-        return [self._instance(one, ends_at) for one in self._described(everyone)]
+    def list_instances(self) -> list[CloudInstance]:
+        """Return all instances, terminated ones as long as the cloud shows them (an hour on AWS)."""
+        all_accounts = {"InstanceId.1": "verbose"} if self._options.all_users else {}
+        ends_at = self._interruptions() if self._options.spot else {}
+        return [self._instance(instance, ends_at) for instance in self._describe(all_accounts)]
 
-    def start(self, wanted: DesiredInstance) -> None:
-        """Asks for an instance of the lease."""
-        size = self._options.size(wanted.cores)
+    def start(self, desired: DesiredInstance) -> None:
+        """Ask for an instance of the lease."""
+        size = self._options.size(desired.cores)
         if size is None:
-            raise RefusedError(f"`sizes` has no instance of {wanted.cores} cores")
-        marks = self._marks.of(wanted)
-        there = self._of(wanted.lease)
-        if not there:
+            raise RefusedError(f"`sizes` has no instance of {desired.cores} cores")
+        tags = self._tags.make_tags(desired)
+        instances = self._instances_of(desired.lease)
+        if not instances:
             try:
-                started = self._call("RunInstances", self._start(wanted, size, marks))
+                started = self._call("RunInstances", self._start(desired, size, tags))
             except _SameTokenError:
                 return
-            there = list(_instances(started)) if self._options.dialect is Dialect.EUCALYPTUS else []
-        untagged = [_text(one, "instanceId") for one in there if self._lease(one) != wanted.lease]
+            instances = list(_instances(started)) if self._options.dialect is Dialect.EUCALYPTUS else []
+        untagged = [
+            _text(instance, "instanceId") for instance in instances if self._lease(instance) != desired.lease
+        ]
         if untagged:
-            self._tag(untagged, marks)
+            self._tag(untagged, tags)
 
-    def notice(self, lease: str, leaves_at: float) -> bool:
-        """A tag on the instance; False where there is none."""
-        ids = [_text(one, "instanceId") for one in self._of(lease) if _state(one) not in _GONE]
+    def give_notice(self, lease: str, leaves_at: float) -> bool:
+        """Tag the lease's instance with the time to leave; False if there is none."""
+        ids = [
+            _text(instance, "instanceId")
+            for instance in self._instances_of(lease)
+            if _state(instance) not in _GONE
+        ]
         if ids:
-            self._tag(ids, self._marks.leaving(leaves_at))
+            self._tag(ids, self._tags.make_notice(leaves_at))
         return bool(ids)
 
     def end(self, lease: str) -> None:
-        """Terminates the lease's instance."""
-        ids = [_text(one, "instanceId") for one in self._of(lease) if _state(one) not in _GONE]
+        """Terminate the lease's instance."""
+        ids = [
+            _text(instance, "instanceId")
+            for instance in self._instances_of(lease)
+            if _state(instance) not in _GONE
+        ]
         if ids:
             try:
                 self._call("TerminateInstances", _numbered("InstanceId", ids))
@@ -113,7 +160,7 @@ class Ec2Driver:
                 return
 
     def free_cores(self) -> int | None:
-        """Of the size with which most are to be had, as Eucalyptus says; AWS does not tell."""
+        """Return the free cores for the size that fits best; None for AWS, which does not tell."""
         if self._options.dialect is not Dialect.EUCALYPTUS:
             return None
         most = 0
@@ -128,50 +175,54 @@ class Ec2Driver:
             most = max(most, sum(zones) * int(_text(size, "cpu")))
         return most
 
-    def _start(self, wanted: DesiredInstance, size: str, marks: Mapping[str, str]) -> dict[str, str]:
+    def _start(self, desired: DesiredInstance, size: str, tags: Mapping[str, str]) -> dict[str, str]:
         options = self._options
-        asked = {
+        parameters = {
             "ImageId": options.image,
             "InstanceType": size,
             "MinCount": "1",
             "MaxCount": "1",
-            "ClientToken": self._marks.token(wanted.lease),
+            "ClientToken": self._tags.make_token(desired.lease),
             "InstanceInitiatedShutdownBehavior": "terminate",
         }
-        user_data = options.encoded_user_data(wanted.user_data)
+        user_data = options.encode_user_data(desired.user_data)
         if user_data is not None:
-            asked["UserData"] = user_data
+            parameters["UserData"] = user_data
         if options.key_name:
-            asked["KeyName"] = options.key_name
+            parameters["KeyName"] = options.key_name
         if options.zone:
-            asked["Placement.AvailabilityZone"] = options.zone
+            parameters["Placement.AvailabilityZone"] = options.zone
         if options.subnet:
-            asked["SubnetId"] = options.subnet
-        asked |= _numbered("SecurityGroupId" if options.subnet else "SecurityGroup", options.security_groups)
+            parameters["SubnetId"] = options.subnet
+        parameters |= _numbered(
+            "SecurityGroupId" if options.subnet else "SecurityGroup", options.security_groups
+        )
         if options.dialect is Dialect.EUCALYPTUS:
-            return asked
+            return parameters
         if options.spot:
-            asked["InstanceMarketOptions.MarketType"] = "spot"
-        asked["MetadataOptions.InstanceMetadataTags"] = "enabled"
-        asked["TagSpecification.1.ResourceType"] = "instance"
-        return asked | _tags("TagSpecification.1.Tag", {"Name": self._marks.token(wanted.lease), **marks})
+            parameters["InstanceMarketOptions.MarketType"] = "spot"
+        parameters["MetadataOptions.InstanceMetadataTags"] = "enabled"
+        parameters["TagSpecification.1.ResourceType"] = "instance"
+        return parameters | _tags(
+            "TagSpecification.1.Tag", {"Name": self._tags.make_token(desired.lease), **tags}
+        )
 
-    def _of(self, lease: str) -> list[Element]:
-        """The lease's instances, ended ones too."""
-        if self._marks.is_token(lease):
+    def _instances_of(self, lease: str) -> list[Element]:
+        """Return the lease's instances, ended ones included."""
+        if self._tags.is_token(lease):
             name, value = "client-token", lease
         elif self._options.dialect is Dialect.EUCALYPTUS:
-            name, value = "client-token", self._marks.token(lease)
+            name, value = "client-token", self._tags.make_token(lease)
         else:
-            name, value = f"tag:{self._marks.lease_key}", lease
-        found = self._described({"Filter.1.Name": name, "Filter.1.Value.1": value})
-        return [one for one in found if self._lease(one) in (lease, value)]
+            name, value = f"tag:{self._tags.lease_key}", lease
+        instances = self._describe({"Filter.1.Name": name, "Filter.1.Value.1": value})
+        return [instance for instance in instances if self._lease(instance) in (lease, value)]
 
-    def _described(self, asked: Mapping[str, str]) -> Iterator[Element]:
-        """All pages. Eucalyptus knows no pages."""
+    def _describe(self, parameters: Mapping[str, str]) -> Iterator[Element]:
+        """Yield all instances that match, page by page. Eucalyptus knows no pages."""
         page = {"MaxResults": str(PAGE)} if self._options.dialect is Dialect.AWS else {}
         for _ in range(MOST_PAGES):
-            answer = self._call("DescribeInstances", {**asked, **page})
+            answer = self._call("DescribeInstances", {**parameters, **page})
             for reservation in answer.iterfind("{*}reservationSet/{*}item"):
                 yield from _instances(reservation)
             following = answer.findtext("{*}nextToken")
@@ -180,39 +231,39 @@ class Ec2Driver:
             page["NextToken"] = following
         raise InstanceError(f"the cloud lists its instances on more than {MOST_PAGES} pages")
 
-    def _instance(self, found: Element, ends_at: Mapping[str, float]) -> CloudInstance:
-        size = _text(found, "instanceType")
-        state = _STATES.get(_state(found), InstanceState.RUNNING)
-        addresses = (found.findtext("{*}ipAddress"), found.findtext("{*}privateIpAddress"))
+    def _instance(self, element: Element, ends_at: Mapping[str, float]) -> CloudInstance:
+        size = _text(element, "instanceType")
+        state = _STATES.get(_state(element), InstanceState.RUNNING)
+        addresses = (element.findtext("{*}ipAddress"), element.findtext("{*}privateIpAddress"))
         stopped = state in (InstanceState.ENDING, InstanceState.ENDED)
         return CloudInstance(
-            id=_text(found, "instanceId"),
-            lease=self._lease(found),
+            id=_text(element, "instanceId"),
+            lease=self._lease(element),
             state=state,
             size=size,
-            cores=self._cores(size, found),
-            addresses=tuple(dict.fromkeys(one for one in addresses if one)),
-            ends_at=ends_at.get(found.findtext("{*}spotInstanceRequestId") or ""),
-            why=(found.findtext("{*}stateReason/{*}message") or found.findtext("{*}reason") or None)
+            cores=self._cores(size, element),
+            addresses=tuple(dict.fromkeys(address for address in addresses if address)),
+            ends_at=ends_at.get(element.findtext("{*}spotInstanceRequestId") or ""),
+            why=(element.findtext("{*}stateReason/{*}message") or element.findtext("{*}reason") or None)
             if stopped
             else None,
         )
 
-    def _lease(self, found: Element) -> str | None:
-        """One that was started and not yet tagged goes by its token: whose it is can no longer be told."""
+    def _lease(self, element: Element) -> str | None:
+        """Return the lease of an instance, or its token if it was started and not yet tagged."""
         tags = {
-            _text(tag, "key"): tag.findtext("{*}value") or "" for tag in found.iterfind("{*}tagSet/{*}item")
+            _text(tag, "key"): tag.findtext("{*}value") or "" for tag in element.iterfind("{*}tagSet/{*}item")
         }
-        lease = self._marks.lease(tags)
-        token = found.findtext("{*}clientToken") or ""
-        return token if lease is None and self._marks.is_token(token) else lease
+        lease = self._tags.read_lease(tags)
+        token = element.findtext("{*}clientToken") or ""
+        return token if lease is None and self._tags.is_token(token) else lease
 
-    def _cores(self, size: str, found: Element) -> int | None:
-        told = self._options.cores(size)
-        if told is not None:
-            return told
+    def _cores(self, size: str, element: Element) -> int | None:
+        cores = self._options.cores(size)
+        if cores is not None:
+            return cores
         count, threads = (
-            found.findtext(f"{{*}}cpuOptions/{{*}}{one}") for one in ("coreCount", "threadsPerCore")
+            element.findtext(f"{{*}}cpuOptions/{{*}}{name}") for name in ("coreCount", "threadsPerCore")
         )
         if count and threads:
             return int(count) * int(threads)
@@ -220,10 +271,10 @@ class Ec2Driver:
             if time.monotonic() > self._sizes_until:
                 self._sizes, self._sizes_until = {}, time.monotonic() + SIZES_S
             if size not in self._sizes:
-                self._sizes[size] = self._asked_cores(size)
+                self._sizes[size] = self._ask_cores(size)
             return self._sizes[size]
 
-    def _asked_cores(self, size: str) -> int | None:
+    def _ask_cores(self, size: str) -> int | None:
         aws = self._options.dialect is Dialect.AWS
         try:
             answer = self._call("DescribeInstanceTypes", {"InstanceType.1": size} if aws else {})
@@ -233,20 +284,20 @@ class Ec2Driver:
             count = answer.findtext("{*}instanceTypeSet/{*}item/{*}vCpuInfo/{*}defaultVCpus")
         else:
             sizes = answer.iterfind("{*}instanceTypeDetails/{*}item")
-            count = next((_text(one, "cpu") for one in sizes if _text(one, "name") == size), None)
+            count = next((_text(entry, "cpu") for entry in sizes if _text(entry, "name") == size), None)
         return int(count) if count else None
 
-    def _taken_back(self) -> dict[str, float]:
-        """When AWS takes marked spot instances back, by the id of their request."""
-        asked = {"Filter.1.Name": "status-code", "Filter.1.Value.1": "marked-for-termination"}
-        answer = self._call("DescribeSpotInstanceRequests", asked)
+    def _interruptions(self) -> dict[str, float]:
+        """Return when AWS takes back marked spot instances, by the ids of their requests."""
+        parameters = {"Filter.1.Name": "status-code", "Filter.1.Value.1": "marked-for-termination"}
+        answer = self._call("DescribeSpotInstanceRequests", parameters)
         return {
-            _text(one, "spotInstanceRequestId"): datetime.fromisoformat(
-                _text(one, "status/{*}updateTime")
+            _text(request, "spotInstanceRequestId"): datetime.fromisoformat(
+                _text(request, "status/{*}updateTime")
             ).timestamp()
             + INTERRUPTED_AFTER_S
-            for one in answer.iterfind("{*}spotInstanceRequestSet/{*}item")
-            if one.findtext("{*}status/{*}code") == "marked-for-termination"
+            for request in answer.iterfind("{*}spotInstanceRequestSet/{*}item")
+            if request.findtext("{*}status/{*}code") == "marked-for-termination"
         }
 
     def _tag(self, ids: list[str], tags: Mapping[str, str]) -> None:
@@ -255,9 +306,9 @@ class Ec2Driver:
         except _NoInstanceError as error:  # what was just started is not seen everywhere yet
             raise InstanceError(str(error)) from error
 
-    def _call(self, action: str, asked: Mapping[str, str]) -> Element:
-        """The root of the answer."""
-        body = {"Action": action, "Version": _VERSIONS[self._options.dialect], **asked}
+    def _call(self, action: str, parameters: Mapping[str, str]) -> Element:
+        """Call an action of the API and return the root element of the answer."""
+        body = {"Action": action, "Version": _VERSIONS[self._options.dialect], **parameters}
 
         def use(libcloud: BaseEC2NodeDriver) -> Element:
             answer = libcloud.connection.request(
@@ -270,11 +321,11 @@ class Ec2Driver:
                 raise InstanceError(f"the answer to {action} is none of the EC2 API")
             return answer
 
-        return self._calls.do(use)
+        return self._calls.call(use)
 
 
 class _SameTokenError(RefusedError):
-    """The lease has an instance that was asked for otherwise, as before the file was changed."""
+    """The lease has an instance that was asked for with other parameters, as before a change of the file."""
 
 
 class _NoInstanceError(RefusedError):
@@ -282,7 +333,7 @@ class _NoInstanceError(RefusedError):
 
 
 class _Signer(AWSRequestSignerAlgorithmV4):
-    """Leaves unsigned what proxies on the way change, and what AWS's own clients leave so."""
+    """Signs requests without the headers that proxies change; AWS's own clients leave those out as well."""
 
     def get_request_headers(
         self, params: Any, headers: dict[str, str], method: str = "GET", path: str = "/", data: Any = None
@@ -293,7 +344,7 @@ class _Signer(AWSRequestSignerAlgorithmV4):
 
 
 class _Connection(EC2Connection):
-    """Of version 4 of the signatures."""
+    """A connection that signs with version 4 of AWS's signatures."""
 
     def __init__(self, *args: Any, **more: Any):
         super().__init__(*args, **more)
@@ -301,10 +352,10 @@ class _Connection(EC2Connection):
 
 
 class _Answer(EC2Response):
-    """Libcloud's own wants errors of two elements in one order; moto writes three."""
+    """An answer whose errors are found wherever they stand; Libcloud's own class wants a fixed form."""
 
     def parse_error(self) -> str:
-        """As `code: message`; empty where the answer is none of EC2, of which the HTTP status says all."""
+        """Return the error as ``code: message``, or an empty text if the body is not one of the EC2 API."""
         try:
             root = ET.fromstring(self.body)  # noqa: S314 - as Libcloud reads all answers; expat bounds entities
         except ET.ParseError:
@@ -317,9 +368,9 @@ _KINDS = {"IdempotentParameterMismatch": _SameTokenError, "InvalidInstanceID.Not
 
 
 def _libcloud(options: Ec2Options, user: str, secret: str) -> BaseEC2NodeDriver:
-    """Libcloud's own classes want one of AWS's regions, and a signature whose requests hold little."""
-    reached = {"conn_class": http(options.ca_file, options.timeout_s), "responseCls": _Answer}
-    connection = type("Connection", (_Connection,), reached)
+    """Return a Libcloud driver for any region. Libcloud's own classes accept only those of AWS."""
+    attributes = {"conn_class": connection_class(options.ca_file, options.timeout_s), "responseCls": _Answer}
+    connection = type("Connection", (_Connection,), attributes)
     driver = type(
         "Driver",
         (BaseEC2NodeDriver,),
@@ -331,9 +382,9 @@ def _libcloud(options: Ec2Options, user: str, secret: str) -> BaseEC2NodeDriver:
     return driver(user, secret, secure, where.hostname, port, timeout=options.timeout_s)
 
 
-def _told(error: BaseHTTPError) -> InstanceError:
+def _explain_error(error: BaseHTTPError) -> InstanceError:
     code, _, message = str(error.message).partition(":")
-    text = f"{code}: {said(message)}" if code else f"the cloud answers with HTTP status {error.code}"
+    text = f"{code}: {one_line(message)}" if code else f"the cloud answers with HTTP status {error.code}"
     if code.startswith(_NO_ROOM):
         return NoRoomError(text)
     if code in _KINDS:
@@ -354,11 +405,17 @@ def _state(instance: Element) -> str:
 
 
 def _text(element: Element, name: str) -> str:
-    """Raises ValueError where it is missing."""
-    found = element.findtext(f"{{*}}{name}")
-    if found is None:
+    """Return the text of a child element.
+
+    Raises
+    ------
+    InstanceError
+        When there is no such child.
+    """
+    text = element.findtext(f"{{*}}{name}")
+    if text is None:
         raise InstanceError(f"the answer is none of the EC2 API: it has no {name}")
-    return found
+    return text
 
 
 def _numbered(name: str, values: list[str] | tuple[str, ...]) -> dict[str, str]:
@@ -366,7 +423,7 @@ def _numbered(name: str, values: list[str] | tuple[str, ...]) -> dict[str, str]:
 
 
 def _tags(name: str, tags: Mapping[str, str]) -> dict[str, str]:
-    asked: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for number, (key, value) in enumerate(tags.items(), 1):
-        asked |= {f"{name}.{number}.Key": key, f"{name}.{number}.Value": value}
-    return asked
+        parameters |= {f"{name}.{number}.Key": key, f"{name}.{number}.Value": value}
+    return parameters

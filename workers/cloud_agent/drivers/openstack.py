@@ -1,120 +1,170 @@
-"""Servers of a cloud that speaks OpenStack's API: Keystone v3 and Nova v2.1.
+"""The driver of clouds that speak OpenStack's API: Keystone v3 and Nova v2.1.
 
-Sits the exam against a server of the tests that answers as the published API reference says, and has not been
-run against an OpenStack cloud.
+It is tested against a server that answers as the published API reference says, and has not been run against
+an OpenStack cloud.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.common.openstack_identity import OpenStackIdentityEndpointType
 from libcloud.compute.drivers.openstack import OpenStack_1_1_Connection
+from pydantic import Field, ValidationInfo
+from pydantic import field_validator as checked
 
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
+    HttpOptions,
     InstanceError,
     InstanceState,
     NoRoomError,
     RefusedError,
+    Word,
 )
-from workers.cloud_agent.drivers.options import OpenStackOptions
-from workers.cloud_agent.http_calls import HttpCalls, http, said
+from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
 from workers.cloud_agent.tags import InstanceTags
 
 #: Servers that one answer lists at most; Nova's own limit is often a thousand.
 PAGE = 500
+
 MOST_PAGES = 1000
+
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _BAD = 401, 403, 404, 400
+
 _INTERFACES = {
     "public": OpenStackIdentityEndpointType.EXTERNAL,
     "internal": OpenStackIdentityEndpointType.INTERNAL,
     "admin": OpenStackIdentityEndpointType.ADMIN,
 }
+
 #: From Pike on, a server tells its flavor's cores and name, even where the flavor is deleted.
 _VERSION = {"X-OpenStack-Nova-API-Version": "2.47"}
+
 _NO_ROOM = ("No valid host", "Exhausted all hosts", "Insufficient compute resources")
+
 _ENDED = ("DELETED", "SHELVED_OFFLOADED")
+
 _ENDING = ("SOFT_DELETED",)
+
 #: They hold their cores until they are deleted, but nothing of the lease runs on them any more.
 _STOPPED = ("ERROR", "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED")
 
 
+class OpenStackOptions(HttpOptions):
+    """Options of the driver "openstack", for Nova of release Pike (microversion 2.47) or newer.
+
+    endpoint: Keystone's, like https://cloud.example.org:5000/v3. sizes: names of flavors. networks: their
+    ids. region, interface: select Nova's endpoint in Keystone's catalog. project: the name of the project
+    that instances of leases belong to. project_domain: the id of its domain. user_domain: the name of the
+    user's domain. application_credential: True if user and secret are those of an application credential;
+    then no project is named. all_users: list servers of all projects, which takes an administrator's role.
+    """
+
+    driver: Literal["openstack"]
+    project: Word | None = None
+    project_domain: Word = "default"
+    user_domain: Word = "Default"
+    application_credential: bool = Field(False, validate_default=True)
+    region: Word = "RegionOne"
+    interface: Literal["public", "internal", "admin"] = "public"
+    networks: tuple[Word, ...] = Field((), strict=False)
+    all_users: bool = False
+
+    @checked("application_credential")
+    @classmethod
+    def _in_a_project(cls, application_credential: bool, info: ValidationInfo) -> bool:
+        if (info.data.get("project") is None) is not application_credential:
+            raise ValueError(
+                "name a project, or take an application credential, which is of one project already"
+            )
+        return application_credential
+
+
 class OpenStackDriver:
-    """An instance driver. The lease's id, and notice, are metadata of a server, which it reads by itself.
+    """Starts, lists and ends servers through Nova.
 
-    Nova knows no idempotent request: a start looks first, and of servers that several starts made at once all
-    but the eldest are deleted by those that made them. A server that a lost request makes later than the next
-    start looks stays beside the other one; both end with their lease.
+    The lease's id and notice are metadata of a server, which it reads by itself.
 
-    A server for which there is no room comes and fails; the next start deletes it and raises NoRoomError.
-    Free cores are what the project's quota leaves.
+    Nova has no idempotent requests. So a start looks first, and when several starts have made servers at
+    once, each deletes all but the eldest. A server that a lost request makes later than that stays beside the
+    other one; both end with their lease.
+
+    A server without room is made and then fails; the next start deletes it and raises NoRoomError. Free cores
+    are what the project's quota leaves.
     """
 
     def __init__(self, options: OpenStackOptions, cloud: str, user: str, secret: str):
         self._options = options
-        self._marks = InstanceTags(options.prefix, cloud)
-        self._calls = HttpCalls(lambda: _connection(options, user, secret), _told, options.timeout_s)
+        self._tags = InstanceTags(options.prefix, cloud)
+        self._calls = HttpCalls(lambda: _connection(options, user, secret), _explain_error, options.timeout_s)
 
-    def listed(self) -> list[CloudInstance]:
-        """All servers of the project, or of all projects; deleted ones are not shown."""
-        everyone = {"all_tenants": "1"} if self._options.all_users else {}
-        return [self._instance(server) for server in self._pages("/servers/detail", "servers", everyone)]
+    def list_instances(self) -> list[CloudInstance]:
+        """Return all servers of the project, or of all projects. Nova does not list deleted ones."""
+        all_accounts = {"all_tenants": "1"} if self._options.all_users else {}
+        return [
+            self._instance(server) for server in self._list_pages("/servers/detail", "servers", all_accounts)
+        ]
 
-    def start(self, wanted: DesiredInstance) -> None:
-        """Asks for a server of the lease. One that failed before it ran is deleted, and its fault raised."""
-        size = self._options.size(wanted.cores)
+    def start(self, desired: DesiredInstance) -> None:
+        """Ask for a server of the lease.
+
+        If there is one that failed before it ran, delete it and raise its fault.
+        """
+        size = self._options.size(desired.cores)
         if size is None:
-            raise RefusedError(f"`sizes` has no instance of {wanted.cores} cores")
-        marks = self._marks.of(wanted)
-        there = self._of(wanted.lease)
-        failed = [server for server in there if server["status"] == "ERROR" and not _ran(server)]
+            raise RefusedError(f"`sizes` has no instance of {desired.cores} cores")
+        tags = self._tags.make_tags(desired)
+        servers = self._instances_of(desired.lease)
+        failed = [server for server in servers if server["status"] == "ERROR" and not _ran(server)]
         if failed:
             for server in failed:
                 self._delete(server)
             raise _failure(failed[0])
-        if there:
+        if servers:
             return
-        self._call("POST", "/servers", {"server": self._server(wanted, self._flavor(size), marks)})
-        doubles = sorted(self._of(wanted.lease), key=lambda server: (server["created"], server["id"]))[1:]
+        self._call("POST", "/servers", {"server": self._server(desired, self._flavor(size), tags)})
+        doubles = sorted(
+            self._instances_of(desired.lease), key=lambda server: (server["created"], server["id"])
+        )[1:]
         for server in doubles:
             self._delete(server)
 
-    def notice(self, lease: str, leaves_at: float) -> bool:
-        """In the server's metadata; False where there is none."""
-        told = False
-        for server in self._of(lease):
+    def give_notice(self, lease: str, leaves_at: float) -> bool:
+        """Write the time to leave into the server's metadata; False if there is no server."""
+        is_noticed = False
+        for server in self._instances_of(lease):
             with suppress(_NotThereError):
-                body = {"metadata": self._marks.leaving(leaves_at)}
+                body = {"metadata": self._tags.make_notice(leaves_at)}
                 self._call("POST", f"/servers/{server['id']}/metadata", body)
-                told = True
-        return told
+                is_noticed = True
+        return is_noticed
 
     def end(self, lease: str) -> None:
-        """Deletes the lease's server."""
-        for server in self._of(lease):
+        """Delete the lease's server."""
+        for server in self._instances_of(lease):
             if server.get("OS-EXT-STS:task_state") != "deleting":
                 self._delete(server)
 
     def free_cores(self) -> int | None:
-        """What the project's quota leaves; None where it has no limit."""
-        told = self._call("GET", "/limits")["limits"]["absolute"]
-        most = int(told["maxTotalCores"])
-        return None if most < 0 else max(0, most - int(told["totalCoresUsed"]))
+        """Return the cores that the project's quota leaves, None if it has no limit."""
+        limits = self._call("GET", "/limits")["limits"]["absolute"]
+        most = int(limits["maxTotalCores"])
+        return None if most < 0 else max(0, most - int(limits["totalCoresUsed"]))
 
-    def _server(self, wanted: DesiredInstance, flavor: str, marks: Mapping[str, str]) -> dict[str, Any]:
+    def _server(self, desired: DesiredInstance, flavor: str, tags: Mapping[str, str]) -> dict[str, Any]:
         options = self._options
         server: dict[str, Any] = {
-            "name": self._marks.token(wanted.lease),
+            "name": self._tags.make_token(desired.lease),
             "imageRef": options.image,
             "flavorRef": flavor,
-            "metadata": dict(marks),
+            "metadata": dict(tags),
         }
-        user_data = options.encoded_user_data(wanted.user_data)
+        user_data = options.encode_user_data(desired.user_data)
         if user_data is not None:
             server["user_data"] = user_data
         if options.key_name:
@@ -128,20 +178,20 @@ class OpenStackDriver:
         return server
 
     def _flavor(self, size: str) -> str:
-        """Its id. An administrator sees those that are not public too."""
-        for flavor in self._pages("/flavors/detail", "flavors", {"is_public": "None"}):
+        """Return the id of a flavor. An administrator also sees those that are not public."""
+        for flavor in self._list_pages("/flavors/detail", "flavors", {"is_public": "None"}):
             if flavor["name"] == size:
                 return str(flavor["id"])
         raise RefusedError(f"the cloud has no flavor {size!r}")
 
-    def _of(self, lease: str) -> list[dict[str, Any]]:
-        """The lease's servers. Nova takes the name as a regular expression."""
-        named = {"name": f"^{self._marks.token(lease)}$"}
-        found = self._pages("/servers/detail", "servers", named)
-        return [server for server in found if self._marks.lease(server["metadata"]) == lease]
+    def _instances_of(self, lease: str) -> list[dict[str, Any]]:
+        """Return the lease's servers. Nova takes the name as a regular expression."""
+        named = {"name": f"^{self._tags.make_token(lease)}$"}
+        servers = self._list_pages("/servers/detail", "servers", named)
+        return [server for server in servers if self._tags.read_lease(server["metadata"]) == lease]
 
     def _instance(self, server: Mapping[str, Any]) -> CloudInstance:
-        lease = self._marks.lease(server["metadata"])
+        lease = self._tags.read_lease(server["metadata"])
         state = _state(server, lease is not None)
         flavor = server["flavor"]
         size = str(flavor.get("original_name", flavor.get("id", "")))
@@ -153,47 +203,47 @@ class OpenStackDriver:
             state=state,
             size=size,
             cores=flavor.get("vcpus") if cores is None else cores,
-            addresses=tuple(one["addr"] for network in server["addresses"].values() for one in network),
-            why=said(fault) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
+            addresses=tuple(port["addr"] for network in server["addresses"].values() for port in network),
+            why=one_line(fault) if state in (InstanceState.ENDING, InstanceState.ENDED) else None,
         )
 
     def _delete(self, server: Mapping[str, Any]) -> None:
         with suppress(_NotThereError):
             self._call("DELETE", f"/servers/{server['id']}")
 
-    def _pages(self, path: str, name: str, asked: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        page = {**asked, "limit": str(PAGE)}
+    def _list_pages(self, path: str, name: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        page = {**parameters, "limit": str(PAGE)}
         for _ in range(MOST_PAGES):
-            answer = self._call("GET", path, asked=page)
-            found = answer.get(name)
-            if not isinstance(found, list):
+            answer = self._call("GET", path, parameters=page)
+            entries = answer.get(name)
+            if not isinstance(entries, list):
                 raise InstanceError(f"the answer to {path} is none of Nova: it has no {name}")
-            yield from found
-            if not found or not any(link["rel"] == "next" for link in answer.get(f"{name}_links", [])):
+            yield from entries
+            if not entries or not any(link["rel"] == "next" for link in answer.get(f"{name}_links", [])):
                 return
-            page["marker"] = str(found[-1]["id"])
+            page["marker"] = str(entries[-1]["id"])
         raise InstanceError(f"the cloud lists its {name} on more than {MOST_PAGES} pages")
 
     def _call(
-        self, method: str, path: str, body: Any = None, asked: Mapping[str, str] | None = None
+        self, method: str, path: str, body: Any = None, parameters: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """What Nova answers, empty where it is nothing. A token that it does not take any more is renewed."""
+        """Call Nova and return its answer, empty if there is none. An expired token is renewed."""
 
         def use(connection: OpenStack_1_1_Connection) -> dict[str, Any]:
             headers = dict(_VERSION) if method == "GET" else {}
             try:
-                answer = connection.request(path, dict(asked or {}), body or "", headers, method)
+                answer = connection.request(path, dict(parameters or {}), body or "", headers, method)
             except BaseHTTPError as error:
                 if error.code != _UNAUTHORIZED:
                     raise
-                answer = connection.request(path, dict(asked or {}), body or "", headers, method)
+                answer = connection.request(path, dict(parameters or {}), body or "", headers, method)
             if answer.object is None:
                 return {}
             if not isinstance(answer.object, dict):
                 raise InstanceError(f"the answer to {method} {path} is none of Nova")
             return answer.object
 
-        return self._calls.do(use)
+        return self._calls.call(use)
 
 
 class _NotThereError(RefusedError):
@@ -201,14 +251,14 @@ class _NotThereError(RefusedError):
 
 
 class _Connection(OpenStack_1_1_Connection):
-    """Takes Nova where Keystone's catalog says it is, whatever it is named there."""
+    """A connection to the endpoint that Keystone's catalog has for Nova, whatever its name there."""
 
     interface = "public"
 
     def get_endpoint(self) -> str:
         for endpoint in self.service_catalog.get_endpoints(service_type="compute"):
-            wanted = (self._ex_force_service_region, _INTERFACES[self.interface])
-            if (endpoint.region, endpoint.endpoint_type) == wanted:
+            desired = (self._ex_force_service_region, _INTERFACES[self.interface])
+            if (endpoint.region, endpoint.endpoint_type) == desired:
                 return str(endpoint.url)
         raise RefusedError(
             f"Keystone's catalog has no {self.interface} endpoint of Nova in {self._ex_force_service_region}"
@@ -216,9 +266,12 @@ class _Connection(OpenStack_1_1_Connection):
 
 
 def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_1_1_Connection:
-    reached = {"conn_class": http(options.ca_file, options.timeout_s), "interface": options.interface}
+    attributes = {
+        "conn_class": connection_class(options.ca_file, options.timeout_s),
+        "interface": options.interface,
+    }
     method = "3.x_appcred" if options.application_credential else "3.x_password"
-    return type("Connection", (_Connection,), reached)(
+    return type("Connection", (_Connection,), attributes)(
         user,
         secret,
         timeout=options.timeout_s,
@@ -232,7 +285,7 @@ def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_
 
 
 def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:
-    """A foreign server counts as long as it holds cores."""
+    """Return a server's state. A foreign server counts as running as long as it takes cores."""
     status = server["status"]
     if status in _ENDED or (status == "ERROR" and not _ran(server)):
         return InstanceState.ENDED
@@ -248,14 +301,14 @@ def _ran(server: Mapping[str, Any]) -> bool:
 
 
 def _failure(server: Mapping[str, Any]) -> InstanceError:
-    text = said(
+    text = one_line(
         (server.get("fault") or {}).get("message") or "it failed before it ran, and Nova does not say why"
     )
     return NoRoomError(text) if any(words in text for words in _NO_ROOM) else RefusedError(text)
 
 
-def _told(error: BaseHTTPError) -> InstanceError:
-    text = said(error.message)
+def _explain_error(error: BaseHTTPError) -> InstanceError:
+    text = one_line(error.message)
     if any(words in text for words in _NO_ROOM):
         return NoRoomError(text)
     if error.code == _NOT_FOUND:

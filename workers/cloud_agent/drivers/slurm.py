@@ -1,15 +1,14 @@
-"""Leases as preemptible jobs of a Slurm cluster, by its own programs: sbatch, squeue, sinfo and scancel.
+"""The driver that runs leases as preemptible jobs of a Slurm cluster, by sbatch, squeue, sinfo and scancel.
 
-The cloud is what the nodes of a partition leave to others: jobs of partitions above it preempt the jobs that
-leases are (Lopez Garcia et al., "Preemptible instances", Section 5.1). Slurm does that by itself
-(PreemptType=preempt/partition_prio, PreemptMode=CANCEL of the spot partition); the driver tells of it, and of
+The cloud is what the nodes of a partition leave to others: jobs of higher partitions preempt the jobs of
+leases (Lopez Garcia et al., "Preemptible instances", Section 5.1). Slurm does that by itself, with
+PreemptType=preempt/partition_prio and PreemptMode=CANCEL of the spot partition. The driver reports it, and
 all other jobs as foreign instances. A partition whose jobs share no node (OverSubscribe=EXCLUSIVE, for
-parallel jobs that use the interconnect) needs nothing more: its jobs then have all cores of their nodes.
+parallel jobs that use the interconnect) needs nothing more: its jobs take all cores of their nodes.
 
-A job of a lease has the comment ``spotfed:<prefix>:<cloud>:<lease>``, which counts for jobs of this
-driver's user alone, and a name of its own with the dependency "singleton": whoever submits it, one runs at a
-time.
-Tried with Slurm 22.05.
+The job of a lease has the comment ``spotfed:<prefix>:<cloud>:<lease>``, which counts only for jobs of this
+driver's user, and a name of its own with the dependency "singleton", so that only one runs at a time whoever
+submits them. Tried with Slurm 22.05.
 """
 
 from __future__ import annotations
@@ -22,25 +21,34 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+from pydantic import field_validator as checked
 
 from workers.cloud_agent.drivers.base import (
+    BesideFile,
     CloudInstance,
+    CommonOptions,
+    Cores,
     DesiredInstance,
+    Duration,
     InstanceError,
     InstanceState,
     NoRoomError,
     RefusedError,
+    Word,
 )
-from workers.cloud_agent.drivers.slurm_options import SlurmOptions
 from workers.cloud_agent.drivers.slurm_output import (
     COMMENT_FIELDS,
     JOB_FIELDS,
     NODE_FORMAT,
     SlurmJob,
     SlurmNode,
-    comments_in,
-    jobs_in,
-    nodes_in,
+    parse_comments,
+    parse_jobs,
+    parse_nodes,
 )
 
 #: Standard error of an sbatch that may do it the next time.
@@ -52,20 +60,72 @@ _AWAY: tuple[str, ...] = (
     "temporarily",
     "try again",
 )
+
 _AWAY += ("munge", "authentication", "socket")
+
+
 #: Slurm sends a job SIGTERM so long before its time limit.
 _WARNING_S = 60
+
 _MEMORY = "memory_mb"
+
 _LONGEST_NAME = 255
+
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+#: As Slurm names partitions, accounts and the like: nothing that ends an option or begins another one.
+SlurmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+
+
+class SlurmOptions(CommonOptions):
+    """Options of the driver "slurm".
+
+    partition, qos, account: those of the jobs of leases; the partition's nodes are the cloud. constraint: a
+    constraint on their nodes. script: what each job runs. gres: Slurm's name of a resource that leases name
+    (memory_mb needs none). time_limit: in Slurm's notation; None for the partition's. patience_s: seconds
+    that a job may wait for room before it counts as ended. programs: the directory of sbatch and the others,
+    None to search the PATH. config: Slurm's configuration file, None for its default. output: the file that
+    jobs write to, on their nodes.
+    """
+
+    driver: Literal["slurm"]
+    partition: SlurmName
+    script: BesideFile
+    qos: SlurmName | None = None
+    account: SlurmName | None = None
+    constraint: Word | None = None
+    gres: dict[str, SlurmName] = Field(default_factory=dict)
+    time_limit: Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|[0-9]+([:-][0-9]+){0,3})$")] | None = (
+        None
+    )
+    patience_s: Duration = Field(60.0, alias="patience", ge=1, le=3600)
+    programs: Path | None = Field(None, strict=False)
+    config: BesideFile | None = None
+    output: Annotated[str, StringConstraints(pattern=r"^/", max_length=1000)] = "/dev/null"
+    sizes: dict[Cores, Word] = Field(default_factory=dict)
+
+    @checked("sizes", "foreign_sizes")
+    @classmethod
+    def _any_size(cls, sizes: dict[Any, Any]) -> dict[Any, Any]:
+        if sizes:
+            raise ValueError("Slurm takes and tells numbers of cores: leave it out")
+        return sizes
+
+    @checked("programs")
+    @classmethod
+    def _with_programs(cls, path: Path | None) -> Path | None:
+        if path is not None and not (path / "sbatch").is_file():
+            raise ValueError(f"there is no sbatch in {path}")
+        return path
+
+
 class SlurmDriver:
-    """The instances of one cluster.
+    """Starts, lists and ends the jobs of leases on one cluster.
 
     Jobs get SPOTFED_LEASE, SPOTFED_CLOUD, SPOTFED_ORIGIN, SPOTFED_CORES and SPOTFED_USER_DATA in their
-    environment, and nothing of this process's. Their notice is a SIGTERM to the script. An ended job is
-    listed until Slurm forgets it (MinJobAge, five minutes unless the cluster says otherwise).
+    environment, and nothing of this process's. Notice is a SIGTERM to their script. An ended job is listed
+    until Slurm forgets it (MinJobAge, five minutes unless the cluster says otherwise).
     """
 
     def __init__(self, options: SlurmOptions, cloud: str):
@@ -74,54 +134,58 @@ class SlurmDriver:
         self._mark = f"spotfed:{options.prefix}:{cloud}:"
         self._starting = threading.Lock()
 
-    def listed(self) -> list[CloudInstance]:
-        """All instances, those of others too: of a job on several nodes one for each, with the same number of
-        cores, rounded up."""
+    def list_instances(self) -> list[CloudInstance]:
+        """Return all jobs as instances.
+
+        A foreign job on several nodes is one instance on each, with the same number of cores, rounded up.
+        """
         nodes = self._nodes()
         jobs = self._jobs()
         leases = self._leases()  # after the jobs: none of them is new then
-        mine: dict[str, list[SlurmJob]] = defaultdict(list)
-        found: list[CloudInstance] = []
+        jobs_of_lease: dict[str, list[SlurmJob]] = defaultdict(list)
+        instances: list[CloudInstance] = []
         for job in jobs:
             if job.id in leases:
-                mine[leases[job.id]].append(job)
+                jobs_of_lease[leases[job.id]].append(job)
             else:
-                found += _foreign(job, nodes)
-        return found + [self._instance(lease, _shown(several)) for lease, several in mine.items()]
+                instances += _foreign(job, nodes)
+        return instances + [
+            self._instance(lease, _current_job(several)) for lease, several in jobs_of_lease.items()
+        ]
 
-    def start(self, wanted: DesiredInstance) -> None:
-        """Submits a job for the lease unless there is one, even an ended one.
+    def start(self, desired: DesiredInstance) -> None:
+        """Submit a job for the lease unless there is one, even an ended one.
 
-        Two drivers that do so at the same time submit two, of which Slurm lets one run at a time and both
-        drivers withdraw the later one.
+        Two drivers that do so at once submit two jobs. Slurm lets one run at a time, and both drivers
+        withdraw the later one.
         """
-        if len(wanted.lease) > _LONGEST_NAME:
+        if len(desired.lease) > _LONGEST_NAME:
             raise RefusedError(f"the lease's id is longer than {_LONGEST_NAME} characters")
         with self._starting:
-            if self._of(wanted.lease):
+            if self._jobs_of(desired.lease):
                 return
-            self._check_room(wanted)
-            self._submit(wanted)
-            if later := sorted(self._of(wanted.lease), key=int)[1:]:
+            self._check_room(desired)
+            self._submit(desired)
+            if later := sorted(self._jobs_of(desired.lease), key=int)[1:]:
                 self._call("scancel", ["--quiet", *later])
 
-    def notice(self, lease: str, leaves_at: float) -> bool:
-        """SIGTERM to the script of the lease's job; False: none runs."""
+    def give_notice(self, lease: str, leaves_at: float) -> bool:
+        """Send SIGTERM to the script of the lease's job; False if none runs."""
         del leaves_at  # a signal tells no time
-        jobs = self._of(lease, "RUNNING")
+        jobs = self._jobs_of(lease, "RUNNING")
         if jobs:
             self._call("scancel", ["--quiet", "--batch", "--signal=TERM", *jobs])
         return bool(jobs)
 
     def end(self, lease: str) -> None:
-        """Kills the lease's job. Without the signal to its script it would have Slurm's KillWait to leave."""
-        if jobs := self._of(lease, "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"):
+        """Kill the lease's job. Without the signal to its script it could stay for Slurm's KillWait."""
+        if jobs := self._jobs_of(lease, "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"):
             with suppress(InstanceError):  # one that has just ended, or waits, takes no signal
                 self._call("scancel", ["--quiet", "--batch", "--signal=KILL", *jobs])
             self._call("scancel", ["--quiet", *jobs])
 
     def free_cores(self) -> int | None:
-        """Idle CPUs of the partition's nodes, without those that jobs wait for."""
+        """Return the idle CPUs of the partition's nodes, less those that jobs wait for."""
         nodes = self._nodes().values()
         partitions = frozenset(partition for node in nodes for partition in node.partitions)
         waiting = sum(job.cores for job in self._jobs() if job.waits_for_room and job.partitions & partitions)
@@ -130,28 +194,34 @@ class SlurmDriver:
     # -- how ----------------------------------------------------------------------------------------------
 
     def _nodes(self) -> dict[str, SlurmNode]:
-        """Of the partition. Raises RefusedError where there is no such partition."""
-        every = nodes_in(self._call("sinfo", ["--all", "--noheader", "--Node", f"--format={NODE_FORMAT}"]))
-        here = {name: node for name, node in every.items() if self._options.partition in node.partitions}
-        if not here:
+        """Return the partition's nodes.
+
+        Raises
+        ------
+        RefusedError
+            When there is no such partition.
+        """
+        every = parse_nodes(self._call("sinfo", ["--all", "--noheader", "--Node", f"--format={NODE_FORMAT}"]))
+        nodes = {name: node for name, node in every.items() if self._options.partition in node.partitions}
+        if not nodes:
             raise RefusedError(f"the cluster has no partition {self._options.partition} with nodes")
-        return here
+        return nodes
 
     def _jobs(self) -> list[SlurmJob]:
-        return jobs_in(self._squeue(JOB_FIELDS, "--noheader"))
+        return parse_jobs(self._squeue(JOB_FIELDS, "--noheader"))
 
     def _leases(self) -> dict[str, str]:
-        """By the ids of their jobs."""
-        told = comments_in(self._squeue(COMMENT_FIELDS, "--me"))
-        return {job: text.removeprefix(self._mark) for job, text in told if text.startswith(self._mark)}
+        """Return the leases by the ids of their jobs."""
+        comments = parse_comments(self._squeue(COMMENT_FIELDS, "--me"))
+        return {job: text.removeprefix(self._mark) for job, text in comments if text.startswith(self._mark)}
 
-    def _of(self, lease: str, states: str = "all") -> list[str]:
-        """Ids of the lease's jobs in these states."""
-        told = self._squeue(COMMENT_FIELDS, "--me", f"--name={self._name(lease)}", states=states)
-        return [job for job, comment in comments_in(told) if comment == f"{self._mark}{lease}"]
+    def _jobs_of(self, lease: str, states: str = "all") -> list[str]:
+        """Return the ids of the lease's jobs in these states."""
+        output = self._squeue(COMMENT_FIELDS, "--me", f"--name={self._job_name(lease)}", states=states)
+        return [job for job, comment in parse_comments(output) if comment == f"{self._mark}{lease}"]
 
-    def _name(self, lease: str) -> str:
-        """Of its jobs. A comma would make several names of it."""
+    def _job_name(self, lease: str) -> str:
+        """Return the name of the lease's jobs. Slurm takes a comma for the end of a name."""
         return f"{self._mark}{lease}"
 
     def _squeue(self, fields: Sequence[str], *more: str, states: str = "all") -> str:
@@ -177,59 +247,59 @@ class SlurmDriver:
             job.id, lease, state, f"{job.cores} CPUs", job.cores, job.nodes, ends_at=ends_at, why=why
         )
 
-    def _check_room(self, wanted: DesiredInstance) -> None:
-        """Slurm would queue what has no room now, and also what never has."""
+    def _check_room(self, desired: DesiredInstance) -> None:
+        """Raise an error if the instance has no room now, or never will: Slurm would queue its job."""
         nodes = self._nodes().values()
         most = max(node.total for node in nodes)
-        if wanted.cores > most:
+        if desired.cores > most:
             raise RefusedError(f"the largest node of {self._options.partition} has {most} CPUs")
-        if wanted.cores > max(node.idle for node in nodes):
-            raise NoRoomError(f"no node of {self._options.partition} has {wanted.cores} idle CPUs")
+        if desired.cores > max(node.idle for node in nodes):
+            raise NoRoomError(f"no node of {self._options.partition} has {desired.cores} idle CPUs")
 
-    def _submit(self, wanted: DesiredInstance) -> None:
-        told, environment = self._options, self._environment(wanted)
+    def _submit(self, desired: DesiredInstance) -> None:
+        options, environment = self._options, self._environment(desired)
         arguments = [
             "--parsable",
-            f"--partition={told.partition}",
-            f"--job-name={self._name(wanted.lease)}",
-            f"--comment={self._mark}{wanted.lease}",
+            f"--partition={options.partition}",
+            f"--job-name={self._job_name(desired.lease)}",
+            f"--comment={self._mark}{desired.lease}",
             "--dependency=singleton",
             "--no-requeue",
             "--nodes=1",
             "--ntasks=1",
-            f"--cpus-per-task={wanted.cores}",
+            f"--cpus-per-task={desired.cores}",
             f"--signal=B:TERM@{_WARNING_S}",
-            f"--output={told.output}",
+            f"--output={options.output}",
             "--chdir=/",
             f"--export={','.join(environment)}",
             *(
                 f"--{name}={value}"
                 for name, value in {
-                    "qos": told.qos,
-                    "account": told.account,
-                    "constraint": told.constraint,
-                    "time": told.time_limit,
+                    "qos": options.qos,
+                    "account": options.account,
+                    "constraint": options.constraint,
+                    "time": options.time_limit,
                 }.items()
                 if value is not None
             ),
-            *self._amounts(wanted.amounts),
-            str(told.script),
+            *self._amounts(desired.amounts),
+            str(options.script),
         ]
         self._call("sbatch", arguments, environment)
 
-    def _environment(self, wanted: DesiredInstance) -> dict[str, str]:
-        user_data = self._options.user_data if wanted.user_data is None else wanted.user_data
-        found = {
-            "SPOTFED_LEASE": wanted.lease,
+    def _environment(self, desired: DesiredInstance) -> dict[str, str]:
+        user_data = self._options.user_data if desired.user_data is None else desired.user_data
+        environment = {
+            "SPOTFED_LEASE": desired.lease,
             "SPOTFED_CLOUD": self._cloud,
-            "SPOTFED_ORIGIN": wanted.origin,
-            "SPOTFED_CORES": str(wanted.cores),
+            "SPOTFED_ORIGIN": desired.origin,
+            "SPOTFED_CORES": str(desired.cores),
         }
         if user_data is not None:
             if "\0" in user_data:
                 raise RefusedError("user data that an environment cannot hold: there is a null byte in it")
-            found["SPOTFED_USER_DATA"] = user_data
-        return found
+            environment["SPOTFED_USER_DATA"] = user_data
+        return environment
 
     def _amounts(self, amounts: Mapping[str, int]) -> list[str]:
         arguments, gres = [], []
@@ -243,15 +313,21 @@ class SlurmDriver:
         return arguments + ([f"--gres={','.join(gres)}"] if gres else [])
 
     def _call(self, program: str, arguments: Sequence[str], more: Mapping[str, str] | None = None) -> str:
-        """Standard output of a program. Raises InstanceError, RefusedError."""
-        told = self._options
-        path = told.programs / program if told.programs is not None else shutil.which(program)
+        """Run one of Slurm's programs and return its standard output.
+
+        Raises
+        ------
+        InstanceError
+            When it fails; RefusedError when it would fail again.
+        """
+        options = self._options
+        path = options.programs / program if options.programs is not None else shutil.which(program)
         if path is None:
-            raise RefusedError(f"{program} is not installed here: set the option programs to its directory")
+            raise RefusedError(f"{program} is not installed nodes: set the option programs to its directory")
         # Times in seconds since 1970, whatever the time zone; messages in English.
         environment = {"PATH": _PATH, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", **(more or {})}
-        if told.config is not None:
-            environment["SLURM_CONF"] = str(told.config)
+        if options.config is not None:
+            environment["SLURM_CONF"] = str(options.config)
         try:
             done = subprocess.run(  # noqa: S603  (Slurm's own programs)
                 [str(path), *arguments],
@@ -260,28 +336,28 @@ class SlurmDriver:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=told.timeout_s,
+                timeout=options.timeout_s,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise InstanceError(f"{program} did not end within {told.timeout_s:g} s") from error
+            raise InstanceError(f"{program} did not end within {options.timeout_s:g} s") from error
         except OSError as error:  # as where it is more than an environment holds
             raise RefusedError(f"{program} cannot be run: {error}") from error
         if done.returncode == 0:
             return done.stdout
-        said = " ".join(done.stderr.split())[:300] or f"exit code {done.returncode}"
-        refused = said.startswith("sbatch: ") and not any(text in said.lower() for text in _AWAY)
-        raise (RefusedError if refused else InstanceError)(f"{program}: {said}")
+        message = " ".join(done.stderr.split())[:300] or f"exit code {done.returncode}"
+        refused = message.startswith("sbatch: ") and not any(text in message.lower() for text in _AWAY)
+        raise (RefusedError if refused else InstanceError)(f"{program}: {message}")
 
 
-def _shown(jobs: Sequence[SlurmJob]) -> SlurmJob:
-    """The one that has not ended, else the last that has; a later one waits for an earlier one's end."""
+def _current_job(jobs: Sequence[SlurmJob]) -> SlurmJob:
+    """Return the first job that has not ended, else the last one; later jobs wait for earlier ones."""
     by_age = sorted(jobs, key=lambda job: int(job.id))
     return next((job for job in by_age if job.state is not InstanceState.ENDED), by_age[-1])
 
 
 def _foreign(job: SlurmJob, nodes: Mapping[str, SlurmNode]) -> Iterator[CloudInstance]:
-    """What a job of others has on these nodes. One that waits has nothing."""
+    """Yield what another user's job has on these nodes. One that waits has nothing."""
     if job.state is InstanceState.ENDED:
         return
     share = math.ceil(job.cores / max(1, job.node_count))

@@ -1,7 +1,7 @@
-"""What Slurm's programs print, read. Pure: text in, values out.
+"""Parse what Slurm's programs print (pure).
 
-Whoever submits jobs chooses their names and comments, line ends among them. So nothing of what other users
-wrote is asked for where lines are read.
+Users choose the names and comments of their jobs, which may contain line ends. So output that is read line by
+line never includes what other users wrote.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _RANGES = re.compile(r"\[([^\]]*)\]")
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job, or an element of an array of them.
+    """A job, or an element of a job array.
 
-    word: Slurm's for its state. ``*_at``: seconds since 1970. reason: why it waits, or failed.
+    word: Slurm's name of its state. ``*_at``: seconds since 1970. reason: why it waits, or failed.
     """
 
     id: str
@@ -62,18 +62,18 @@ class SlurmJob:
 
     @property
     def state(self) -> InstanceState:
-        """What Slurm's word comes to; words that are not known are ends."""
+        """The state of the job as an instance; an unknown word counts as ended."""
         return _STATES.get(self.word, InstanceState.ENDED)
 
     @property
     def waits_for_room(self) -> bool:
-        """It would run if there were room."""
+        """True if only missing room keeps the job from running."""
         return self.word == "PENDING" and (self.reason or "None") in _WAITS_FOR_ROOM
 
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """A node and its CPUs."""
+    """A node, its partitions and its CPUs."""
 
     name: str
     partitions: frozenset[str]
@@ -81,15 +81,26 @@ class SlurmNode:
     total: int
 
 
-def jobs_in(text: str) -> list[SlurmJob]:
-    """Of ``squeue`` with JOB_FIELDS, each followed by a bar. Raises InstanceError."""
+def parse_jobs(text: str) -> list[SlurmJob]:
+    """Parse the output of ``squeue`` with JOB_FIELDS, each followed by a bar.
+
+    Raises
+    ------
+    InstanceError
+        When a line is not a job.
+    """
     return [_job(line) for line in text.splitlines() if line.strip()]
 
 
-def comments_in(text: str) -> Iterator[tuple[str, str]]:
-    """Job ids and comments of ``squeue`` with COMMENT_FIELDS and its header. Raises InstanceError.
+def parse_comments(text: str) -> Iterator[tuple[str, str]]:
+    """Yield job ids and comments from the output of ``squeue`` with COMMENT_FIELDS and its header.
 
-    Lines that the comments themselves are broken into are passed over.
+    Line ends within comments give lines of their own, which are skipped.
+
+    Raises
+    ------
+    InstanceError
+        When the header is not the expected one.
     """
     header, *lines = text.splitlines() or [""]
     if header != _COMMENT_HEADER:
@@ -100,22 +111,28 @@ def comments_in(text: str) -> Iterator[tuple[str, str]]:
             yield job, comment.removesuffix("|")
 
 
-def nodes_in(text: str) -> dict[str, SlurmNode]:
-    """Of ``sinfo`` with NODE_FORMAT, which has a line for each partition of a node. Raises InstanceError."""
-    found: dict[str, SlurmNode] = {}
+def parse_nodes(text: str) -> dict[str, SlurmNode]:
+    """Parse the output of ``sinfo`` with NODE_FORMAT, which has a line for each partition of a node.
+
+    Raises
+    ------
+    InstanceError
+        When a line is not a node.
+    """
+    nodes: dict[str, SlurmNode] = {}
     for line in text.split():
         try:
             name, partition, cpus = line.split("|")
             _, idle, _, total = map(int, cpus.split("/"))
         except ValueError as error:
             raise InstanceError(f"sinfo printed something else than nodes: {line[:200]!r}") from error
-        partitions = found[name].partitions if name in found else frozenset()
-        found[name] = SlurmNode(name, partitions | {partition}, idle, total)
-    return found
+        partitions = nodes[name].partitions if name in nodes else frozenset()
+        nodes[name] = SlurmNode(name, partitions | {partition}, idle, total)
+    return nodes
 
 
-def names_in(nodes: str) -> tuple[str, ...]:
-    """Names of a list of nodes as Slurm shortens it: ``n[1-3,07],m`` is n1, n2, n3, n07, m."""
+def expand_node_list(nodes: str) -> tuple[str, ...]:
+    """Expand Slurm's short form of a list of nodes: ``n[1-3,07],m`` is n1, n2, n3, n07, m."""
     return tuple(name for part in _parts(nodes) for name in _expanded(part))
 
 
@@ -129,7 +146,7 @@ def _job(line: str) -> SlurmJob:
             int(cores),
             int(count),
             frozenset(partitions.split(",")),
-            () if nodes in _NOTHING else names_in(nodes),
+            () if nodes in _NOTHING else expand_node_list(nodes),
             _time(preempted),
             _time(ends),
             _time(submitted),
@@ -144,7 +161,7 @@ def _time(text: str) -> float | None:
 
 
 def _parts(nodes: str) -> Iterable[str]:
-    """Split at the commas that are in no brackets."""
+    """Split a list of nodes at the commas outside brackets."""
     return [part for part in re.split(r",(?![^\[]*\])", nodes) if part]
 
 

@@ -1,13 +1,15 @@
-"""Drivers: what runs the commands of batch jobs on the instances of a cloud.
+"""The process driver runs the commands of batch jobs as processes of this machine.
 
-driver.py     what every driver does
-process.py    process groups of this machine
-shim.py       between a driver and a command: limits, output, exit status; the standard library alone
-isolation.py  what a command may see and touch
-confining.py  the system calls behind that; the standard library alone, for the shim
-groups.py     the processes of one piece of work, as /proc shows them
-usage.py      what they use
-cores.py      which cores of a node, and which of this machine, are whose
-kept.py       states that were kept of the directories of jobs
-copying.py    copies of directories that somebody else may have filled with traps
+driver_protocol  the interface of drivers
+process_driver   runs work as process groups
+work_dir         the files of one piece of work
+shim             between the driver and a command: limits, output, exit status; standard library only
+task_files       the files through which driver and shim talk
+isolation        decides what a command may see and touch
+sandbox          the system calls behind that; standard library only, for the shim
+process_tree     the processes of one piece of work, from /proc
+usage_meter      what they use
+cores            which cores of a node, and of this machine, are whose
+checkpoints      saved states of jobs' directories
+safe_copy        copies of directories that may hold traps
 """

@@ -1,8 +1,8 @@
-"""States that were kept of the directories of jobs: ``<jobs_dir>/<job>/<work>/<n>``, n from 1 on.
+"""Store checkpoints of jobs' directories in ``<jobs_dir>/<job>/<work>/<n>``, with n from 1.
 
-In each there are ``files``, and ``kept.json`` that says what it is. It is made as a draft and renamed when
-all of it is on the disk; the last two of a piece of work stay. With storage ``remote`` the directory of the
-job is there as well, as ``live``. Agents of several machines share them over a network file system.
+Each has ``files``, and ``kept.json`` that describes it. It is made as a draft and renamed once all of it is
+on the disk. The last two of a piece of work are kept. With storage ``remote`` the directory of the job is
+there as well, as ``live``. Agents of several machines share them over a network file system.
 """
 
 from __future__ import annotations
@@ -14,62 +14,67 @@ from dataclasses import asdict
 from pathlib import Path
 
 from broker.jobs.models import Work
-from workers.node_agent.process.driver_protocol import DriverError, KeptState
-from workers.node_agent.process.safe_copy import Abandoned, copy_tree, remove_tree
+from workers.node_agent.process.driver_protocol import DriverError, StoredCheckpoint
+from workers.node_agent.process.safe_copy import AbandonedCopyError, copy_tree, remove_tree
 from workers.node_agent.process.task_files import fsync_directory, read_json, write_json
 
-STATES_KEPT = 2
+CHECKPOINTS_KEPT = 2
 _WORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _DRAFT = "draft"
 
 
 class CheckpointStore:
-    """All of them."""
+    """Makes, restores and removes checkpoints beneath one directory."""
 
     def __init__(self, directory: Path):
         self.directory = directory
 
-    def of(self, job: str, work: str) -> Path:
-        """Where those of a piece of work are; the directories above may be passed through by everybody."""
+    def directory_of(self, job: str, work: str) -> Path:
+        """Return the directory of a piece of work. Everybody may pass through those above it."""
         return self.directory / job / checked_id(work)
 
-    def live(self, work: Work) -> Path:
-        """The directory of a job with remote storage."""
-        return self.of(work.job, work.id) / "live"
+    def live_directory(self, work: Work) -> Path:
+        """Return the directory in which a job with remote storage runs."""
+        return self.directory_of(work.job, work.id) / "live"
 
-    def make(self, work: Work) -> Path:
-        """The place of its states."""
-        path = self.of(work.job, work.id)
-        for one in (self.directory, path.parent, path):
-            if not one.is_dir():
-                one.mkdir(parents=True, exist_ok=True)
-                one.chmod(0o711)
+    def make_directory(self, work: Work) -> Path:
+        """Create the directory of a piece of work if needed, and return it."""
+        path = self.directory_of(work.job, work.id)
+        for directory in (self.directory, path.parent, path):
+            if not directory.is_dir():
+                directory.mkdir(parents=True, exist_ok=True)
+                directory.chmod(0o711)
         return path
 
-    def last(self, job: str, work: str) -> KeptState | None:
-        """The newest; None: there is none."""
-        numbers = self._numbers(self.of(job, work))
+    def newest(self, job: str, work: str) -> StoredCheckpoint | None:
+        """Return the newest checkpoint of a piece of work, None if there is none."""
+        numbers = self._numbers(self.directory_of(job, work))
         for number in reversed(numbers):
-            found = read_json(self.of(job, work) / str(number) / "kept.json")
-            if found is not None:
-                return KeptState(**found)
+            content = read_json(self.directory_of(job, work) / str(number) / "kept.json")
+            if content is not None:
+                return StoredCheckpoint(**content)
         return None
 
-    def draft(
+    def make_draft(
         self, work: Work, directory: Path, owner: int | None, abandoned: Callable[[], bool]
     ) -> tuple[Path, int]:
-        """A copy of the directory that does not count yet, and its size in bytes.
+        """Copy the directory into a draft that does not count yet; return its path and its size in bytes.
 
-        owner: whose files are copied. Raises DriverError.
+        ``owner``: the user whose files are copied.
+
+        Raises
+        ------
+        DriverError
+            When it cannot be copied, or was abandoned.
         """
-        place = self.make(work)
+        place = self.make_directory(work)
         draft = place / _DRAFT
         try:
             if draft.exists():
                 remove_tree(draft)
             draft.mkdir(mode=0o700)
             return draft, copy_tree(directory, draft / "files", of=owner, abandoned=abandoned)
-        except Abandoned:
+        except AbandonedCopyError:
             remove_tree(draft)
             raise DriverError("there was no time to keep its state") from None
         except OSError as error:
@@ -77,25 +82,37 @@ class CheckpointStore:
                 remove_tree(draft)
             raise DriverError(f"its state could not be kept: {error}") from error
 
-    def commit(self, draft: Path, at: float, size: int, *, last: bool) -> KeptState:
-        """Makes the draft the newest state, and lets older ones go. Raises DriverError."""
+    def commit(self, draft: Path, at: float, size: int, *, last: bool) -> StoredCheckpoint:
+        """Make the draft the newest checkpoint, and remove old ones.
+
+        Raises
+        ------
+        DriverError
+            When it cannot be written.
+        """
         place = draft.parent
         try:
             numbers = self._numbers(place)
-            kept = KeptState(numbers[-1] + 1 if numbers else 1, at, size / 1e9, last)
-            write_json(draft / "kept.json", asdict(kept))
+            checkpoint = StoredCheckpoint(numbers[-1] + 1 if numbers else 1, at, size / 1e9, last)
+            write_json(draft / "kept.json", asdict(checkpoint))
             fsync_directory(draft)
-            draft.rename(place / str(kept.number))
+            draft.rename(place / str(checkpoint.number))
             fsync_directory(place)
         except OSError as error:
             raise DriverError(f"its state could not be kept: {error}") from error
-        for number in [*numbers, kept.number][:-STATES_KEPT]:
+        for number in [*numbers, checkpoint.number][:-CHECKPOINTS_KEPT]:
             remove_tree(place / str(number))
-        return kept
+        return checkpoint
 
     def restore(self, job: str, work: str, number: int, target: Path, owner: int | None) -> None:
-        """Puts a state into a new directory. Raises DriverError."""
-        place = self.of(job, work) / str(number)
+        """Copy a checkpoint into a new directory.
+
+        Raises
+        ------
+        DriverError
+            When there is no such checkpoint, or it cannot be copied.
+        """
+        place = self.directory_of(job, work) / str(number)
         if read_json(place / "kept.json") is None:
             raise DriverError(f"there is no state {number} of {work} to begin with")
         try:
@@ -104,17 +121,23 @@ class CheckpointStore:
             raise DriverError(f"state {number} of {work} could not be restored: {error}") from error
 
     def drop_old(self, open_jobs: Collection[str], before: float) -> list[str]:
-        """Removes all that is kept of jobs that are not among the open ones and were last changed ``before``
-        then, seconds since 1970; returns which they were. Raises OSError.
+        """Remove all checkpoints of jobs that are not open and have not changed since ``before``.
+
+        ``before``: seconds since 1970. Return the jobs that were removed.
+
+        Raises
+        ------
+        OSError
+            When a directory cannot be removed.
         """
         if not self.directory.is_dir():
             return []
-        gone = []
+        removed = []
         for job in sorted(path for path in self.directory.iterdir() if path.is_dir()):
             if job.name not in open_jobs and _changed_at(job) < before:
                 remove_tree(job)
-                gone.append(job.name)
-        return gone
+                removed.append(job.name)
+        return removed
 
     def _numbers(self, place: Path) -> list[int]:
         if not place.is_dir():
@@ -123,12 +146,18 @@ class CheckpointStore:
 
 
 def _changed_at(job: Path) -> float:
-    """When something was last kept of it: a state is a new entry in the directory of its work."""
+    """Return when a checkpoint of the job was last saved: each is a new entry in a directory."""
     return max(path.stat().st_mtime for path in (job, *job.iterdir()))
 
 
 def checked_id(work: str) -> str:
-    """The id, where it can name a directory. Raises DriverError."""
+    """Return the id if it can name a directory.
+
+    Raises
+    ------
+    DriverError
+        When it cannot.
+    """
     if not _WORK.fullmatch(work):
         raise DriverError(f"{work!r} cannot name a directory")
     return work

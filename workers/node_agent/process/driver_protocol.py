@@ -1,7 +1,7 @@
-"""What every driver does: run pieces of work on the instances of one cloud, and keep states of them.
+"""The interface of drivers, which run pieces of work on the instances of one cloud.
 
-A driver holds what it was told to start until it is told to forget it, across ends of its own process. All
-calls may be made again, and from several threads; calls about work that is not held do nothing.
+A driver keeps work from its start until it is told to forget it, across restarts of its own process. All
+calls may be repeated, and made from several threads; calls about unknown work do nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from broker.jobs.models import Usage, Work
 
 
 class DriverError(Exception):
-    """It cannot be done; the message says why, for the user of the job."""
+    """The driver cannot do it; the message tells the user of the job why."""
 
 
-class Cause(StrEnum):
-    """Why a driver ended work that had not ended by itself."""
+class StopCause(StrEnum):
+    """Reasons for which a driver ends work."""
 
     EVICTED = "evicted"
     SAVED = "saved"
@@ -29,9 +29,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class RunningWork:
-    """started_at: when its command began, seconds since 1970; None: it is being restored.
+    """Work that has not ended.
 
-    noticed_at: when it was warned.
+    started_at: when its command began, in seconds since 1970; None while it is being restored. noticed_at:
+    when it was warned.
     """
 
     started_at: float | None
@@ -41,9 +42,11 @@ class RunningWork:
 
 @dataclass(frozen=True)
 class EndedWork:
-    """code: as a shell tells it, 128 and the signal's number where one ended it; None: see ``why``.
+    """Work that has ended.
 
-    cause: what the driver ended it for; None: nothing, it ended by itself.
+    code: the exit status as a shell gives it, 128 and the signal's number where a signal ended it; None if
+    ``why`` says more. at: when it ended, in seconds since 1970. cause: why the driver ended it; None if it
+    ended by itself.
     """
 
     code: int | None
@@ -51,15 +54,16 @@ class EndedWork:
     started_at: float | None
     usage: Usage
     noticed_at: float | None = None
-    cause: Cause | None = None
+    cause: StopCause | None = None
     why: str | None = None
 
 
 @dataclass(frozen=True)
-class KeptState:
-    """A state that was kept whole. number: from 1 on, within its work. at: what was done until then is in it.
+class StoredCheckpoint:
+    """A complete checkpoint of a piece of work.
 
-    last: it was kept to end the work, so there is nothing to come.
+    number: from 1, within its work. at: it contains the work done until then. last: True if it was saved to
+    end the work, so that none will follow.
     """
 
     number: int
@@ -68,38 +72,41 @@ class KeptState:
     last: bool = False
 
 
-class Driver(Protocol):
-    """Runs commands. What it raises are DriverErrors."""
+class WorkDriver(Protocol):
+    """Runs commands. Its methods raise only DriverError."""
 
-    def held(self) -> list[str]:
-        """Ids of all work that was started and not forgotten."""
+    def list_work(self) -> list[str]:
+        """Return the ids of all work that was started and not forgotten."""
 
     def start(self, work: Work) -> None:
-        """Starts it, with the state that it is to be restored from; what was started before is not again."""
+        """Start the work, from the checkpoint that it names, unless it was started before."""
 
-    def notice(self, work: str) -> None:
-        """Warns it, once: SIGTERM to its processes."""
+    def give_notice(self, work: str) -> None:
+        """Warn the work once, by SIGTERM to its processes."""
 
-    def keep(self, work: str, abandon: threading.Event, *, last: bool = False) -> KeptState:
-        """Keeps its state as it is now, by its save command where it has one; the last two stay.
+    def save_checkpoint(self, work: str, abandon: threading.Event, *, last: bool = False) -> StoredCheckpoint:
+        """Save a checkpoint of the work, by its save command if it has one; the last two are kept.
 
-        Nothing is kept if ``abandon`` is set on the way: that too is a DriverError.
+        Raises
+        ------
+        DriverError
+            When it cannot be saved, or ``abandon`` is set meanwhile.
         """
 
-    def last_kept(self, work: str) -> KeptState | None:
-        """The newest state of it that was kept whole."""
+    def last_checkpoint(self, work: str) -> StoredCheckpoint | None:
+        """Return the newest complete checkpoint of the work, None if there is none."""
 
-    def stop(self, work: str, cause: Cause) -> None:
-        """Kills all its processes at once. The first cause stays."""
+    def stop(self, work: str, cause: StopCause) -> None:
+        """Kill all its processes at once. The first cause is the one that counts."""
 
-    def look(self, work: str) -> RunningWork | EndedWork | None:
-        """How it stands; None: it is not held."""
+    def inspect(self, work: str) -> RunningWork | EndedWork | None:
+        """Return how the work stands, None if it is unknown."""
 
-    def written(self, work: str) -> int:
-        """How many bytes it has written to standard output and error."""
+    def written_bytes(self, work: str) -> int:
+        """Return how many bytes the work has written to standard output and error."""
 
-    def log(self, work: str, most_bytes: int) -> tuple[int, bytes]:
-        """The end of what it wrote, and how many bytes it had written before that."""
+    def read_log(self, work: str, most_bytes: int) -> tuple[int, bytes]:
+        """Return the end of its output, after the number of bytes that come before it."""
 
     def forget(self, work: str) -> None:
-        """Kills what is left of it and frees what it had; states that were kept stay."""
+        """Kill what is left of the work and free its resources; its checkpoints stay."""

@@ -1,12 +1,13 @@
-"""What keeps a job from other jobs, and from the federation.
+"""Keep a job from other jobs, and from the federation.
 
-users      the driver is root: each piece of work runs as a user that nobody else has, and, where the driver
-           may mount (CAP_SYS_ADMIN), in a mount namespace without the directories of the federation
-landlock   it is not: all run as its own user, and the kernel keeps each from all files but the system's and
-           its own, from tracing and signalling others (Landlock, Linux 6.12), and from local sockets
-none       nothing does; to be said knowingly
+users      the driver is root: each piece of work runs as a user of its own, and, where the driver may mount
+           (CAP_SYS_ADMIN), in a mount namespace without the directories of the federation
+landlock   it is not: all work runs as the driver's user, and the kernel keeps each from all files but the
+           system's and its own, from tracing and signalling others (Landlock, Linux 6.12), and from local
+           sockets
+none       nothing keeps jobs apart; an operator must ask for it
 
-Before a driver takes work it has a probe tell what a job could do.
+Before a driver takes work it runs a probe that tells what a job could do.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from pathlib import Path
 
 from workers.node_agent.process import sandbox
 from workers.node_agent.process.driver_protocol import DriverError
-from workers.node_agent.process.process_tree import SHIM, processes
+from workers.node_agent.process.process_tree import SHIM, list_processes
 from workers.node_agent.process.safe_copy import remove_tree
-from workers.node_agent.process.task_files import Task, outcome
+from workers.node_agent.process.task_files import Task, read_outcome
 
 #: What a job may read under Landlock: the system, without what is configured on it, where secrets may be.
 SYSTEM = (
@@ -48,7 +49,7 @@ if cat "/proc/$DRIVER/environ" >/dev/null 2>&1; then exit 13; fi
 if kill -0 "$DRIVER" 2>/dev/null; then exit 14; fi
 exit 0
 """
-_FOUND: dict[int, str | None] = {
+_FAULTS: dict[int, str | None] = {
     0: None,
     11: "it cannot write into its own directory",
     12: "it can read files of the federation",
@@ -59,42 +60,54 @@ _ADVICE = "run the agent as root, or on Linux 6.12 or newer, or set SPOTFED_ISOL
 
 
 class Isolation(StrEnum):
-    """See above."""
+    """The ways to keep jobs apart; see the module."""
 
     USERS = "users"
     LANDLOCK = "landlock"
     NONE = "none"
 
 
-def chosen(told: str) -> Isolation:
-    """What a setting means here. Raises DriverError where it cannot be had."""
+def choose_isolation(setting: str) -> Isolation:
+    """Return the isolation that a setting means on this machine.
+
+    Raises
+    ------
+    DriverError
+        When it is not possible here.
+    """
     root = os.geteuid() == 0
-    if told == "auto":
-        told = Isolation.USERS if root else Isolation.LANDLOCK
-    if told == Isolation.USERS and not root:
+    if setting == "auto":
+        setting = Isolation.USERS if root else Isolation.LANDLOCK
+    if setting == Isolation.USERS and not root:
         raise DriverError(f"SPOTFED_ISOLATION=users needs root: {_ADVICE}")
-    if told == Isolation.LANDLOCK:
+    if setting == Isolation.LANDLOCK:
         version = sandbox.landlock_version()
-        if version < sandbox.LANDLOCK_NEEDED or not sandbox.knows_this_machine():
+        if version < sandbox.LANDLOCK_NEEDED or not sandbox.can_refuse_sockets():
             raise DriverError(
                 f"jobs cannot be kept apart here: version {version} of Landlock, and "
                 f"{sandbox.LANDLOCK_NEEDED} is needed; {_ADVICE}"
             )
-    return Isolation(told)
+    return Isolation(setting)
 
 
-class Users:
-    """The users of this machine that run jobs, for all agents on it."""
+class JobUsers:
+    """Hands out the users of this machine that run jobs, for all agents on it."""
 
     def __init__(self, first: int, last: int, registry: Path = REGISTRY):
-        """From the first to the last user id; ``registry``: who has which, until the machine starts anew."""
+        """Take the first and the last user id, and the directory that registers them until the next boot."""
         self._ids, self._registry = range(first, last + 1), registry
 
     def take(self, home: Path) -> int:
-        """One that nobody has, for as long as the directory is there. Raises DriverError."""
-        with self._alone():
+        """Take a user that runs nothing, for as long as the directory ``home`` exists.
+
+        Raises
+        ------
+        DriverError
+            When all users are taken.
+        """
+        with self._registry_lock():
             known = {int(path.name): path for path in self._registry.iterdir() if path.name.isdigit()}
-            busy = {one.uid for one in processes().values()}
+            busy = {process.uid for process in list_processes().values()}
             for uid in self._ids:
                 if uid in busy or (uid in known and _is_taken(known[uid])):
                     continue
@@ -103,7 +116,7 @@ class Users:
         raise DriverError(f"all {len(self._ids)} users of SPOTFED_JOB_USERS run jobs: name more of them")
 
     def free(self, uid: int) -> None:
-        """Its job has ended; what it left in directories that all may use is removed."""
+        """Free the user of a job that has ended, and remove what it left in directories that all may use."""
         for directory in _SHARED:
             with suppress(OSError):
                 for path in directory.iterdir():
@@ -114,7 +127,7 @@ class Users:
             (self._registry / str(uid)).unlink()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _registry_lock(self) -> Iterator[None]:
         try:
             self._registry.mkdir(mode=0o700, exist_ok=True)
             with (self._registry / "lock").open("w") as lock:
@@ -125,65 +138,80 @@ class Users:
 
 
 def _is_taken(path: Path) -> bool:
-    """Whether the directory is there for which a user was taken. Who is freed meanwhile is not."""
+    """Return True if the directory exists for which a user was taken. The user may be freed meanwhile."""
     try:
         return Path(path.read_text()).exists()
     except FileNotFoundError:
         return False
 
 
-class Walls:
-    """What is around every job of one driver. ``hides``: the directories of the federation are hidden."""
+class JobIsolation:
+    """The isolation of every job of one driver.
 
-    def __init__(self, isolation: Isolation, users: Users, private: Iterable[Path]):
-        """``private``: directories of which a job may see its own parts only."""
+    hides: True if the directories of the federation are hidden from jobs.
+    """
+
+    def __init__(self, isolation: Isolation, users: JobUsers, private: Iterable[Path]):
+        """Take the private directories, of which a job may see only its own parts."""
         self.isolation, self.users = isolation, users
         self._private = tuple(private)
         self.hides = isolation is Isolation.USERS
 
-    def user(self, home: Path) -> int | None:
-        """A user for what runs there; None: it runs as the driver's. Raises DriverError."""
+    def take_user(self, home: Path) -> int | None:
+        """Take a user for the work in that directory; None if it runs as the driver's user.
+
+        Raises
+        ------
+        DriverError
+            When all users are taken.
+        """
         return self.users.take(home) if self.isolation is Isolation.USERS else None
 
-    def hidden(self, shown: Iterable[Path]) -> tuple[str, ...]:
-        """What is hidden from work that sees ``shown``: what is private, and what its user could not pass."""
+    def hidden_paths(self, shown: Iterable[Path]) -> tuple[str, ...]:
+        """Return the directories to hide from work that sees ``shown``: private and impassable ones."""
         if not self.hides:
             return ()
-        found = {*self._private, *(barred for path in shown for barred in _barred(path))}
-        top = [one for one in found if not any(other in one.parents for other in found)]
-        return tuple(sorted(str(one) for one in top if one.is_dir()))
+        private = {*self._private, *(barred for path in shown for barred in _barred(path))}
+        top = [path for path in private if not any(other in path.parents for other in private)]
+        return tuple(sorted(str(path) for path in top if path.is_dir()))
 
-    def reads(self) -> tuple[str, ...] | None:
-        """What it may read beside its own, None: whatever its user may."""
+    def readable_paths(self) -> tuple[str, ...] | None:
+        """Return what work may read beside its own; None if whatever its user may."""
         if self.isolation is not Isolation.LANDLOCK:
             return None
         return (*SYSTEM, sys.prefix, sys.base_prefix)
 
-    def writes(self, own: Iterable[Path]) -> tuple[str, ...]:
-        """What it may change."""
+    def writable_paths(self, own: Iterable[Path]) -> tuple[str, ...]:
+        """Return what work may change."""
         devices = DEVICES if self.isolation is Isolation.LANDLOCK else ()
         return (*(str(path) for path in own), *devices)
 
-    def prove(self, base: Path) -> None:
-        """Runs a probe beneath ``base``. Raises DriverError where a job could do what it must not."""
-        found = self._probe(base)
-        if found and self.hides:  # where it may not mount, users alone may do
+    def check(self, base: Path) -> None:
+        """Run a probe beneath ``base``.
+
+        Raises
+        ------
+        DriverError
+            When a job could do what it must not.
+        """
+        fault = self._probe(base)
+        if fault and self.hides:  # where it may not mount, users alone may do
             self.hides = False
-            found = self._probe(base)
-        if found:
+            fault = self._probe(base)
+        if fault:
             raise DriverError(
-                f"jobs cannot be run apart from each other in {base} ({found}): let everybody pass through "
+                f"jobs cannot be run apart from each other in {base} ({fault}): let everybody pass through "
                 "the directories above it (SPOTFED_STATE_DIR and SPOTFED_JOBS_DIR say where that is), "
                 f"{_ADVICE}"
             )
 
     def _probe(self, base: Path) -> str | None:
-        """What is wrong; None: nothing."""
+        """Run the probe and return what is wrong, None if nothing is."""
         home = base / f".probe-{os.getpid()}"
         home.mkdir(mode=0o711)
         uid = None
         try:
-            uid = self.user(home)
+            uid = self.take_user(home)
             state, directory = home / "state", home / "job"
             for path in (state, directory):
                 path.mkdir(mode=0o700)
@@ -207,12 +235,12 @@ class Walls:
                 memory_mb=None,
                 uid=uid,
                 alone=True,
-                hidden=self.hidden([directory]),
-                reads=self.reads(),
-                writes=self.writes([directory]),
+                hidden=self.hidden_paths([directory]),
+                reads=self.readable_paths(),
+                writes=self.writable_paths([directory]),
             ).write(state)
-            shim(state).wait(_PROBE_S)
-            ended = outcome(state)
+            start_shim(state).wait(_PROBE_S)
+            ended = read_outcome(state)
         except subprocess.TimeoutExpired:
             ended = None
         finally:
@@ -221,14 +249,20 @@ class Walls:
                 self.users.free(uid)
         if ended is None or ended.code is None:
             return "it did not end" if ended is None else ended.why
-        return _FOUND.get(ended.code, f"it ended with status {ended.code}")
+        return _FAULTS.get(ended.code, f"it ended with status {ended.code}")
 
 
-def shim(state: Path) -> subprocess.Popen[bytes]:
-    """A shim for the task in that directory; it outlives this process. Raises OSError."""
+def start_shim(state: Path) -> subprocess.Popen[bytes]:
+    """Start a shim for the task in that directory; it outlives this process.
+
+    Raises
+    ------
+    OSError
+        When it cannot be started.
+    """
     nothing = subprocess.DEVNULL
-    _shims[:] = [one for one in _shims if one.poll() is None]
-    made = subprocess.Popen(  # noqa: S603  (a program of ours)
+    _shims[:] = [process for process in _shims if process.poll() is None]
+    process = subprocess.Popen(  # noqa: S603  (a program of ours)
         [sys.executable, "-I", "-S", str(SHIM), str(state)],
         cwd="/",
         env={},
@@ -237,10 +271,10 @@ def shim(state: Path) -> subprocess.Popen[bytes]:
         stderr=nothing,
         start_new_session=True,
     )
-    _shims.append(made)
-    return made
+    _shims.append(process)
+    return process
 
 
 def _barred(path: Path) -> list[Path]:
-    """The directories above it that not everybody may pass through."""
-    return [one for one in path.parents if one != Path("/") and not one.stat().st_mode & 0o001]
+    """Return the directories above the path through which not everybody may pass."""
+    return [parent for parent in path.parents if parent != Path("/") and not parent.stat().st_mode & 0o001]

@@ -1,20 +1,19 @@
-"""Runs work as process groups of this machine.
+"""Run work as process groups of this machine.
 
-A command runs beneath a shim, which outlives this process (`workers.node_agent.process.shim`), pinned to
-the cores of
-its instance. ``memory_mb`` bounds the data of each of its processes (RLIMIT_DATA: what is only reserved does
-not count), and what all of them use together is looked at and ends it when it is more. Limits by control
-groups would be exact, but can seldom be set where this runs.
+A command runs beneath a shim (`workers.node_agent.process.shim`), which outlives this process, pinned to the
+cores of its instance. ``memory_mb`` bounds the data of each of its processes (RLIMIT_DATA, which leaves out
+what is only reserved). Work whose processes together use more is ended. Limits by control groups would be
+exact, but can seldom be set where this runs.
 
-There is no other way to keep the state of a process than the job's own: its directory, or its save and
-restore commands. CRIU is used through them; the command of a job decides whether it begins or goes on::
+A checkpoint can only be the job's own: its directory, or the result of its save command. CRIU is used through
+such commands; the job's command decides whether it begins or goes on::
 
     save     sh -c 'rm -rf image; mkdir image; criu dump -t "$(cat pid)" -D image --shell-job --leave-running'
     command  sh -c '[ $SPOTFED_JOB_RESTORED = 1 ] && exec criu restore -D image --shell-job;
                     echo $$ > pid; exec ./simulate'
 
-CRIU needs privileges, which a job here has not and cannot gain: it takes SPOTFED_ISOLATION=none and an agent
-that has them. No test holds this.
+CRIU needs privileges that a job here does not have and cannot gain: it takes SPOTFED_ISOLATION=none and an
+agent that has them. No test covers this.
 """
 
 from __future__ import annotations
@@ -29,21 +28,27 @@ from pathlib import Path
 from broker.jobs.models import Usage, Work
 from cloudsim.jobs.job import StorageKind
 from workers.node_agent.process.checkpoints import CheckpointStore
-from workers.node_agent.process.cores import Cores
-from workers.node_agent.process.driver_protocol import Cause, DriverError, EndedWork, KeptState, RunningWork
-from workers.node_agent.process.isolation import Walls, shim
-from workers.node_agent.process.process_tree import OsProcess, ProcessTree, processes
+from workers.node_agent.process.cores import CoreAllocator
+from workers.node_agent.process.driver_protocol import (
+    DriverError,
+    EndedWork,
+    RunningWork,
+    StopCause,
+    StoredCheckpoint,
+)
+from workers.node_agent.process.isolation import JobIsolation, start_shim
+from workers.node_agent.process.process_tree import OsProcess, ProcessTree, list_processes
 from workers.node_agent.process.safe_copy import remove_tree
 from workers.node_agent.process.task_files import (
     Task,
     TaskOutcome,
-    begun,
     log_end,
     log_tail,
-    outcome,
+    read_outcome,
+    read_start,
     shim_lives,
 )
-from workers.node_agent.process.work_dir import WorkDir, read_home
+from workers.node_agent.process.work_dir import WorkDir, read_work_dir
 
 SAVE_LIMIT_S = 600.0
 _TABLE_S = 0.8  # so old what was seen of all processes may be
@@ -53,280 +58,305 @@ _STOP_LIMIT_S = 15.0
 
 
 class ProcessDriver:
-    """See `workers.node_agent.process.driver_protocol.Driver`."""
+    """Runs work as processes; see `workers.node_agent.process.driver_protocol.WorkDriver`."""
 
-    def __init__(self, base: Path, kept: CheckpointStore, cores: Cores, walls: Walls):
-        """Takes up what runs already. ``base``: the driver's own directory.
+    def __init__(
+        self, base: Path, checkpoints: CheckpointStore, cores: CoreAllocator, isolation: JobIsolation
+    ):
+        """Take up the work that runs already. ``base``: the driver's own directory.
 
-        Raises DriverError where jobs cannot be run apart from each other.
+        Raises
+        ------
+        DriverError
+            When jobs cannot be kept apart here.
         """
-        self._base, self._kept, self._cores, self._walls = base, kept, cores, walls
-        self._homes: dict[str, WorkDir] = {}
+        self._base, self._checkpoints, self._cores, self._isolation = base, checkpoints, cores, isolation
+        self._work_dirs: dict[str, WorkDir] = {}
         self._lock = threading.RLock()
         self._table: dict[int, OsProcess] = {}
         self._table_at = float("-inf")
         base.mkdir(parents=True, exist_ok=True)
         base.chmod(0o711)
-        walls.prove(base)
+        isolation.check(base)
         for path in base.iterdir():
             self._take_up(path)
 
     def _take_up(self, path: Path) -> None:
-        noted = read_home(path)
-        if noted is None:
+        notes = read_work_dir(path)
+        if notes is None:
             remove_tree(path)  # nothing was started there
             return
-        home = self._home(*noted)
-        self._cores.hold(home.work, home.cores)
-        self._homes[home.work.id] = home
-        group = home.group()
-        if group is not None and group.has_shim():
-            group.go_on()  # whoever stopped it for a copy is gone
+        work_dir = self._make_work_dir(*notes)
+        self._cores.occupy(work_dir.work, work_dir.cores)
+        self._work_dirs[work_dir.work.id] = work_dir
+        tree = work_dir.process_tree()
+        if tree is not None and tree.has_shim():
+            tree.resume()  # whoever stopped it for a copy is gone
 
-    def _home(self, work: Work, cores: tuple[int, ...], uid: int | None) -> WorkDir:
-        live = self._kept.live(work) if work.storage is StorageKind.REMOTE else None
+    def _make_work_dir(self, work: Work, cores: tuple[int, ...], uid: int | None) -> WorkDir:
+        live = self._checkpoints.live_directory(work) if work.storage is StorageKind.REMOTE else None
         return WorkDir(self._base, work, cores, live, uid)
 
-    def held(self) -> list[str]:
-        """Ids of all work that was started and not forgotten."""
+    def list_work(self) -> list[str]:
+        """Return the ids of all work that was started and not forgotten."""
         with self._lock:
-            return list(self._homes)
+            return list(self._work_dirs)
 
     def start(self, work: Work) -> None:
-        """Starts it in a directory of its own; what was started before is not again."""
+        """Start the work in a directory of its own, unless it was started before."""
         with self._lock:
-            home = self._homes.get(work.id)
-        if home is None:
-            home = self._home(work, self._cores.take(work), None)
-            if home.path.exists():
-                remove_tree(home.path)
+            work_dir = self._work_dirs.get(work.id)
+        if work_dir is None:
+            work_dir = self._make_work_dir(work, self._cores.take(work), None)
+            if work_dir.path.exists():
+                remove_tree(work_dir.path)
             try:
-                self._furnish(home)
+                self._prepare(work_dir)
             except (OSError, DriverError) as error:
-                self._leave(home)
+                self._remove(work_dir)
                 raise DriverError(str(error)) from error
             with self._lock:
-                self._homes[work.id] = home
+                self._work_dirs[work.id] = work_dir
         with self._lock:
-            starting = home.shim is not None and home.shim.poll() is None
-            if begun(home.state) is None and not starting and not shim_lives(home.state):
-                home.shim = self._shim(home.state)
+            starting = work_dir.shim is not None and work_dir.shim.poll() is None
+            if read_start(work_dir.state) is None and not starting and not shim_lives(work_dir.state):
+                work_dir.shim = self._shim(work_dir.state)
 
-    def _furnish(self, home: WorkDir) -> None:
-        """Makes its directories and says what is to be run in them."""
-        work = home.work
-        home.path.mkdir(mode=0o711)
-        home.path.chmod(0o711)
-        home.uid = self._walls.user(home.path)
-        home.state.mkdir(mode=0o700)
-        home.tmp.mkdir(mode=0o700)
+    def _prepare(self, work_dir: WorkDir) -> None:
+        """Make the directories of the work, and write down what is to run in them."""
+        work = work_dir.work
+        work_dir.path.mkdir(mode=0o711)
+        work_dir.path.chmod(0o711)
+        work_dir.uid = self._isolation.take_user(work_dir.path)
+        work_dir.state.mkdir(mode=0o700)
+        work_dir.tmp.mkdir(mode=0o700)
         if work.storage is StorageKind.REMOTE:
-            self._kept.make(work)
-        if home.directory.exists():
-            remove_tree(home.directory)
+            self._checkpoints.make_directory(work)
+        if work_dir.directory.exists():
+            remove_tree(work_dir.directory)
         if work.restore is not None:
-            self._kept.restore(work.job, *work.restore, home.directory, home.uid)
+            self._checkpoints.restore(work.job, *work.restore, work_dir.directory, work_dir.uid)
         else:
-            home.directory.mkdir(mode=0o700)
-        if home.uid is not None:
-            for path in (home.directory, home.tmp):
-                os.chown(path, home.uid, home.uid)
-            for path in {home.path, home.directory.parent}:
-                os.chown(path, -1, home.uid)
+            work_dir.directory.mkdir(mode=0o700)
+        if work_dir.uid is not None:
+            for path in (work_dir.directory, work_dir.tmp):
+                os.chown(path, work_dir.uid, work_dir.uid)
+            for path in {work_dir.path, work_dir.directory.parent}:
+                os.chown(path, -1, work_dir.uid)
                 path.chmod(0o710)  # nobody else passes, whatever the job allows
         resume = work.resume if work.restore is not None else None
-        self._task(home, work.command, resume=resume).write(home.state)
-        home.write()
+        self._task(work_dir, work.command, resume=resume).write(work_dir.state)
+        work_dir.write()
 
     def _task(
         self,
-        home: WorkDir,
+        work_dir: WorkDir,
         command: tuple[str, ...],
         *,
         resume: tuple[str, ...] | None = None,
         alone: bool = True,
     ) -> Task:
-        own = (home.directory, home.tmp)
+        own = (work_dir.directory, work_dir.tmp)
         return Task(
             command=command,
             resume=resume,
-            environment=home.environment(),
-            directory=str(home.directory),
-            cpus=self._cores.cpus(home.work.node, home.cores),
-            memory_mb=home.work.memory_mb,
-            uid=home.uid,
+            environment=work_dir.environment(),
+            directory=str(work_dir.directory),
+            cpus=self._cores.cpus(work_dir.work.node, work_dir.cores),
+            memory_mb=work_dir.work.memory_mb,
+            uid=work_dir.uid,
             alone=alone,
-            hidden=self._walls.hidden(own),
-            reads=self._walls.reads(),
-            writes=self._walls.writes(own),
+            hidden=self._isolation.hidden_paths(own),
+            reads=self._isolation.readable_paths(),
+            writes=self._isolation.writable_paths(own),
         )
 
     def _shim(self, state: Path) -> subprocess.Popen[bytes]:
         try:
-            return shim(state)
+            return start_shim(state)
         except OSError as error:
             raise DriverError(f"no process could be started: {error}") from error
 
-    def notice(self, work: str) -> None:
-        """SIGTERM to its process group, once."""
-        home = self._of(work)
-        group = None if home is None else home.group()
-        if home is not None and group is not None and home.note_notice():
-            group.warn()
+    def give_notice(self, work: str) -> None:
+        """Send SIGTERM to the process group of the work, once."""
+        work_dir = self._find(work)
+        tree = None if work_dir is None else work_dir.process_tree()
+        if work_dir is not None and tree is not None and work_dir.note_notice():
+            tree.send_warning()
 
-    def keep(self, work: str, abandon: threading.Event, *, last: bool = False) -> KeptState:
-        """Runs its save command, then copies its directory while its processes stand still."""
-        home = self._of(work)
-        if home is None:
+    def save_checkpoint(self, work: str, abandon: threading.Event, *, last: bool = False) -> StoredCheckpoint:
+        """Run the save command, then copy the directory while the processes stand still."""
+        work_dir = self._find(work)
+        if work_dir is None:
             raise DriverError(f"{work} is not here")
         began_at = time.time()
-        saves = home.work.save is not None and outcome(home.state) is None
+        saves = work_dir.work.save is not None and read_outcome(work_dir.state) is None
         if saves:
-            self._save(home, abandon)
-        group, done = home.group(), False
+            self._save(work_dir, abandon)
+        tree, done = work_dir.process_tree(), False
         halted_at = time.time()
         try:
-            if group is not None:
-                group.halt()
-            draft, size = self._kept.draft(home.work, home.directory, home.uid, abandon.is_set)
+            if tree is not None:
+                tree.halt()
+            draft, size = self._checkpoints.make_draft(
+                work_dir.work, work_dir.directory, work_dir.uid, abandon.is_set
+            )
             done = True
         except TimeoutError as error:
             raise DriverError(f"its state could not be kept: {error}") from error
         finally:
-            if group is not None and not (last and done):  # what is kept last is not gone on from here
-                group.go_on()
-            home.meter.halted(time.time() - halted_at)
+            if tree is not None and not (last and done):  # what is kept last is not gone on from here
+                tree.resume()
+            work_dir.meter.add_halt(time.time() - halted_at)
         if abandon.is_set():
             remove_tree(draft)
             raise DriverError("there was no time to keep its state")
-        return self._kept.commit(draft, began_at if saves else halted_at, size, last=last)
+        return self._checkpoints.commit(draft, began_at if saves else halted_at, size, last=last)
 
-    def _save(self, home: WorkDir, abandon: threading.Event) -> None:
-        """Runs its save command beside it. Raises DriverError."""
-        state = home.path / "save"
+    def _save(self, work_dir: WorkDir, abandon: threading.Event) -> None:
+        """Run the save command beside the work.
+
+        Raises
+        ------
+        DriverError
+            When it fails, takes too long or is abandoned.
+        """
+        state = work_dir.path / "save"
         if state.exists():
             remove_tree(state)
         state.mkdir(mode=0o700)
-        assert home.work.save is not None
-        self._task(home, home.work.save, alone=False).write(state)
+        assert work_dir.work.save is not None
+        self._task(work_dir, work_dir.work.save, alone=False).write(state)
         saving = self._shim(state)
         limit = time.monotonic() + SAVE_LIMIT_S
         while saving.poll() is None:
             if abandon.is_set() or time.monotonic() > limit:
-                found = begun(state)
-                if found is not None:
-                    ProcessTree(found, None).kill()
+                start = read_start(state)
+                if start is not None:
+                    ProcessTree(start, None).kill()
                 with suppress(subprocess.TimeoutExpired):
                     saving.wait(_STOP_LIMIT_S)
                 spent = "there was no time for it" if abandon.is_set() else f"it took over {SAVE_LIMIT_S:g} s"
                 raise DriverError(f"its save command was ended: {spent}")
             abandon.wait(_LOOK_S)
-        ended = outcome(state)
+        ended = read_outcome(state)
         if ended is None or ended.code != 0:
-            said = log_tail(state, 200)[1].decode(errors="replace").strip()
+            output = log_tail(state, 200)[1].decode(errors="replace").strip()
             how = "was lost" if ended is None else ended.why or f"ended with status {ended.code}"
-            raise DriverError(f"its save command {how}{': ' if said else ''}{said}")
+            raise DriverError(f"its save command {how}{': ' if output else ''}{output}")
 
-    def last_kept(self, work: str) -> KeptState | None:
-        """The newest state of it that was kept whole."""
-        home = self._of(work)
-        return None if home is None else self._kept.last(home.work.job, work)
+    def last_checkpoint(self, work: str) -> StoredCheckpoint | None:
+        """Return the newest complete checkpoint of the work, None if there is none."""
+        work_dir = self._find(work)
+        return None if work_dir is None else self._checkpoints.newest(work_dir.work.job, work)
 
-    def stop(self, work: str, cause: Cause) -> None:
-        """Kills all its processes at once."""
-        home = self._of(work)
-        if home is None:
+    def stop(self, work: str, cause: StopCause) -> None:
+        """Kill all processes of the work at once."""
+        work_dir = self._find(work)
+        if work_dir is None:
             return
-        home.note_cause(cause)
-        self._kill(home)
+        work_dir.note_cause(cause)
+        self._kill(work_dir)
 
-    def _kill(self, home: WorkDir) -> None:
-        group = home.group()
-        if group is not None:
-            group.kill()
+    def _kill(self, work_dir: WorkDir) -> None:
+        tree = work_dir.process_tree()
+        if tree is not None:
+            tree.kill()
         with suppress(subprocess.TimeoutExpired):
-            if home.shim is not None:
-                home.shim.wait(_STOP_LIMIT_S)
+            if work_dir.shim is not None:
+                work_dir.shim.wait(_STOP_LIMIT_S)
 
-    def look(self, work: str) -> RunningWork | EndedWork | None:
-        """How it stands. What uses more memory than it may is ended here."""
-        home = self._of(work)
-        if home is None:
+    def inspect(self, work: str) -> RunningWork | EndedWork | None:
+        """Return how the work stands. Work that uses more memory than it may is ended here."""
+        work_dir = self._find(work)
+        if work_dir is None:
             return None
-        ended = outcome(home.state)
-        found = begun(home.state)  # after the end was looked for: what has ended has begun
+        ended = read_outcome(work_dir.state)
+        start = read_start(work_dir.state)  # after the end was looked for: what has ended has begun
         if ended is not None:
-            return self._ended(home, ended, found.at if found else None)
-        if found is None:
-            if home.shim is not None and home.shim.poll() is not None and home.lost():
-                return self._gone(home, "its process could not be started", None)
+            return self._ended(work_dir, ended, start.at if start else None)
+        if start is None:
+            if work_dir.shim is not None and work_dir.shim.poll() is not None and work_dir.is_lost():
+                return self._lost_work(work_dir, "its process could not be started", None)
             return RunningWork(None, Usage(wall_s=0, cpu_s=0, peak_memory_gb=0))
-        if home.lost():
-            self._kill(home)
-            return self._gone(
-                home, "its processes were ended from outside, as when a machine restarts", found.at
+        if work_dir.is_lost():
+            self._kill(work_dir)
+            return self._lost_work(
+                work_dir, "its processes were ended from outside, as when a machine restarts", start.at
             )
-        return self._running(home, ProcessTree(found, home.uid), found.at)
+        return self._running(work_dir, ProcessTree(start, work_dir.uid), start.at)
 
-    def _running(self, home: WorkDir, group: ProcessTree, started_at: float | None) -> RunningWork:
+    def _running(self, work_dir: WorkDir, tree: ProcessTree, started_at: float | None) -> RunningWork:
         now_s = time.monotonic()
         with self._lock:
             if now_s - self._table_at > _TABLE_S:
-                self._table, self._table_at = processes(), now_s
-            members = group.members(self._table)
-        memory = home.meter.look(members, now_s)
-        most_mb = home.work.memory_mb
-        if most_mb is not None and memory > most_mb * 1e6 and group.proportional_bytes() > most_mb * 1e6:
-            self.stop(home.work.id, Cause.TOO_LARGE)
-        if now_s - home.disk_at > _DISK_S:
-            home.disk_gb, home.disk_at = home.measured_gb(), now_s
+                self._table, self._table_at = list_processes(), now_s
+            members = tree.members(self._table)
+        memory = work_dir.meter.measure(members, now_s)
+        most_mb = work_dir.work.memory_mb
+        if most_mb is not None and memory > most_mb * 1e6 and tree.proportional_bytes() > most_mb * 1e6:
+            self.stop(work_dir.work.id, StopCause.TOO_LARGE)
+        if now_s - work_dir.disk_at > _DISK_S:
+            work_dir.disk_gb, work_dir.disk_at = work_dir.measure_gb(), now_s
         wall_s = 0.0 if started_at is None else time.time() - started_at
-        return RunningWork(started_at, home.meter.usage(wall_s, home.disk_gb), home.noticed_at())
+        return RunningWork(
+            started_at, work_dir.meter.usage(wall_s, work_dir.disk_gb), work_dir.read_noticed_at()
+        )
 
-    def _ended(self, home: WorkDir, ended: TaskOutcome, started_at: float | None) -> EndedWork:
-        if home.disk_at < float("inf"):
-            home.disk_gb, home.disk_at = home.measured_gb(), float("inf")
+    def _ended(self, work_dir: WorkDir, ended: TaskOutcome, started_at: float | None) -> EndedWork:
+        if work_dir.disk_at < float("inf"):
+            work_dir.disk_gb, work_dir.disk_at = work_dir.measure_gb(), float("inf")
         wall_s = 0.0 if started_at is None else ended.at - started_at
-        usage = home.meter.usage(wall_s, home.disk_gb, ended.cpu_s, ended.peak_memory_gb)
-        return EndedWork(ended.code, ended.at, started_at, usage, home.noticed_at(), home.cause(), ended.why)
+        usage = work_dir.meter.usage(wall_s, work_dir.disk_gb, ended.cpu_s, ended.peak_memory_gb)
+        return EndedWork(
+            ended.code,
+            ended.at,
+            started_at,
+            usage,
+            work_dir.read_noticed_at(),
+            work_dir.read_cause(),
+            ended.why,
+        )
 
-    def _gone(self, home: WorkDir, why: str, started_at: float | None) -> EndedWork:
-        usage = home.meter.usage(0.0, home.disk_gb)
-        return EndedWork(None, time.time(), started_at, usage, home.noticed_at(), home.cause(), why)
+    def _lost_work(self, work_dir: WorkDir, why: str, started_at: float | None) -> EndedWork:
+        usage = work_dir.meter.usage(0.0, work_dir.disk_gb)
+        return EndedWork(
+            None, time.time(), started_at, usage, work_dir.read_noticed_at(), work_dir.read_cause(), why
+        )
 
-    def written(self, work: str) -> int:
-        """How many bytes it has written."""
-        home = self._of(work)
-        return 0 if home is None else log_end(home.state)
+    def written_bytes(self, work: str) -> int:
+        """Return how many bytes the work has written."""
+        work_dir = self._find(work)
+        return 0 if work_dir is None else log_end(work_dir.state)
 
-    def log(self, work: str, most_bytes: int) -> tuple[int, bytes]:
-        """The end of what it wrote, and how many bytes came before that."""
-        home = self._of(work)
-        return (0, b"") if home is None else log_tail(home.state, most_bytes)
+    def read_log(self, work: str, most_bytes: int) -> tuple[int, bytes]:
+        """Return the end of its output, after the number of bytes that come before it."""
+        work_dir = self._find(work)
+        return (0, b"") if work_dir is None else log_tail(work_dir.state, most_bytes)
 
     def forget(self, work: str) -> None:
-        """Kills what is left of it and removes its directories."""
-        home = self._of(work)
-        if home is None:
+        """Kill what is left of the work and remove its directories."""
+        work_dir = self._find(work)
+        if work_dir is None:
             return
-        home.note_cause(Cause.STOPPED)
-        self._kill(home)
-        self._leave(home)
+        work_dir.note_cause(StopCause.STOPPED)
+        self._kill(work_dir)
+        self._remove(work_dir)
         with self._lock:
-            self._homes.pop(work, None)
+            self._work_dirs.pop(work, None)
 
-    def _leave(self, home: WorkDir) -> None:
-        """Frees all that it has; its notes go first, so that it is not taken for work that goes on."""
+    def _remove(self, work_dir: WorkDir) -> None:
+        """Free all that the work has. Its notes go first, so that it is not taken for work that goes on."""
         with suppress(FileNotFoundError):
-            (home.path / "work.json").unlink()
-        if home.directory.is_dir() and home.work.storage is StorageKind.REMOTE:
-            remove_tree(home.directory)
-        if home.path.is_dir():
-            remove_tree(home.path)
-        if home.uid is not None:
-            self._walls.users.free(home.uid)
-        self._cores.free(home.work.id)
+            (work_dir.path / "work.json").unlink()
+        if work_dir.directory.is_dir() and work_dir.work.storage is StorageKind.REMOTE:
+            remove_tree(work_dir.directory)
+        if work_dir.path.is_dir():
+            remove_tree(work_dir.path)
+        if work_dir.uid is not None:
+            self._isolation.users.free(work_dir.uid)
+        self._cores.free(work_dir.work.id)
 
-    def _of(self, work: str) -> WorkDir | None:
+    def _find(self, work: str) -> WorkDir | None:
         with self._lock:
-            return self._homes.get(work)
+            return self._work_dirs.get(work)

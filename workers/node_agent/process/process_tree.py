@@ -1,4 +1,4 @@
-"""The processes of a piece of work, as /proc shows them: all beneath its shim, and all of its own user."""
+"""Find and signal the processes of a piece of work: all beneath its shim, and all of its own user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _LONGEST_KILL_S = 5.0
 
 @dataclass(frozen=True)
 class OsProcess:
-    """One of them. state: a letter, see proc(5). cpu_s: with that of its children that were waited for."""
+    """A process as /proc shows it.
+
+    state: a letter, see proc(5). ticks: when it began. cpu_s: with that of its children that were waited for.
+    """
 
     pid: int
     parent: int
@@ -35,8 +38,8 @@ class OsProcess:
     memory_bytes: int
 
 
-def process(pid: int) -> OsProcess | None:
-    """None: there is none of that id."""
+def read_process(pid: int) -> OsProcess | None:
+    """Read a process from /proc, None if there is none of that id."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -47,93 +50,102 @@ def process(pid: int) -> OsProcess | None:
     return OsProcess(pid, int(fields[1]), uid, fields[0], int(fields[19]), cpu_s, int(fields[21]) * _PAGE)
 
 
-def processes() -> dict[int, OsProcess]:
-    """All of this machine."""
-    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {one.pid: one for one in found if one is not None}
+def list_processes() -> dict[int, OsProcess]:
+    """Read all processes of this machine, by id."""
+    snapshots = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in snapshots if process is not None}
 
 
 @dataclass(frozen=True)
 class ProcessTree:
-    """Those of one task. uid: of a user that nobody else has; None: it has none of its own."""
+    """The processes of one task. uid: a user that only this task has, None if it has none of its own."""
 
-    begun: TaskStart
+    start: TaskStart
     uid: int | None
 
     def has_shim(self) -> bool:
-        """Whether its shim lives."""
-        found = process(self.begun.shim)
-        return found is not None and found.ticks == self.begun.shim_ticks and found.state not in "ZX"
+        """Return True while its shim lives."""
+        shim = read_process(self.start.shim)
+        return shim is not None and shim.ticks == self.start.shim_ticks and shim.state not in "ZX"
 
-    def members(self, everybody: dict[int, OsProcess] | None = None) -> list[OsProcess]:
-        """All of them but the shim. everybody: all processes, where they were looked at just now."""
-        everybody = processes() if everybody is None else everybody
+    def members(self, all_processes: dict[int, OsProcess] | None = None) -> list[OsProcess]:
+        """Return all its processes but the shim.
+
+        ``all_processes``: those of the machine, if they were read just now.
+        """
+        all_processes = list_processes() if all_processes is None else all_processes
         below: dict[int, list[OsProcess]] = {}
-        for one in everybody.values():
-            below.setdefault(one.parent, []).append(one)
-        found: dict[int, OsProcess] = {}
-        shim = everybody.get(self.begun.shim)
-        unseen = [shim.pid] if shim is not None and shim.ticks == self.begun.shim_ticks else []
+        for process in all_processes.values():
+            below.setdefault(process.parent, []).append(process)
+        members: dict[int, OsProcess] = {}
+        shim = all_processes.get(self.start.shim)
+        unseen = [shim.pid] if shim is not None and shim.ticks == self.start.shim_ticks else []
         while unseen:
-            for one in below.get(unseen.pop(), ()):
-                found[one.pid] = one
-                unseen.append(one.pid)
+            for process in below.get(unseen.pop(), ()):
+                members[process.pid] = process
+                unseen.append(process.pid)
         if self.uid is not None:
-            found |= {one.pid: one for one in everybody.values() if one.uid == self.uid}
-        return [one for one in found.values() if one.state not in "ZX"]
+            members |= {process.pid: process for process in all_processes.values() if process.uid == self.uid}
+        return [process for process in members.values() if process.state not in "ZX"]
 
     def proportional_bytes(self) -> int:
-        """The memory that they use, with what several share counted once (proc(5), smaps_rollup)."""
+        """Return the memory of all its processes; what several share counts once (proc(5), smaps_rollup)."""
         total = 0
-        for one in self.members():
-            with suppress(OSError), open(f"/proc/{one.pid}/smaps_rollup", encoding="ascii") as file:
+        for process in self.members():
+            with suppress(OSError), open(f"/proc/{process.pid}/smaps_rollup", encoding="ascii") as file:
                 total += sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
         return total
 
-    def warn(self) -> None:
-        """SIGTERM to its process group."""
+    def send_warning(self) -> None:
+        """Send SIGTERM to its process group."""
         self._signal_group(signal.SIGTERM)
 
     def halt(self) -> None:
-        """Stops all of them, and returns when they stand still. Raises TimeoutError; then none is stopped."""
+        """Stop all its processes, and return when they stand still.
+
+        Raises
+        ------
+        TimeoutError
+            When they cannot be stopped; all of them go on then.
+        """
         began_s = time.monotonic()
         while (lasted_s := time.monotonic() - began_s) < _LONGEST_STOP_S:
             # One that waits in the kernel (D), as for a child between vfork and exec that is stopped already,
             # runs no code of its own before it stops.
             still = _STOPPED | {"D"} if lasted_s > _WAITS_S else _STOPPED
-            going = [one for one in self.members() if one.state not in still]
+            going = [process for process in self.members() if process.state not in still]
             if not going:
                 return
-            for one in going:
-                _send(one.pid, signal.SIGSTOP)
+            for process in going:
+                _send(process.pid, signal.SIGSTOP)
             time.sleep(0.002)
-        self.go_on()
+        self.resume()
         raise TimeoutError("its processes cannot be stopped")
 
-    def go_on(self) -> None:
-        """After ``halt``."""
-        for one in self.members():
-            _send(one.pid, signal.SIGCONT)
+    def resume(self) -> None:
+        """Let its processes go on after ``halt``."""
+        for process in self.members():
+            _send(process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kills all of them; returns when none is left, or after some seconds."""
+        """Kill all its processes; return when none is left, or after some seconds."""
         self._signal_group(signal.SIGKILL)
         limit = time.monotonic() + _LONGEST_KILL_S
         if self.has_shim():
-            _send(self.begun.shim, signal.SIGTERM)
+            _send(self.start.shim, signal.SIGTERM)
         elif self.uid is not None:
             command = [sys.executable, "-I", "-S", str(SHIM), "--sweep", str(self.uid)]
             subprocess.run(command, check=False, env={}, timeout=_LONGEST_KILL_S)  # noqa: S603  (a program of ours)
         while members := self.members():
-            for one in members:
-                _send(one.pid, signal.SIGKILL)
+            for process in members:
+                _send(process.pid, signal.SIGKILL)
             if time.monotonic() > limit:
                 return
             time.sleep(0.005)
 
     def _signal_group(self, number: int) -> None:
-        leader = None if self.begun.pid is None else process(self.begun.pid)
-        if leader is not None and leader.ticks == self.begun.pid_ticks:
+        leader = None if self.start.pid is None else read_process(self.start.pid)
+        if leader is not None and leader.ticks == self.start.pid_ticks:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader.pid, number)
 

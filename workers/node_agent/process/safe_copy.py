@@ -1,7 +1,7 @@
-"""Copies of directories whose owner may not be trusted with what the copier may read.
+"""Copy directories whose owner may not be trusted with what the copier can read.
 
-No link is followed, nothing but files, directories and links is copied, and of files only those of the user
-whose they are said to be: who can make a hard link to another's file does not get it copied.
+No link is followed. Only files, directories and links are copied, and only files of the user to whom the
+directory belongs: a hard link to another user's file is not copied.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 _BLOCK = 1 << 20
 
 
-class Abandoned(Exception):  # noqa: N818  (it was asked for)
-    """The copy was not finished."""
+class AbandonedCopyError(Exception):
+    """The copy was abandoned before it was finished."""
 
 
 def copy_tree(
@@ -28,26 +28,39 @@ def copy_tree(
     to: int | None = None,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Copies what is in ``source`` into ``target``, which is made; returns how many bytes the files have.
+    """Copy what is in ``source`` into a new directory ``target``; return the bytes of the files.
 
-    of: the user whose files are copied; None: anybody's. to: the user and group that own the copy.
-    Raises Abandoned and OSError.
+    Parameters
+    ----------
+    of:
+        The user whose files are copied; None for anybody's.
+    to:
+        The user and group that own the copy.
+    abandoned:
+        Returns True when the copy is to be given up.
+
+    Raises
+    ------
+    AbandonedCopyError
+        When ``abandoned`` returned True.
+    OSError
+        When something cannot be read or written.
     """
     target.mkdir(mode=0o700)
-    from_ = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    into = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    origin = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    destination = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        copied = _Copy(of, to, abandoned).directory(from_, into)
+        copied = _Copy(of, to, abandoned).directory(origin, destination)
         if to is not None:
-            os.fchown(into, to, to)
+            os.fchown(destination, to, to)
         return copied
     finally:
-        os.close(from_)
-        os.close(into)
+        os.close(origin)
+        os.close(destination)
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory and all in it, also what its owner made unreadable."""
+    """Remove a directory and all that is in it, including what its owner made unreadable."""
 
     def open_up(_remove: object, failed: str, _error: object) -> None:
         with suppress(OSError):
@@ -69,62 +82,64 @@ class _Copy:
         total = 0
         for name in os.listdir(source):
             if self._abandoned():
-                raise Abandoned
+                raise AbandonedCopyError
             with suppress(FileNotFoundError):
                 total += self._entry(name, source, target)
         return total
 
     def _entry(self, name: str, source: int, target: int) -> int:
-        found = os.stat(name, dir_fd=source, follow_symlinks=False)
-        if self._of is not None and found.st_uid != self._of:
+        status = os.stat(name, dir_fd=source, follow_symlinks=False)
+        if self._of is not None and status.st_uid != self._of:
             return 0
-        if stat.S_ISDIR(found.st_mode):
-            return self._below(name, source, target, found.st_mode)
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
+            return self._below(name, source, target, status.st_mode)
+        if stat.S_ISLNK(status.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
             if self._to is not None:
                 os.chown(name, self._to, self._to, dir_fd=target, follow_symlinks=False)
-        elif stat.S_ISREG(found.st_mode):
+        elif stat.S_ISREG(status.st_mode):
             return self._file(name, source, target)
         return 0
 
     def _below(self, name: str, source: int, target: int, mode: int) -> int:
-        from_ = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=source)
+        origin = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=source)
         try:
             os.mkdir(name, 0o700, dir_fd=target)
-            into = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=target)
+            destination = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=target)
             try:
-                copied = self.directory(from_, into)
-                self._give(into, mode)
+                copied = self.directory(origin, destination)
+                self._give(destination, mode)
                 return copied
             finally:
-                os.close(into)
+                os.close(destination)
         finally:
-            os.close(from_)
+            os.close(origin)
 
     def _file(self, name: str, source: int, target: int) -> int:
-        from_ = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
+        origin = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
         try:
-            found = os.fstat(from_)  # of what was opened, whatever has that name by now
-            if not stat.S_ISREG(found.st_mode) or self._of not in {None, found.st_uid}:
+            status = os.fstat(origin)  # of what was opened, whatever has that name by now
+            if not stat.S_ISREG(status.st_mode) or self._of not in {None, status.st_uid}:
                 return 0
-            into = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=target)
+            destination = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=target
+            )
             try:
                 copied = 0
-                while block := os.sendfile(into, from_, None, _BLOCK):
+                while block := os.sendfile(destination, origin, None, _BLOCK):
                     copied += block
                     if self._abandoned():
-                        raise Abandoned
-                self._give(into, found.st_mode)
-                os.utime(into, ns=(found.st_atime_ns, found.st_mtime_ns))
+                        raise AbandonedCopyError
+                self._give(destination, status.st_mode)
+                os.utime(destination, ns=(status.st_atime_ns, status.st_mtime_ns))
                 return copied
             finally:
-                os.close(into)
+                os.close(destination)
         finally:
-            os.close(from_)
+            os.close(origin)
 
     def _give(self, descriptor: int, mode: int) -> None:
-        """Its owner, its permissions without those that give privileges, and on to the disk."""
+        """Set owner and permissions, without those that give privileges, and write all to the disk."""
         if self._to is not None:
             os.fchown(descriptor, self._to, self._to)
         os.fchmod(descriptor, mode & 0o777)

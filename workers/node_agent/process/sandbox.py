@@ -1,6 +1,6 @@
-"""System calls that confine the process that makes them, and all that it starts (Linux).
+"""System calls that confine the calling process and all that it starts (Linux).
 
-The shim loads this file by its path: it may import nothing but the standard library.
+The shim loads this file by its path, so it may import only the standard library.
 """
 
 from __future__ import annotations
@@ -37,66 +37,80 @@ _EPERM, _EAFNOSUPPORT = 1, 97
 
 
 def landlock_version() -> int:
-    """Of the running kernel; 0: it has none."""
+    """Return the Landlock version of the running kernel, 0 if it has none."""
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, 1)))
 
 
-def knows_this_machine() -> bool:
-    """Whether sockets can be refused here."""
+def can_refuse_sockets() -> bool:
+    """Return True if sockets can be refused on this machine."""
     return platform.machine() in _MACHINES
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parents end become children of this process."""
+    """Make this process the parent of descendants whose parents end."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(signal_number: int) -> None:
-    """The kernel sends the signal when the parent ends. To be called after the user was changed."""
+    """Have the kernel send the signal when the parent ends. Call this after any change of the user."""
     _prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
-def no_new_privileges() -> None:
-    """Nothing that is executed from here on gives any: no set-user-ID programs."""
+def forbid_new_privileges() -> None:
+    """Forbid all later programs to gain privileges, as set-user-ID programs do."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def become(uid: int) -> None:
-    """An unprivileged user and group without any others."""
+def become_user(uid: int) -> None:
+    """Become an unprivileged user and its group, without any other groups."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
-def hide(hidden: Iterable[str], shown: Iterable[str]) -> None:
-    """In a mount namespace of its own: empty directories take the place of ``hidden``, and beneath them only
-    ``shown`` are left. Needs CAP_SYS_ADMIN. Raises OSError."""
+def hide_directories(hidden: Iterable[str], shown: Iterable[str]) -> None:
+    """Replace ``hidden`` by empty directories in a new mount namespace, but leave ``shown`` visible.
+
+    It needs CAP_SYS_ADMIN.
+
+    Raises
+    ------
+    OSError
+        When that is not permitted.
+    """
     _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
-    found = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in shown}
+    descriptors = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in shown}
     try:
         for path in hidden:
             _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=711,size=64k")
-        for path, descriptor in found.items():
-            if any(path.startswith(f"{one}/") for one in hidden):
+        for path, descriptor in descriptors.items():
+            if any(path.startswith(f"{directory}/") for directory in hidden):
                 _make(path)
                 _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND, None)
     finally:
-        for descriptor in found.values():
+        for descriptor in descriptors.values():
             os.close(descriptor)
 
 
 def _make(path: str) -> None:
-    """A directory with those above it, through which everybody may pass."""
+    """Create a directory and those above it, through which everybody may pass."""
     if not os.path.isdir(path):
         _make(os.path.dirname(path))
         os.mkdir(path)
         os.chmod(path, 0o711)  # noqa: S103  (to pass through, not to list)
 
 
-def landlock(reads: Iterable[str], writes: Iterable[str]) -> None:
-    """Files beneath ``reads`` may be read and executed, those beneath ``writes`` be changed too, no others;
-    signals reach nobody outside. What does not exist is passed over. Raises OSError."""
+def apply_landlock(reads: Iterable[str], writes: Iterable[str]) -> None:
+    """Allow only files beneath ``reads`` (read, execute) and ``writes`` (also change).
+
+    Signals to processes outside are refused. Paths that do not exist are skipped.
+
+    Raises
+    ------
+    OSError
+        When the kernel refuses.
+    """
     attributes = struct.pack("=QQQ", _FILES, 0, _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
     ruleset = _checked(_libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0), "landlock")
     try:
@@ -104,7 +118,7 @@ def landlock(reads: Iterable[str], writes: Iterable[str]) -> None:
             _allow(ruleset, path, _EXECUTE | _READ | _READ_DIRECTORY)
         for path in writes:
             _allow(ruleset, path, _FILES)
-        no_new_privileges()
+        forbid_new_privileges()
         _checked(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock")
     finally:
         os.close(ruleset)
@@ -124,10 +138,18 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         os.close(descriptor)
 
 
-def no_local_sockets() -> None:
-    """socket(AF_UNIX) and io_uring are refused: Landlock does not keep a process from the local sockets of
-    its own user, as of a queue. Pairs of sockets remain. Raises OSError."""
-    if not knows_this_machine():
+def refuse_local_sockets() -> None:
+    """Refuse socket(AF_UNIX) and io_uring.
+
+    Landlock does not keep a process from the local sockets of its own user, such as a queue's. Pairs of
+    sockets remain possible.
+
+    Raises
+    ------
+    OSError
+        When this machine cannot refuse them.
+    """
+    if not can_refuse_sockets():
         raise OSError(_EPERM, f"sockets cannot be refused on {platform.machine()}")
     audit, socket = _MACHINES[platform.machine()]
     load, equal, greater, ret = 0x20, 0x15, 0x35, 0x06
@@ -149,14 +171,14 @@ def no_local_sockets() -> None:
     text = b"".join(struct.pack("=HBBI", *line) for line in program)
     buffer = ctypes.create_string_buffer(text, len(text))
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(buffer)))
-    no_new_privileges()
+    forbid_new_privileges()
     _checked(_libc.prctl(_PR_SET_SECCOMP, 2, ctypes.byref(header), 0, 0), "seccomp")
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> None:
-    texts = [None if one is None else one.encode() for one in (source, target, kind)]
-    more = None if data is None else data.encode()
-    _checked(_libc.mount(*texts, ctypes.c_ulong(flags), more), f"mount {target}")
+    texts = [None if text is None else text.encode() for text in (source, target, kind)]
+    options = None if data is None else data.encode()
+    _checked(_libc.mount(*texts, ctypes.c_ulong(flags), options), f"mount {target}")
 
 
 def _prctl(option: int, value: int) -> None:

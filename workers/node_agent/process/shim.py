@@ -1,18 +1,18 @@
-"""Between a driver and one command: ``python -I -S shim.py DIRECTORY``.
+"""The shim stands between a driver and one command: ``python -I -S shim.py DIRECTORY``.
 
-The directory holds ``task.json`` (see `Task` in `workers.node_agent.process.task_files`). What happens is
-written beside it, each file whole or not at all, so that a driver that was killed finds it again:
+The directory holds ``task.json`` (see `Task` in `workers.node_agent.process.task_files`). The shim writes
+what happens beside it, each file whole or not at all, so that the next driver finds it again:
 
-* ``lock``: locked for as long as this process lives. A second one for the same directory ends at once, and
-  one that finds that the command has been started before does not start it again.
+* ``lock``: locked for as long as this process lives. A second shim for the same directory ends at once, and
+  one that finds that the command was started before does not start it again.
 * ``started.json``: this process, and the first process of the command.
-* ``log.<offset>``: what the command writes, the last two parts of it, named by where they begin in the whole.
-* ``ended.json``: how it ended and what it used.
+* ``log.<offset>``: the last two parts of what the command writes, named by where they begin in the whole.
+* ``ended.json``: how the command ended, and what it used.
 
-The command's processes are in a session of their own. When its first process ends, or this one is told to end
-(SIGTERM), all the others are killed: orphans become children of this process, so when it has none left,
-nothing of the command runs. It runs as the driver's user, and imports only the standard library: it starts
-in 20 ms, and what a job finds in its way to Python's modules is none of its concern.
+The command's processes are in a session of their own. When its first process ends, or the shim receives
+SIGTERM, all the others are killed. Orphans become children of the shim, so when it has no children left,
+nothing of the command runs. The shim runs as the driver's user and imports only the standard library: it
+starts in 20 ms, whatever modules a job puts in Python's way.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _MB = 1_000_000
 _LOCK_TRIES = 50
 
 
-def write(directory: int, name: str, content: dict[str, Any]) -> None:
-    """A small file in the state's directory, whole or not at all, and on the disk."""
+def write_file(directory: int, name: str, content: dict[str, Any]) -> None:
+    """Write a small file into the state's directory, whole or not at all, and flush it to the disk."""
     draft = f".{name}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -56,19 +56,19 @@ def write(directory: int, name: str, content: dict[str, Any]) -> None:
 
 
 def began_ticks(pid: int) -> int:
-    """When a process began, in ticks since the machine did: with its id, this names it for ever."""
+    """Return when a process began, in ticks since boot. With its id, this names it for ever."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return int(file.read().rpartition(")")[2].split()[19])
 
 
 def boot_id() -> str:
-    """Of this life of the machine."""
+    """Return the id of the current boot of the machine."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
 
-class Log:
-    """The output, in parts; only the last two are kept."""
+class OutputLog:
+    """The output of a command in parts, of which only the last two are kept."""
 
     def __init__(self, directory: int):
         self._directory = directory
@@ -78,7 +78,7 @@ class Log:
         self._left = 0
 
     def add(self, output: bytes) -> None:
-        """Appends it."""
+        """Append output."""
         while output:
             if not self._left or self._part is None:
                 self._part = self._begin()
@@ -100,21 +100,21 @@ class Log:
 
 
 class Shim:
-    """One command, from its start to the end of the last of its processes."""
+    """Runs one command, from its start to the end of the last of its processes."""
 
     def __init__(self, directory: int, task: dict[str, Any]):
         self._directory, self._task = directory, task
-        self._log = Log(directory)
+        self._log = OutputLog(directory)
         self._output, self._inlet = os.pipe()
         os.set_blocking(self._output, False)
-        self._told, self._alarm = os.pipe()
-        for end in (self._told, self._alarm):
+        self._signals, self._alarm = os.pipe()
+        for end in (self._signals, self._alarm):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
         self._ending = False
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._about: dict[str, Any] = {
+        self._start_record: dict[str, Any] = {
             "shim": os.getpid(),
             "shim_ticks": began_ticks(os.getpid()),
             "boot": boot_id(),
@@ -124,9 +124,9 @@ class Shim:
         }
 
     def run(self) -> None:
-        """All of it; what is written is the answer."""
+        """Run the task to its end, and write down how it went."""
         sandbox.adopt_orphans()
-        write(self._directory, "started.json", self._about)
+        write_file(self._directory, "started.json", self._start_record)
         code: int | None = 0
         why = None
         if self._task["resume"]:
@@ -139,29 +139,31 @@ class Shim:
             code, why = self._step(self._task["command"], counts=True)
         self._sweep()
         self._drain()
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         ended = {
             "at": time.time(),
             "code": code,
             "why": why,
-            "cpu_s": used.ru_utime + used.ru_stime,
-            "peak_memory_gb": used.ru_maxrss * 1024 / 1e9,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "peak_memory_gb": usage.ru_maxrss * 1024 / 1e9,
         }
-        write(self._directory, "ended.json", ended)
+        write_file(self._directory, "ended.json", ended)
 
     def _end(self, *_: object) -> None:
         self._ending = True
 
     def _step(self, command: list[str], *, counts: bool) -> tuple[int | None, str | None]:
-        """Runs one command until its first process ends: its status as a shell tells it, or why there is
-        none."""
+        """Run one command until its first process ends.
+
+        Return its status as a shell gives it, or None and why there is none.
+        """
         outcome, report = os.pipe()
         pid = os.fork()
         if pid == 0:
             self._become(command, report)
         os.close(report)
         began = {"pid": pid, "pid_ticks": began_ticks(pid), "at": time.time() if counts else None}
-        write(self._directory, "started.json", {**self._about, **began})
+        write_file(self._directory, "started.json", {**self._start_record, **began})
         with os.fdopen(outcome, "rb") as file:
             failure = file.read().decode(errors="replace")
         status = self._reap(pid)
@@ -176,7 +178,7 @@ class Shim:
         return (code if code >= 0 else 128 - code), None
 
     def _reap(self, wanted: int) -> int | None:
-        """Takes note of children that ended: of the wanted one how, if it did. Others are orphans."""
+        """Collect children that have ended; return the status of the wanted one if it is among them."""
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == wanted:
@@ -185,10 +187,10 @@ class Shim:
                 return None
 
     def _listen(self, limit_s: float) -> None:
-        """Output into the log, until something else happens."""
-        ready, _, _ = select.select([self._output, self._told], [], [], limit_s)
-        if self._told in ready:
-            os.read(self._told, 512)
+        """Copy output into the log until something else happens."""
+        ready, _, _ = select.select([self._output, self._signals], [], [], limit_s)
+        if self._signals in ready:
+            os.read(self._signals, 512)
         if self._output in ready:
             self._read()
 
@@ -207,7 +209,7 @@ class Shim:
             pass
 
     def _sweep(self) -> None:
-        """Kills what is left until nothing is."""
+        """Kill all processes that are left."""
         limit = time.monotonic() + _LONGEST_SWEEP_S
         while time.monotonic() < limit:
             if self._task["uid"] is not None and self._task["alone"]:
@@ -223,7 +225,7 @@ class Shim:
             self._listen(0.01)
 
     def _become(self, command: list[str], report: int) -> NoReturn:
-        """In the child: confines itself and becomes the command. Does not return."""
+        """Confine this child process and become the command. It does not return."""
         task, what = self._task, ""
         try:
             os.setsid()
@@ -235,27 +237,27 @@ class Shim:
             if task["cpus"]:
                 os.sched_setaffinity(0, task["cpus"])
             self._limit()
-            nothing = os.open("/dev/null", os.O_RDONLY)
-            for target, source in ((0, nothing), (1, self._inlet), (2, self._inlet)):
+            null = os.open("/dev/null", os.O_RDONLY)
+            for target, source in ((0, null), (1, self._inlet), (2, self._inlet)):
                 os.dup2(source, target)
             if task["hidden"]:
-                sandbox.hide(task["hidden"], task["writes"])
+                sandbox.hide_directories(task["hidden"], task["writes"])
             if task["uid"] is not None:
-                sandbox.become(task["uid"])
+                sandbox.become_user(task["uid"])
             sandbox.die_with_parent(signal.SIGKILL)
-            sandbox.no_new_privileges()
+            sandbox.forbid_new_privileges()
             os.chdir(task["directory"])
             if task["reads"] is not None:
-                sandbox.landlock(task["reads"], task["writes"])
-                sandbox.no_local_sockets()
+                sandbox.apply_landlock(task["reads"], task["writes"])
+                sandbox.refuse_local_sockets()
             os.set_inheritable(report, False)
             os.closerange(3, report)
             os.closerange(report + 1, 4_096)
             what = f"{command[0]}: "
             os.execvpe(command[0], command, task["environment"])  # noqa: S606  (it is what we are for)
         except BaseException as error:  # noqa: BLE001  (whatever it is, this child must not go on)
-            said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            os.write(report, f"it cannot be run: {what}{said}".encode())
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            os.write(report, f"it cannot be run: {what}{reason}".encode())
         finally:
             os._exit(127)
 
@@ -269,7 +271,7 @@ class Shim:
 
 
 def descendants() -> list[int]:
-    """Ids of all processes beneath this one."""
+    """Return the ids of all processes beneath this one."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -279,17 +281,17 @@ def descendants() -> list[int]:
             except (OSError, IndexError, ValueError):
                 continue
             children.setdefault(parent, []).append(int(name))
-    found: list[int] = []
+    pids: list[int] = []
     unseen = [os.getpid()]
     while unseen:
         below = children.get(unseen.pop(), [])
-        found += below
+        pids += below
         unseen += below
-    return found
+    return pids
 
 
 def sweep_user(uid: int) -> None:
-    """Kills all processes of a user in one step, so that none can escape by forking."""
+    """Kill all processes of a user in one step, so that none can escape by forking."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -304,8 +306,8 @@ def sweep_user(uid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def locked(lock: int) -> bool:
-    """Takes the lock; False: another shim has it. Who only looks whether it is taken has it for a moment."""
+def try_lock(lock: int) -> bool:
+    """Take the lock; return False if another shim has it. A driver that checks it has it for a moment."""
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -317,13 +319,13 @@ def locked(lock: int) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit status: 0 it was done, 1 somebody else does it or has done it."""
+    """Run the shim; return 0 if the task was done, 1 if another shim does it or has done it."""
     if arguments[0] == "--sweep":
         sweep_user(int(arguments[1]))
         return 0
     directory = os.open(arguments[0], os.O_RDONLY | os.O_DIRECTORY)
     lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=directory)
-    if not locked(lock):
+    if not try_lock(lock):
         return 1
     if "started.json" in os.listdir(directory):
         return 1

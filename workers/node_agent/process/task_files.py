@@ -1,4 +1,4 @@
-"""What the shim is told, and what it wrote: the files in the directory of a piece of work's state."""
+"""Read and write the files through which driver and shim talk, in the state directory of a piece of work."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Task:
-    """resume: run before the command. directory: where both run. cpus: of this machine. uid: of a user that
-    is nobody else's; ``alone``: all its processes belong to the command. hidden: directories of which it sees
-    only ``writes``. reads: None: all that its user may; else it reads there and in ``writes`` only."""
+    """A task that the shim is to carry out.
+
+    resume: runs before the command. directory: where both run. cpus: CPUs of this machine. uid: a user of its
+    own. alone: True if all processes of that user belong to the command. hidden: directories of which it sees
+    only ``writes``. reads: None for all that its user may read; else it can read only there and in
+    ``writes``.
+    """
 
     command: tuple[str, ...]
     resume: tuple[str, ...] | None
@@ -30,13 +34,16 @@ class Task:
     writes: tuple[str, ...]
 
     def write(self, state: Path) -> None:
-        """Where the shim reads it."""
+        """Write the task where the shim reads it."""
         write_json(state / "task.json", asdict(self))
 
 
 @dataclass(frozen=True)
 class TaskStart:
-    """The processes of a task; ``ticks``: when they began. at: when its command did, seconds since 1970."""
+    """The processes of a task.
+
+    ticks: when they began. at: when the command began, in seconds since 1970.
+    """
 
     shim: int
     shim_ticks: int
@@ -48,7 +55,7 @@ class TaskStart:
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """How a task ended, see `workers.node_agent.process.driver_protocol.EndedWork`."""
+    """The end of a task; see `workers.node_agent.process.driver_protocol.EndedWork`."""
 
     at: float
     code: int | None
@@ -57,20 +64,20 @@ class TaskOutcome:
     peak_memory_gb: float
 
 
-def begun(state: Path) -> TaskStart | None:
-    """None: it never began."""
-    found = read_json(state / "started.json")
-    return None if found is None else TaskStart(**found)
+def read_start(state: Path) -> TaskStart | None:
+    """Return how the task began, None if it never did."""
+    content = read_json(state / "started.json")
+    return None if content is None else TaskStart(**content)
 
 
-def outcome(state: Path) -> TaskOutcome | None:
-    """None: it has not ended."""
-    found = read_json(state / "ended.json")
-    return None if found is None else TaskOutcome(**found)
+def read_outcome(state: Path) -> TaskOutcome | None:
+    """Return how the task ended, None if it has not."""
+    content = read_json(state / "ended.json")
+    return None if content is None else TaskOutcome(**content)
 
 
 def shim_lives(state: Path) -> bool:
-    """Whether there is a shim at work in that directory."""
+    """Return True while a shim works in that directory."""
     try:
         descriptor = os.open(state / "lock", os.O_RDWR)
     except FileNotFoundError:
@@ -85,16 +92,16 @@ def shim_lives(state: Path) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """None where there is no such file."""
+    """Read a JSON file, None if it does not exist."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return found
+    return content
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Whole or not at all, and on the disk."""
+    """Write a JSON file whole or not at all, and flush it to the disk."""
     draft = path.with_name(f".{path.name}.draft")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(content, file)
@@ -105,7 +112,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Its names reach the disk."""
+    """Flush the names in a directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -114,21 +121,21 @@ def fsync_directory(path: Path) -> None:
 
 
 def log_tail(state: Path, most_bytes: int) -> tuple[int, bytes]:
-    """The end of the output, and how many bytes were written before it."""
+    """Return the end of the output, after the number of bytes that were written before it."""
     parts = sorted((int(path.name[4:]), path) for path in state.glob("log.*"))
-    found = []
+    parts_read = []
     for start, path in parts:
         with contextlib.suppress(FileNotFoundError):  # cut off meanwhile
-            found.append((start, path.read_bytes()))
-    if not found:
+            parts_read.append((start, path.read_bytes()))
+    if not parts_read:
         return 0, b""
-    text = b"".join(part for _, part in found)
+    text = b"".join(part for _, part in parts_read)
     cut = max(0, len(text) - most_bytes)
-    return found[0][0] + cut, text[cut:]
+    return parts_read[0][0] + cut, text[cut:]
 
 
 def log_end(state: Path) -> int:
-    """How many bytes were written in all."""
+    """Return how many bytes were written in all."""
     ends = [0]
     for path in state.glob("log.*"):
         with contextlib.suppress(FileNotFoundError):

@@ -1,10 +1,10 @@
-"""What the processes of a piece of work use, looked at about once a second.
+"""Measure what the processes of a piece of work use, about once a second.
 
-``io_share`` is the part of its time in which it waited for something else than a processor: with n the number
-of threads that were busy (running, or ready to run) at once when most were, it is 1 minus the time that its
-threads were busy over n times the wall time. So a program with one thread is measured by that thread however
-many cores it has, and a machine that is shared with others does not look like storage. Waiting for the
-network or for a timer counts as well: what a thread waits for cannot be told apart here.
+``io_share`` is the share of its time in which it waited for something other than a processor. With n the
+largest number of threads that were busy (running, or ready to run) at once, it is 1 minus the busy time of
+all threads over n times the wall time. So a program with one thread is measured by that thread however many
+cores it has, and a machine that is shared with others does not look like storage. Waiting for the network or
+a timer counts as well: /proc does not tell them apart.
 """
 
 from __future__ import annotations
@@ -23,44 +23,47 @@ _MOST_FILES = 20_000
 
 
 class UsageMeter:
-    """Adds up. Times: seconds of a clock that never jumps."""
+    """Adds up usage. Times are seconds of a clock that never jumps."""
 
     def __init__(self) -> None:
         self._busy: dict[tuple[int, str], float] = {}  # by process and thread
         self._cpu_s = 0.0
         self._busy_s = 0.0
-        self._looked_at: tuple[float, float] | None = None  # when, and how long it had been busy
+        self._measured_at: tuple[float, float] | None = None  # when, and how long it had been busy
         self._most_threads = 1.0
         self._peak_bytes = 0
         self._halted_s = 0.0
 
-    def look(self, members: Iterable[OsProcess], now_s: float) -> int:
-        """Takes note of what they are now; returns the memory that they use, in bytes."""
+    def measure(self, members: Iterable[OsProcess], now_s: float) -> int:
+        """Measure the processes as they are now; return the memory that they use, in bytes."""
         memory, cpu_s = 0, 0.0
-        for one in members:
-            memory += one.memory_bytes
-            cpu_s += one.cpu_s
-            for thread, busy_s in _threads(one.pid):
-                before = self._busy.get((one.pid, thread), 0.0)
+        for process in members:
+            memory += process.memory_bytes
+            cpu_s += process.cpu_s
+            for thread, busy_s in _threads(process.pid):
+                before = self._busy.get((process.pid, thread), 0.0)
                 self._busy_s += max(0.0, busy_s - before)
-                self._busy[one.pid, thread] = busy_s
+                self._busy[process.pid, thread] = busy_s
         self._cpu_s = max(self._cpu_s, cpu_s)
         self._peak_bytes = max(self._peak_bytes, memory)
-        if self._looked_at is None:
-            self._looked_at = (now_s, self._busy_s)
-        elif now_s - self._looked_at[0] >= _SHORTEST_S:
-            rate = (self._busy_s - self._looked_at[1]) / (now_s - self._looked_at[0])
+        if self._measured_at is None:
+            self._measured_at = (now_s, self._busy_s)
+        elif now_s - self._measured_at[0] >= _SHORTEST_S:
+            rate = (self._busy_s - self._measured_at[1]) / (now_s - self._measured_at[0])
             self._most_threads = max(self._most_threads, round(rate))
-            self._looked_at = (now_s, self._busy_s)
+            self._measured_at = (now_s, self._busy_s)
         return memory
 
-    def halted(self, lasted_s: float) -> None:
-        """It was stopped for so long, which is no waiting of its own."""
+    def add_halt(self, lasted_s: float) -> None:
+        """Note that the work was halted for that time, which is no waiting of its own."""
         self._halted_s += lasted_s
-        self._looked_at = None
+        self._measured_at = None
 
     def usage(self, wall_s: float, disk_gb: float, cpu_s: float | None = None, peak_gb: float = 0.0) -> Usage:
-        """Until now. cpu_s, peak_gb: as the kernel told them of what has ended."""
+        """Return the usage until now.
+
+        ``cpu_s``, ``peak_gb``: the kernel's figures, once the work has ended.
+        """
         cpu_s = self._cpu_s if cpu_s is None else cpu_s
         wall_s = max(0.0, wall_s)
         going_s = wall_s - self._halted_s
@@ -76,19 +79,19 @@ class UsageMeter:
 
 
 def _threads(pid: int) -> list[tuple[str, float]]:
-    """Its threads, each with how long it ran or was ready to, in seconds (proc(5), schedstat)."""
-    found = []
+    """Return each thread with the seconds in which it ran or was ready to (proc(5), schedstat)."""
+    threads = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError, ValueError):
                 with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
                     ran, ready, _ = file.read().split()
-                found.append((thread, (int(ran) + int(ready)) / 1e9))
-    return found
+                threads.append((thread, (int(ran) + int(ready)) / 1e9))
+    return threads
 
 
 def disk_bytes(directory: Path) -> int:
-    """What the files in it take; at most some thousand are looked at."""
+    """Return the disk space of the files in a directory; at most some thousand are counted."""
     total = seen = 0
     for _, _, files, descriptor in os.fwalk(directory):
         for name in files:

@@ -1,10 +1,12 @@
-"""Where a process driver has each piece of work: ``<base>/<work>/``.
+"""Hold the files of one piece of work of a process driver, in ``<base>/<work>/``.
 
-work.json   what was asked for, and which cores it has
-state/      what the shim is told and writes, see `workers.node_agent.process.shim`
-save/       the same of its save command
-cause.json  what the driver ended it for; noticed.json: that it was warned
-job/        its directory, where it has local storage; tmp/: its TMPDIR
+work.json     what was asked for, and which cores it has
+state/        the task and the shim's files, see `workers.node_agent.process.shim`
+save/         the same files of its save command
+cause.json    why the driver ended it
+noticed.json  when it was warned
+job/          the job's directory, with local storage
+tmp/          its TMPDIR
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from typing import Any
 
 from broker.jobs.models import Work
 from workers.node_agent.process.checkpoints import checked_id
-from workers.node_agent.process.driver_protocol import Cause
+from workers.node_agent.process.driver_protocol import StopCause
 from workers.node_agent.process.process_tree import ProcessTree
-from workers.node_agent.process.task_files import begun, outcome, read_json, shim_lives, write_json
+from workers.node_agent.process.task_files import read_json, read_outcome, read_start, shim_lives, write_json
 from workers.node_agent.process.usage_meter import UsageMeter, disk_bytes
 
 _ENVIRONMENT = {
@@ -29,10 +31,10 @@ _ENVIRONMENT = {
 
 
 class WorkDir:
-    """One piece of work as a process driver holds it."""
+    """One piece of work of a process driver: its directory, its shim and its usage."""
 
     def __init__(self, base: Path, work: Work, cores: tuple[int, ...], live: Path | None, uid: int | None):
-        """``live``: its directory, where that is not here. ``uid``: its user."""
+        """Take the work; ``live``: the job's directory if it is elsewhere; ``uid``: the user of the work."""
         self.path = base / checked_id(work.id)
         self.work, self.cores, self.uid = work, cores, uid
         self.directory = self.path / "job" if live is None else live
@@ -43,59 +45,61 @@ class WorkDir:
 
     @property
     def state(self) -> Path:
-        """Of its shim."""
+        """The directory of its shim."""
         return self.path / "state"
 
     @property
     def tmp(self) -> Path:
-        """Its TMPDIR."""
+        """The directory of its temporary files."""
         return self.path / "tmp"
 
     def write(self) -> None:
-        """Notes what was asked for."""
+        """Write down what was asked for."""
         content = {"work": self.work.model_dump(mode="json"), "cores": list(self.cores), "uid": self.uid}
         write_json(self.path / "work.json", content)
 
-    def measured_gb(self) -> float:
-        """What is in its directory."""
+    def measure_gb(self) -> float:
+        """Return the size of the job's directory in GB."""
         return disk_bytes(self.directory) / 1e9 if self.directory.is_dir() else 0.0
 
-    def group(self) -> ProcessTree | None:
-        """Its processes; None: there were never any."""
-        found = begun(self.state)
-        return None if found is None else ProcessTree(found, self.uid)
+    def process_tree(self) -> ProcessTree | None:
+        """Return its processes, None if there were never any."""
+        start = read_start(self.state)
+        return None if start is None else ProcessTree(start, self.uid)
 
-    def cause(self) -> Cause | None:
-        """What it was ended for."""
-        found = read_json(self.path / "cause.json")
-        return None if found is None else Cause(found["cause"])
+    def read_cause(self) -> StopCause | None:
+        """Return why the driver ended it, None if it did not."""
+        content = read_json(self.path / "cause.json")
+        return None if content is None else StopCause(content["cause"])
 
-    def note_cause(self, cause: Cause) -> None:
-        """The first one stays; what has ended by itself has none."""
+    def note_cause(self, cause: StopCause) -> None:
+        """Write down why the driver ends it. The first cause counts; work that ended by itself has none."""
         with self._lock:
-            if self.cause() is None and outcome(self.state) is None:
+            if self.read_cause() is None and read_outcome(self.state) is None:
                 write_json(self.path / "cause.json", {"cause": cause.value})
 
-    def noticed_at(self) -> float | None:
-        """When it was warned."""
-        found = read_json(self.path / "noticed.json")
-        return None if found is None else float(found["at"])
+    def read_noticed_at(self) -> float | None:
+        """Return when it was warned, None if it was not."""
+        content = read_json(self.path / "noticed.json")
+        return None if content is None else float(content["at"])
 
     def note_notice(self) -> bool:
-        """False: it was noted before."""
+        """Write down that it was warned; return False if it was before."""
         with self._lock:
-            if self.noticed_at() is not None:
+            if self.read_noticed_at() is not None:
                 return False
             write_json(self.path / "noticed.json", {"at": time.time()})
             return True
 
-    def lost(self) -> bool:
-        """Whether nobody looks after it and nobody can say how it ended, which is written before the lock is
-        let go."""
-        return not shim_lives(self.state) and outcome(self.state) is None
+    def is_lost(self) -> bool:
+        """Return True if its shim is gone without having written how it ended.
+
+        The end is written before the shim gives up its lock.
+        """
+        return not shim_lives(self.state) and read_outcome(self.state) is None
 
     def environment(self) -> dict[str, str]:
-        """All that its processes are told."""
+        """Return the environment of its processes."""
         work = self.work
         return {
             **_ENVIRONMENT,
@@ -111,9 +115,9 @@ class WorkDir:
         }
 
 
-def read_home(path: Path) -> tuple[Work, tuple[int, ...], int | None] | None:
-    """What is noted there; None: nothing."""
-    found: dict[str, Any] | None = read_json(path / "work.json")
-    if found is None:
+def read_work_dir(path: Path) -> tuple[Work, tuple[int, ...], int | None] | None:
+    """Return the work, its cores and its user as they are written down there, None if nothing is."""
+    content: dict[str, Any] | None = read_json(path / "work.json")
+    if content is None:
         return None
-    return Work.model_validate(found["work"]), tuple(found["cores"]), found["uid"]
+    return Work.model_validate(content["work"]), tuple(content["cores"]), content["uid"]

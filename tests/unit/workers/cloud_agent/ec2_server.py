@@ -23,9 +23,8 @@ from werkzeug.wrappers import Request, Response
 
 from tests.unit.workers.cloud_agent.exam import Fault
 from tests.unit.workers.cloud_agent.faults import Broken, served
+from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import InstanceDriver
-from workers.cloud_agent.drivers.options import options_of
-from workers.cloud_agent.drivers.registry import driver_of
 
 #: Of those that moto knows from the beginning.
 IMAGE = "ami-12c6146b"
@@ -140,7 +139,9 @@ class Ec2Scene:
             "driver": "ec2", "endpoint": self.url, "region": REGION, "image": IMAGE,
             "sizes": {str(cores): size for cores, size in _TYPES.items()}, "user_data": "start.sh", **changes,
         }  # fmt: skip
-        return driver_of(options_of(table, "cloud[0].instances", self._directory), cloud, self.user, secret)
+        return make_driver(
+            read_options(table, "cloud[0].instances", self._directory), cloud, self.user, secret
+        )
 
     def foreign(self, cores: int, marks: dict[str, str] | None = None) -> str:
         tags = [{"Key": key, "Value": value} for key, value in (marks or {}).items()]

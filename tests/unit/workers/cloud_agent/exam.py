@@ -78,7 +78,7 @@ def wanted(lease: str = "q-1.1", cores: int = 1, **more: Any) -> DesiredInstance
 def alive(driver: InstanceDriver, lease: str | None = "q-1.1") -> list[CloudInstance]:
     return [
         one
-        for one in driver.listed()
+        for one in driver.list_instances()
         if one.lease == lease and one.state in (InstanceState.STARTING, InstanceState.RUNNING)
     ]
 
@@ -114,21 +114,21 @@ class InstanceDriverExam:
         return scene.driver()
 
     def test_an_empty_cloud(self, driver: InstanceDriver) -> None:
-        assert driver.listed() == []
+        assert driver.list_instances() == []
         driver.end("q-1.1")
-        assert driver.notice("q-1.1", time.time() + 60) is False
+        assert driver.give_notice("q-1.1", time.time() + 60) is False
 
     def test_an_instance_starts_runs_and_ends(self, scene: Scene, driver: InstanceDriver) -> None:
         driver.start(wanted(cores=4))
         scene.settle()
-        (found,) = driver.listed()
+        (found,) = driver.list_instances()
         assert (found.lease, found.state, found.cores) == ("q-1.1", InstanceState.RUNNING, 4)
         assert found.addresses
         assert found.why is None
         driver.end("q-1.1")
         scene.settle()
         assert alive(driver) == []
-        assert all(one.state is InstanceState.ENDED and one.why for one in driver.listed())
+        assert all(one.state is InstanceState.ENDED and one.why for one in driver.list_instances())
         driver.end("q-1.1")
 
     def test_started_again_and_again_it_is_one(self, scene: Scene, driver: InstanceDriver) -> None:
@@ -158,10 +158,10 @@ class InstanceDriverExam:
         scene.settle()
         driver.end("q-1.1")
         scene.settle()
-        shown = driver.listed()
+        shown = driver.list_instances()
         if shown:
             driver.start(wanted())
-            assert driver.listed() == shown
+            assert driver.list_instances() == shown
 
     def test_leases_do_not_mix(self, scene: Scene, driver: InstanceDriver) -> None:
         leases = ["q-1.1", "q-1.10", "q-1", "Q-1.1", "q-1/1", ODD]
@@ -169,7 +169,7 @@ class InstanceDriverExam:
         scene.settle()
         driver.end("q-1.1")
         scene.settle()
-        left = [one.lease for one in driver.listed() if one.state is InstanceState.RUNNING]
+        left = [one.lease for one in driver.list_instances() if one.state is InstanceState.RUNNING]
         assert sorted(map(str, left)) == sorted(leases[1:])
         driver.end(ODD)
         scene.settle()
@@ -181,7 +181,7 @@ class InstanceDriverExam:
         driver.start(wanted(others))
         driver.start(wanted(LONG))
         scene.settle()
-        assert sorted(str(one.lease) for one in driver.listed()) == sorted([LONG, others])
+        assert sorted(str(one.lease) for one in driver.list_instances()) == sorted([LONG, others])
         driver.end(others)
         scene.settle()
         assert len(alive(driver, LONG)) == 1
@@ -197,12 +197,12 @@ class InstanceDriverExam:
         }
         driver.start(wanted())
         scene.settle()
-        driver.notice("q-1.1", time.time() + 60)
+        driver.give_notice("q-1.1", time.time() + 60)
         driver.end("q-1.1")
         scene.driver(cloud="C").end("q-1.1")
         scene.driver(prefix="more").end("q-1.1")
         scene.settle()
-        found = {one.id: one for one in driver.listed() if one.state is InstanceState.RUNNING}
+        found = {one.id: one for one in driver.list_instances() if one.state is InstanceState.RUNNING}
         assert {name: one.cores for name, one in found.items()} == names
         assert [one.lease for one in found.values()] == [None] * 4
 
@@ -240,31 +240,31 @@ class InstanceDriverExam:
         def ask() -> None:
             driver.start(wanted("q-2.1"))
             scene.settle()
-            (failed,) = (one for one in driver.listed() if one.lease == "q-2.1")
+            (failed,) = (one for one in driver.list_instances() if one.lease == "q-2.1")
             assert failed.state is InstanceState.ENDED
             assert failed.why
             driver.start(wanted("q-2.1"))
 
         with pytest.raises(NoRoomError):
             ask()
-        assert [one.lease for one in driver.listed()] == ["q-1.1"]
+        assert [one.lease for one in driver.list_instances()] == ["q-1.1"]
 
     def test_an_unknown_image_is_refused(self, scene: Scene) -> None:
         with pytest.raises(RefusedError):
             scene.driver(image="ami-00000000000000bad").start(wanted())
-        assert scene.driver().listed() == []
+        assert scene.driver().list_instances() == []
 
     def test_an_unknown_size_is_refused(self, scene: Scene, driver: InstanceDriver) -> None:
         with pytest.raises(RefusedError):
             scene.driver(sizes={"1": "none.such"}).start(wanted())
         with pytest.raises(RefusedError, match="no instance of 3 cores"):
             driver.start(wanted(cores=3))
-        assert driver.listed() == []
+        assert driver.list_instances() == []
 
     def test_wrong_credentials_are_refused(self, scene: Scene, driver: InstanceDriver) -> None:
         driver.start(wanted())
         wrong = scene.driver(secret="wrong")
-        for call in (wrong.listed, lambda: wrong.start(wanted("q-2.1")), lambda: wrong.end("q-1.1")):
+        for call in (wrong.list_instances, lambda: wrong.start(wanted("q-2.1")), lambda: wrong.end("q-1.1")):
             with pytest.raises(RefusedError):
                 call()
         assert len(alive(driver)) == 1
@@ -278,10 +278,10 @@ class InstanceDriverExam:
             driver = scene.driver(timeout=0.5)
         scene.break_down(fault)
         for call in (
-            driver.listed,
+            driver.list_instances,
             lambda: driver.start(wanted("q-2.1")),
             lambda: driver.end("q-1.1"),
-            lambda: driver.notice("q-1.1", time.time()),
+            lambda: driver.give_notice("q-1.1", time.time()),
         ):
             with pytest.raises(InstanceError) as told:
                 call()
@@ -291,7 +291,11 @@ class InstanceDriverExam:
     def test_a_cloud_that_is_away_is_told(self, scene: Scene, driver: InstanceDriver) -> None:
         driver.start(wanted())
         scene.go_away()
-        for call in (driver.listed, lambda: driver.start(wanted("q-2.1")), lambda: driver.end("q-1.1")):
+        for call in (
+            driver.list_instances,
+            lambda: driver.start(wanted("q-2.1")),
+            lambda: driver.end("q-1.1"),
+        ):
             with pytest.raises(InstanceError) as told:
                 call()
             assert not isinstance(told.value, NoRoomError | RefusedError)
@@ -301,7 +305,7 @@ class InstanceDriverExam:
         text = "#!/bin/sh\necho 'ünïcode & <tags> + %20'\n" + "#" * 10_000
         driver.start(wanted("q-2.1", user_data=text))
         scene.settle()
-        by_lease = {one.lease: one.id for one in driver.listed()}
+        by_lease = {one.lease: one.id for one in driver.list_instances()}
         assert scene.user_data(by_lease["q-1.1"]) == "#!/bin/sh\necho from the file\n"
         assert scene.user_data(by_lease["q-2.1"]) == text
 
@@ -309,17 +313,17 @@ class InstanceDriverExam:
         driver.start(wanted())
         driver.start(wanted("q-2.1"))
         scene.settle()
-        by_lease = {one.lease: one.id for one in driver.listed()}
-        assert driver.notice("q-1.1", 1_782_907_200.0) is True
+        by_lease = {one.lease: one.id for one in driver.list_instances()}
+        assert driver.give_notice("q-1.1", 1_782_907_200.0) is True
         assert scene.marks(by_lease["q-1.1"])["spotfed:leaves-at"] == "2026-07-01T12:00:00Z"
         assert "spotfed:leaves-at" not in scene.marks(by_lease["q-2.1"])
-        assert driver.notice("q-3.1", 1_782_907_200.0) is False
+        assert driver.give_notice("q-3.1", 1_782_907_200.0) is False
         assert len(alive(driver)) == 1
 
     def test_an_instance_tells_whose_it_is(self, scene: Scene, driver: InstanceDriver) -> None:
         driver.start(wanted(origin="other-cloud"))
         scene.settle()
-        (found,) = driver.listed()
+        (found,) = driver.list_instances()
         marks = scene.marks(found.id)
         assert marks["spotfed:lease"] == "q-1.1"
         assert marks["spotfed:cloud"] == "A"
@@ -331,7 +335,7 @@ class InstanceDriverExam:
             driver.start(wanted(lease))
         foreign = [scene.foreign(1) for _ in range(10)]
         scene.settle()
-        found = driver.listed()
+        found = driver.list_instances()
         assert sorted(str(one.lease) for one in found if one.lease) == sorted(leases)
         assert sorted(one.id for one in found if one.lease is None) == sorted(foreign)
 
@@ -340,9 +344,9 @@ class InstanceDriverExam:
 
         def live(lease: str) -> None:
             driver.start(wanted(lease))
-            assert lease in {one.lease for one in driver.listed()}
+            assert lease in {one.lease for one in driver.list_instances()}
             driver.end(lease)
 
         in_threads([partial(live, lease) for lease in leases])
         scene.settle()
-        assert [one for one in driver.listed() if one.state is not InstanceState.ENDED] == []
+        assert [one for one in driver.list_instances() if one.state is not InstanceState.ENDED] == []

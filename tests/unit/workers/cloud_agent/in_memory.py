@@ -32,7 +32,7 @@ class InMemoryCloud:
 
     # -- the driver -----------------------------------------------------------------------------------------
 
-    def listed(self) -> list[CloudInstance]:
+    def list_instances(self) -> list[CloudInstance]:
         with self._lock:
             self._called("listed", "")
             return [] if self.blind else list(self.instances.values())
@@ -50,7 +50,7 @@ class InMemoryCloud:
                 wanted.lease, wanted.cores, InstanceState.STARTING if self.starting else InstanceState.RUNNING
             )
 
-    def notice(self, lease: str, leaves_at: float) -> bool:
+    def give_notice(self, lease: str, leaves_at: float) -> bool:
         with self._lock:
             self._called("notice", lease)
             self.notices[lease] = leaves_at

@@ -38,7 +38,7 @@ class Shown(CloudLeases):
         self.scene = scene
         self.kept: dict[str, InstanceRecord] = {}
 
-    def shown(self, known: Collection[str]) -> Mapping[str, Lease | None]:
+    def read_leases(self, known: Collection[str]) -> Mapping[str, Lease | None]:
         if self.scene.redis_away:
             raise redis.ConnectionError("away")
         leases = {e.lease.id: e.lease for e in self.scene.live.events if e.lease and e.lease.kind == "spot"}
@@ -47,13 +47,13 @@ class Shown(CloudLeases):
     def wall_time(self, cloud_s: float) -> float:
         return 1e9 + cloud_s
 
-    def records(self) -> dict[str, InstanceRecord]:
+    def read_records(self) -> dict[str, InstanceRecord]:
         return dict(self.kept)
 
-    def keep(self, name: str, record: InstanceRecord) -> None:
+    def write_record(self, name: str, record: InstanceRecord) -> None:
         self.kept[name] = record
 
-    def drop(self, name: str) -> None:
+    def drop_record(self, name: str) -> None:
         self.kept.pop(name, None)
 
 
@@ -112,12 +112,12 @@ class Scene:
             self.agent.step()
 
     def state(self, name: str = "r.1") -> LeaseState:
-        lease = self.leases.shown([name])[name]
+        lease = self.leases.read_leases([name])[name]
         assert lease is not None
         return lease.state
 
     def cause(self, name: str = "r.1") -> str | None:
-        lease = self.leases.shown([name])[name]
+        lease = self.leases.read_leases([name])[name]
         assert lease is not None
         return lease.cause
 
@@ -304,7 +304,7 @@ def test_a_notice_is_passed_on_once(scene: Scene) -> None:
     for _ in range(2):
         scene.cloud.arrive(4, "large")
     scene.later(20)
-    lease = scene.leases.shown(["r.1"])["r.1"]
+    lease = scene.leases.read_leases(["r.1"])["r.1"]
     assert lease is not None
     assert lease.evict_at_s is not None
     assert scene.cloud.notices == {"r.1": 1e9 + lease.evict_at_s}

@@ -12,9 +12,8 @@ import pytest
 from tests.integration.certificates import Authority
 from tests.unit.workers.cloud_agent.faults import Broken, served
 from tests.unit.workers.cloud_agent.nova_server import IMAGE, PROJECT, SECRET, USER, NovaServer
+from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import InstanceDriver, InstanceError
-from workers.cloud_agent.drivers.options import options_of
-from workers.cloud_agent.drivers.registry import driver_of
 from workers.cloud_agent.http_calls import HttpCalls
 
 
@@ -25,7 +24,7 @@ def driver_at(url: str, ca_file: Path | None) -> InstanceDriver:
     }  # fmt: skip
     if ca_file is not None:
         table["ca_file"] = str(ca_file)
-    return driver_of(options_of(table, "cloud[0].instances"), "A", USER, SECRET)
+    return make_driver(read_options(table, "cloud[0].instances"), "A", USER, SECRET)
 
 
 def test_certificates_are_verified(tmp_path: Path) -> None:
@@ -35,10 +34,10 @@ def test_certificates_are_verified(tmp_path: Path) -> None:
     context.load_cert_chain(pair.cert, pair.key)
     nova = NovaServer()
     with served(Broken(nova), context) as (url, _):
-        assert driver_at(url, mine.file).listed() == []
+        assert driver_at(url, mine.file).list_instances() == []
         for ca_file in (others.file, None):
             with pytest.raises(InstanceError, match="certificate verify failed"):
-                driver_at(url, ca_file).listed()
+                driver_at(url, ca_file).list_instances()
     assert len(nova.tokens) == 1
 
 
@@ -59,10 +58,10 @@ def test_a_call_has_an_end_and_its_connection_serves_no_other_one() -> None:
         raise ValueError("no such thing")
 
     with pytest.raises(InstanceError, match=r"no answer within 0\.05 s"):
-        calls.do(hang)
+        calls.call(hang)
     identity: Callable[[int], int] = lambda connection: connection  # noqa: E731
-    assert [calls.do(identity), calls.do(identity)] == [1, 1]
+    assert [calls.call(identity), calls.call(identity)] == [1, 1]
     with pytest.raises(InstanceError, match="none of this API: no such thing"):
-        calls.do(fail)
-    assert calls.do(identity) == 2
+        calls.call(fail)
+    assert calls.call(identity) == 2
     over.set()

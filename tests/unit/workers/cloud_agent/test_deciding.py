@@ -18,12 +18,12 @@ from workers.cloud_agent.reconcile import (
     START_LIMIT_S,
     UNKNOWN_S,
     UNLISTED_S,
-    Foreign,
+    Absence,
+    ForeignHistory,
+    InstanceHistory,
     InstanceStep,
-    Missing,
-    TrackedInstance,
-    decide,
     decide_foreign,
+    decide_lease,
 )
 
 NOW_S = 10_000.0
@@ -31,7 +31,7 @@ RUNS = CloudInstance("i-1", "r.1", InstanceState.RUNNING, "m1.small", 1)
 STARTS = replace(RUNS, state=InstanceState.STARTING)
 ENDING = replace(RUNS, state=InstanceState.ENDING)
 ENDED = replace(RUNS, state=InstanceState.ENDED, why="terminated")
-ASKED = TrackedInstance(asked_s=NOW_S - 100, tried_s=NOW_S - 100)
+ASKED = InstanceHistory(asked_s=NOW_S - 100, tried_s=NOW_S - 100)
 LISTED = replace(ASKED, listed=True)
 RAN = replace(LISTED, ran=True)
 
@@ -45,23 +45,23 @@ def lease(state: LeaseState = LeaseState.RUNNING, evict_at_s: float | None = Non
 
 
 def step(
-    found: Lease | None, instance: CloudInstance | None, kept: TrackedInstance, limit_s: float = MISSING_S
+    found: Lease | None, instance: CloudInstance | None, kept: InstanceHistory, limit_s: float = MISSING_S
 ) -> tuple[InstanceStep, str]:
-    decision = decide(found, instance, kept, NOW_S, limit_s)
+    decision = decide_lease(found, instance, kept, NOW_S, limit_s)
     return decision.step, decision.why
 
 
 @pytest.mark.parametrize("instance", [None, STARTS, RUNS, ENDING, ENDED])
 @pytest.mark.parametrize("state", [LeaseState.RESERVED, LeaseState.BOOKED])
 def test_nothing_before_the_lease_runs(state: LeaseState, instance: CloudInstance | None) -> None:
-    assert step(lease(state), instance, TrackedInstance()) == (InstanceStep.WAIT, "")
+    assert step(lease(state), instance, InstanceHistory()) == (InstanceStep.WAIT, "")
 
 
 @pytest.mark.parametrize("state", sorted(ENDS))
 def test_a_lease_that_has_ended(state: LeaseState) -> None:
     over = lease(state)
-    assert step(over, None, TrackedInstance())[0] is InstanceStep.FORGET, "nothing was ever asked for"
-    assert step(over, ENDED, TrackedInstance())[0] is InstanceStep.FORGET, "some clouds list them for an hour"
+    assert step(over, None, InstanceHistory())[0] is InstanceStep.FORGET, "nothing was ever asked for"
+    assert step(over, ENDED, InstanceHistory())[0] is InstanceStep.FORGET, "some clouds list them for an hour"
     assert step(over, None, ASKED)[0] is InstanceStep.END, "it may not be listed yet"
     for instance in (STARTS, RUNS, ENDING, ENDED):
         assert step(over, instance, RAN)[0] is InstanceStep.END
@@ -88,7 +88,7 @@ def test_a_lease_that_is_not_shown_is_looked_for() -> None:
 @pytest.mark.parametrize(
     ("kept", "expected"),
     [
-        (TrackedInstance(), InstanceStep.START),
+        (InstanceHistory(), InstanceStep.START),
         (replace(ASKED, tried_s=NOW_S - 1), InstanceStep.WAIT),
         (replace(ASKED, tried_s=NOW_S - UNLISTED_S), InstanceStep.START),
         (replace(ASKED, tried_s=None), InstanceStep.START),
@@ -98,19 +98,19 @@ def test_a_lease_that_is_not_shown_is_looked_for() -> None:
         (replace(ASKED, retry_s=NOW_S, no_room_s=NOW_S - 1), InstanceStep.START),
         (replace(ASKED, retry_s=NOW_S, no_room_s=NOW_S - NO_ROOM_S, why="full"), InstanceStep.FAILED),
         (RAN, InstanceStep.WAIT),
-        (replace(RAN, missing=Missing(NOW_S - 3600, NOW_S - 3600)), InstanceStep.WAIT),
-        (replace(RAN, missing=Missing(NOW_S - MISSING_S, NOW_S)), InstanceStep.EVICTED),
-        (replace(LISTED, missing=Missing(NOW_S - MISSING_S, NOW_S)), InstanceStep.EVICTED),
+        (replace(RAN, missing=Absence(NOW_S - 3600, NOW_S - 3600)), InstanceStep.WAIT),
+        (replace(RAN, missing=Absence(NOW_S - MISSING_S, NOW_S)), InstanceStep.EVICTED),
+        (replace(LISTED, missing=Absence(NOW_S - MISSING_S, NOW_S)), InstanceStep.EVICTED),
     ],
 )
-def test_what_is_not_listed(kept: TrackedInstance, expected: InstanceStep) -> None:
+def test_what_is_not_listed(kept: InstanceHistory, expected: InstanceStep) -> None:
     assert step(lease(), None, kept)[0] is expected
 
 
 def test_a_listing_that_lacks_all_is_believed_later() -> None:
-    kept = replace(RAN, missing=Missing(NOW_S - MISSING_S, NOW_S))
+    kept = replace(RAN, missing=Absence(NOW_S - MISSING_S, NOW_S))
     assert step(lease(), None, kept, ALL_MISSING_S)[0] is InstanceStep.WAIT
-    kept = replace(RAN, missing=Missing(NOW_S - ALL_MISSING_S, NOW_S))
+    kept = replace(RAN, missing=Absence(NOW_S - ALL_MISSING_S, NOW_S))
     assert step(lease(), None, kept, ALL_MISSING_S)[0] is InstanceStep.EVICTED
 
 
@@ -129,7 +129,7 @@ def test_a_listing_that_lacks_all_is_believed_later() -> None:
         ),
     ],
 )
-def test_what_is_listed_as_ended(kept: TrackedInstance, expected: tuple[InstanceStep, str]) -> None:
+def test_what_is_listed_as_ended(kept: InstanceHistory, expected: tuple[InstanceStep, str]) -> None:
     assert step(lease(), ENDED, kept) == expected
 
 
@@ -154,19 +154,19 @@ FOREIGN = replace(RUNS, lease=None)
         (replace(FOREIGN, state=InstanceState.STARTING), None, InstanceStep.ARRIVE),
         (replace(FOREIGN, state=InstanceState.ENDING), None, InstanceStep.ARRIVE),
         (replace(FOREIGN, state=InstanceState.ENDED), None, InstanceStep.WAIT),
-        (FOREIGN, Foreign(counted=True), InstanceStep.WAIT),
-        (FOREIGN, Foreign(), InstanceStep.ARRIVE),
-        (FOREIGN, Foreign(retry_s=NOW_S + 1), InstanceStep.WAIT),
-        (FOREIGN, Foreign(retry_s=NOW_S), InstanceStep.ARRIVE),
-        (replace(FOREIGN, state=InstanceState.ENDING), Foreign(counted=True), InstanceStep.WAIT),
-        (replace(FOREIGN, state=InstanceState.ENDED), Foreign(counted=True), InstanceStep.DEPART),
-        (replace(FOREIGN, state=InstanceState.ENDED), Foreign(), InstanceStep.DEPART),
-        (None, Foreign(counted=True), InstanceStep.WAIT),
-        (None, Foreign(counted=True, missing=Missing(NOW_S - 3600, NOW_S - 3600)), InstanceStep.WAIT),
-        (None, Foreign(counted=True, missing=Missing(NOW_S - MISSING_S, NOW_S)), InstanceStep.DEPART),
+        (FOREIGN, ForeignHistory(counted=True), InstanceStep.WAIT),
+        (FOREIGN, ForeignHistory(), InstanceStep.ARRIVE),
+        (FOREIGN, ForeignHistory(retry_s=NOW_S + 1), InstanceStep.WAIT),
+        (FOREIGN, ForeignHistory(retry_s=NOW_S), InstanceStep.ARRIVE),
+        (replace(FOREIGN, state=InstanceState.ENDING), ForeignHistory(counted=True), InstanceStep.WAIT),
+        (replace(FOREIGN, state=InstanceState.ENDED), ForeignHistory(counted=True), InstanceStep.DEPART),
+        (replace(FOREIGN, state=InstanceState.ENDED), ForeignHistory(), InstanceStep.DEPART),
+        (None, ForeignHistory(counted=True), InstanceStep.WAIT),
+        (None, ForeignHistory(counted=True, missing=Absence(NOW_S - 3600, NOW_S - 3600)), InstanceStep.WAIT),
+        (None, ForeignHistory(counted=True, missing=Absence(NOW_S - MISSING_S, NOW_S)), InstanceStep.DEPART),
     ],
 )
 def test_foreign_instances(
-    instance: CloudInstance | None, foreign: Foreign | None, expected: InstanceStep
+    instance: CloudInstance | None, foreign: ForeignHistory | None, expected: InstanceStep
 ) -> None:
     assert decide_foreign(instance, foreign, NOW_S, MISSING_S).step is expected

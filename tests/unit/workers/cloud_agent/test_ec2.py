@@ -41,7 +41,7 @@ def driver(scene: Ec2Scene) -> InstanceDriver:
 
 
 def by_lease(driver: InstanceDriver) -> dict[str | None, CloudInstance]:
-    return {one.lease: one for one in driver.listed()}
+    return {one.lease: one for one in driver.list_instances()}
 
 
 def asked(scene: Ec2Scene, action: str) -> dict[str, str]:
@@ -52,7 +52,7 @@ def asked(scene: Ec2Scene, action: str) -> dict[str, str]:
 def test_all_pages_are_read(scene: Ec2Scene, driver: InstanceDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ec2, "PAGE", 5)
     names = {scene.foreign(1) for _ in range(12)}
-    assert {one.id for one in driver.listed()} == names
+    assert {one.id for one in driver.list_instances()} == names
     assert "NextToken" in asked(scene, "DescribeInstances")
 
 
@@ -75,13 +75,13 @@ def test_cores_of_foreign_sizes(scene: Ec2Scene) -> None:
     for size in ("m5.2xlarge", "c5.large", "m5.xlarge"):
         scene.ec2.run_instances(ImageId=IMAGE, InstanceType=size, MinCount=1, MaxCount=1)
     driver = scene.driver(foreign_sizes={"c5.large": 77})
-    assert {one.size: one.cores for one in driver.listed()} == {
+    assert {one.size: one.cores for one in driver.list_instances()} == {
         "m5.2xlarge": 8,
         "c5.large": 77,
         "m5.xlarge": 4,
     }
     scene.front.given["DescribeInstanceTypes"] = error("UnauthorizedOperation", "You are not authorized", 403)
-    assert {one.size: one.cores for one in scene.driver().listed()}["m5.2xlarge"] is None
+    assert {one.size: one.cores for one in scene.driver().list_instances()}["m5.2xlarge"] is None
 
 
 def test_where_an_instance_goes(scene: Ec2Scene) -> None:
@@ -101,13 +101,13 @@ def test_a_spot_instance_of_the_cloud_tells_when_it_is_taken_back(scene: Ec2Scen
     driver.start(wanted())
     driver.start(wanted("q-2.1"))
     assert asked(scene, "RunInstances")["InstanceMarketOptions.MarketType"] == "spot"
-    assert {one.ends_at for one in driver.listed()} == {None}
+    assert {one.ends_at for one in driver.list_instances()} == {None}
     described = DESCRIBED.format(
         name=by_lease(driver)["q-1.1"].id, request="sir-1", tags=TAGS.format(lease="q-1.1")
     )
     scene.front.given["DescribeInstances"] = Response(described, mimetype="text/xml")
     scene.front.given["DescribeSpotInstanceRequests"] = Response(MARKED, mimetype="text/xml")
-    (marked,) = driver.listed()
+    (marked,) = driver.list_instances()
     assert marked.ends_at == datetime(2026, 7, 1, 12, 2, tzinfo=UTC).timestamp()
     assert marked.cores == 6
     assert asked(scene, "DescribeSpotInstanceRequests")["Filter.1.Value.1"] == "marked-for-termination"
@@ -171,9 +171,9 @@ class TestEucalyptus:
         self, scene: Ec2Scene, driver: InstanceDriver
     ) -> None:
         """Its agent was killed between the two calls: it is not foreign, and whose it is is not known."""
-        token = InstanceTags("spotfed", "A").token("q-1.1")
+        token = InstanceTags("spotfed", "A").make_token("q-1.1")
         self.given(scene, "", token)
-        (found,) = driver.listed()
+        (found,) = driver.list_instances()
         assert found.lease == token
         for lease in (token, "q-1.1"):
             scene.front.given["TerminateInstances"] = error("InternalError", "ask again", 500)
@@ -185,12 +185,12 @@ class TestEucalyptus:
         assert asked(scene, "CreateTags")["ResourceId.1"] == "i-5e4d3c2b"
         assert asked(scene, "CreateTags")["Tag.1.Value"] == "q-1.1"
         assert not any(one.get("Action") == "RunInstances" for one in scene.front.seen)
-        self.given(scene, "", InstanceTags("spotfed", "B").token("q-1.1"))
-        assert [one.lease for one in driver.listed()] == [None]
+        self.given(scene, "", InstanceTags("spotfed", "B").make_token("q-1.1"))
+        assert [one.lease for one in driver.list_instances()] == [None]
 
     def test_instances_of_all_accounts_are_asked_for(self, scene: Ec2Scene, driver: InstanceDriver) -> None:
         self.given(scene, TAGS.format(lease="q-1.1"), "")
-        (found,) = driver.listed()
+        (found,) = driver.list_instances()
         assert (found.lease, found.addresses) == ("q-1.1", ("203.0.113.7", "10.0.0.7"))
         assert asked(scene, "DescribeInstances")["InstanceId.1"] == "verbose"
         assert "MaxResults" not in asked(scene, "DescribeInstances")
@@ -203,7 +203,7 @@ class TestEucalyptus:
         assert scene.driver(dialect="eucalyptus", zone="two").free_cores() == 8
         assert scene.driver().free_cores() is None
         self.given(scene, "", "")
-        assert scene.driver(dialect="eucalyptus").listed()[0].cores == 6  # its cpuOptions come first
+        assert scene.driver(dialect="eucalyptus").list_instances()[0].cores == 6  # its cpuOptions come first
 
 
 NS = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'

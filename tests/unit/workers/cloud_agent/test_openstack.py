@@ -20,9 +20,8 @@ from tests.unit.workers.cloud_agent.nova_server import (
     USER,
     NovaServer,
 )
+from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import InstanceDriver, InstanceState, NoRoomError, RefusedError
-from workers.cloud_agent.drivers.options import options_of
-from workers.cloud_agent.drivers.registry import driver_of
 
 _SIZES = {cores: name for name, (_, cores) in FLAVORS.items()}
 
@@ -54,7 +53,7 @@ class NovaScene:
             "sizes": {str(cores): name for cores, name in _SIZES.items()}, "user_data": "start.sh", **changes,
         }  # fmt: skip
         told = {name: value for name, value in table.items() if value is not None}
-        return driver_of(options_of(told, "cloud[0].instances", self._directory), cloud, user, secret)
+        return make_driver(read_options(told, "cloud[0].instances", self._directory), cloud, user, secret)
 
     def foreign(self, cores: int, marks: dict[str, str] | None = None) -> str:
         flavor = FLAVORS[_SIZES[cores]][0]
@@ -105,7 +104,7 @@ def test_a_token_that_has_expired_is_renewed(scene: NovaScene, driver: InstanceD
 
 def test_one_token_serves_many_calls(scene: NovaScene, driver: InstanceDriver) -> None:
     for _ in range(5):
-        driver.listed()
+        driver.list_instances()
     assert len(scene.nova.tokens) == 1
 
 
@@ -119,13 +118,13 @@ def test_servers_of_all_projects_are_an_administrators(scene: NovaScene) -> None
     scene.nova.admins = set()
     scene.foreign(1)
     with pytest.raises(RefusedError, match="get_all_tenants"):
-        scene.driver().listed()
-    assert scene.driver(all_users=False).listed() == []
+        scene.driver().list_instances()
+    assert scene.driver(all_users=False).list_instances() == []
 
 
 def test_a_region_that_the_catalog_does_not_have(scene: NovaScene) -> None:
     with pytest.raises(RefusedError, match="no internal endpoint of Nova in nowhere"):
-        scene.driver(region="nowhere").listed()
+        scene.driver(region="nowhere").list_instances()
 
 
 def test_a_quota_is_a_refusal_and_free_cores_are_what_it_leaves(
@@ -143,7 +142,7 @@ def test_room_that_was_freed_is_taken_by_the_next_start(scene: NovaScene, driver
     scene.fill()
     driver.start(wanted())
     scene.settle()
-    (failed,) = driver.listed()
+    (failed,) = driver.list_instances()
     assert failed.why == "No valid host was found. There are not enough hosts available."
     with pytest.raises(NoRoomError, match="No valid host"):
         driver.start(wanted())
@@ -179,10 +178,10 @@ def test_what_holds_cores_counts_and_what_does_not_run_is_no_instance_of_a_lease
     for server in scene.nova.servers.values():
         server["status"] = status
         server["OS-SRV-USG:launched_at"] = "2026-07-01T12:00:00.000000" if launched else None
-    assert {one.lease: one.state for one in driver.listed()} == {"q-1.1": of_a_lease, None: foreign}
+    assert {one.lease: one.state for one in driver.list_instances()} == {"q-1.1": of_a_lease, None: foreign}
     driver.end("q-1.1")
     scene.settle()
-    assert [one.lease for one in driver.listed()] == [None]
+    assert [one.lease for one in driver.list_instances()] == [None]
 
 
 def test_of_servers_that_were_made_at_once_the_eldest_stays(scene: NovaScene, driver: InstanceDriver) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cloudsim.model.errors import InputError
-from workers.cloud_agent.drivers.options import Ec2Options, OpenStackOptions, options_of
-from workers.cloud_agent.drivers.registry import driver_of
+from workers.cloud_agent.drivers import make_driver, read_options
+from workers.cloud_agent.drivers.ec2 import Ec2Options
+from workers.cloud_agent.drivers.openstack import OpenStackOptions
 
 WHERE = "cloud[0].instances"
 EC2: dict[str, object] = {
@@ -25,7 +26,7 @@ OPENSTACK: dict[str, object] = {
 
 
 def test_a_small_table_of_each_driver() -> None:
-    ec2 = options_of(EC2, WHERE)
+    ec2 = read_options(EC2, WHERE)
     assert isinstance(ec2, Ec2Options)
     assert (ec2.prefix, ec2.poll_s, ec2.timeout_s, ec2.user_data) == ("spotfed", 5.0, 20.0, None)
     assert (ec2.size(4), ec2.size(2), ec2.cores("m1.small"), ec2.cores("c1.medium")) == (
@@ -34,7 +35,7 @@ def test_a_small_table_of_each_driver() -> None:
         1,
         None,
     )
-    openstack = options_of(OPENSTACK, WHERE)
+    openstack = read_options(OPENSTACK, WHERE)
     assert isinstance(openstack, OpenStackOptions)
     assert (openstack.region, openstack.interface, openstack.all_users) == ("RegionOne", "public", False)
 
@@ -49,7 +50,7 @@ def test_files_are_those_beside_the_federation_file(tmp_path: Path) -> None:
         "poll": "1m",
         "foreign_sizes": {"c1.medium": 2},
     }
-    options = options_of(told, WHERE, tmp_path)
+    options = read_options(told, WHERE, tmp_path)
     assert isinstance(options, Ec2Options)
     assert (options.user_data, options.ca_file) == ("#!/bin/sh\n", (tmp_path / "ca.pem").resolve())
     assert (options.poll_s, options.cores("c1.medium")) == (60.0, 2)
@@ -100,19 +101,19 @@ def test_errors_name_the_field(
     (tmp_path / "big.sh").write_text("#" * 16_385)
     told = {name: value for name, value in {**table, **changes}.items() if value is not None}
     with pytest.raises(InputError) as error:
-        options_of(told, WHERE, tmp_path)
+        read_options(told, WHERE, tmp_path)
     assert str(error.value).startswith(WHERE + message)
 
 
 def test_missing_credentials_are_asked_for() -> None:
     for user, secret in ((None, "s"), ("u", None), ("", "s")):
         with pytest.raises(InputError, match="set SPOTFED_CLOUD_USER and SPOTFED_CLOUD_SECRET"):
-            driver_of(options_of(EC2, WHERE), "A", user, secret)
+            make_driver(read_options(EC2, WHERE), "A", user, secret)
 
 
 @pytest.mark.parametrize("table", [EC2, OPENSTACK])
 def test_a_missing_package_is_asked_for(table: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    options = options_of(table, WHERE)
+    options = read_options(table, WHERE)
     really = builtins.__import__
 
     def without(name: str, *args: Any, **more: Any) -> Any:
@@ -124,4 +125,4 @@ def test_a_missing_package_is_asked_for(table: dict[str, object], monkeypatch: p
         monkeypatch.delitem(sys.modules, f"workers.cloud_agent.{name}", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"pip install 'spotfed\[clouds\]'"):
-        driver_of(options, "A", "u", "s")
+        make_driver(options, "A", "u", "s")

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from broker.settings import Settings, SettingsError
 from cloudsim.federation.file import load
 from cloudsim.model.errors import InputError
-from workers.cloud_agent.__main__ import cloud_options, credentials
+from workers.cloud_agent.__main__ import read_cloud_options, read_credentials
 from workers.owner.__main__ import parser, process_spec
 
 FILE = """
@@ -57,24 +57,24 @@ def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Pat
 
 
 def test_what_is_wrong_in_the_table_is_named(file: Path) -> None:
-    assert cloud_options(file, "real", None).sizes == {1: "m1.small"}
+    assert read_cloud_options(file, "real", None).sizes == {1: "m1.small"}
     with pytest.raises(InputError, match="simulated is simulated"):
-        cloud_options(file, "simulated", None)
+        read_cloud_options(file, "simulated", None)
     with pytest.raises(InputError, match="no cloud is called 'nobody'"):
-        cloud_options(file, "nobody", None)
+        read_cloud_options(file, "nobody", None)
     file.write_text(FILE.replace('image = "ami-1"', ""))
     with pytest.raises(InputError) as raised:
-        cloud_options(file, "real", None)
+        read_cloud_options(file, "real", None)
     assert raised.value.field == "cloud[1].instances.image"
 
 
 def test_credentials_come_from_settings_or_a_file(tmp_path: Path) -> None:
-    assert credentials(Settings()) == (None, None)
+    assert read_credentials(Settings()) == (None, None)
     told = Settings(cloud_user="u", cloud_secret=SecretStr("s"))
-    assert credentials(told) == ("u", "s")
+    assert read_credentials(told) == ("u", "s")
     assert "'s'" not in repr(told)
     secret = tmp_path / "secret"
     secret.write_text("from a file\n")
-    assert credentials(Settings(cloud_user="u", cloud_secret_file=secret)) == ("u", "from a file")
+    assert read_credentials(Settings(cloud_user="u", cloud_secret_file=secret)) == ("u", "from a file")
     with pytest.raises(SettingsError, match="SPOTFED_CLOUD_SECRET_FILE"):
-        credentials(Settings(cloud_secret_file=tmp_path / "none"))
+        read_credentials(Settings(cloud_secret_file=tmp_path / "none"))

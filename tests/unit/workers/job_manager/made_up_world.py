@@ -16,7 +16,7 @@ from broker.jobs.models import WORK_ENDED, JobWish, Usage, WorkReport, WorkState
 from broker.jobs.record import AttemptRecord, JobRecord, fold
 from tests.unit.workers.job_manager.scenes import lease
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
-from workers.job_manager.observation import Denied, Grant, Observation
+from workers.job_manager.observation import Denial, Grant, Observation
 from workers.job_manager.state_machine import decide
 
 SPOT = {"forge": 0.1, "meadow": 0.25, "harbour": 0.35}
@@ -38,7 +38,7 @@ class World:
     home: bool = True
     now: float = 0.0
     entries: list[JobEntry] = field(default_factory=list)
-    answers: dict[str, Grant | Denied] = field(default_factory=dict)
+    answers: dict[str, Grant | Denial] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
     reports: dict[str, WorkReport] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
@@ -127,10 +127,10 @@ class World:
         )
         return JobMarket(offers, HomeOnDemand("home", 1.0) if self.home else None)
 
-    def _ask(self, place: AttemptRecord, work: str) -> Grant | Denied:
+    def _ask(self, place: AttemptRecord, work: str) -> Grant | Denial:
         if work not in self.answers:
             if self.random.random() < 0.2:
-                self.answers[work] = Denied("no capacity")
+                self.answers[work] = Denial("no capacity")
             else:
                 name = f"{work}.1"
                 self.leases |= lease(name, place.plan.cloud)
@@ -155,7 +155,7 @@ class World:
         for work in place.works(job.id):
             self.dropped.add(work)
             self.reports.pop(work, None)
-            answer = self.answers.setdefault(work, Denied("it was never asked for"))
+            answer = self.answers.setdefault(work, Denial("it was never asked for"))
             if isinstance(answer, Grant) and self.leases[answer.lease].state is LeaseState.RUNNING:
                 self._end_lease(answer.lease, LeaseState.CANCELLED)
 

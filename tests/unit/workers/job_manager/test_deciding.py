@@ -29,15 +29,15 @@ from tests.unit.workers.job_manager.scenes import (
     report,
     wish,
 )
-from workers.job_manager.effects import work_of
+from workers.job_manager.effects import make_work
 from workers.job_manager.market import JobMarket
-from workers.job_manager.observation import Denied, Grant
+from workers.job_manager.observation import Denial, Grant
 from workers.job_manager.state_machine import (
     COOL_DOWN_S,
     LEAST_COOL_DOWN_S,
     cool_down_s,
-    cool_downs,
-    occasions,
+    count_occasions,
+    list_cool_downs,
 )
 
 # A cloud that gives little notice, one whose spot is dear, and one where nothing lives long.
@@ -72,12 +72,12 @@ def test_instances_are_granted_or_refused() -> None:
     assert scene.job.places[0].leases == ("job.1.0.1",)
     refused = Scene()
     refused.plan()
-    refused.decide(grants={"job.1.0": Denied("no capacity")})
+    refused.decide(grants={"job.1.0": Denial("no capacity")})
     assert outcomes(refused.job) == [Outcome.REFUSED, None]
     assert refused.job.places[1].plan.cloud == "meadow"
-    refused.decide(grants={"job.2.0": Denied("no capacity")})
+    refused.decide(grants={"job.2.0": Denial("no capacity")})
     assert refused.job.places[2].plan.role == "on-demand"
-    refused.decide(grants={"job.3.0": Denied("no capacity")})
+    refused.decide(grants={"job.3.0": Denial("no capacity")})
     assert outcomes(refused.job) == [Outcome.REFUSED] * 3
     assert refused.job.waits is not None
     assert "home has no room on-demand" in refused.job.waits.why
@@ -152,7 +152,7 @@ def test_what_must_not_run_twice_is_never_set_back() -> None:
 def test_the_memory_limit_of_a_wish_is_that_of_its_work() -> None:
     scene = Scene(wish(memory_limit_mb=512))
     scene.running()
-    assert work_of(scene.job, scene.job.places[0], 0).memory_mb == 512
+    assert make_work(scene.job, scene.job.places[0], 0).memory_mb == 512
 
 
 def test_all_work_of_a_cloud_may_end_with_its_agent() -> None:
@@ -296,12 +296,12 @@ def test_a_cloud_that_evicts_is_left_alone_for_longer_each_time() -> None:
     assert [cool_down_s(times) for times in (1, 2, 3, 9, 9999)] == [60.0, 120.0, 240.0, 960.0, 960.0]
     assert [cool_down_s(times, speed=6.0) for times in (1, 2, 9)] == [10.0, 20.0, 160.0]
     assert cool_down_s(1, speed=600.0) == LEAST_COOL_DOWN_S
-    assert [occasions(at) for at in ([], [5.0], [5.0, 6.0, 3.0], [5.0, 40.0, 6.0])] == [0, 1, 1, 2]
+    assert [count_occasions(at) for at in ([], [5.0], [5.0, 6.0, 3.0], [5.0, 40.0, 6.0])] == [0, 1, 1, 2]
     scene = Scene()
     scene.running()
     scene.decide(now=30.0, reports=report(scene.job, 1, WorkState.EVICTED, at=30.0))
-    assert cool_downs(scene.job, 31.0) == {"forge": 30.0 + COOL_DOWN_S}
-    assert cool_downs(scene.job, 4000.0) == {}
+    assert list_cool_downs(scene.job, 31.0) == {"forge": 30.0 + COOL_DOWN_S}
+    assert list_cool_downs(scene.job, 4000.0) == {}
     other = Scene()
     planned = other.plan(cooled={"forge": 50.0})
     assert planned.attempts[0].cloud == "meadow"
@@ -409,7 +409,7 @@ def test_a_home_that_is_full_is_asked_again_before_a_job_runs_unmeasured() -> No
         if isinstance(planned.entries[-1], JobPlanned) and planned.entries[-1].attempts[0].spot:
             break
         if isinstance(planned.entries[-1], JobPlanned):
-            scene.decide(now=now, grants={f"job.{len(scene.job.places)}.0": Denied("no capacity")})
+            scene.decide(now=now, grants={f"job.{len(scene.job.places)}.0": Denial("no capacity")})
         if scene.job.waits is not None:
             waited += 1
             now = scene.job.waits.until

@@ -11,13 +11,13 @@ from typing import Any
 from broker.jobs.models import Work
 from tests.support.wait import wait_until
 from workers.node_agent.process.checkpoints import CheckpointStore
-from workers.node_agent.process.cores import Cores
-from workers.node_agent.process.driver_protocol import Driver, EndedWork, RunningWork
-from workers.node_agent.process.isolation import Users, Walls, chosen
+from workers.node_agent.process.cores import CoreAllocator
+from workers.node_agent.process.driver_protocol import EndedWork, RunningWork, WorkDriver
+from workers.node_agent.process.isolation import JobIsolation, JobUsers, choose_isolation
 from workers.node_agent.process.process_driver import ProcessDriver
 
 #: Not those of the setting: a federation on this machine may use them.
-USERS = Users(60500, 60699)
+USERS = JobUsers(60500, 60699)
 
 
 def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
@@ -29,44 +29,46 @@ def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
     return Work(**told)
 
 
-def driver_in(directory: Path, isolation: str = "auto") -> ProcessDriver:
+def driver_in(directory: Path, setting: str = "auto") -> ProcessDriver:
     """A process driver whose state is there; made again, it is the next one of the same cloud."""
-    walls = Walls(chosen(isolation), USERS, (directory,))
-    return ProcessDriver(directory / "agents", CheckpointStore(directory / "jobs"), Cores((4, 4)), walls)
+    isolation = JobIsolation(choose_isolation(setting), USERS, (directory,))
+    return ProcessDriver(
+        directory / "agents", CheckpointStore(directory / "jobs"), CoreAllocator((4, 4)), isolation
+    )
 
 
 @contextmanager
-def cleared(driver: Driver) -> Iterator[None]:
+def cleared(driver: WorkDriver) -> Iterator[None]:
     """Forgets all work in the end."""
     try:
         yield
     finally:
-        for name in driver.held():
+        for name in driver.list_work():
             driver.forget(name)
 
 
-def ended(driver: Driver, name: str = "j.1.0") -> EndedWork:
+def ended(driver: WorkDriver, name: str = "j.1.0") -> EndedWork:
     """Waits for its end."""
     return wait_until(
-        lambda: found if isinstance(found := driver.look(name), EndedWork) else None, f"{name} ends"
+        lambda: found if isinstance(found := driver.inspect(name), EndedWork) else None, f"{name} ends"
     )
 
 
-def says(driver: Driver, text: str, name: str = "j.1.0") -> str:
+def says(driver: WorkDriver, text: str, name: str = "j.1.0") -> str:
     """Waits until it has written that."""
 
     def look() -> str | None:
-        said = driver.log(name, 1_000_000)[1].decode(errors="replace")
+        said = driver.read_log(name, 1_000_000)[1].decode(errors="replace")
         return said if text in said else None
 
     return wait_until(look, f"{name} says {text}")
 
 
-def running(driver: Driver, name: str = "j.1.0") -> RunningWork:
+def running(driver: WorkDriver, name: str = "j.1.0") -> RunningWork:
     """Waits until its command runs."""
 
     def look() -> RunningWork | None:
-        found = driver.look(name)
+        found = driver.inspect(name)
         return found if isinstance(found, RunningWork) and found.started_at is not None else None
 
     return wait_until(look, f"{name} runs")

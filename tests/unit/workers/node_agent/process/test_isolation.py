@@ -23,7 +23,7 @@ from tests.unit.workers.node_agent.process.scenes import (
 )
 from workers.node_agent.process import isolation, sandbox
 from workers.node_agent.process.driver_protocol import DriverError
-from workers.node_agent.process.isolation import Isolation, Users, Walls, chosen
+from workers.node_agent.process.isolation import Isolation, JobIsolation, JobUsers, choose_isolation
 from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.process_tree import OsProcess
 
@@ -37,7 +37,7 @@ def forbidden(driver: ProcessDriver, directory: Path) -> str:
     (directory / "api-key").write_text("k3y")
     driver.start(work("umask 000; echo mine > secret; chmod 777 . secret; echo up; sleep 1000"))
     says(driver, "up")
-    other = driver._homes["j.1.0"].directory
+    other = driver._work_dirs["j.1.0"].directory
     script = f"""
     cat {other}/secret && echo READ ANOTHER JOB
     ls {other} && echo LISTED ANOTHER JOB
@@ -55,17 +55,17 @@ def forbidden(driver: ProcessDriver, directory: Path) -> str:
     """
     driver.start(work(script, "k.1.0"))
     assert ended(driver, "k.1.0").code == 0
-    said = driver.log("k.1.0", 100_000)[1].decode()
+    said = driver.read_log("k.1.0", 100_000)[1].decode()
     return "\n".join(line for line in said.splitlines() if line.isupper())
 
 
 def started(driver: ProcessDriver, name: str) -> int:
     """The first process of running work."""
     running(driver, name)
-    group = driver._homes[name].group()
+    group = driver._work_dirs[name].process_tree()
     assert group is not None
-    assert group.begun.pid is not None
-    return group.begun.pid
+    assert group.start.pid is not None
+    return group.start.pid
 
 
 def test_a_job_reaches_neither_others_nor_the_federation(driver: ProcessDriver, directory: Path) -> None:
@@ -79,7 +79,7 @@ def test_users_alone_keep_jobs_apart_where_nothing_can_be_mounted(
 ) -> None:
     directory.chmod(0o711)
     (directory / "api-key").touch(0o600)
-    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "hidden_paths", lambda *_: ())
     driver = driver_in(directory)
     with cleared(driver):
         assert forbidden(driver, directory) == ""
@@ -87,7 +87,7 @@ def test_users_alone_keep_jobs_apart_where_nothing_can_be_mounted(
 
 @pytest.mark.skipif(not is_root(), reason="needs root")
 def test_a_directory_that_no_job_can_reach_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "hidden_paths", lambda *_: ())
     with pytest.raises(DriverError, match=r"it cannot be run: Permission denied.*SPOTFED_ISOLATION=none"):
         driver_in(directory)
     assert list((directory / "agents").iterdir()) == []
@@ -110,7 +110,7 @@ def test_each_piece_of_work_has_a_user_of_its_own_and_no_privileges(driver: Proc
 def test_what_a_job_left_where_all_may_write_is_removed(driver: ProcessDriver) -> None:
     driver.start(work("mktemp -p /tmp -d spotfed-left-XXXXXX"))
     assert ended(driver).code == 0
-    left = Path(driver.log("j.1.0", 1_000)[1].decode().strip())
+    left = Path(driver.read_log("j.1.0", 1_000)[1].decode().strip())
     assert left.is_dir()
     driver.forget("j.1.0")
     assert not left.exists()
@@ -121,7 +121,7 @@ def test_users_are_given_to_one_at_a_time(tmp_path: Path) -> None:
     homes = [tmp_path / name for name in "abc"]
     for home in homes:
         home.mkdir()
-    first, second = (Users(60490, 60491, tmp_path / "registry") for _ in range(2))
+    first, second = (JobUsers(60490, 60491, tmp_path / "registry") for _ in range(2))
     assert {first.take(homes[0]), second.take(homes[1])} == {60490, 60491}
     with pytest.raises(DriverError, match="all 2 users of SPOTFED_JOB_USERS"):
         first.take(homes[2])
@@ -133,14 +133,14 @@ def test_users_are_given_to_one_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not is_root(), reason="needs root")
 def test_a_user_may_be_freed_while_another_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (Users(60490, 60490, tmp_path / "registry") for _ in range(2))
+    first, second = (JobUsers(60490, 60490, tmp_path / "registry") for _ in range(2))
     assert first.take(tmp_path) == 60490
 
     def freed_meanwhile() -> dict[int, OsProcess]:
         first.free(60490)
         return {}
 
-    monkeypatch.setattr(isolation, "processes", freed_meanwhile)
+    monkeypatch.setattr(isolation, "list_processes", freed_meanwhile)
     assert second.take(tmp_path) == 60490
 
 
@@ -153,16 +153,16 @@ from tests.unit.workers.node_agent.process.test_isolation import forbidden
 directory = Path({directory!r})
 driver = driver_in(directory)
 with cleared(driver):
-    print(driver._walls.isolation, repr(forbidden(driver, directory)))
+    print(driver._isolation.isolation, repr(forbidden(driver, directory)))
     program = "import socket\\nsocket.socket(); print(1); socket.socket(socket.AF_UNIX); print(2)"
     driver.start(work(f"cat /etc/shadow /etc/hostname; /usr/bin/python3 -c '{{program}}'", "s.1.0"))
     ended(driver, "s.1.0")
-    print(driver.log("s.1.0", 10_000)[1].decode())
+    print(driver.read_log("s.1.0", 10_000)[1].decode())
 """
 
 
 @pytest.mark.skipif(
-    sandbox.landlock_version() < sandbox.LANDLOCK_NEEDED or not sandbox.knows_this_machine(),
+    sandbox.landlock_version() < sandbox.LANDLOCK_NEEDED or not sandbox.can_refuse_sockets(),
     reason="needs Landlock of Linux 6.12",
 )
 def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Path) -> None:
@@ -201,21 +201,21 @@ def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Pat
 def test_isolation_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(DriverError, match="users needs root"):
-        chosen("users")
+        choose_isolation("users")
     monkeypatch.setattr(sandbox, "landlock_version", lambda: 3)
     with pytest.raises(DriverError, match=r"version 3 of Landlock, and 6 is needed.*SPOTFED_ISOLATION=none"):
-        chosen("auto")
-    assert chosen("none") is Isolation.NONE
+        choose_isolation("auto")
+    assert choose_isolation("none") is Isolation.NONE
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert chosen("auto") is Isolation.USERS
+    assert choose_isolation("auto") is Isolation.USERS
 
 
 def test_a_probe_finds_out_that_nothing_keeps_jobs_apart(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Walls, "user", lambda *_: None)
-    monkeypatch.setattr(Walls, "hidden", lambda *_: ())
-    monkeypatch.setattr(Walls, "reads", lambda *_: None)
+    monkeypatch.setattr(JobIsolation, "take_user", lambda *_: None)
+    monkeypatch.setattr(JobIsolation, "hidden_paths", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "readable_paths", lambda *_: None)
     with pytest.raises(DriverError, match="it can read files of the federation"):
-        Walls(Isolation.USERS, USERS, ()).prove(directory)
+        JobIsolation(Isolation.USERS, USERS, ()).check(directory)
     wait_until(lambda: list(directory.iterdir()) == [], "nothing is left")

@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.workers.node_agent.process.scenes import is_root, work
 from workers.node_agent.process.checkpoints import CheckpointStore, checked_id
-from workers.node_agent.process.cores import Cores
+from workers.node_agent.process.cores import CoreAllocator
 from workers.node_agent.process.driver_protocol import DriverError
 from workers.node_agent.process.process_tree import OsProcess
-from workers.node_agent.process.safe_copy import Abandoned, copy_tree, remove_tree
+from workers.node_agent.process.safe_copy import AbandonedCopyError, copy_tree, remove_tree
 from workers.node_agent.process.usage_meter import UsageMeter, disk_bytes
 
 
@@ -53,7 +53,7 @@ def test_a_hard_link_to_another_users_file_is_not_copied(tmp_path: Path) -> None
 def test_a_copy_can_be_abandoned(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "file").touch()
-    with pytest.raises(Abandoned):
+    with pytest.raises(AbandonedCopyError):
         copy_tree(tmp_path / "source", tmp_path / "target", abandoned=lambda: True)
 
 
@@ -71,14 +71,14 @@ def test_kept_states_without_a_record_do_not_count(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "n").write_text("12")
-    assert kept.last("j", "j.1.0") is None
+    assert kept.newest("j", "j.1.0") is None
     for at in (10.0, 20.0, 30.0):
-        draft, size = kept.draft(one, source, None, lambda: False)
+        draft, size = kept.make_draft(one, source, None, lambda: False)
         made = kept.commit(draft, at, size, last=False)
     assert (made.number, made.at, made.gb) == (3, 30.0, 2e-9)
-    place = kept.of("j", "j.1.0")
+    place = kept.directory_of("j", "j.1.0")
     (place / "4").mkdir()  # as of a machine that failed
-    assert kept.last("j", "j.1.0") == made
+    assert kept.newest("j", "j.1.0") == made
     assert sorted(path.name for path in place.iterdir()) == ["2", "3", "4"]
     kept.restore("j", "j.1.0", 3, tmp_path / "target", None)
     assert (tmp_path / "target" / "n").read_text() == "12"
@@ -108,7 +108,7 @@ def test_what_names_no_directory_is_refused(name: str) -> None:
 
 
 def test_cores_belong_to_one_instance_and_backups_share_those_of_their_server() -> None:
-    cores = Cores((4, 2), cpus=(0, 1, 2))
+    cores = CoreAllocator((4, 2), cpus=(0, 1, 2))
     first, second = work("", "a.1.0", cores=2), work("", "b.1.0", cores=2)
     assert cores.take(first) == (0, 1)
     assert cores.take(first) == (0, 1)
@@ -132,21 +132,21 @@ def test_io_share_is_of_as_many_threads_as_were_busy_at_once(monkeypatch: pytest
     one = UsageMeter()
     for second in range(11):  # one thread, half of the time
         busy["1"] = second / 2
-        one.look([process_of(1, second / 2, 100)], second)
+        one.measure([process_of(1, second / 2, 100)], second)
     found = one.usage(10.0, 0.0)
     assert (found.io_share, found.cpu_s) == (0.5, 5.0)
     assert found.peak_memory_gb == 1e-7
     four = UsageMeter()
     for second in range(11):  # four threads, all of the time, of which they ran half
         busy = dict.fromkeys("1234", float(second))
-        four.look([process_of(1, 2.0 * second, 100)], second)
+        four.measure([process_of(1, 2.0 * second, 100)], second)
     assert four.usage(10.0, 0.0).io_share == 0.0
     halted = UsageMeter()
     busy = {"1": 0.0}
-    halted.look([process_of(1, 0.0, 100)], 0.0)
+    halted.measure([process_of(1, 0.0, 100)], 0.0)
     busy = {"1": 5.0}
-    halted.look([process_of(1, 5.0, 100)], 5.0)
-    halted.halted(5.0)
+    halted.measure([process_of(1, 5.0, 100)], 5.0)
+    halted.add_halt(5.0)
     assert halted.usage(10.0, 0.0).io_share == 0.0
     assert UsageMeter().usage(0.0, 0.0).io_share == 0.0
 

@@ -19,7 +19,7 @@ from tests.unit.workers.node_agent.process.scenes import (
     says,
     work,
 )
-from workers.node_agent.process.driver_protocol import Cause
+from workers.node_agent.process.driver_protocol import StopCause
 from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.shim import PART_BYTES
 
@@ -57,7 +57,7 @@ def test_no_descendant_survives(directory: Path, isolation: str) -> None:
         says(driver, "sleeping")
         pid = int(says(driver, "daemon").split("daemon ")[1].split()[0])
         assert alive(pid)
-        driver.stop("j.1.0", Cause.EVICTED)
+        driver.stop("j.1.0", StopCause.EVICTED)
         ended(driver)
         assert not alive(pid)
 
@@ -65,7 +65,7 @@ def test_no_descendant_survives(directory: Path, isolation: str) -> None:
 def test_what_a_command_leaves_behind_ends_with_it(driver: ProcessDriver) -> None:
     driver.start(work("setsid sleep 1000 & echo child $!; exit 0"))
     assert ended(driver).code == 0
-    pid = int(driver.log("j.1.0", 100)[1].split()[1])
+    pid = int(driver.read_log("j.1.0", 100)[1].split()[1])
     assert not alive(pid)
 
 
@@ -73,10 +73,10 @@ def test_without_its_shim_work_is_lost_and_nothing_of_it_runs(driver: ProcessDri
     driver.start(work("echo pid $$; sleep 1000 & sleep 1000"))
     pid = int(says(driver, "pid").split()[1])
     running(driver)
-    home = driver._homes["j.1.0"]
-    group = home.group()
+    home = driver._work_dirs["j.1.0"]
+    group = home.process_tree()
     assert group is not None
-    os.kill(group.begun.shim, 9)
+    os.kill(group.start.shim, 9)
     found = ended(driver)
     assert found.code is None
     assert found.why == "its processes were ended from outside, as when a machine restarts"
@@ -89,7 +89,7 @@ def test_memory_is_limited_for_each_process(driver: ProcessDriver) -> None:
     take = "/usr/bin/python3 -c 'print(len(bytearray(400_000_000)))'"
     driver.start(work(take, memory_mb=200))
     assert ended(driver).code == 1
-    assert b"MemoryError" in driver.log("j.1.0", 10_000)[1]
+    assert b"MemoryError" in driver.read_log("j.1.0", 10_000)[1]
     driver.start(work(take, "k.1.0", memory_mb=800))
     assert ended(driver, "k.1.0").code == 0
 
@@ -97,16 +97,16 @@ def test_memory_is_limited_for_each_process(driver: ProcessDriver) -> None:
 def test_memory_is_limited_for_all_processes_together(driver: ProcessDriver) -> None:
     one = "/usr/bin/python3 -c 'import time; x = b\"1\" * 70_000_000; time.sleep(1000)'"
     driver.start(work(f"{one} & {one} & {one} & wait", memory_mb=150))
-    assert ended(driver).cause is Cause.TOO_LARGE
+    assert ended(driver).cause is StopCause.TOO_LARGE
 
 
 def test_output_takes_bounded_room(driver: ProcessDriver) -> None:
     size = 5 * PART_BYTES
     driver.start(work(f"head -c {size} /dev/zero | tr '\\0' x; echo end"))
     assert ended(driver).code == 0
-    offset, part = driver.log("j.1.0", 100)
+    offset, part = driver.read_log("j.1.0", 100)
     assert (offset, part) == (size - 96, b"x" * 96 + b"end\n")
-    parts = list((driver._homes["j.1.0"].state).glob("log.*"))
+    parts = list((driver._work_dirs["j.1.0"].state).glob("log.*"))
     assert sum(path.stat().st_size for path in parts) <= 2 * PART_BYTES
 
 
@@ -118,7 +118,7 @@ def test_a_job_is_told_what_it_needs_and_nothing_of_the_federation(
     with cleared(driver):
         driver.start(work("env; pwd; cat; ulimit -c", environment={"GREETING": "hello"}, rank=1, size=2))
         assert ended(driver).code == 0
-        said = driver.log("j.1.0", 10_000)[1].decode().splitlines()
+        said = driver.read_log("j.1.0", 10_000)[1].decode().splitlines()
         names = {line.partition("=")[0] for line in said if "=" in line} - {"PWD", "OLDPWD", "_", "SHLVL"}
         assert names == {
             "PATH", "HOME", "LANG", "TMPDIR", "GREETING", "SPOTFED_JOB_ID", "SPOTFED_JOB_DIR",
@@ -141,7 +141,7 @@ def test_remote_storage_is_where_states_are_kept(driver: ProcessDriver, director
     driver.start(work("echo here > f; pwd", storage="remote"))
     assert ended(driver).code == 0
     live = directory / "jobs" / "j" / "j.1.0" / "live"
-    assert driver.log("j.1.0", 1_000)[1].decode().strip() == str(live)
+    assert driver.read_log("j.1.0", 1_000)[1].decode().strip() == str(live)
     assert (live / "f").read_text() == "here\n"
     driver.forget("j.1.0")
     assert not live.exists()
@@ -152,8 +152,8 @@ def test_a_fork_bomb_is_killed(driver: ProcessDriver) -> None:
         pytest.skip("how many processes a job may have is limited where it has a user of its own")
     driver.start(work("f() { sleep 0.01; f & f & }; f; echo up; sleep 1000"))
     says(driver, "up")
-    group = driver._homes["j.1.0"].group()
+    group = driver._work_dirs["j.1.0"].process_tree()
     assert group is not None
-    driver.stop("j.1.0", Cause.EVICTED)
+    driver.stop("j.1.0", StopCause.EVICTED)
     ended(driver)
     assert not group.members()

@@ -1,4 +1,4 @@
-"""Wakes an agent when something is published that concerns it."""
+"""Wake an agent when a message that concerns it is published."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ log = structlog.get_logger(__name__)
 Message = dict[str, Any]
 
 
-def listen(
+def listen_for_wakeups(
     connect: Callable[[], redis.Redis],
     channels: Iterable[str],
     wake: Callable[[], None],
     stopping: threading.Event,
     concerns: Callable[[Message], bool] = lambda _: True,
 ) -> None:
-    """Until told to stop; outlives outages of Redis, after which it wakes the agent at once.
+    """Listen on the channels until ``stopping`` is set. After an outage of Redis, wake the agent at once.
 
-    connect: a client whose connections wait for messages as long as it takes. concerns: whether a message is
-    worth waking for.
+    Parameters
+    ----------
+    connect:
+        Returns a client whose connections wait for messages without limit.
+    concerns:
+        Returns True if a message is worth waking for.
     """
     while not stopping.is_set():
         try:
@@ -45,9 +49,12 @@ def listen(
             stopping.wait(_AGAIN_S)
 
 
-def about_instances(events: str, instances: Callable[[], frozenset[str]]) -> Callable[[Message], bool]:
-    """Of the events of a cloud, on the channel ``events``, those about leases among ``instances``; and all
-    that is told on other channels."""
+def instance_filter(events: str, instances: Callable[[], frozenset[str]]) -> Callable[[Message], bool]:
+    """Return a filter of messages for ``listen_for_wakeups``.
+
+    It passes events of the cloud about leases among ``instances()``, and all messages of other channels.
+    ``events`` is the channel of the cloud's events.
+    """
 
     def concerns(message: Message) -> bool:
         if message["channel"] != events.encode():

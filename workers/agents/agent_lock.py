@@ -1,4 +1,7 @@
-"""Being the only agent of a cloud: a lock on this machine, and a token in Redis for all machines."""
+"""Make a process the only agent of a cloud.
+
+A file is locked against other processes of this machine, and a token in Redis against other machines.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,19 @@ class AgentFencedError(Exception):
     """Another agent of the cloud has taken over."""
 
 
-def lock_file(state_dir: Path, cloud: str) -> Path:
-    """Which only one agent of the cloud locks."""
+def lock_path(state_dir: Path, cloud: str) -> Path:
+    """Return the path of the file that only one agent of the cloud can lock on a machine."""
     return state_dir / "agents" / f"{cloud}.lock"
 
 
 def open_lock(path: Path) -> int:
-    """The file that agents of a cloud lock, open."""
+    """Open the lock file, creating it if needed; return its descriptor."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def locked(lock: int) -> bool:
-    """Locks it; False: another process has."""
+def try_lock(lock: int) -> bool:
+    """Lock the file; return False if another process has locked it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -44,30 +47,30 @@ def locked(lock: int) -> bool:
 
 
 class AgentLock:
-    """One process's time as the agent of one cloud."""
+    """The right of one process to be the agent of a cloud."""
 
-    def __init__(self, client: redis.Redis, keys: RedisKeys, cloud: str, ttl_s: float, lock: Path):
-        """``lock``: a file that only agents of this cloud lock."""
+    def __init__(self, client: redis.Redis, keys: RedisKeys, cloud: str, ttl_s: float, lock_file: Path):
+        """Prepare the lock; ``lock_file`` is one that only agents of this cloud lock."""
         self._client, self._key, self._cloud = client, keys.agent(cloud), cloud
-        self._ttl_ms, self._lock_file = int(1000 * ttl_s), lock
+        self._ttl_ms, self._lock_file = int(1000 * ttl_s), lock_file
         self._token = uuid.uuid4().hex.encode()
         self._over = threading.Event()
 
     def begin(self, stopping: threading.Event) -> bool:
-        """Waits until no other process is the agent; False: told to stop before."""
+        """Wait until no other process is the agent; return False if ``stopping`` was set before."""
         self._lock = open_lock(self._lock_file)
-        waiting = False
+        has_warned = False
         while not stopping.is_set():
             if self._take():
                 return True
-            if not waiting:
-                waiting = True
+            if not has_warned:
+                has_warned = True
                 log.warning("another process is the agent of this cloud; waiting for it", cloud=self._cloud)
             stopping.wait(self._ttl_ms / 4000)
         return False
 
     def _take(self) -> bool:
-        if not locked(self._lock):
+        if not try_lock(self._lock):
             return False
         try:
             if self._client.set(self._key, self._token, nx=True, px=self._ttl_ms):
@@ -78,7 +81,10 @@ class AgentLock:
             return False
 
     def keep(self, fenced: Callable[[], object]) -> None:
-        """Renews the token until ``end``, on a thread of its own; tells ``fenced`` when another has it."""
+        """Renew the token until ``end`` is called; call ``fenced`` if another process has taken it.
+
+        It runs on a thread of its own.
+        """
         while not self._over.wait(self._ttl_ms / 3000):
             try:
                 self._client.transaction(self._renew, self._key)
@@ -89,21 +95,21 @@ class AgentLock:
                 log.info("the token is not renewed", cloud=self._cloud, why=str(error))
 
     def _renew(self, pipeline: redis.client.Pipeline) -> None:
-        self._ours(pipeline)
+        self._check_ours(pipeline)
         pipeline.set(self._key, self._token, px=self._ttl_ms)
 
-    def _ours(self, pipeline: redis.client.Pipeline) -> None:
-        found = cast("bytes | None", pipeline.get(self._key))
-        if found not in {None, self._token}:
+    def _check_ours(self, pipeline: redis.client.Pipeline) -> None:
+        token = cast("bytes | None", pipeline.get(self._key))
+        if token not in {None, self._token}:
             raise AgentFencedError
         pipeline.multi()
 
     def end(self) -> None:
-        """Lets the next agent in."""
+        """Give up the lock and the token, so that the next agent can begin at once."""
         self._over.set()
 
         def give_up(pipeline: redis.client.Pipeline) -> None:
-            self._ours(pipeline)
+            self._check_ours(pipeline)
             pipeline.delete(self._key)
 
         try:
