@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 
 from broker.jobs.events import JobCancelled, JobEntry, JobFailed, JobFinished, Unit
 from broker.jobs.models import Attempt, JobView
-from broker.jobs.record import HOUR_S, AttemptRecord, BrokenJournalError, JobRecord, fold, step
-
-__all__ = ["AttemptRecord", "BrokenJournalError", "JobRecord", "fold", "step", "view"]
+from broker.jobs.record import HOUR_S, AttemptRecord, JobRecord, fold
 
 _STORED = {"checkpoint", "migrate"}
 #: Of costs less is not told apart.
