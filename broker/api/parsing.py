@@ -30,7 +30,7 @@ from broker.contract import (
 )
 from broker.identity.permissions import Principal
 from broker.jobs.events import JobSubmitted
-from broker.jobs.ids import LONGEST_CHOSEN, mark
+from broker.jobs.ids import LONGEST_CHOSEN, make_suffix
 from broker.jobs.models import JobWish
 
 LONGEST_BODY = 4 * 2**20
@@ -213,7 +213,7 @@ def job_of_holder(wish: JobWish, who: Principal, key: str | None, at: float) -> 
 
     Ids of members get a mark of theirs. Raises ProblemError (422) for the origin of somebody else.
     """
-    name, end = wish.id or derived_id(who.name, key), mark(who.member)
+    name, end = wish.id or derived_id(who.name, key), make_suffix(who.member)
     if end and len(name) > LONGEST_CHOSEN:
         raise invalid_field("id", "is too long", f"null, or at most {LONGEST_CHOSEN} characters")
     origin = wish.origin or _NOBODYS if who.origins is None else _own_origin(who, wish.origin)

@@ -23,12 +23,12 @@ class UnreadableEntryError(ValueError):
     """The journal of a job holds something that this version does not know."""
 
 
-def work_id(job: str, attempt: int, rank: int = 0) -> str:
+def make_work_id(job: str, attempt: int, rank: int = 0) -> str:
     """The id of a piece of work, which is that of the request for its instance too."""
     return f"{job}.{attempt}.{rank}"
 
 
-def job_of(name: str) -> str | None:
+def parse_job_id(name: str) -> str | None:
     """The job that a piece of work, its request or its lease belongs to; None for other names."""
     job, dot, rest = name.partition(".")
     return job if dot and rest.partition(".")[0].isdigit() else None
@@ -40,7 +40,7 @@ class _Entry(Message):
     at: float
 
 
-class _OfAttempt(_Entry):
+class _AttemptEntry(_Entry):
     """``attempt``: its number, from 1."""
 
     attempt: int
@@ -110,7 +110,7 @@ class JobPlanned(_Entry):
     on_demand_cost: float | None = None
 
 
-class AttemptBegan(_OfAttempt):
+class AttemptBegan(_AttemptEntry):
     """All its instances were granted, in the order of their ranks. leases: of spot instances, or the ids of
     the on-demand ones; of a backup that of the shared server. ends_at_s: of its leases, the cloud's time."""
 
@@ -119,14 +119,14 @@ class AttemptBegan(_OfAttempt):
     nodes: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-class AttemptStarted(_OfAttempt):
+class AttemptStarted(_AttemptEntry):
     """The command runs, on all instances, since ``started_at``."""
 
     kind: Literal["started"] = "started"
     started_at: float
 
 
-class AttemptCheckpointed(_OfAttempt):
+class AttemptCheckpointed(_AttemptEntry):
     """Its state was kept for the ``checkpoint``-th time: all work until ``checkpoint_at`` is safe."""
 
     kind: Literal["kept"] = "kept"
@@ -136,13 +136,13 @@ class AttemptCheckpointed(_OfAttempt):
     usage: Usage | None = None
 
 
-class AttemptNoticed(_OfAttempt):
+class AttemptNoticed(_AttemptEntry):
     """Its cloud wants the instance back soon."""
 
     kind: Literal["noticed"] = "noticed"
 
 
-class AttemptInstructed(_OfAttempt):
+class AttemptInstructed(_AttemptEntry):
     """It is to keep its state and end, or to change how often its state is kept."""
 
     kind: Literal["told"] = "told"
@@ -151,7 +151,7 @@ class AttemptInstructed(_OfAttempt):
     why: str
 
 
-class AttemptPromoted(_OfAttempt):
+class AttemptPromoted(_AttemptEntry):
     """A backup replica is what the job goes on with, now that the spot instance is gone."""
 
     kind: Literal["promoted"] = "promoted"
@@ -159,7 +159,7 @@ class AttemptPromoted(_OfAttempt):
     why: str
 
 
-class AttemptEnded(_OfAttempt):
+class AttemptEnded(_AttemptEntry):
     """It has ended. cost: of all its instances. lost_s: work that has to be done again. why: for people."""
 
     kind: Literal["ended"] = "ended"
@@ -222,7 +222,7 @@ class JobCancelled(_Entry):
     by: str
 
 
-_OfPlace = (
+_AttemptEntries = (
     AttemptBegan
     | AttemptStarted
     | AttemptCheckpointed
@@ -232,7 +232,7 @@ _OfPlace = (
     | AttemptEnded
     | AttemptFreed
 )
-_OfJob = (
+_JobEntries = (
     JobSubmitted
     | JobPlanned
     | ProfileLearnt
@@ -242,11 +242,11 @@ _OfJob = (
     | JobFailed
     | JobCancelled
 )
-JobEntry = Annotated[_OfPlace | _OfJob, Field(discriminator="kind")]
+JobEntry = Annotated[_AttemptEntries | _JobEntries, Field(discriminator="kind")]
 _entries: TypeAdapter[JobEntry] = TypeAdapter(JobEntry)
 
 
-def entry_of(text: bytes) -> JobEntry:
+def parse_entry(text: bytes) -> JobEntry:
     """An entry as it is in Redis; fields that this version does not know are passed over.
 
     Raises UnreadableEntryError for a kind that it does not know, and for what is no entry.
@@ -261,6 +261,6 @@ def entry_of(text: bytes) -> JobEntry:
         ) from None
 
 
-def entry_text(entry: JobEntry) -> str:
+def serialize_entry(entry: JobEntry) -> str:
     """The entry as it is written; what has its default is left out."""
     return entry.model_copy(update={"kind": entry.kind}).model_dump_json(exclude_unset=True)

@@ -16,7 +16,7 @@ LONGEST_CHOSEN = LONGEST - 1 - _DIGITS
 _ids: TypeAdapter[str] = TypeAdapter(JobId)
 
 
-def mark(member: str | None) -> str:
+def make_suffix(member: str | None) -> str:
     """The end of the ids of a member's jobs; nothing for operators."""
     return "" if member is None else f"-{hashlib.sha256(member.encode()).hexdigest()[:_DIGITS]}"
 

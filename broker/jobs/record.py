@@ -26,13 +26,13 @@ from broker.jobs.events import (
     PlannedAttempt,
     ProfileLearnt,
     Unit,
-    work_id,
+    make_work_id,
 )
 from broker.jobs.models import JobState, JobWish, Outcome, Profile, Usage
 
 HOUR_S = 3600.0
 
-_OfOpen = (
+_OpenAttemptEntry = (
     AttemptBegan
     | AttemptStarted
     | AttemptCheckpointed
@@ -104,7 +104,7 @@ class AttemptRecord:
 
     def works(self, job: str) -> tuple[str, ...]:
         """The ids of its pieces of work, by rank."""
-        return tuple(work_id(job, self.number, rank) for rank in range(self.plan.instances))
+        return tuple(make_work_id(job, self.number, rank) for rank in range(self.plan.instances))
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class JobRecord:
         return self.places[number - 1]
 
 
-def fold(entries: Sequence[JobEntry]) -> JobRecord:
+def fold_entries(entries: Sequence[JobEntry]) -> JobRecord:
     """The job that these entries make. Raises BrokenJournalError, and ValueError where there are none."""
     if not entries:
         raise ValueError("a job has at least one entry")
@@ -207,11 +207,11 @@ def fold(entries: Sequence[JobEntry]) -> JobRecord:
         raise BrokenJournalError(f"the first entry of a job is its submission, not {first.kind}")
     job = JobRecord(1, first.at, first, profile=first.wish.profile)
     for entry in entries[1:]:
-        job = step(job, entry)
+        job = apply_entry(job, entry)
     return job
 
 
-def step(job: JobRecord, entry: JobEntry) -> JobRecord:
+def apply_entry(job: JobRecord, entry: JobEntry) -> JobRecord:
     """The job with one entry more. Raises BrokenJournalError."""
     if job.end is not None:
         raise BrokenJournalError(f"job {job.id}: {entry.kind} after {job.end.kind}, which is the end")
@@ -221,7 +221,7 @@ def step(job: JobRecord, entry: JobEntry) -> JobRecord:
         case JobSubmitted():
             raise BrokenJournalError(f"job {job.id}: it was submitted twice")
         case JobPlanned():
-            job = _planned(job, entry, at)
+            job = _apply_plan(job, entry, at)
         case ProfileLearnt():
             live = frozenset(one.number for one in job.live)
             job = replace(job, profile=entry.profile, phases=job.phases | live)
@@ -235,7 +235,7 @@ def step(job: JobRecord, entry: JobEntry) -> JobRecord:
             job = replace(job, end=entry, waits=None)
         case AttemptFreed():
             for number in entry.attempts:
-                job = _with(job, replace(_ended(job, number, entry), freed=True))
+                job = _replace_attempt(job, replace(_get_ended(job, number, entry), freed=True))
         case (
             AttemptBegan()
             | AttemptStarted()
@@ -246,13 +246,13 @@ def step(job: JobRecord, entry: JobEntry) -> JobRecord:
             | AttemptEnded()
         ):
             job = replace(job, waited=0) if isinstance(entry, AttemptBegan) else job
-            job = _with(job, _moved(_open(job, entry.attempt, entry), entry, at))
+            job = _replace_attempt(job, _apply_to_attempt(_get_open(job, entry.attempt, entry), entry, at))
         case _:
             assert_never(entry)
     return job
 
 
-def _planned(job: JobRecord, entry: JobPlanned, at: float) -> JobRecord:
+def _apply_plan(job: JobRecord, entry: JobPlanned, at: float) -> JobRecord:
     numbers = [one.number for one in entry.attempts]
     first = len(job.places) + 1
     if numbers != list(range(first, first + len(numbers))):
@@ -265,7 +265,7 @@ def _planned(job: JobRecord, entry: JobPlanned, at: float) -> JobRecord:
     return replace(job, places=places, waits=None, unit=entry.unit, on_demand_cost=cost)
 
 
-def _moved(place: AttemptRecord, entry: _OfOpen, at: float) -> AttemptRecord:
+def _apply_to_attempt(place: AttemptRecord, entry: _OpenAttemptEntry, at: float) -> AttemptRecord:
     match entry:
         case AttemptBegan():
             if place.began_at is not None:
@@ -290,13 +290,13 @@ def _moved(place: AttemptRecord, entry: _OfOpen, at: float) -> AttemptRecord:
             told = entry.why if entry.wanted == "save" else place.told
             place = replace(place, plan=plan, told=told, revision=place.revision + 1)
         case AttemptPromoted():
-            place = _promoted(place, entry, at)
+            place = _apply_promotion(place, entry, at)
         case AttemptEnded():
             place = replace(place, ended=entry)
     return place
 
 
-def _promoted(place: AttemptRecord, entry: AttemptPromoted, at: float) -> AttemptRecord:
+def _apply_promotion(place: AttemptRecord, entry: AttemptPromoted, at: float) -> AttemptRecord:
     """What it did until now it did at the old pace and price."""
     changed = {
         "role": "main",
@@ -311,21 +311,21 @@ def _promoted(place: AttemptRecord, entry: AttemptPromoted, at: float) -> Attemp
     return replace(place, plan=plan, promoted=True, paced_at=paced_at, revision=revision)
 
 
-def _open(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
+def _get_open(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
     place = job.place(number)
     if place.ended is not None:
         raise BrokenJournalError(f"job {job.id}: {entry.kind} after the end of attempt {number}")
     return place
 
 
-def _ended(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
+def _get_ended(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
     place = job.place(number)
     if place.ended is None:
         raise BrokenJournalError(f"job {job.id}: {entry.kind} before the end of attempt {number}")
     return place
 
 
-def _with(job: JobRecord, place: AttemptRecord) -> JobRecord:
+def _replace_attempt(job: JobRecord, place: AttemptRecord) -> JobRecord:
     places = list(job.places)
     places[place.number - 1] = place
     return replace(job, places=tuple(places))

@@ -10,7 +10,7 @@ from typing import cast
 
 import redis
 
-from broker.jobs.events import JobEntry, entry_of, entry_text
+from broker.jobs.events import JobEntry, parse_entry, serialize_entry
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
 
@@ -35,7 +35,7 @@ class JobStore:
         while True:
             read = self._client.xrange(key, min=f"0-{len(found) + 1}", count=_READ_AT_ONCE)
             page = cast("list[tuple[bytes, dict[bytes, bytes]]]", read)
-            found += [entry_of(fields[b"j"]) for _, fields in page]
+            found += [parse_entry(fields[b"j"]) for _, fields in page]
             if len(page) < _READ_AT_ONCE:
                 return found
 
@@ -61,7 +61,7 @@ class JobStore:
                 job,
                 "" if next_at is None else next_at,
                 "" if submitted_at is None else submitted_at,
-                *(entry_text(one) for one in entries),
+                *(serialize_entry(one) for one in entries),
             ],
         )
         if length < 0:

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 
 from broker.jobs.events import JobCancelled, JobEntry, JobFailed, JobFinished, Unit
 from broker.jobs.models import Attempt, JobView
-from broker.jobs.record import HOUR_S, AttemptRecord, JobRecord, fold
+from broker.jobs.record import HOUR_S, AttemptRecord, JobRecord, fold_entries
 
 _STORED = {"checkpoint", "migrate"}
 #: Of costs less is not told apart.
 _LEAST = 0.0001
 
 
-def view(entries: Sequence[JobEntry], now: float | None = None) -> JobView:
+def make_job_view(entries: Sequence[JobEntry], now: float | None = None) -> JobView:
     """The job as it is shown. now: seconds since 1970, for what it has cost and done by now; None: as it was
     at the last entry. Raises what ``fold`` raises."""
-    job = fold(entries)
+    job = fold_entries(entries)
     at = job.at if now is None or job.end is not None else max(now, job.at)
     ran = [one for one in job.places if one.started_at is not None]
     finished = job.end if isinstance(job.end, JobFinished) else None
@@ -33,7 +33,7 @@ def view(entries: Sequence[JobEntry], now: float | None = None) -> JobView:
         origin=job.submitted.origin,
         home=job.submitted.home,
         state=job.state,
-        said=said(job, at),
+        said=describe_job(job, at),
         command=job.wish.command,
         cores=job.wish.cores,
         instances=job.wish.instances,
@@ -47,13 +47,13 @@ def view(entries: Sequence[JobEntry], now: float | None = None) -> JobView:
         retries_left=max(job.wish.retries - job.failures, 0),
         profile=job.profile,
         cost=job.cost(at),
-        on_demand_cost=_on_demand_cost(job),
+        on_demand_cost=_estimate_on_demand_cost(job),
         unit=job.unit,
-        attempts=tuple(_attempt(one, at) for one in job.places),
+        attempts=tuple(_make_attempt_view(one, at) for one in job.places),
     )
 
 
-def _on_demand_cost(job: JobRecord) -> float | None:
+def _estimate_on_demand_cost(job: JobRecord) -> float | None:
     """As it was planned by, or, where nothing was known then, by what was measured."""
     home = next((one.plan for one in job.places if not one.plan.spot), None)
     if job.on_demand_cost is not None or job.profile is None or home is None:
@@ -61,7 +61,7 @@ def _on_demand_cost(job: JobRecord) -> float | None:
     return job.profile.work_s / HOUR_S * job.wish.cores * job.wish.instances * home.price
 
 
-def _attempt(place: AttemptRecord, at: float) -> Attempt:
+def _make_attempt_view(place: AttemptRecord, at: float) -> Attempt:
     plan, ended = place.plan, place.ended
     return Attempt(
         number=place.number,
@@ -95,23 +95,23 @@ def _attempt(place: AttemptRecord, at: float) -> Attempt:
 # -- in words ------------------------------------------------------------------------------------------------
 
 
-def said(job: JobRecord, at: float) -> str:
+def describe_job(job: JobRecord, at: float) -> str:
     """How a job stands then and what happens next, in a sentence or two."""
     if job.end is not None:
-        return f"{_end(job, job.end, at)}{_moved(job)}"
+        return f"{_describe_end(job, job.end, at)}{_describe_moves(job)}"
     if job.cancel is not None:
         return f"Is being cancelled, as {job.cancel.by} asked."
-    return f"{_standing(job, at)}.{_moved(job)}"
+    return f"{_describe_progress(job, at)}.{_describe_moves(job)}"
 
 
-def _end(job: JobRecord, end: JobFinished | JobFailed | JobCancelled, at: float) -> str:
-    cost = money(job.cost(at), job.unit)
+def _describe_end(job: JobRecord, end: JobFinished | JobFailed | JobCancelled, at: float) -> str:
+    cost = format_cost(job.cost(at), job.unit)
     match end:
         case JobFinished(attempt=number):
-            took, where = span(job.at - job.submitted.at), job.place(number).plan.cloud
+            took, where = format_duration(job.at - job.submitted.at), job.place(number).plan.cloud
             compared = ""
             if job.on_demand_cost is not None:
-                compared = f" (on-demand from the start: {money(job.on_demand_cost, job.unit)})"
+                compared = f" (on-demand from the start: {format_cost(job.on_demand_cost, job.unit)})"
             return f"Finished on {where}, {took} after it was submitted, for {cost}{compared}."
         case JobFailed(why=why):
             return f"Failed: {why}. It had cost {cost}."
@@ -119,33 +119,35 @@ def _end(job: JobRecord, end: JobFinished | JobFailed | JobCancelled, at: float)
             return f"Cancelled by {by}. It had cost {cost}."
 
 
-def _standing(job: JobRecord, at: float) -> str:
+def _describe_progress(job: JobRecord, at: float) -> str:
     running = [one for one in job.live if one.started_at is not None]
     if running:
-        return _running(job, running, at)
+        return _describe_running(job, running, at)
     if job.live:
-        return _beginning(job)
+        return _describe_start(job)
     if job.waits is not None:
-        return f"Waits until {clock(job.waits.until)}: {job.waits.why}"
+        return f"Waits until {format_time(job.waits.until)}: {job.waits.why}"
     return "Is about to be planned"
 
 
-def _running(job: JobRecord, running: Sequence[AttemptRecord], at: float) -> str:
+def _describe_running(job: JobRecord, running: Sequence[AttemptRecord], at: float) -> str:
     main = next((one for one in running if one.plan.role != "backup"), running[0])
     plan = main.plan
     assert main.started_at is not None
-    since = f"since {clock(main.started_at)}"
+    since = f"since {format_time(main.started_at)}"
     replicas = [one for one in running if one.plan.role == "replica"]
     if plan.role == "profile":
-        how = f"Running for the first time, {terms(main, job.unit)}, {since}, to measure what it needs"
+        how = (
+            f"Running for the first time, {describe_terms(main, job.unit)}, {since}, to measure what it needs"
+        )
         return f"{how}; jobs of its name are planned by that from then on"
     if len(replicas) > 1:
-        places = " and ".join(terms(one, job.unit) for one in replicas)
+        places = " and ".join(describe_terms(one, job.unit) for one in replicas)
         how = f"Running side by side {places} {since}; the first to finish wins"
     else:
-        how = f"Running {terms(main, job.unit)} {since}"
+        how = f"Running {describe_terms(main, job.unit)} {since}"
     if plan.checkpoint_s is not None and plan.mechanism in _STORED:
-        how += f", its state kept every {span(plan.checkpoint_s)}"
+        how += f", its state kept every {format_duration(plan.checkpoint_s)}"
     elif plan.saves_on_notice:
         how += ", its state kept when the cloud wants the instance back"
     for one in running:
@@ -155,7 +157,7 @@ def _running(job: JobRecord, running: Sequence[AttemptRecord], at: float) -> str
                 f", with a replica on a shared on-demand server of {one.plan.cloud} at 1/{slower} of its pace"
             )
         elif one is not main and one.plan.role != "replica":
-            how += f", and {terms(one, job.unit)}"
+            how += f", and {describe_terms(one, job.unit)}"
     noticed = next((one for one in running if one.noticed_at is not None), None)
     if noticed is not None and noticed.plan.saves_on_notice:
         how += f"; {noticed.plan.cloud} wants its instance back, so its state is being kept"
@@ -164,10 +166,10 @@ def _running(job: JobRecord, running: Sequence[AttemptRecord], at: float) -> str
     told = next((one for one in running if one.told is not None), None)
     if told is not None:
         how += f"; its state is being kept to go on elsewhere: {told.told}"
-    return f"{how}{_left(job, running, at)}"
+    return f"{how}{_describe_remaining(job, running, at)}"
 
 
-def _left(job: JobRecord, running: Sequence[AttemptRecord], at: float) -> str:
+def _describe_remaining(job: JobRecord, running: Sequence[AttemptRecord], at: float) -> str:
     if job.profile is None:
         return ""
     most = max(running, key=lambda one: one.work_done_s(at))
@@ -175,38 +177,38 @@ def _left(job: JobRecord, running: Sequence[AttemptRecord], at: float) -> str:
     if share >= 1:
         return "; it has run for longer than it was expected to"
     left_s = (job.profile.work_s - most.work_done_s(at)) / most.plan.pace
-    return f"; {share:.0%} done, about {span(left_s)} left"
+    return f"; {share:.0%} done, about {format_duration(left_s)} left"
 
 
-def _beginning(job: JobRecord) -> str:
+def _describe_start(job: JobRecord) -> str:
     asked = [one for one in job.live if one.began_at is None]
-    places = " and ".join(terms(one, job.unit) for one in (asked or job.live))
+    places = " and ".join(describe_terms(one, job.unit) for one in (asked or job.live))
     if asked:
         return f"Asks for room {places}"
     return f"Has its room and is being started {places}"
 
 
-def _moved(job: JobRecord) -> str:
+def _describe_moves(job: JobRecord) -> str:
     if job.moves <= 0:
         return ""
     times = "once" if job.moves == 1 else f"{job.moves} times"
     return f" It has moved {times}."
 
 
-def terms(place: AttemptRecord, unit: Unit) -> str:
+def describe_terms(place: AttemptRecord, unit: Unit) -> str:
     """Where an attempt runs and what that costs: ``on forge (spot, 0.02 $/core-hour)``."""
     plan = place.plan
     kind = "spot" if plan.spot else "on-demand"
-    price = "" if unit == "core-hours" else f", {_short(plan.price)} $/core-hour"
+    price = "" if unit == "core-hours" else f", {_format_number(plan.price)} $/core-hour"
     return f"on {plan.cloud} ({kind}{price})"
 
 
-def money(cost: float, unit: Unit) -> str:
+def format_cost(cost: float, unit: Unit) -> str:
     """A cost for people."""
-    return f"{_short(cost)} $" if unit == "usd" else f"{_short(cost)} core-hours"
+    return f"{_format_number(cost)} $" if unit == "usd" else f"{_format_number(cost)} core-hours"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time for people: ``35 s``, ``5 min``, ``1 h 20 min``, ``2 d 3 h``."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1g} s"
@@ -222,12 +224,12 @@ def span(seconds: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
-def clock(at: float) -> str:
+def format_time(at: float) -> str:
     """A moment for people, in UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC"
 
 
-def _short(number: float) -> str:
+def _format_number(number: float) -> str:
     if 0 < number < _LEAST:
         return f"under {_LEAST}"
     return f"{number:.2g}" if 0 < abs(number) < 0.1 else f"{number:.2f}"

@@ -15,7 +15,7 @@ from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client, InputRefusedError, NotFoundError, ProblemAnswer
 from broker.identity.permissions import Role
 from broker.jobs.events import JobCancelled, JobFailed, JobSubmitted
-from broker.jobs.ids import LONGEST_CHOSEN, mark
+from broker.jobs.ids import LONGEST_CHOSEN, make_suffix
 from broker.jobs.models import JobWish, Outcome
 from broker.jobs.store import JobStore
 from broker.queue.celery_config import JOBS
@@ -148,7 +148,9 @@ def test_a_member_has_so_many_open_jobs_and_no_more(redis_url: str) -> None:
             first, second = acme.jobs.submit(wish), acme.jobs.submit(wish)
             with pytest.raises(ProblemAnswer, match="2 jobs that have not ended"):
                 acme.jobs.submit(wish)
-            again = acme.jobs.submit(wish.model_copy(update={"id": second.id.removesuffix(mark("acme"))}))
+            again = acme.jobs.submit(
+                wish.model_copy(update={"id": second.id.removesuffix(make_suffix("acme"))})
+            )
             assert again.id == second.id
             Journals(federation).run(first.id)
             Journals(federation).finish(first.id)
@@ -173,7 +175,7 @@ def test_ids_of_two_members_are_apart_and_each_finds_its_own_by_the_id_it_chose(
         with Client(running.url, keys[0]) as acme, Client(running.url, keys[1]) as rival:
             mine = acme.jobs.submit(JobWish(id="nightly", command=("mine",), home="north"))
             theirs = rival.jobs.submit(JobWish(id="nightly", command=("theirs",), home="east"))
-            assert (mine.id, theirs.id) == (f"nightly{mark('acme')}", f"nightly{mark('rival')}")
+            assert (mine.id, theirs.id) == (f"nightly{make_suffix('acme')}", f"nightly{make_suffix('rival')}")
             assert (mine.holder, mine.origin) == ("acme", "acme")
             for name in ("nightly", mine.id):
                 assert acme.jobs.get(name).command == ("mine",)

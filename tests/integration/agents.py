@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 from broker.contract import Advert, CloudInfo, Lease, LeaseState
 from broker.jobs.models import Work, WorkReport, WorkState
-from broker.jobs.work_queue import read_log
+from broker.jobs.work_queue import decode_log
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
@@ -174,7 +174,7 @@ class Agents:
     def log(self, name: str = "j.1.0", cloud: str = "A") -> str:
         """What it wrote, as it is shown."""
         value = cast("bytes | None", self.client.get(self.keys.work_log(cloud, name)))
-        return "" if value is None else read_log(value)[1].decode(errors="replace")
+        return "" if value is None else decode_log(value)[1].decode(errors="replace")
 
     def says(self, text: str, name: str = "j.1.0", cloud: str = "A") -> str:
         """Waits until it has written that."""

@@ -13,7 +13,7 @@ from broker.jobs.backup_servers import BackupServers
 from broker.jobs.events import JobSubmitted
 from broker.jobs.models import ENDED, WORK_ENDED, JobView, JobWish, Usage, Work, WorkReport, WorkState
 from broker.jobs.store import JobStore
-from broker.jobs.view import view
+from broker.jobs.view import make_job_view
 from broker.jobs.work_queue import WorkStore
 from broker.storage.connections import connect
 from tests.contract.harness import KEY, FakeOwner, Federation
@@ -168,7 +168,7 @@ class JobWorld:
         self.store.append(job, 0, [entry], next_at=now, submitted_at=now)
 
     def view(self, job: str) -> JobView:
-        return view(self.store.entries(job), time.time())
+        return make_job_view(self.store.entries(job), time.time())
 
     def ended(self, job: str) -> JobView:
         wait_until(lambda: self.view(job).state in ENDED, f"{job} ends")

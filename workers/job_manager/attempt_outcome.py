@@ -14,8 +14,8 @@ from broker.jobs.events import (
     JobEntry,
 )
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, Outcome, WorkReport, WorkState
-from broker.jobs.record import AttemptRecord, JobRecord, step
-from broker.jobs.view import span
+from broker.jobs.record import AttemptRecord, JobRecord, apply_entry
+from broker.jobs.view import format_duration
 from workers.job_manager.observation import Denial, Grant, Observation
 
 #: How long after the end of a lease the node agent may take to say how the work ended.
@@ -40,7 +40,7 @@ def list_news(job: JobRecord, number: int, observation: Observation) -> list[Job
     reports = [observation.reports.get(work) for work in attempt.works(job.id)]
     for entry in _progress_entries(attempt, reports, observation):
         entries.append(entry)
-        job = step(job, entry)
+        job = apply_entry(job, entry)
     attempt = job.place(number)
     end = _end_entry(job, attempt, reports, observation)
     return entries if end is None else [*entries, end]
@@ -185,7 +185,7 @@ def _lost_s(job: JobRecord, attempt: AttemptRecord, at: float) -> float:
 
 def _describe_continuation(job: JobRecord, attempt: AttemptRecord, lost_s: float) -> str:
     others = [other for other in job.live if other.number != attempt.number]
-    lost = f", {span(lost_s)} of work lost" if lost_s > 0 else ""
+    lost = f", {format_duration(lost_s)} of work lost" if lost_s > 0 else ""
     if others:
         what = "backup" if others[0].plan.role == "backup" else "replica"
         return f"its {what} on {others[0].plan.cloud} goes on{lost}"

@@ -13,7 +13,7 @@ import structlog
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
 from broker.contract import ENDS, Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
 from broker.jobs.backup_servers import BackupServer, BackupServers
-from broker.jobs.events import work_id
+from broker.jobs.events import make_work_id
 from broker.jobs.models import Outcome, Work
 from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.work_queue import WorkStore
@@ -151,9 +151,9 @@ def make_work(job: JobRecord, attempt: AttemptRecord, rank: int) -> Work:
     checkpoint = request.checkpoint
     restore = None
     if plan.restored_from is not None and plan.restored_checkpoint:
-        restore = (work_id(job.id, plan.restored_from), plan.restored_checkpoint)
+        restore = (make_work_id(job.id, plan.restored_from), plan.restored_checkpoint)
     return Work(
-        id=work_id(job.id, attempt.number, rank),
+        id=make_work_id(job.id, attempt.number, rank),
         job=job.id,
         attempt=attempt.number,
         rank=rank,

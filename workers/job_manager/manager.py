@@ -23,10 +23,10 @@ from broker.jobs.events import (
     JobEntry,
     ProfileLearnt,
     UnreadableEntryError,
-    job_of,
+    parse_job_id,
 )
 from broker.jobs.models import Outcome
-from broker.jobs.record import AttemptRecord, BrokenJournalError, JobRecord, fold
+from broker.jobs.record import AttemptRecord, BrokenJournalError, JobRecord, fold_entries
 from broker.jobs.store import JobStore, LostRaceError
 from broker.jobs.work_queue import WorkStore
 from workers.job_manager.effects import JobEffects
@@ -92,7 +92,7 @@ class JobAdvancer:
         if not entries:
             self._store.put_away(name)
             return False
-        job = fold(entries)
+        job = fold_entries(entries)
         if job.end is not None:
             self._put_away(job, entries)
             return False
@@ -254,7 +254,7 @@ class JobManager:
             try:
                 for sent in self._events.events.stream():
                     lease = sent.event.lease
-                    job = None if lease is None else job_of(lease.request)
+                    job = None if lease is None else parse_job_id(lease.request)
                     if job is not None:
                         self.ring(job)
                     if self._stopping.is_set():

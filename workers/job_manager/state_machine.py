@@ -25,8 +25,8 @@ from broker.jobs.events import (
     ProfileLearnt,
 )
 from broker.jobs.models import Outcome, Profile
-from broker.jobs.record import AttemptRecord, JobRecord, step
-from broker.jobs.view import money
+from broker.jobs.record import AttemptRecord, JobRecord, apply_entry
+from broker.jobs.view import format_cost
 from workers.job_manager import planner, running_job
 from workers.job_manager.attempt_outcome import end_attempt, list_news
 from workers.job_manager.market import JobMarket
@@ -114,7 +114,7 @@ class _JobStep:
         self._new: list[int] = []  # attempts that have ended just now
 
     def write(self, entry: JobEntry) -> None:
-        self.job = step(self.job, entry)
+        self.job = apply_entry(self.job, entry)
         self.entries.append(entry)
 
     def run(self) -> None:
@@ -161,7 +161,7 @@ class _JobStep:
             self._stop_all("the job failed")
             self.write(JobFailed(at=now, why=why, exit_code=code))
         elif request.max_cost is not None and self.job.live and self.job.cost(now) >= request.max_cost:
-            spent = money(self.job.cost(now), self.job.unit)
+            spent = format_cost(self.job.cost(now), self.job.unit)
             self._stop_all(f"the job has cost {spent}, and may cost no more")
             self.write(JobFailed(at=now, why=f"it has cost {spent}, and its max_cost allows no more"))
         return self.job.end is not None

@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError
 
 from broker.contract import written
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
-from broker.jobs.work_queue import SHOWN_BYTES, WorkStore, shown_log
+from broker.jobs.work_queue import SHOWN_BYTES, WorkStore, encode_log
 from broker.storage.keys import RedisKeys
 from workers.node_agent.process.driver_protocol import WorkDriver
 from workers.node_agent.task_runner import RunningTask, urgent_facts
@@ -71,7 +71,7 @@ class Reports:
         if self._driver.written_bytes(work) != end:
             offset, part = self._driver.read_log(work, SHOWN_BYTES)
             key = self._keys.work_log(self._cloud, work)
-            self._client.set(key, shown_log(offset, part), ex=LOG_KEPT_S)
+            self._client.set(key, encode_log(offset, part), ex=LOG_KEPT_S)
             end = offset + len(part)
         self._logs[work] = (now_s, end)
 

@@ -15,12 +15,12 @@ import redis
 
 from broker.api.problems import conflict, in_flight, invalid_field, key_reused, not_found, not_ready
 from broker.identity.permissions import AccessDecision, Action, Principal, ProtectedObject, authorize
-from broker.jobs.events import CancelRequested, JobSubmitted, UnreadableEntryError, work_id
-from broker.jobs.ids import is_job_id, mark
+from broker.jobs.events import CancelRequested, JobSubmitted, UnreadableEntryError, make_work_id
+from broker.jobs.ids import is_job_id, make_suffix
 from broker.jobs.models import ENDED, Attempt, JobList, JobLog, JobState, JobView, Outcome
 from broker.jobs.store import JobStore, LostRaceError
-from broker.jobs.view import view
-from broker.jobs.work_queue import read_log
+from broker.jobs.view import make_job_view
+from broker.jobs.work_queue import decode_log
 from broker.storage.keys import RedisKeys
 
 #: A list looks at so many jobs of its caller, the latest ones.
@@ -37,7 +37,7 @@ class JobSnapshot:
 
     length: int
     submitted: JobSubmitted
-    view: JobView
+    make_job_view: JobView
     ending: bool
 
     @property
@@ -108,10 +108,10 @@ class JobService:
         first = entries[0]
         assert isinstance(first, JobSubmitted)
         ending = any(isinstance(one, CancelRequested) for one in entries)
-        return JobSnapshot(len(entries), first, view(entries, time.time()), ending)
+        return JobSnapshot(len(entries), first, make_job_view(entries, time.time()), ending)
 
     def _find(self, name: str, who: Principal) -> JobSnapshot | None:
-        for job in dict.fromkeys((name + mark(who.member), name)):
+        for job in dict.fromkeys((name + make_suffix(who.member), name)):
             if is_job_id(job) and (found := self._read(job)) is not None:
                 return found
         return None
@@ -133,13 +133,13 @@ class JobService:
             known = self._known(submitted)
             assert known is not None, "a journal is never taken away"
             return known
-        return view([submitted])
+        return make_job_view([submitted])
 
     def _make_room(self, who: Principal) -> None:
         """Raises ProblemError (409) where the member has as many open jobs as it may."""
         if who.member is None:
             return
-        own = self._client.zscan_iter(self._keys.open_jobs, f"*{mark(who.member)}", count=1_000)
+        own = self._client.zscan_iter(self._keys.open_jobs, f"*{make_suffix(who.member)}", count=1_000)
         if sum(1 for _ in own) >= self._most_open:
             detail = f"you have {self._most_open} jobs that have not ended, which is as many as one may have"
             raise conflict("too-many-jobs", "Too many jobs", f"{detail}: cancel some, or wait")
@@ -178,7 +178,7 @@ class JobService:
 
     def _names(self, who: Principal) -> Iterator[str]:
         """Ids of jobs that may be the caller's, the latest first."""
-        start, end = 0, mark(who.member)
+        start, end = 0, make_suffix(who.member)
         while True:
             page = self._store.latest(start, _PAGE)
             yield from (job for job in page if job.endswith(end))
@@ -193,8 +193,8 @@ class JobService:
         tried = _attempt(job, attempt)
         if tried is None:
             return JobLog(**told, attempt=0, text="", end=job.state in ENDED)
-        value = self._client.get(self._keys.work_log(tried.cloud, work_id(job.id, tried.number, rank)))
-        began, part = (0, b"") if value is None else read_log(cast("bytes", value))
+        value = self._client.get(self._keys.work_log(tried.cloud, make_work_id(job.id, tried.number, rank)))
+        began, part = (0, b"") if value is None else decode_log(cast("bytes", value))
         begin = max(offset, began)  # what was before is not kept
         text = part[begin - began :]
         over = tried.ended_at is not None

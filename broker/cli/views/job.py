@@ -276,15 +276,15 @@ def _times(number: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    from broker.jobs.view import span
+    from broker.jobs.view import format_duration
 
-    return span(max(seconds, 0.0))
+    return format_duration(max(seconds, 0.0))
 
 
 def _money(cost: float, job: JobView) -> str:
-    from broker.jobs.view import money
+    from broker.jobs.view import format_cost
 
-    return money(cost, job.unit)
+    return format_cost(cost, job.unit)
 
 
 def _moment(at: float, now: float | None) -> str:

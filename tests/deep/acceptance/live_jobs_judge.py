@@ -13,7 +13,7 @@ import psutil
 
 from broker.client import Client, NotFoundError
 from broker.contract import LeaseState
-from broker.jobs.events import AttemptBegan, JobEntry, JobFinished, JobPlanned, work_id
+from broker.jobs.events import AttemptBegan, JobEntry, JobFinished, JobPlanned, make_work_id
 from broker.jobs.models import ENDED, Attempt, JobState, JobView, Outcome
 from broker.storage.keys import RedisKeys
 from tests.deep.acceptance.live_jobs_loop import STEP_S, result
@@ -167,7 +167,7 @@ def _instances(client: Client, all_seen: Sequence[Seen]) -> list[str]:
                 for place in entry.attempts:
                     if not place.spot and place.role != "backup":
                         names = tuple(
-                            work_id(seen.job.id, place.number, rank) for rank in range(place.instances)
+                            make_work_id(seen.job.id, place.number, rank) for rank in range(place.instances)
                         )
                         on_demand |= {(place.cloud, name) for name in names}
     found = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from broker.contract import Lease, LeaseState
 from broker.jobs.events import AttemptFreed, CancelRequested, JobEntry, JobSubmitted
 from broker.jobs.models import WORK_ENDED, JobWish, Usage, WorkReport, WorkState
-from broker.jobs.record import AttemptRecord, JobRecord, fold
+from broker.jobs.record import AttemptRecord, JobRecord, fold_entries
 from tests.unit.workers.job_manager.scenes import lease
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 from workers.job_manager.observation import Denial, Grant, Observation
@@ -65,7 +65,7 @@ class World:
                     pass
             except CrashError:
                 pass
-        return fold(self.entries)
+        return fold_entries(self.entries)
 
     # -- the manager ------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class World:
             raise CrashError
 
     def _round(self) -> bool:
-        job = fold(self.entries)
+        job = fold_entries(self.entries)
         ended = [one for one in job.places if one.ended is not None and not one.freed]
         for place in ended:
             self._free(job, place)
@@ -170,14 +170,14 @@ class World:
         self.now += step_s
         if self.cancel_at is not None and self.now >= self.cancel_at:
             self.cancel_at = None
-            if fold(self.entries).end is None:
+            if fold_entries(self.entries).end is None:
                 self.entries.append(CancelRequested(at=self.now, by="ann"))
         for work, report in list(self.reports.items()):
             if report.state not in WORK_ENDED:
                 self._work(work, report)
 
     def _work(self, work: str, report: WorkReport) -> None:
-        place = fold(self.entries).place(int(work.split(".")[1]))
+        place = fold_entries(self.entries).place(int(work.split(".")[1]))
         draw = self.random.random()
         name = f"{work}.1"
         changes: dict[str, object] = {"at": self.now}

@@ -16,7 +16,7 @@ from broker.jobs.events import (
     JobSubmitted,
 )
 from broker.jobs.models import JobWish, Outcome, Usage, WorkReport, WorkState
-from broker.jobs.record import JobRecord, fold, step
+from broker.jobs.record import JobRecord, apply_entry, fold_entries
 from cloudsim.model.requests import Kind
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 from workers.job_manager.observation import Grant, Observation
@@ -55,12 +55,12 @@ class Scene:
 
     def __init__(self, asked: JobWish | None = None, home: str | None = "home"):
         self.entries: list[JobEntry] = [submitted(asked, home=home)]
-        self.job: JobRecord = fold(self.entries)
+        self.job: JobRecord = fold_entries(self.entries)
         self.seen = Observation(now=1.0, market=MARKET, asked=True)
 
     def write(self, *entries: JobEntry) -> None:
         for entry in entries:
-            self.job = step(self.job, entry)
+            self.job = apply_entry(self.job, entry)
             self.entries.append(entry)
 
     def decide(self, **seen: Any) -> JobDecision:

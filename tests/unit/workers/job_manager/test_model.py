@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.contract import LeaseState
-from broker.jobs.events import JobCancelled, JobFailed, JobFinished, entry_of, entry_text
+from broker.jobs.events import JobCancelled, JobFailed, JobFinished, parse_entry, serialize_entry
 from broker.jobs.models import ENDED, Outcome
-from broker.jobs.record import fold
-from broker.jobs.view import view
+from broker.jobs.record import fold_entries
+from broker.jobs.view import make_job_view
 from tests.unit.workers.job_manager.made_up_world import World
 from tests.unit.workers.job_manager.scenes import wish
 
@@ -59,10 +59,10 @@ def test_a_job_ends_once_and_leaves_nothing(
     assert len(won) == (1 if isinstance(job.end, JobFinished) else 0)
     if not job.wish.idempotent:
         _never_set_back(job)
-    shown = view(world.entries)
+    shown = make_job_view(world.entries)
     assert shown.state in ENDED
     assert shown.cost >= 0
-    assert fold([entry_of(entry_text(one).encode()) for one in world.entries]) == job
+    assert fold_entries([parse_entry(serialize_entry(one).encode()) for one in world.entries]) == job
 
 
 def _never_set_back(job: Any) -> None:
