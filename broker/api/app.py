@@ -43,7 +43,7 @@ def create_app(told: Settings | None = None) -> FastAPI:
     """
     told = told or settings()
     failpoints.arm(told.failpoint)
-    meter, spans = RequestMetrics(), Spans.told(told, "spotfed-api")
+    meter, spans = RequestMetrics(), Spans.from_settings(told, "spotfed-api")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

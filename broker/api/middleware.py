@@ -72,7 +72,7 @@ class RequestLogMiddleware:
             if self._spans is not None and scope["path"] not in _QUIET:
                 told = {"http.request.method": scope["method"], "http.response.status_code": status}
                 about = told | {"http.route": route or "", "spotfed.request_id": call}
-                self._spans.call(call, parent, f"{scope['method']} {route or ''}".strip(), took_s, about)
+                self._spans.send_call(call, parent, f"{scope['method']} {route or ''}".strip(), took_s, about)
             _say(scope, status, took_s)
 
     def _route(self, scope: Scope) -> str | None:

@@ -75,7 +75,7 @@ class Speaking:
 
     def announce(self, process: str) -> None:
         """Says for a while that this process, an API's or a Monte-Carlo worker, speaks our version."""
-        self._redis.set(self._keys.speaks(process), VERSION, ex=ALIVE_TTL_S)
+        self._redis.set(self._keys.process_version(process), VERSION, ex=ALIVE_TTL_S)
 
     def rise(self) -> None:
         """Lets the federation speak our version if nobody holds it back. Raises redis.RedisError."""
@@ -121,7 +121,7 @@ def _clouds(client: redis.Redis, keys: RedisKeys) -> list[str]:
     clouds = sorted(name.decode() for name in cast("list[bytes]", client.hkeys(keys.clouds)))
     if not clouds:
         return []
-    said = cast("list[bytes | None]", client.mget([keys.spoken_by(cloud) for cloud in clouds]))
+    said = cast("list[bytes | None]", client.mget([keys.owner_version(cloud) for cloud in clouds]))
     epochs = cast("list[bytes | None]", client.mget([keys.epoch(cloud) for cloud in clouds]))
     # Said in an earlier epoch, it was another process that said it.
     return [
@@ -133,11 +133,11 @@ def _clouds(client: redis.Redis, keys: RedisKeys) -> list[str]:
 
 def _processes(client: redis.Redis, keys: RedisKeys) -> list[str]:
     """API processes and Monte-Carlo workers that say they speak less."""
-    start = keys.speaks("")
+    start = keys.process_version("")
     names = sorted(key.decode()[len(start) :] for key in client.scan_iter(f"{start}*", count=10_000))
     if not names:
         return []
-    said = cast("list[bytes | None]", client.mget([keys.speaks(name) for name in names]))
+    said = cast("list[bytes | None]", client.mget([keys.process_version(name) for name in names]))
     samplers = cast("list[bytes | None]", client.mget([keys.sampler(name) for name in names]))
     return [
         f"API process {name}" if sampler is None else f"Monte-Carlo worker {name}"

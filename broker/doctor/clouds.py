@@ -102,7 +102,7 @@ def check_tables(installation: Installation) -> Iterator[CheckResult]:
 def check_dead_letters(installation: Installation) -> Iterator[CheckResult]:
     """Check that every owner could read the messages that it got."""
     for cloud in installation.clouds:
-        count = installation.redis_client.xlen(installation.keys.dead(cloud))
+        count = installation.redis_client.xlen(installation.keys.dead_letters(cloud))
         if count:
             yield warning(
                 f"{count} dead letter{'s' if count > 1 else ''} at cloud {cloud}: messages that its "

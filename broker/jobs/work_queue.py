@@ -1,5 +1,8 @@
-"""What a node agent shows of the output of a piece of work (``Keys.work_log``): the last part of it, after a
-line that says where in the whole that part begins."""
+"""Stores the work of node agents in Redis, for job managers, and what job managers remember together.
+
+A node agent shows the last part of a piece of work's output under ``RedisKeys.work_log``, after a line with
+the offset of that part (``encode_log``).
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,18 @@ SHOWN_BYTES = 256 * 1024
 
 
 def encode_log(offset: int, part: bytes) -> bytes:
-    """What is written to Redis. ``offset``: how many bytes had been written before ``part``."""
+    """Return the value for Redis. ``offset``: number of bytes written before ``part``."""
     return b"%d\n%b" % (offset, part)
 
 
 def decode_log(value: bytes) -> tuple[int, bytes]:
-    """The offset and the part. Raises ValueError for what ``shown_log`` does not write."""
+    """Return the offset and the part.
+
+    Raises
+    ------
+    ValueError
+        When ``encode_log`` did not write the value.
+    """
     offset, _, part = value.partition(b"\n")
     return int(offset), part
 
@@ -34,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class WorkStore:
-    """Every call raises redis.RedisError when the queue is away, and may then be made again."""
+    """Stores work; every call raises redis.RedisError when Redis is away, and can then be repeated."""
 
     def __init__(self, client: redis.Redis, keys: RedisKeys, signing: MessageSigner = UNSIGNED):
         self._client, self._keys, self._signing = client, keys, signing
@@ -42,38 +51,41 @@ class WorkStore:
     # -- work ---------------------------------------------------------------------------------------------
 
     def put(self, works: Sequence[Work]) -> None:
-        """What the agent of their cloud is to run. What is there already is not written again."""
-        for cloud in sorted({one.cloud for one in works}):
-            mine = [one for one in works if one.cloud == cloud]
-            key = self._keys.works(cloud)
-            texts = [one.model_dump_json().encode() for one in mine]
-            there = cast("list[bytes | None]", self._client.hmget(key, [one.id for one in mine]))
+        """Hand work over to the node agents of its clouds.
+
+        Work that is there already is not written again.
+        """
+        for cloud in sorted({work.cloud for work in works}):
+            mine = [work for work in works if work.cloud == cloud]
+            key = self._keys.work(cloud)
+            texts = [work.model_dump_json().encode() for work in mine]
+            stored = cast("list[bytes | None]", self._client.hmget(key, [work.id for work in mine]))
             with self._client.pipeline() as pipe:
-                for one, text, before in zip(mine, texts, there, strict=True):
+                for work, text, before in zip(mine, texts, stored, strict=True):
                     if text != before:
-                        signature = self._signing.sign(text, f"{key}:{one.id}")
-                        pipe.hset(self._keys.work_signatures(cloud), one.id, signature.decode())
-                        pipe.hset(key, one.id, text.decode())
-                        pipe.publish(self._keys.work_channel(cloud), one.id)
+                        signature = self._signing.sign(text, f"{key}:{work.id}")
+                        pipe.hset(self._keys.work_signatures(cloud), work.id, signature.decode())
+                        pipe.hset(key, work.id, text.decode())
+                        pipe.publish(self._keys.work_channel(cloud), work.id)
                 pipe.execute()
 
     def drop(self, cloud: str, works: Sequence[str]) -> None:
-        """Its agent runs them no more, and forgets them."""
+        """Take work away from the node agent of a cloud, which ends and forgets it."""
         keys = self._keys
         with self._client.pipeline() as pipe:
-            for name in (keys.works(cloud), keys.work_signatures(cloud), keys.work_reports(cloud)):
+            for name in (keys.work(cloud), keys.work_signatures(cloud), keys.work_reports(cloud)):
                 pipe.hdel(name, *works)
-            for one in works:
-                pipe.publish(keys.work_channel(cloud), one)
+            for work in works:
+                pipe.publish(keys.work_channel(cloud), work)
             pipe.execute()
 
     def read_reports(self, cloud: str, works: Sequence[str]) -> dict[str, WorkReport]:
-        """What the agent says of them, as far as it has said anything."""
+        """Return the node agent's reports on pieces of work, as far as there are any."""
         if not works:
             return {}
-        found = cast("list[bytes | None]", self._client.hmget(self._keys.work_reports(cloud), list(works)))
+        texts = cast("list[bytes | None]", self._client.hmget(self._keys.work_reports(cloud), list(works)))
         reports = {}
-        for work, text in zip(works, found, strict=True):
+        for work, text in zip(works, texts, strict=True):
             if text is None:
                 continue
             try:
@@ -86,20 +98,23 @@ class WorkStore:
         return reports
 
     def find_agents(self, clouds: Collection[str]) -> set[str]:
-        """Those of the clouds whose node agents show signs of life."""
+        """Return those of the clouds whose node agents show signs of life."""
         names = sorted(clouds)
         if not names:
             return set()
-        found = cast("list[bytes | None]", self._client.mget([self._keys.agent(one) for one in names]))
-        return {name for name, token in zip(names, found, strict=True) if token is not None}
+        tokens = cast("list[bytes | None]", self._client.mget([self._keys.agent(name) for name in names]))
+        return {name for name, token in zip(names, tokens, strict=True) if token is not None}
 
     def read_leases(self, wanted: Sequence[tuple[str, str]]) -> dict[str, Lease]:
-        """By cloud and id: spot leases as their clouds show them, as far as they do."""
+        """Return spot leases by id, as their clouds show them. ``wanted``: pairs of cloud and lease."""
         if not wanted:
             return {}
-        found = cast("list[bytes | None]", self._client.mget([self._keys.lease(*one) for one in wanted]))
+        texts = cast(
+            "list[bytes | None]",
+            self._client.mget([self._keys.lease(cloud, lease) for cloud, lease in wanted]),
+        )
         leases = {}
-        for (cloud, lease), text in zip(wanted, found, strict=True):
+        for (cloud, lease), text in zip(wanted, texts, strict=True):
             if text is None:
                 continue
             try:
@@ -114,17 +129,20 @@ class WorkStore:
     # -- who looks after a job ----------------------------------------------------------------------------
 
     def claim(self, job: str, token: str, ttl_s: float) -> bool:
-        """Whether nobody else looks after the job; it is ours for so long then."""
+        """Claim a job for ``ttl_s`` seconds; return False if another job manager looks after it."""
         ttl_ms = int(ttl_s * 1000)
         return bool(self._client.set(self._keys.job_claim(job), token, nx=True, px=ttl_ms))
 
     def renew(self, job: str, ttl_s: float) -> None:
-        """It is ours for longer."""
+        """Extend the claim on a job to ``ttl_s`` seconds from now."""
         self._client.pexpire(self._keys.job_claim(job), int(ttl_s * 1000))
 
     def release(self, job: str, token: str) -> None:
-        """It is ours no more. Should it have become somebody else's just now, two look after it for a while,
-        and the journal lets one write."""
+        """Give the claim on a job back.
+
+        If another job manager has claimed the job at this very moment, two look after it for a while, and the
+        journal lets one write.
+        """
         key = self._keys.job_claim(job)
         if self._client.get(key) == token.encode():
             self._client.delete(key)
@@ -132,29 +150,29 @@ class WorkStore:
     # -- what was learnt ----------------------------------------------------------------------------------
 
     def read_profile(self, holder: str, name: str) -> Profile | None:
-        """Of a holder's jobs of that name."""
-        found = cast("bytes | None", self._client.hget(self._keys.profiles, f"{holder}\n{name}"))
-        return None if found is None else read(Profile, found)
+        """Return the profile of a holder's jobs of a name, or None."""
+        text = cast("bytes | None", self._client.hget(self._keys.profiles, f"{holder}\n{name}"))
+        return None if text is None else read(Profile, text)
 
     def write_profile(self, holder: str, name: str, profile: Profile) -> None:
-        """From now on that is what they need."""
+        """Set the profile of a holder's jobs of a name."""
         self._client.hset(self._keys.profiles, f"{holder}\n{name}", profile.model_dump_json())
 
     def note_eviction(self, holder: str, cloud: str, attempt: str, at: float, since: float) -> None:
-        """A cloud evicted an attempt of the holder's; those from before ``since`` are forgotten."""
+        """Note that a cloud evicted an attempt of the holder at ``at``; forget those before ``since``."""
         field = f"{holder}\n{cloud}"
-        found = self._evictions(cast("bytes | None", self._client.hget(self._keys.cool_downs, field)))
-        kept = {name: when for name, when in found.items() if when >= since} | {attempt: at}
-        self._client.hset(self._keys.cool_downs, field, json.dumps(kept))
+        known = self._parse_evictions(cast("bytes | None", self._client.hget(self._keys.cool_downs, field)))
+        recent = {name: when for name, when in known.items() if when >= since} | {attempt: at}
+        self._client.hset(self._keys.cool_downs, field, json.dumps(recent))
 
     def read_evictions(self, holder: str, clouds: Sequence[str]) -> dict[str, Mapping[str, float]]:
-        """By cloud: attempts of the holder's that were evicted lately, and when."""
+        """Return recent evictions of the holder's attempts: their times by attempt, by cloud."""
         if not clouds:
             return {}
-        fields = [f"{holder}\n{one}" for one in clouds]
-        found = cast("Any", self._client.hmget(self._keys.cool_downs, fields))
-        return {cloud: self._evictions(text) for cloud, text in zip(clouds, found, strict=True) if text}
+        fields = [f"{holder}\n{cloud}" for cloud in clouds]
+        texts = cast("Any", self._client.hmget(self._keys.cool_downs, fields))
+        return {cloud: self._parse_evictions(text) for cloud, text in zip(clouds, texts, strict=True) if text}
 
     @staticmethod
-    def _evictions(text: bytes | None) -> dict[str, float]:
+    def _parse_evictions(text: bytes | None) -> dict[str, float]:
         return {} if text is None else {str(name): float(at) for name, at in json.loads(text).items()}

@@ -1,6 +1,6 @@
 """Dead letters: what an owner put aside because it could not be read, or because the owner broke over it.
 
-They are kept in the stream ``RedisKeys.dead(cloud)``, bounded in number and size, for a person to look at
+They are kept in the stream ``RedisKeys.dead_letters``, bounded in number and size, for a person to look at
 (``spotfed dlq``): the cloud goes on without them. A letter holds the body of its inbox entry, of which
 ``items`` names the commands that were put aside (all others were carried out), or the one command that the
 owner broke over, or a Monte-Carlo batch that was given up.
@@ -165,12 +165,12 @@ class DeadLetters:
         }
         if entry is not None and (self._add_as(entry, fields) or self._has(of, entry)):
             return
-        self._redis.xadd(self._keys.dead(self.cloud), fields, maxlen=DEAD_ENTRIES_KEPT)
+        self._redis.xadd(self._keys.dead_letters(self.cloud), fields, maxlen=DEAD_ENTRIES_KEPT)
 
     def _add_as(self, entry: str, fields: dict[Any, Any]) -> bool:
         """Under that id; False where the stream is beyond it."""
         try:
-            self._redis.xadd(self._keys.dead(self.cloud), fields, id=entry, maxlen=DEAD_ENTRIES_KEPT)
+            self._redis.xadd(self._keys.dead_letters(self.cloud), fields, id=entry, maxlen=DEAD_ENTRIES_KEPT)
         except redis.ResponseError as error:
             if "equal or smaller" not in str(error):
                 raise
@@ -183,7 +183,7 @@ class DeadLetters:
 
     def count(self) -> int:
         """How many there are."""
-        return self._redis.xlen(self._keys.dead(self.cloud))
+        return self._redis.xlen(self._keys.dead_letters(self.cloud))
 
     def letters(self) -> list[DeadLetter]:
         """All of them, oldest first."""
@@ -196,12 +196,12 @@ class DeadLetters:
 
     def drop(self, letter: str) -> bool:
         """Removes one; False if it was not there."""
-        return bool(self._redis.xdel(self._keys.dead(self.cloud), letter))
+        return bool(self._redis.xdel(self._keys.dead_letters(self.cloud), letter))
 
     def _range(self, low: str, high: str) -> list[DeadLetter]:
         entries = cast(
             "list[tuple[bytes, dict[bytes, bytes]]]",
-            self._redis.xrange(self._keys.dead(self.cloud), low, high, DEAD_ENTRIES_KEPT),
+            self._redis.xrange(self._keys.dead_letters(self.cloud), low, high, DEAD_ENTRIES_KEPT),
         )
         return [_letter(self.cloud, entry.decode(), fields) for entry, fields in entries]
 

@@ -151,7 +151,7 @@ class Journal:
             opened, as long as nobody has opened a later one.
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud), self.keys.journal(self.cloud)]
-        keys.append(self.keys.spoken_by(self.cloud))
+        keys.append(self.keys.owner_version(self.cloud))
         opened = cast("list[int] | None", self._acquire(keys, [token, _ms(ttl_s), floor, VERSION, dead]))
         if opened is None:
             return None
@@ -196,7 +196,7 @@ class Journal:
             *(keys.inbox(cloud), keys.cursor(cloud), keys.advert(cloud), keys.running(cloud), keys.overflow),
             *(keys.lease(cloud, lease.id) for lease in commit.leases),
             *(keys.replies(asker) for asker in commit.replies),
-            *(keys.advert_signature(cloud), keys.seen(cloud)),
+            *(keys.advert_signature(cloud), keys.handled_messages(cloud)),
         ]
         advert = written(commit.advert, speaks) if commit.advert else ""
         seen = self._inbox.seen_until(commit.cursor)
@@ -293,7 +293,7 @@ class Journal:
         What is known of signed entries is read again as well: ask before the inbox is read from there.
         """
         if self.signing.verifies:
-            stored_seen = self.redis.hgetall(self.keys.seen(self.cloud))
+            stored_seen = self.redis.hgetall(self.keys.handled_messages(self.cloud))
             self._inbox.begin(cast("dict[bytes, bytes]", stored_seen))
         self._read = {}
         stored = cast("bytes | None", self.redis.get(self.keys.cursor(self.cloud)))

@@ -110,7 +110,7 @@ class Spans:
         self._tracer = self._provider.get_tracer("spotfed")
 
     @classmethod
-    def told(cls, settings: Settings, service: str, **attributes: str) -> Spans | None:
+    def from_settings(cls, settings: Settings, service: str, **attributes: str) -> Spans | None:
         """Return the sender of spans that the settings ask for; None if they ask for none.
 
         Raises
@@ -121,7 +121,7 @@ class Spans:
         require(settings)
         return None if settings.otlp_url is None else cls(settings.otlp_url, service, **attributes)
 
-    def call(
+    def send_call(
         self,
         request_id: str,
         parent: tuple[str, int] | None,
@@ -157,7 +157,7 @@ class Spans:
             span.set_status(StatusCode.ERROR)
         span.end(ended_ns)
 
-    def answer(self, request_id: str, name: str, began_ns: int, attributes: Attributes) -> None:
+    def send_answer(self, request_id: str, name: str, began_ns: int, attributes: Attributes) -> None:
         """Send the span of an owner's work for a call, which ends now.
 
         ``began_ns`` is in nanoseconds since 1970.

@@ -40,7 +40,7 @@ class QuotaHolds:
         """Give back what requests hold of a member's cap. Returns the cores; 0 where they hold nothing."""
         if not requests:
             return 0
-        return int(await self._let_go([self._keys.held(member)], list(requests)))
+        return int(await self._let_go([self._keys.quota_holds(member)], list(requests)))
 
     async def total(self, member: str) -> tuple[int, int]:
         """Spot cores and spot instances that a member holds."""
@@ -49,7 +49,7 @@ class QuotaHolds:
 
     async def of(self, member: str) -> dict[str, int]:
         """The same by request: cores."""
-        found = await cast("Any", self._client.hgetall(self._keys.held(member)))
+        found = await cast("Any", self._client.hgetall(self._keys.quota_holds(member)))
         return {one.decode(): int(cores) for one, cores in found.items() if one != b"=cores"}
 
 

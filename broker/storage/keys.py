@@ -23,7 +23,7 @@ class RedisKeys:
         """
         return f"{self.prefix}inbox:{cloud}"
 
-    def dead(self, cloud: str) -> str:
+    def dead_letters(self, cloud: str) -> str:
         """Name the stream of entries that the owner put aside, because it could not read or handle them.
 
         Fields: ``c`` (the entry, cut off), ``size`` of it, ``why``, ``kind``, ``of`` (id of the entry) and
@@ -71,7 +71,7 @@ class RedisKeys:
         """Name the integer that only grows: the fencing number of the owner."""
         return f"{self.prefix}epoch:{cloud}"
 
-    def seen(self, cloud: str) -> str:
+    def handled_messages(self, cloud: str) -> str:
         """Name the hash from the session of a signing process to its inbox entries that were handled."""
         return f"{self.prefix}seen:{cloud}"
 
@@ -91,7 +91,7 @@ class RedisKeys:
         """Name the string with the signature of the cloud's table, written together with it."""
         return f"{self.prefix}table-signature:{cloud}"
 
-    def measures(self, cloud: str) -> str:
+    def owner_stats(self, cloud: str) -> str:
         """Name the hash of statistics of the cloud's owner (``broker.observability.owner_stats``)."""
         return f"{self.prefix}measures:{cloud}"
 
@@ -121,11 +121,11 @@ class RedisKeys:
         """Name of the integer that only grows: the version of the contract that the federation speaks."""
         return f"{self.prefix}contract"
 
-    def spoken_by(self, cloud: str) -> str:
+    def owner_version(self, cloud: str) -> str:
         """Name the string with the owner's contract version, its epoch and its token."""
         return f"{self.prefix}contract:{cloud}"
 
-    def speaks(self, process: str) -> str:
+    def process_version(self, process: str) -> str:
         """Name the expiring string with the contract version of an API process or a Monte-Carlo worker."""
         return f"{self.prefix}speaks:{process}"
 
@@ -178,7 +178,7 @@ class RedisKeys:
         """Name of the stream of changes of members and keys; field ``a`` is an AuditEntry."""
         return f"{self.prefix}audit"
 
-    def held(self, member: str) -> str:
+    def quota_holds(self, member: str) -> str:
         """Name the hash from the id of a request to the spot cores that it takes of its member's cap.
 
         The field ``.cores`` is their sum.
@@ -275,7 +275,7 @@ class RedisKeys:
         """Name of the hash from an on-demand instance shared by backup replicas to its BackupServer."""
         return f"{self.prefix}backup-servers"
 
-    def works(self, cloud: str) -> str:
+    def work(self, cloud: str) -> str:
         """Name the hash from the id of a piece of work to the Work that the cloud's node agent is to run."""
         return f"{self.prefix}works:{cloud}"
 

@@ -28,7 +28,7 @@ class Journals:
         self.store = JobStore(self._redis, self._keys)
 
     def add(self, job: str, *entries: JobEntry, ended: bool = False) -> None:
-        known = len(self.store.entries(job))
+        known = len(self.store.read_entries(job))
         self.store.append(job, known, entries, next_at=None if ended else time.time() + 3600)
 
     def run(self, job: str, attempt: int = 1, cloud: str = "north") -> None:

@@ -58,10 +58,10 @@ def test_a_job_is_noted_and_job_managers_are_told(running: Federation, api: http
     assert (told["origin"], told["home"]) == ("user", "north")
     assert made.headers["location"] == "/v1/jobs/nightly"
     assert api.get(made.headers["location"]).json()["id"] == "nightly"
-    (entry,) = JobStore(running.redis, running.keys).entries("nightly")
+    (entry,) = JobStore(running.redis, running.keys).read_entries("nightly")
     assert isinstance(entry, JobSubmitted)
     assert (entry.wish.cores, entry.wish.environment) == (2, {"A": "1"})
-    assert JobStore(running.redis, running.keys).due(time.time(), 10) == ["nightly"]
+    assert JobStore(running.redis, running.keys).list_due(time.time(), 10) == ["nightly"]
     bell = wait_until(lambda: running.redis.lrange(f"{running.prefix}{JOBS}", 0, -1), "a doorbell")
     assert json.loads(bell[0])["headers"]["task"] == "spotfed.jobs.advance"
 
@@ -324,9 +324,9 @@ def test_cancelling_is_asked_for_once(journals: Journals, api: httpx.Client) -> 
         asked = api.delete("/v1/jobs/j")
         assert asked.status_code == 200
         assert asked.json()["said"] == "Is being cancelled, as tester asked."
-    kinds = [one.kind for one in journals.store.entries("j")]
+    kinds = [one.kind for one in journals.store.read_entries("j")]
     assert kinds == ["submitted", "cancel"]
-    assert journals.store.due(time.time(), 10) == ["j"]
+    assert journals.store.list_due(time.time(), 10) == ["j"]
     journals.add("j", JobCancelled(at=time.time(), by="tester"), ended=True)
     assert api.delete("/v1/jobs/j").json()["state"] == "cancelled"
 

@@ -232,8 +232,8 @@ def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation
         running = client.requests.submit(wish(cores=2))
         assert isinstance(running, GrantedRequest)
     with federation.redis as redis:  # as after a crash: a hold whose request nobody knows
-        redis.hset(federation.keys.held("acme"), "lost", 3)
-        redis.hincrby(federation.keys.held("acme"), "=cores", 3)
+        redis.hset(federation.keys.quota_holds("acme"), "lost", 3)
+        redis.hincrby(federation.keys.quota_holds("acme"), "=cores", 3)
     assert held(operator) == (5, 2)
 
     async def reconciled() -> int:

@@ -72,7 +72,7 @@ def lived_in(federation: Federation, api: httpx.Client) -> Federation:
     listed = api.post("/v1/requests", json=TWO).json()["results"]
     assert [one["lease"]["state"] for one in listed] == ["running", "running"]
     measures: Mapping[Any, Any] = OwnerStats(2, 3.0, 1.0, 10, 1).to_fields()
-    federation.redis.hset(federation.keys.measures("east"), mapping=measures)
+    federation.redis.hset(federation.keys.owner_stats("east"), mapping=measures)
     return federation
 
 

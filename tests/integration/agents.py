@@ -127,9 +127,9 @@ class Agents:
         """Writes it as a job manager would."""
         text = work.model_dump_json().encode()
         if token is None:
-            token = self.signing.sign(text, f"{self.keys.works(work.cloud)}:{work.id}")
+            token = self.signing.sign(text, f"{self.keys.work(work.cloud)}:{work.id}")
         with self.client.pipeline() as pipeline:
-            pipeline.hset(self.keys.works(work.cloud), work.id, text)
+            pipeline.hset(self.keys.work(work.cloud), work.id, text)
             if token:
                 pipeline.hset(self.keys.work_signatures(work.cloud), work.id, token)
             pipeline.publish(self.keys.work_channel(work.cloud), work.id)
@@ -141,7 +141,7 @@ class Agents:
 
     def take_back(self, work: Work) -> None:
         """As a job manager does with work that has ended."""
-        self.client.hdel(self.keys.works(work.cloud), work.id)
+        self.client.hdel(self.keys.work(work.cloud), work.id)
         self.client.publish(self.keys.work_channel(work.cloud), work.id)
 
     # -- what it says ---------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class ScriptedAgent(threading.Thread):
     def run(self) -> None:
         while not self._ending.is_set():
             self._redis.set(self.keys.agent(self.cloud), "it", px=3000)
-            found: Any = self._redis.hgetall(self.keys.works(self.cloud))
+            found: Any = self._redis.hgetall(self.keys.work(self.cloud))
             works = {name.decode(): Work.model_validate_json(text) for name, text in found.items()}
             for gone in set(self.reports) - set(works):
                 del self.reports[gone]
@@ -168,7 +168,7 @@ class JobWorld:
         self.store.append(job, 0, [entry], next_at=now, submitted_at=now)
 
     def view(self, job: str) -> JobView:
-        return make_job_view(self.store.entries(job), time.time())
+        return make_job_view(self.store.read_entries(job), time.time())
 
     def ended(self, job: str) -> JobView:
         wait_until(lambda: self.view(job).state in ENDED, f"{job} ends")
@@ -177,7 +177,7 @@ class JobWorld:
     def nothing_left(self) -> bool:
         """No lease, on-demand instance, shared server or work is left of any job."""
         running = [name for owner in self.federation.owners.values() for name in owner.running()]
-        works = [name for cloud in self.agents for name in self.redis.hkeys(self.keys.works(cloud))]
+        works = [name for cloud in self.agents for name in self.redis.hkeys(self.keys.work(cloud))]
         servers = self.redis.hlen(self.keys.backup_servers)
         return not running and not works and not servers and not self.redis.zcard(self.keys.open_jobs)
 

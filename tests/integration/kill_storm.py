@@ -227,7 +227,7 @@ def _await_quotas(client: Any) -> list[str]:
     """What the member's requests hold of its cap is what runs: asked until it is, as leases end meanwhile."""
     deadline_s = time.monotonic() + SETTLE_S
     while True:
-        held = {name.decode(): int(cores) for name, cores in client.hgetall(KEYS.held(MEMBER)).items()}
+        held = {name.decode(): int(cores) for name, cores in client.hgetall(KEYS.quota_holds(MEMBER)).items()}
         total = held.pop("=cores", 0)
         leases = [
             json.loads(client.get(KEYS.lease(cloud, one.decode())))

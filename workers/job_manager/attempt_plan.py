@@ -21,7 +21,7 @@ _MARGIN = 0.05
 
 def make_entry(planning: PlanningInput, market: JobMarket, option: PlanOption, why: str) -> JobPlanned:
     """Return the journal entry that plans the attempts of an option."""
-    number = len(planning.job.places) + 1
+    number = len(planning.job.attempts) + 1
     attempts: list[PlannedAttempt] = []
     for offer in option.offers:
         attempts.append(_on_spot(planning, option, offer, number + len(attempts), why))

@@ -36,13 +36,13 @@ class JobEffects:
     def request_instances(self, job: JobRecord, attempt: AttemptRecord) -> dict[str, Grant | Denial]:
         """Request the instances of an attempt; return the answers by work."""
         if attempt.plan.role == "backup":
-            return {work: self._request_on_server(attempt, work) for work in attempt.works(job.id)}
+            return {work: self._request_on_server(attempt, work) for work in attempt.list_work_ids(job.id)}
         if not attempt.plan.spot:
-            return {work: self._request_on_demand(attempt, work) for work in attempt.works(job.id)}
+            return {work: self._request_on_demand(attempt, work) for work in attempt.list_work_ids(job.id)}
         return self._request_spot(job, attempt)
 
     def _request_spot(self, job: JobRecord, attempt: AttemptRecord) -> dict[str, Grant | Denial]:
-        plan, works = attempt.plan, attempt.works(job.id)
+        plan, works = attempt.plan, attempt.list_work_ids(job.id)
         requests = [
             SpotRequest(
                 id=work,
@@ -94,7 +94,7 @@ class JobEffects:
     def assign_work(self, job: JobRecord, attempt: AttemptRecord) -> None:
         """Tell the node agent what it is to run for the attempt, as it is planned now."""
         if attempt.promoted:
-            for work in attempt.works(job.id):
+            for work in attempt.list_work_ids(job.id):
                 self._servers.widen(work, attempt.plan.share)
         self._works.put([make_work(job, attempt, rank) for rank in range(attempt.plan.instances)])
 
@@ -102,7 +102,7 @@ class JobEffects:
 
     def free(self, job: JobRecord, attempt: AttemptRecord) -> None:
         """Take the work of an ended attempt from its agent, and give its instances back."""
-        works, cloud = attempt.works(job.id), attempt.plan.cloud
+        works, cloud = attempt.list_work_ids(job.id), attempt.plan.cloud
         self._works.drop(cloud, works)
         try:
             if _shares_server(attempt):
@@ -174,7 +174,7 @@ def make_work(job: JobRecord, attempt: AttemptRecord, rank: int) -> Work:
         resume=None if checkpoint is None else checkpoint.restore,
         restore=restore,
         saves_on_notice=plan.saves_on_notice,
-        wanted="save" if attempt.told is not None else "run",
+        wanted="save" if attempt.save_reason is not None else "run",
         revision=attempt.revision,
     )
 

@@ -80,7 +80,7 @@ class JobObserver:
         begun = [attempt for attempt in job.live if attempt.began_at is not None]
         reports: dict[str, WorkReport] = {}
         for attempt in begun:
-            reports |= self._works.read_reports(attempt.plan.cloud, attempt.works(job.id))
+            reports |= self._works.read_reports(attempt.plan.cloud, attempt.list_work_ids(job.id))
         leases = self._leases(job, begun, reports)
         now = self._now()
         for lease in leases.values():
@@ -124,7 +124,7 @@ class JobObserver:
         for attempt in begun:
             if attempt.plan.spot:
                 continue
-            attempt_reports = [reports.get(work) for work in attempt.works(job.id)]
+            attempt_reports = [reports.get(work) for work in attempt.list_work_ids(job.id)]
             if all(report is not None and report.at > self._now() - _SILENT_S for report in attempt_reports):
                 continue
             for lease in attempt.leases:
@@ -170,7 +170,7 @@ class JobObserver:
     ) -> dict[int, Profile]:
         phases = {}
         for attempt in begun:
-            report = reports.get(attempt.works(job.id)[0])
+            report = reports.get(attempt.list_work_ids(job.id)[0])
             if job.profile is None or report is None or report.usage is None:
                 continue
             usage, (count, at) = report.usage, memory.phases.get(attempt.number, (0, 0.0))
@@ -191,9 +191,9 @@ class JobObserver:
         if not backups:
             return {}
         shares = {}
-        servers = self._servers.all().values()
+        servers = self._servers.read_all().values()
         for attempt in backups:
-            work = attempt.works(job.id)[0]
+            work = attempt.list_work_ids(job.id)[0]
             own = next((server for server in servers if work in server.claims), None)
             if own is not None:
                 others = sum(share for name, share in own.claims.items() if name != work)

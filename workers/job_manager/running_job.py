@@ -56,7 +56,9 @@ def decide_changes(
     lost:
         True if an attempt has ended just now.
     """
-    running = [attempt for attempt in job.live if attempt.started_at is not None and attempt.told is None]
+    running = [
+        attempt for attempt in job.live if attempt.started_at is not None and attempt.save_reason is None
+    ]
     for attempt in running:
         if attempt.plan.spot and observation.final.intersection(attempt.leases) and _can_move(job):
             why = f"its lease on {attempt.plan.cloud} ends, and is not extended"

@@ -128,7 +128,7 @@ class FederationSurvey:
             pipeline.zrange(keys.samplers, 0, -1, withscores=True)
             for member in members:
                 pipeline.xlen(keys.inbox(member.info.id))
-                pipeline.hgetall(keys.measures(member.info.id))
+                pipeline.hgetall(keys.owner_stats(member.info.id))
             memory, now, open_requests, workers, *by_cloud = await pipeline.execute()
         clouds = []
         for member, inbox_entries, stats in zip(members, by_cloud[::2], by_cloud[1::2], strict=True):

@@ -37,7 +37,7 @@ class JobSnapshot:
 
     length: int
     submitted: JobSubmitted
-    make_job_view: JobView
+    view: JobView
     ending: bool
 
     @property
@@ -100,7 +100,7 @@ class JobService:
     def _read(self, job: str) -> JobSnapshot | None:
         """Raises ProblemError (503) for a journal that a newer version wrote."""
         try:
-            entries = self._store.entries(job)
+            entries = self._store.read_entries(job)
         except UnreadableEntryError as error:
             raise not_ready(str(error)) from None
         if not entries:
@@ -180,7 +180,7 @@ class JobService:
         """Ids of jobs that may be the caller's, the latest first."""
         start, end = 0, make_suffix(who.member)
         while True:
-            page = self._store.latest(start, _PAGE)
+            page = self._store.list_latest(start, _PAGE)
             yield from (job for job in page if job.endswith(end))
             if len(page) < _PAGE:
                 return

@@ -194,7 +194,7 @@ def _in_redis(redis_client: Any, keys: RedisKeys) -> list[str]:
     ]
     for cloud in CLOUDS:
         found += [
-            f"work {one.decode()} is still given to {cloud}" for one in redis_client.hkeys(keys.works(cloud))
+            f"work {one.decode()} is still given to {cloud}" for one in redis_client.hkeys(keys.work(cloud))
         ]
         found += [
             f"spot {one.decode()} runs on {cloud}" for one in redis_client.smembers(keys.running(cloud))

@@ -61,7 +61,7 @@ def test_what_a_table_can_be_made_of_is_kept_from_those_who_ask(party: str) -> N
 def test_a_pattern_matches_the_keys_of_its_cloud_alone() -> None:
     key = {
         "inbox": KEYS.inbox("A"), "history": KEYS.history("A", 7), "advert": KEYS.advert("A"),
-        "batch": KEYS.batch("A:7:1:gpu=2", 4, 0), "spoken_by": KEYS.spoken_by("A"),
+        "batch": KEYS.batch("A:7:1:gpu=2", 4, 0), "owner_version": KEYS.owner_version("A"),
         "lease": KEYS.lease("A", "r.1"),
     }  # fmt: skip
     for name, found in key.items():

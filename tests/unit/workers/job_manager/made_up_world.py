@@ -75,7 +75,7 @@ class World:
 
     def _round(self) -> bool:
         job = fold_entries(self.entries)
-        ended = [one for one in job.places if one.ended is not None and not one.freed]
+        ended = [one for one in job.attempts if one.ended is not None and not one.freed]
         for place in ended:
             self._free(job, place)
         if job.end is not None:
@@ -91,7 +91,7 @@ class World:
             work: self._ask(place, work)
             for place in job.live
             if place.began_at is None and job.cancel is None
-            for work in place.works(job.id)
+            for work in place.list_work_ids(job.id)
         }
         for place in job.live:
             if place.began_at is not None:
@@ -138,9 +138,9 @@ class World:
         return self.answers[work]
 
     def _put(self, job: JobRecord, place: AttemptRecord) -> None:
-        for work in place.works(job.id):
+        for work in place.list_work_ids(job.id):
             assert work not in self.dropped
-            if place.told is not None:
+            if place.save_reason is not None:
                 self.saves.add(work)
             if work not in self.reports and self.random.random() < 0.7:
                 restored = place.plan.restored_from
@@ -152,7 +152,7 @@ class World:
                 self.runs.append((work, self.now))
 
     def _free(self, job: JobRecord, place: AttemptRecord) -> None:
-        for work in place.works(job.id):
+        for work in place.list_work_ids(job.id):
             self.dropped.add(work)
             self.reports.pop(work, None)
             answer = self.answers.setdefault(work, Denial("it was never asked for"))
@@ -177,7 +177,7 @@ class World:
                 self._work(work, report)
 
     def _work(self, work: str, report: WorkReport) -> None:
-        place = fold_entries(self.entries).place(int(work.split(".")[1]))
+        place = fold_entries(self.entries).get_attempt(int(work.split(".")[1]))
         draw = self.random.random()
         name = f"{work}.1"
         changes: dict[str, object] = {"at": self.now}

@@ -84,7 +84,7 @@ def test_time_never_goes_back() -> None:
 def test_the_state_with_the_most_work_is_where_it_goes_on() -> None:
     kept = AttemptCheckpointed(at=NOON + 60, attempt=1, checkpoint=2, checkpoint_at=NOON + 51)
     job = fold_entries([submitted(), planned(pace=0.5), BEGAN, STARTED, kept])
-    assert (job.safe_s, job.place(1).work_done_s(NOON + 111)) == (20.0, 50.0)
+    assert (job.safe_s, job.get_attempt(1).work_done_s(NOON + 111)) == (20.0, 50.0)
     assert job.cost(NOON + 3610) == pytest.approx(0.02 * 2)
 
 

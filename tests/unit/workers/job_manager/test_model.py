@@ -55,7 +55,7 @@ def test_a_job_ends_once_and_leaves_nothing(
     assert not world.reports
     begun = [work for work, _ in world.runs]
     assert len(begun) == len(set(begun)), "a piece of work was begun twice"
-    won = [one for one in job.places if one.ended is not None and one.ended.outcome is Outcome.WON]
+    won = [one for one in job.attempts if one.ended is not None and one.ended.outcome is Outcome.WON]
     assert len(won) == (1 if isinstance(job.end, JobFinished) else 0)
     if not job.wish.idempotent:
         _never_set_back(job)
@@ -67,7 +67,7 @@ def test_a_job_ends_once_and_leaves_nothing(
 
 def _never_set_back(job: Any) -> None:
     """Each attempt that ran went on from where the one before it was saved."""
-    ran = [one for one in job.places if one.started_at is not None]
+    ran = [one for one in job.attempts if one.started_at is not None]
     for before, after in pairwise(ran):
         assert after.plan.restored_from == before.number
         assert before.ended.lost_s == 0.0
