@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import redis
 import uvicorn
 
-from broker.contract.negotiation import ContractError, Speaking
 from broker.doctor.redis import UnsafeQueueError, require_safe
 from broker.observability import logging, spans
 from broker.settings import SettingsError, load
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from broker.storage.negotiation import ContractError, FederationVersion
 from broker.storage.tls import server_options
 
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spans.require(told)
         with connect(told.redis_url) as client:
             require_safe(client, told.redis_url, _say)
-            Speaking(client, RedisKeys(told.key_prefix)).look()
+            FederationVersion(client, RedisKeys(told.key_prefix)).refresh()
     except (SettingsError, UnsafeQueueError, ContractError) as error:
         _say(str(error))
         return os.EX_CONFIG

@@ -8,54 +8,22 @@ then forgets. So a revoked key works for about a second, and never for more than
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any
 
 import redis.asyncio
 
 from broker.api.problems import too_many_calls, unauthorized
+from broker.identity.member_cache import KNOWN_FOR_S, MemberCache
 from broker.identity.models import KeyRecord, MemberRecord
 from broker.identity.permissions import Principal
-from broker.identity.store import IdentityStore, api_key_digest, parse_key_record
+from broker.identity.store import api_key_digest, parse_key_record
 from broker.storage.keys import RedisKeys
 
-KNOWN_FOR_S = 5.0  # how long a revoked key may still work in this process, if it cannot ask
 UNKNOWN_FOR_S = 1.0
+
 _MOST_REMEMBERED = 4096
-
-
-class MemberCache:
-    """The members, remembered for a moment."""
-
-    def __init__(self, register: IdentityStore):
-        self._register = register
-        self._members: Mapping[str, MemberRecord] = {}
-        self._by_origin: Mapping[str, MemberRecord] = {}
-        self._until_s = 0.0
-        self._reading = asyncio.Lock()
-
-    async def members(self) -> Mapping[str, MemberRecord]:
-        """By name. Raises redis.RedisError."""
-        if time.monotonic() >= self._until_s:
-            async with self._reading:
-                if time.monotonic() >= self._until_s:
-                    found = await self._register.members()
-                    owners = {cloud: one for one in found.values() for cloud in one.clouds}
-                    self._members, self._by_origin = found, owners | found
-                    self._until_s = time.monotonic() + KNOWN_FOR_S
-        return self._members
-
-    async def member_of(self, origin: str) -> MemberRecord | None:
-        """Whose an origin is: the member's of that name, else the one's whose cloud it is."""
-        await self.members()
-        return self._by_origin.get(origin)
-
-    def forget(self) -> None:
-        """They are read anew."""
-        self._until_s = 0.0
 
 
 class Authenticator:

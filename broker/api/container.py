@@ -12,7 +12,7 @@ from uuid import uuid4
 import redis
 import redis.asyncio
 
-from broker.api.auth import Authenticator, MemberCache, Rates
+from broker.api.auth import Authenticator, Rates
 from broker.api.services.clouds import CloudService
 from broker.api.services.federation_metrics import FederationSurvey
 from broker.api.services.jobs import JobService
@@ -20,24 +20,24 @@ from broker.api.services.overflow import OverflowService
 from broker.api.services.renewal_offers import RenewalOfferService
 from broker.api.services.request_metrics import RequestMetrics
 from broker.api.task_end import end
-from broker.contract.negotiation import Speaking
+from broker.identity.member_cache import MemberCache
 from broker.identity.store import IdentityStore
 from broker.ledger.reader import LedgerReader
 from broker.queue.celery_config import make_app
 from broker.queue.send import Wakeups, ring, ring_for_job
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
-from broker.requests.quota import QuotaHolds
+from broker.requests.quota import QuotaHolds, QuotaUse
 from broker.requests.quota_reconciler import QuotaReconciler
 from broker.requests.replies import Replies
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import Holding
 from broker.settings import Settings, SettingsError
 from broker.signing.parties import BROKER
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect, connect_async
 from broker.storage.keys import RedisKeys
+from broker.storage.negotiation import FederationVersion
 from broker.storage.outages import retry_through_outages
 from broker.webhooks.service import WebhookService
 
@@ -68,7 +68,7 @@ class ApiServices:
         celery = make_app(settings)
         self._bells = OwnerNotifier(lambda cloud: ring(celery, cloud))
         self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
-        self._speaking = Speaking(self._contract, self.keys)
+        self._speaking = FederationVersion(self._contract, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
         bell = Wakeups(celery, self.keys.prefix)
         self.records = RequestStore(self.redis, self.keys, signing, speaks=self._speaking, bell=bell)
@@ -92,7 +92,7 @@ class ApiServices:
             self.adverts,
             exchange,
             member_of=self.roster.member_of,
-            counting=self.meter.count_results,
+            on_results=self.meter.count_results,
         )
         self.desk = CloudService(settings, self.redis, self.keys, self.adverts, exchange)
         self.authenticator = Authenticator(self.redis, self.keys, self.roster)
@@ -133,10 +133,10 @@ class ApiServices:
         longest_s = max(self.settings.trace_reply_deadline_s, rounds * self.settings.reply_deadline_s)
         return round(1000 * longest_s)
 
-    async def holding(self, origin: str) -> Holding | None:
+    async def holding(self, origin: str) -> QuotaUse | None:
         """What the member of an origin holds of its cap on spot; None: there is none. Raises RedisError."""
         member = await self.roster.member_of(origin)
-        return None if member is None else Holding(member, *await self.holds.total(member.name))
+        return None if member is None else QuotaUse(member, *await self.holds.total(member.name))
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._look)  # before this process writes anything
@@ -170,12 +170,12 @@ class ApiServices:
 
     def _look(self) -> None:
         try:
-            self._speaking.look()
+            self._speaking.refresh()
         except redis.RedisError as error:
             log.warning("what the federation speaks is not known yet: %s", error)
 
     def _say_what_we_speak(self) -> None:
-        self._speaking.herald(self.name, self._stopping)
+        self._speaking.keep_announced(self.name, self._stopping)
 
     async def _sweep(self) -> None:
         while True:

@@ -24,8 +24,7 @@ from broker.api.schemas.problems import FieldError, Problem
 from broker.contract import CounterOffers, RefusalView
 from broker.identity.permissions import Role
 from broker.observability import request_id
-from broker.requests.routing import UnfittableError, UnknownTargetError
-from broker.requests.validation import (
+from broker.requests.errors import (
     InFlightError,
     NoMembersError,
     ReusedError,
@@ -33,6 +32,7 @@ from broker.requests.validation import (
     SilentError,
     UnsuitableError,
 )
+from broker.requests.routing import UnfittableError, UnknownTargetError
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,6 @@ from cloudsim.model.requests import Kind
 if TYPE_CHECKING:
     from cloudsim.plots import CloudUse
 
-_ENDS = frozenset({EventKind.COMPLETED, EventKind.EVICTED, EventKind.CANCELLED, EventKind.FAILED})
-
 
 def cloud_use(name: str, capacity: int, events: Iterable[Event]) -> CloudUse:
     """Folds a journal. Only what was admitted counts: reservations last an instant."""
@@ -25,7 +23,7 @@ def cloud_use(name: str, capacity: int, events: Iterable[Event]) -> CloudUse:
     running: set[str] = set()
     for event in events:
         lease, admitted = event.lease, event.kind is EventKind.ADMITTED
-        if lease is None or not (admitted or (event.kind in _ENDS and lease.id in running)):
+        if lease is None or not (admitted or (event.kind.ends_lease and lease.id in running)):
             continue
         running ^= {lease.id}
         cores = lease.cores if admitted else -lease.cores

@@ -54,7 +54,7 @@ def show(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOption 
     """
     with queue() as (client, keys):
         _, found = _one(client, keys, cloud, letter)
-        told = _told(found, _now_ms(client)) | {"body": found.shown()}
+        told = _told(found, _now_ms(client)) | {"body": found.format_body()}
     if as_json:
         print_json(told)
         return
@@ -75,18 +75,18 @@ def replay(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOptio
     Example: spotfed dlq replay 1795862400000-0
     """
     from broker.contract import VERSION
-    from broker.contract.negotiation import spoken
     from broker.journal.dead_letters import ReplayError
     from broker.journal.journal import Journal
     from broker.settings import settings
+    from broker.storage.negotiation import read_federation_version
 
     with queue() as (client, keys):
         box, found = _one(client, keys, cloud, letter)
         try:
-            commands = found.valid()
+            commands = found.parse_commands()
         except ReplayError as error:
             raise CommandError(f"dead letter {letter} of {found.cloud}: {error}", ExitCode.REFUSED) from error
-        version, signing = min(spoken(client, keys), VERSION), _signing(settings())
+        version, signing = min(read_federation_version(client, keys), VERSION), _signing(settings())
         if client.hexists(keys.cloud_signatures, found.cloud) and not signing.sign(
             b"", keys.inbox(found.cloud)
         ):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import redis
 
     from broker.journal.archive import Archive
-    from broker.journal.entries import Entries
+    from broker.journal.entries import JournalEntries
     from broker.journal.hash_chain import Entry
     from broker.journal.verify import JournalFinding
     from broker.storage.keys import RedisKeys
@@ -47,7 +47,7 @@ def verify(cloud: CloudOption = None, as_json: JsonOption = False) -> None:
         for name in _clouds(client, keys, cloud):
             entries, archive = _of(client, keys, name)
             with _readable(archive):
-                found.append(verifying.verify(name, entries, archive))
+                found.append(verifying.verify_journal(name, entries, archive))
     if as_json:
         print_json({"clouds": [asdict(one) | {"sound": one.bad is None} for one in found]})
     else:
@@ -88,10 +88,10 @@ def show(
 
     Example: spotfed journal show A --after 3-120 --limit 5
     """
-    from broker.journal.hash_chain import place_of
+    from broker.journal.hash_chain import parse_entry_id
 
     try:
-        place = (0, 0) if after is None else place_of(after)
+        place = (0, 0) if after is None else parse_entry_id(after)
     except ValueError:
         raise CommandError("--after: must be the id of an entry, like 3-120", ExitCode.BAD_INPUT) from None
     with queue() as (client, keys):
@@ -115,7 +115,7 @@ def _told(entry: Entry) -> dict[str, Any]:
     return {"id": entry.id, "hash": entry.hash or None, "event": json.loads(entry.body)}
 
 
-def _entries(entries: Entries, archive: Archive, after: tuple[int, int]) -> Iterator[Entry]:
+def _entries(entries: JournalEntries, archive: Archive, after: tuple[int, int]) -> Iterator[Entry]:
     """Those after a place: of the archive, where Redis does not have them any more."""
     first = entries.first()
     begins = None if first is None else first.place
@@ -144,13 +144,15 @@ def _readable(archive: Archive) -> Iterator[None]:
 # -- where they are ------------------------------------------------------------------------------------------
 
 
-def _of(client: redis.Redis, keys: RedisKeys, cloud: str) -> tuple[Entries, Archive]:
+def _of(client: redis.Redis, keys: RedisKeys, cloud: str) -> tuple[JournalEntries, Archive]:
     from broker.journal.archive import Archive, archive_directory
-    from broker.journal.entries import Entries
+    from broker.journal.entries import JournalEntries
     from broker.settings import settings
 
     told = settings()
-    return Entries(client, keys, cloud), Archive(archive_directory(told.state_dir, told.key_prefix, cloud))
+    return JournalEntries(client, keys, cloud), Archive(
+        archive_directory(told.state_dir, told.key_prefix, cloud)
+    )
 
 
 def _clouds(client: redis.Redis, keys: RedisKeys, wanted: str | None) -> list[str]:

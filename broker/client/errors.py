@@ -17,7 +17,7 @@ import httpx
 from pydantic import ValidationError
 
 from broker.api.schemas.problems import Problem
-from broker.contract import read
+from broker.contract import read_message
 
 #: Types of the problems that callers tell apart.
 REFUSED = "urn:spotfed:problem:refused"
@@ -88,7 +88,7 @@ _BY_STATUS: dict[int, type[ProblemAnswer]] = {
 def read_problem(response: httpx.Response) -> Problem:
     """Return the problem in a response; make one from the status if something else, a proxy say, answered."""
     try:
-        return read(Problem, response.content)
+        return read_message(Problem, response.content)
     except ValidationError:
         text = f"{response.url} answered {response.status_code} {response.reason_phrase}"
         return Problem(type="about:blank", title=text, status=response.status_code, detail=text)

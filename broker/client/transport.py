@@ -22,7 +22,7 @@ from broker.client.errors import (
     make_error,
     read_problem,
 )
-from broker.contract import read
+from broker.contract import read_message
 from broker.storage.tls import explain_tls_error
 
 _LONGEST_PAUSE_S = 60.0  # that a server may ask for
@@ -161,7 +161,7 @@ def parse(model: type[_Model], response: httpx.Response) -> _Model:
         When the body is something else.
     """
     try:
-        return read(model, response.content)
+        return read_message(model, response.content)
     except ValidationError as error:
         raise ProtocolError(
             f"{response.url} answered {response.status_code} with something else than a {model.__name__}: "

@@ -1,4 +1,14 @@
-"""Every message that crosses a process boundary, defined once: frozen, versioned, JSON only."""
+"""The contract: every message that crosses a process boundary, defined once; immutable, versioned, JSON only.
+
+Users send ``requests``, the broker sends ``commands`` to owners and gets ``replies``, owners publish
+``leases``, ``events`` and ``adverts`` and hand ``batches`` to Monte-Carlo workers. ``fields`` are the types
+that
+they share, ``version`` reads and writes them across versions, ``convert`` turns values of ``cloudsim`` into
+them and back.
+
+A field that a later version adds is declared with ``version.since``. Times named ``*_s`` are seconds of the
+cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
+"""
 
 from broker.contract.adverts import Advert, CloudInfo, DisclosureLevel, NodeKind, Room
 from broker.contract.batches import Batch
@@ -26,7 +36,7 @@ from broker.contract.commands import (
     Tick,
     commands,
 )
-from broker.contract.events import PUBLIC_KINDS, Event, EventKind, OverflowState
+from broker.contract.events import Event, EventKind, OverflowState
 from broker.contract.fields import (
     LONGEST_S,
     CloudId,
@@ -41,7 +51,7 @@ from broker.contract.fields import (
     Resources,
     Seconds,
 )
-from broker.contract.leases import ENDS, Lease, LeaseState
+from broker.contract.leases import Lease, LeaseState
 from broker.contract.replies import (
     Answer,
     BrokenPromise,
@@ -66,26 +76,23 @@ from broker.contract.requests import (
     QuoteRequest,
     SpotNeeds,
     SpotRequest,
-    needs_of,
 )
 from broker.contract.version import (
     NEW_VALUES,
     OLDEST_VERSION,
     VERSION,
-    list_written,
-    ours,
-    read,
+    current_version,
+    field_version,
+    read_message,
     since,
-    version_of,
-    written,
+    write_message,
+    write_messages,
 )
 
 __all__ = [
-    "ENDS",
     "LONGEST_S",
     "NEW_VALUES",
     "OLDEST_VERSION",
-    "PUBLIC_KINDS",
     "VERSION",
     "Acknowledge",
     "Advert",
@@ -151,12 +158,11 @@ __all__ = [
     "StopOnDemand",
     "Tick",
     "commands",
-    "list_written",
-    "needs_of",
-    "ours",
-    "read",
+    "current_version",
+    "field_version",
+    "read_message",
     "replies",
     "since",
-    "version_of",
-    "written",
+    "write_message",
+    "write_messages",
 ]

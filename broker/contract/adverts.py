@@ -1,21 +1,21 @@
-"""What a member makes known of itself: what it is, and how it stands. ``broker.contract`` gives it on."""
+"""Adverts: what a member cloud publishes about itself, its description and its present room."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from broker.contract.fields import CloudId, Message
 from broker.contract.version import since
 from cloudsim.model.requests import Mode
 
-#: As ``cloudsim.disclosure.levels.Disclosure``, which is heavy to import; a test keeps them equal.
+#: The values of ``cloudsim.disclosure.levels.Disclosure``, which is heavy to import; a test keeps them equal.
 DisclosureLevel = Literal["nothing", "mttr", "p10", "p90", "full"]
 
 
 class NodeKind(Message):
-    """So many neighbouring nodes that are alike; ``resources``: those beside cores, overcommit included."""
+    """A run of ``nodes`` equal nodes; ``resources`` are those beside cores, with overcommitment."""
 
     nodes: int
     cores: int
@@ -24,83 +24,100 @@ class NodeKind(Message):
 
 
 class CloudInfo(Message):
-    """What a member is; written when its owner opens. ``order`` breaks ties in routing.
+    """The description of a member cloud, written when its owner opens."""
 
-    ``node_kinds``: its nodes in their order, for those who need more than cores. ``lineup``: who goes where
-    and who is evicted for whom. ``grace_s``: so long before it must leave an instance is told so. What it
-    sells: ``pools``, cores of each, the one that is evicted first at the head; ``slices_s``, the lifetimes
-    that a shorter one is rounded up to. None of either where it makes no difference.
-
-    For batch jobs: ``speed``, seconds of its time in one of wall time; ``runs_commands``, whether a node
-    agent runs commands on its instances; and what its cores cost, US dollars an hour of wall time, None in a
-    federation without prices. ``sells_on_demand``: other members may start on-demand instances here too.
-    ``instances``: its leases are instances of a real cloud, by this driver; None: it is simulated.
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: CloudId
     order: int
+    """Its place among the clouds; breaks ties in routing."""
     nodes: str
+    """Its nodes in the notation of federation files."""
     cores: int
     largest_node: int
+    """The cores of its largest node."""
     time: Literal["wall", "trace"]
     overflow: bool = False
     node_kinds: tuple[NodeKind, ...] = ()
+    """Its nodes in their order, with the resources and labels that requests may need."""
     lineup: str | None = None
+    """The name of its policies for placement and eviction."""
     grace_s: float = 0.0
+    """The length of the notice before an eviction."""
     pools: tuple[int, ...] = since(3, ())
+    """The cores of each spot pool that it sells, the pool that is evicted first at the head."""
     slices_s: tuple[float, ...] = since(3, ())
-    fair_share: bool = since(3, default=False)  # it wants to know who is refused for want of room
+    """The lifetimes that it sells; a shorter one is rounded up to the next."""
+    fair_share: bool = since(3, default=False)
+    """True if it shares room fairly, and has to see requests that it will refuse for want of room."""
     speed: float = since(3, 1.0)
+    """Seconds of its time in one second of wall time."""
     runs_commands: bool = since(3, default=False)
+    """True if a node agent runs the commands of batch jobs on its instances."""
     spot_usd_per_core_hour: float | None = since(3)
+    """The price of a spot core for an hour of wall time; null in a federation without prices."""
     on_demand_usd_per_core_hour: float | None = since(3)
+    """The price of an on-demand core for an hour of wall time; null in a federation without prices."""
     sells_on_demand: bool = since(3, default=False)
+    """True if other members may start on-demand instances here."""
     instances: str | None = since(3)
+    """The driver of the real cloud whose instances its leases are; null for a simulated cloud."""
 
     def most(self, resource: str) -> int:
-        """The largest amount of a resource beside cores on one of its nodes."""
+        """Return the largest amount of a resource beside cores on one node."""
         return max((kind.resources.get(resource, 0) for kind in self.node_kinds), default=0)
 
 
 class Room(Message):
-    """Free cores, and free slots keyed by size in cores."""
+    """Free room: cores, and free slots by size in cores."""
 
     free_cores: int
     free_slots: dict[int, int]
 
 
 class Advert(Message):
-    """What a cloud says of itself, refreshed with every commit. ``free_slots`` is keyed by size in cores.
+    """The present state of a cloud, published with every commit of its owner.
 
-    ``admission``: to whom an SLA is a promise here. ``promised_room``: as a request with a promise sees it,
-    which may take the cores of spot instances without one; None where none of these run. ``closed_nodes``: so
-    many take nobody new (cordoned or drained), and their free cores and slots are not counted.
-    ``disclosure``: how much the cloud tells. Below ``full`` free cores and slots are those of the empty cloud
-    where there is any room, else 0, and what runs is told as 0. ``pool_cores``: of each pool, how many cores
-    may still be sold; they may be in use by others above. Not told below ``full``.
+    Below the disclosure level ``full``, free cores and slots are those of the empty cloud where there is any
+    room and else 0, what runs is 0, and ``pool_cores`` is empty.
     """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     cloud: CloudId
     at: str
+    """Wall time (RFC 3339, UTC)."""
     at_s: float
+    """The cloud's own time."""
     epoch: int
     free_cores: int
     on_demand_cores: int
     spot_cores: int
     spot_leases: int
     free_slots: dict[int, int]
+    """The number of free slots by size in cores."""
     table_version: str | None
     table_made_at_s: float | None
     evicted: int
+    """The number of evictions so far."""
     admitted: int
+    """The number of admissions so far."""
     promised_room: Room | None = None
+    """The room for a request with a promise, which may take cores of spot instances without one.
+
+    It is null where none of these run.
+    """
     admission: Mode = Mode.STRICT
+    """The mode of admission: to whom an SLA is a promise."""
     closed_nodes: int = 0
+    """The number of cordoned or drained nodes; their free cores and slots are not counted."""
     disclosure: DisclosureLevel = since(3, "full")
+    """How much the cloud discloses."""
     pool_cores: tuple[int, ...] = since(3, ())
+    """The cores of each pool that may still be sold; other instances may be using them now."""
 
     def room(self, *, promised: bool) -> Room:
-        """The room for a request with or without a promise."""
+        """Return the room for a request with or without a promise."""
         if promised and self.promised_room is not None:
             return self.promised_room
         return Room(free_cores=self.free_cores, free_slots=self.free_slots)

@@ -1,12 +1,4 @@
-"""Everything that crosses a process boundary, defined once: frozen, versioned, JSON only.
-
-Three groups: what a user sends (``SpotRequest`` and the others of ``broker.asked``), what the broker tells an
-owner (``Command``) and hears back (``Reply`` and the others of ``broker.answers``), and what an owner makes
-known (``Event`` in its journal, ``Advert``, ``CloudInfo``).
-
-A field that a later version adds is declared with ``since``, see ``broker.versions``.
-Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
-"""
+"""Batches: the shares of a table's samples that an owner hands to Monte-Carlo workers."""
 
 from __future__ import annotations
 
@@ -19,11 +11,24 @@ from broker.contract.version import VERSION
 
 
 class Batch(Message):
-    """A share of the samples of one flavour that a table needs; a Monte-Carlo worker makes it.
+    """A share of the samples that a table needs for one size; a Monte-Carlo worker makes it.
 
-    ``chunks``: the first so many chunks of the history of that epoch. ``refresh`` names the table they are
-    for. ``amounts``: of the flavour, beside ``cores``. ``node_resources``, ``node_labels``: what the nodes
-    have beside cores, in their order; with ``lineup`` and ``grace_s`` they are the cloud's own.
+    Attributes
+    ----------
+    epoch, chunks:
+        The history to replay: the first ``chunks`` chunks of that epoch.
+    refresh:
+        The table that the samples are for.
+    cores, amounts:
+        The size: cores, and amounts of other resources.
+    share, shares:
+        Which share this is, from 0, and of how many.
+    node_cores, node_resources, node_labels:
+        The cloud's nodes in their order.
+    births:
+        The number of Monte-Carlo samples of this size.
+    lineup, grace_s:
+        The cloud's line-up of policies, and the length of its notices in seconds.
     """
 
     version: int = VERSION
@@ -45,6 +50,6 @@ class Batch(Message):
 
     @property
     def result(self) -> str:
-        """Names the flavour's part of the table, for the key of the samples."""
+        """The name of this size's part of the table, for the key of the samples."""
         flavour = "".join(f":{name}={self.amounts[name]}" for name in sorted(self.amounts))
         return self.refresh + flavour

@@ -1,12 +1,4 @@
-"""Everything that crosses a process boundary, defined once: frozen, versioned, JSON only.
-
-Three groups: what a user sends (``SpotRequest`` and the others of ``broker.asked``), what the broker tells an
-owner (``Command``) and hears back (``Reply`` and the others of ``broker.answers``), and what an owner makes
-known (``Event`` in its journal, ``Advert``, ``CloudInfo``).
-
-A field that a later version adds is declared with ``since``, see ``broker.versions``.
-Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
-"""
+"""Commands: what the broker tells the owner of a cloud, in its inbox."""
 
 from __future__ import annotations
 
@@ -14,33 +6,41 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter
 
-from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, Seconds
+from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, RequestId, Seconds
 from broker.contract.replies import QuoteView
 from broker.contract.requests import Needs, OnDemandRequest, SpotNeeds
 from broker.contract.version import VERSION, since
-from broker.observability.request_id import RequestId
 
-#: Numbers of nodes, from 0 in the order of the cloud's nodes.
+#: The number of a node, from 0 in the order of the cloud's nodes.
 NodeNumber = Annotated[int, Field(ge=0, lt=100_000)]
 
 Nodes = Annotated[tuple[NodeNumber, ...], Field(min_length=1, max_length=100_000)]
 
-# -- what the broker tells an owner --------------------------------------------------------------------------
-
 
 class _Command(Message):
-    """``id``: handling the same id twice gives the same answer. ``reply_to``: name of the asker's reply
-    stream."""
+    """The fields of all commands.
+
+    Attributes
+    ----------
+    id:
+        Identifies the command. An owner that reads the same id twice gives the same answer.
+    reply_to:
+        The name of the reply stream that the answer goes to; None if nobody waits for it.
+    at_s:
+        The trace time of the command in seconds; None in wall time.
+    trace:
+        The id of the API call behind this command and those in the same inbox entry, for logs.
+    """
 
     version: int = VERSION
     id: Annotated[str, StringConstraints(min_length=1, max_length=400)]
     reply_to: Annotated[str, StringConstraints(max_length=200)] | None = None
-    at_s: Seconds | None = None  # trace time; None in wall time
-    trace: RequestId | None = since(3)  # of the API call behind it and those that come with it, for logs
+    at_s: Seconds | None = None
+    trace: RequestId | None = since(3)
 
 
 class Ask(_Command, SpotNeeds):
-    """Quote only; no side effects. ``other_sizes``: tell what would be promised of the other sizes too."""
+    """Ask for a quote, without side effects; ``other_sizes`` asks for the other sizes too."""
 
     kind: Literal["quote"] = "quote"
     request: Id
@@ -52,8 +52,10 @@ class Ask(_Command, SpotNeeds):
 
 
 class Reserve(_Command, SpotNeeds):
-    """Admit and hold until confirmed, released, or the reservation expires. ``attempt`` becomes the
-    lease's id."""
+    """Admit an instance and hold its room until the attempt is confirmed or released, or lapses.
+
+    ``attempt`` becomes the id of the lease.
+    """
 
     kind: Literal["reserve"] = "reserve"
     attempt: Id
@@ -65,21 +67,21 @@ class Reserve(_Command, SpotNeeds):
 
 
 class Confirm(_Command):
-    """The broker decided for this attempt: the lease runs."""
+    """Start the lease of an attempt: the broker decided for it."""
 
     kind: Literal["confirm"] = "confirm"
     attempt: Id
 
 
 class Release(_Command):
-    """The broker decided against this attempt. Leaves a tombstone if it overtakes the reservation."""
+    """Give up an attempt: the broker decided against it. It may be read before the reservation."""
 
     kind: Literal["release"] = "release"
     attempt: Id
 
 
 class Cancel(_Command):
-    """The lease's holder ends it."""
+    """End a lease for its holder."""
 
     kind: Literal["cancel"] = "cancel"
     lease: Id
@@ -87,8 +89,11 @@ class Cancel(_Command):
 
 
 class Extend(_Command):
-    """The lease's holder wants a later end. ``extension`` names the wish: the same one, the same answer.
-    ``sla`` None: the lease's own."""
+    """Promise a lease a later end, ``until_s``.
+
+    ``extension`` identifies the request of the holder: repeated, it gets the same answer. ``sla`` None stands
+    for the SLA that the lease has.
+    """
 
     kind: Literal["extend"] = "extend"
     lease: Id
@@ -98,7 +103,7 @@ class Extend(_Command):
 
 
 class Acknowledge(_Command):
-    """The holder of a lease that was given notice is done with it: it need not last until then."""
+    """End a lease under notice early: its holder has finished with it."""
 
     kind: Literal["acknowledge"] = "acknowledge"
     lease: Id
@@ -106,8 +111,11 @@ class Acknowledge(_Command):
 
 
 class Gone(_Command):
-    """The instance of a lease is not there any more: the cloud took it back (``evicted``), or could not run
-    it (``failed``). ``why``: in the cloud's words."""
+    """Report that the instance of a lease is gone.
+
+    ``how`` says whether the cloud took it back (``evicted``) or could not run it (``failed``), ``why`` is the
+    provider's message.
+    """
 
     kind: Literal["gone"] = "gone"
     lease: Id
@@ -117,7 +125,7 @@ class Gone(_Command):
 
 
 class Migrate(_Command):
-    """What other clouds would promise instead of a lease that is not renewed, best first."""
+    """Tell the holder of a lease that is not renewed what other clouds would promise, best first."""
 
     kind: Literal["migrate"] = "migrate"
     lease: Id
@@ -125,7 +133,7 @@ class Migrate(_Command):
 
 
 class StartOnDemand(_Command, Needs):
-    """A request of the cloud's own users. ``origin``: of another member, to whom the cloud sells."""
+    """Start an on-demand instance for the cloud's own users, or for another member, ``origin``."""
 
     kind: Literal["start_on_demand"] = "start_on_demand"
     instance: Id
@@ -135,7 +143,7 @@ class StartOnDemand(_Command, Needs):
 
 
 class StartAll(_Command):
-    """Requests of the cloud's own users, each with an id: all of them are placed, or none is."""
+    """Start several on-demand instances together, each with an id: all of them are placed, or none is."""
 
     kind: Literal["start_all"] = "start_all"
     requests: tuple[OnDemandRequest, ...]
@@ -143,7 +151,7 @@ class StartAll(_Command):
 
 
 class StopOnDemand(_Command):
-    """A user of the cloud stops an on-demand instance. ``origin``: it must be of this one; None: whosever."""
+    """Stop an on-demand instance. It must belong to ``origin`` unless that is None."""
 
     kind: Literal["stop_on_demand"] = "stop_on_demand"
     instance: Id
@@ -151,7 +159,7 @@ class StopOnDemand(_Command):
 
 
 class Show(_Command):
-    """How does an on-demand instance stand? No side effects. ``origin``: as when it is stopped."""
+    """Ask for the lease of an on-demand instance, which must belong to ``origin`` unless that is None."""
 
     kind: Literal["show"] = "show"
     instance: Id
@@ -159,8 +167,10 @@ class Show(_Command):
 
 
 class Drain(_Command):
-    """Close nodes (None: all) for new instances and make their spot instances leave. ``dry_run``: only tell
-    what would happen."""
+    """Close nodes (None: all) to new instances and make their spot instances leave.
+
+    With ``dry_run`` the owner only reports what would happen.
+    """
 
     kind: Literal["drain"] = "drain"
     nodes: Nodes | None
@@ -169,7 +179,7 @@ class Drain(_Command):
 
 
 class Reopen(_Command):
-    """Nodes (None: all) take new instances again. Notices that were given stand."""
+    """Open nodes (None: all) to new instances again. Notices that were given stand."""
 
     kind: Literal["reopen"] = "reopen"
     nodes: Nodes | None
@@ -177,7 +187,7 @@ class Reopen(_Command):
 
 
 class Overflow(_Command):
-    """What became of an on-demand request that this cloud had to offer to the federation."""
+    """Report what became of an on-demand request that this cloud offered to the federation."""
 
     kind: Literal["overflow"] = "overflow"
     instance: Id
@@ -188,21 +198,22 @@ class Overflow(_Command):
 
 
 class Tick(_Command):
-    """The owner's own heartbeat, sent through its inbox: only who reads its inbox is alive."""
+    """The owner's heartbeat, sent through its own inbox: an owner is alive if it reads that."""
 
     kind: Literal["tick"] = "tick"
 
 
 class Finish(_Command):
-    """Trace time: let everything happen until the last instance has ended; then answer Done."""
+    """Let everything happen until the last instance has ended, then answer; for trace time only."""
 
     kind: Literal["finish"] = "finish"
 
 
-_OfLease = Ask | Reserve | Confirm | Release | Cancel | Extend | Acknowledge | Gone | Migrate
+_LeaseCommand = Ask | Reserve | Confirm | Release | Cancel | Extend | Acknowledge | Gone | Migrate
 
-_OfCloud = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish
+_CloudCommand = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen | Overflow | Tick | Finish
 
-Command = Annotated[_OfLease | _OfCloud, Field(discriminator="kind")]
+Command = Annotated[_LeaseCommand | _CloudCommand, Field(discriminator="kind")]
 
-commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command])  # an inbox entry carries a list
+#: Reads and writes the list of commands that an inbox entry carries.
+commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command])

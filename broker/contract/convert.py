@@ -1,43 +1,59 @@
-"""Quotes, refusals and nodes of ``cloudsim`` put into the words of the contract, and back."""
+"""Conversions between the values of ``cloudsim`` and the messages of the contract."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from broker.contract.adverts import NodeKind
-from broker.contract.replies import CounterOffers, QuoteView, RefusalView
-from broker.contract.replies import SizeOffer as SizeOfferView
+from broker.contract.replies import CounterOffers, QuoteView, RefusalView, SizeOffer
 from cloudsim.admission.counter_offers import AdmissibleSize
 from cloudsim.model.instances import Quote
 from cloudsim.model.nodes import NodeDetails, groups_of
 from cloudsim.model.refusals import Refusal
-from cloudsim.model.requests import Mode
+from cloudsim.model.requests import Mode, Request
+
+_sizes: TypeAdapter[tuple[SizeOffer, ...]] = TypeAdapter(tuple[SizeOffer, ...])
 
 
-def quote_view(
+def _shared_fields(value: type[Any], view: type[QuoteView | RefusalView]) -> tuple[str, ...]:
+    """Return the names of the fields that a value and its message have in common."""
+    return tuple(field.name for field in dataclasses.fields(value) if field.name in view.model_fields)
+
+
+_QUOTE_FIELDS = _shared_fields(Quote, QuoteView)
+_REFUSAL_FIELDS = tuple(name for name in _shared_fields(Refusal, RefusalView) if name != "removed")
+
+
+def _read_fields(value: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
+def to_quote_view(
     quote: Quote,
     cloud_time_s: float,
     other_sizes: Sequence[AdmissibleSize] = (),
     admission: Mode = Mode.STRICT,
 ) -> QuoteView:
-    """A quote as it is sent by a cloud that admits so."""
+    """Return a quote as a message of a cloud with this time, in seconds, and mode of admission."""
     return QuoteView(
-        cloud=quote.cloud,
-        cores=quote.cores,
-        free_slots=quote.free_slots,
-        eviction_probability=quote.eviction_probability,
-        survives_s=quote.survives_s,
-        table_version=quote.table_version,
-        table_made_at_s=quote.table_made_at_s,
+        **_read_fields(quote, _QUOTE_FIELDS),
         cloud_time_s=cloud_time_s,
-        table_age_s=_age_s(quote.table_made_at_s, cloud_time_s),
-        other_sizes=_offers(other_sizes),
+        table_age_s=_table_age_s(quote.table_made_at_s, cloud_time_s),
+        other_sizes=_to_size_offers(other_sizes),
         admission=admission,
-        pool=quote.pool,
     )
 
 
-def refusal_view(
+def to_quote(view: QuoteView) -> Quote:
+    """Return the quote that a message holds."""
+    return Quote(**_read_fields(view, _QUOTE_FIELDS))
+
+
+def to_refusal_view(
     refusal: Refusal,
     detail: str | None = None,
     *,
@@ -46,60 +62,44 @@ def refusal_view(
     smaller: int | None = None,
     other_sizes: Sequence[AdmissibleSize] = (),
 ) -> RefusalView:
-    """A refusal as it is sent. A lifetime of nothing is no counter-offer. ``smaller``: the largest size that
-    would be admitted instead of ``cores``."""
-    offers = CounterOffers(
-        lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability, cores=smaller
-    )
+    """Return a refusal as a message. A survived lifetime of 0 s makes no counter-offer.
+
+    Parameters
+    ----------
+    detail:
+        An explanation for people.
+    cores:
+        The size that was refused.
+    cloud_time_s:
+        The time of the cloud in seconds, if it is known.
+    smaller:
+        The largest size that would be admitted instead.
+    other_sizes:
+        What would be promised for other sizes.
+    """
     return RefusalView(
-        cloud=refusal.cloud,
-        reason=refusal.reason,
+        **_read_fields(refusal, _REFUSAL_FIELDS),
         cores=cores,
-        eviction_would_help=refusal.eviction_would_help,
-        free_slots=refusal.free_slots,
-        counter_offers=offers,
-        table_version=refusal.table_version,
-        table_made_at_s=refusal.table_made_at_s,
-        table_age_s=_age_s(refusal.table_made_at_s, cloud_time_s),
-        other_sizes=_offers(other_sizes),
+        counter_offers=CounterOffers(
+            lifetime_s=refusal.survives_s or None, sla=refusal.eviction_probability, cores=smaller
+        ),
+        table_age_s=_table_age_s(refusal.table_made_at_s, cloud_time_s),
+        other_sizes=_to_size_offers(other_sizes),
         detail=detail,
         removed=dict(refusal.removed),
     )
 
 
-def _age_s(made_at_s: float | None, cloud_time_s: float | None) -> float | None:
+def _table_age_s(made_at_s: float | None, cloud_time_s: float | None) -> float | None:
     return None if made_at_s is None or cloud_time_s is None else cloud_time_s - made_at_s
 
 
-def _offers(sizes: Sequence[AdmissibleSize]) -> tuple[SizeOfferView, ...]:
-    return tuple(
-        SizeOfferView(
-            cores=one.cores,
-            admitted=one.admitted,
-            free_slots=one.free_slots,
-            eviction_probability=one.eviction_probability,
-            survives_s=one.survives_s,
-        )
-        for one in sizes
-    )
+def _to_size_offers(sizes: Sequence[AdmissibleSize]) -> tuple[SizeOffer, ...]:
+    return _sizes.validate_python(tuple(sizes), from_attributes=True) if sizes else ()
 
 
-def quote_of(view: QuoteView) -> Quote:
-    """As ``cloudsim.federation.ranking`` takes it."""
-    return Quote(
-        view.cloud,
-        view.cores,
-        view.free_slots,
-        view.eviction_probability,
-        view.survives_s,
-        view.table_version,
-        view.table_made_at_s,
-        view.pool,
-    )
-
-
-def node_kinds(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeKind, ...]:
-    """A cloud's nodes as it makes them known."""
+def to_node_kinds(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeKind, ...]:
+    """Return a cloud's nodes as its advert describes them: runs of equal nodes."""
     return tuple(
         NodeKind(
             nodes=group.nodes,
@@ -109,3 +109,13 @@ def node_kinds(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeK
         )
         for group in groups_of(node_cores, details)
     )
+
+
+def to_needs_fields(request: Request) -> dict[str, Any]:
+    """Return what a request needs beside cores, as fields of a message."""
+    return {
+        "resources": dict(request.amounts),
+        "labels": dict(request.labels),
+        "group": request.group,
+        "spread": request.spread,
+    }

@@ -1,12 +1,4 @@
-"""Everything that crosses a process boundary, defined once: frozen, versioned, JSON only.
-
-Three groups: what a user sends (``SpotRequest`` and the others of ``broker.asked``), what the broker tells an
-owner (``Command``) and hears back (``Reply`` and the others of ``broker.answers``), and what an owner makes
-known (``Event`` in its journal, ``Advert``, ``CloudInfo``).
-
-A field that a later version adds is declared with ``since``, see ``broker.versions``.
-Times named ``*_s`` are seconds of the cloud's own time; timestamps (``at``) are RFC 3339 in UTC.
-"""
+"""Events: the entries of a cloud's journal, of which the public ones are published."""
 
 from __future__ import annotations
 
@@ -19,17 +11,9 @@ from broker.contract.replies import QuoteView, RefusalView
 from broker.contract.requests import Needs, OnDemandRequest
 from broker.contract.version import VERSION, since
 
-# -- what an owner makes known -------------------------------------------------------------------------------
-
-
-_NEWS = ("admitted", "extended", "warned", "offered", "noticed")
-
-_PUBLIC = (*_NEWS, "evicted", "completed", "cancelled", "failed")
-
 
 class EventKind(StrEnum):
-    """What a journal entry says. The public ones are published; the others are the owner's own
-    book-keeping."""
+    """The kind of a journal entry. Entries that are not public are the owner's own book-keeping."""
 
     ADMITTED = "admitted"  # the lease was confirmed, and runs: its first event
     EVICTED = "evicted"  # its cloud took the room back
@@ -42,24 +26,43 @@ class EventKind(StrEnum):
     NOTICED = "noticed"  # the lease must leave at its evict_at_s
     OPENED = "opened"  # a new epoch: another owner process took over
     RESERVED = "reserved"  # room is held for an attempt until the broker decides
-    RELEASED = "released"  # the broker decided against it, or it lapsed: it ended before it was confirmed
+    RELEASED = (
+        "released"  # the reservation ended before it was confirmed: the broker released it, or it lapsed
+    )
     DECLINED = "declined"  # a reservation was refused; kept so that the same command gets the same answer
-    TURNED_AWAY = "turned_away"  # an own on-demand request was refused
-    BOOKED = "booked"  # an own on-demand request has its node, and waits for those who leave it
-    WITHDRAWN = "withdrawn"  # its user does not want it any more
-    CORDONED = "cordoned"  # nodes take nobody new, or do again
+    TURNED_AWAY = "turned_away"  # an on-demand request of the cloud's own users was refused
+    BOOKED = "booked"  # an on-demand request has its node, and waits for the instances that leave it
+    WITHDRAWN = "withdrawn"  # its user gave up a booked instance
+    CORDONED = "cordoned"  # nodes were closed to new instances, or opened again
     TABLE = "table"  # a new quantile table is in use
-    OVERFLOW = "overflow"  # where an own request stands that was offered to the federation
+    OVERFLOW = "overflow"  # the state of an own request that was offered to the federation
 
+    @property
+    def ends_lease(self) -> bool:
+        """True if a lease that was confirmed ends with this event."""
+        return self in (EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED)
 
-PUBLIC_KINDS = frozenset(map(EventKind, _PUBLIC))
+    @property
+    def is_public(self) -> bool:
+        """True if events of this kind are published where they concern a spot lease."""
+        return self.ends_lease or self in (
+            EventKind.ADMITTED, EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED
+        )  # fmt: skip
 
 
 class OverflowState(Needs):
-    """Where an own on-demand request stands that its cloud turned away and offered to the federation.
+    """The state of an own on-demand request that its cloud turned away and offered to the federation.
 
-    ``attempt`` counts the offers. ``remaining_s`` is the lifetime that is still wanted, ``ends_at_s`` (the
-    own cloud's time) when the present lease fulfils it. ``avoid`` is the cloud that has just evicted it.
+    Attributes
+    ----------
+    attempt:
+        The number of the latest offer.
+    remaining_s:
+        The lifetime that is still wanted, in seconds.
+    ends_at_s:
+        The time of the own cloud at which the present lease fulfils the request.
+    avoid:
+        The cloud that has just evicted it.
     """
 
     instance: Id
@@ -74,9 +77,11 @@ class OverflowState(Needs):
 
 
 class Event(Message):
-    """A journal entry. Public events of spot leases carry ``sequence``, which counts them without gaps per
-    cloud; the first of a lease is its admission, the last one its end. What befalls a reservation is public
-    once that is confirmed: where it lapsed before (``released``, without an ``attempt``), both are told then.
+    """A journal entry.
+
+    Public events of spot leases carry ``sequence``, which counts them without gaps per cloud. The first event
+    of a lease is its admission, the last one its end. A reservation is public once it is confirmed. If it had
+    lapsed before (``released`` without an ``attempt``), its admission and its end are published then.
     """
 
     version: int = VERSION
@@ -87,7 +92,9 @@ class Event(Message):
     sequence: int | None = None
     lease: Lease | None = None
     cause: str | None = None
-    attempt: str | None = None  # released, declined; extended: which wish it fulfils; cordoned: which command
+    attempt: str | None = (
+        None  # released, declined: the attempt; extended: the extension; cordoned: the command
+    )
     refusal: RefusalView | None = None  # declined, turned_away, warned
     offers: tuple[QuoteView, ...] = ()  # offered
     request: OnDemandRequest | None = None  # turned_away
@@ -96,4 +103,4 @@ class Event(Message):
     closed: bool | None = None  # cordoned
     table_version: str | None = None
     table_made_at_s: float | None = None
-    waits: CloudId | None = since(3)  # declined: the origin that waits for room, where shares are fair
+    waits: CloudId | None = since(3)  # declined, where shares are fair: the origin that waits for room

@@ -1,4 +1,4 @@
-"""What a user sends, and the types of its fields. ``broker.contract`` gives all of it on."""
+"""Types of fields that messages share, with their bounds, and the base class of all messages."""
 
 from __future__ import annotations
 
@@ -16,53 +16,58 @@ from pydantic_core import PydanticCustomError
 from cloudsim.model.nodes import CORES, LARGEST_AMOUNT, NAME
 from cloudsim.model.requests import MOST_POOLS
 
-#: Ids travel in Redis keys, URLs and file names: no separators, no white space, bounded.
+#: An id of a request, a lease or an instance. Ids travel in Redis keys, URLs and file names: no separators,
+#: no white space, bounded.
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", max_length=128)]
 
 CloudId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
 
 Cores = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
-#: At most 100 years; longer ones are typing errors.
+#: The longest duration that is accepted, about 100 years; longer ones are typing errors.
 LONGEST_S = 3_200_000_000
 
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False)]
 
-#: Lifetime of an instance that its user will not stop by hand.
+#: The lifetime of an instance that ends by itself.
 LivingSeconds = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
 
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
-#: Of a resource, a label, a group.
+#: The name of a resource, a label or a group.
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 
 
-def _resources(amounts: dict[str, int]) -> dict[str, int]:
-    """By name, and without those of which nothing is needed: the same wish is the same message."""
+def _sort_amounts(amounts: dict[str, int]) -> dict[str, int]:
+    """Sort the amounts by name and leave out zeros, so that equal needs are equal messages."""
     if CORES in amounts:
         raise PydanticCustomError("cores", "cores are named apart from other resources")
     return {name: amounts[name] for name in sorted(amounts) if amounts[name]}
 
 
-def _sorted(labels: dict[str, str]) -> dict[str, str]:
+def _sort_labels(labels: dict[str, str]) -> dict[str, str]:
     return dict(sorted(labels.items()))
 
 
-#: Amounts of resources beside cores, by name.
+#: Amounts of resources beside cores, by name of the resource.
 Resources = Annotated[
     dict[Name, Annotated[int, Field(strict=True, ge=0, le=LARGEST_AMOUNT)]],
     Field(max_length=16),
-    AfterValidator(_resources),
+    AfterValidator(_sort_amounts),
 ]
 
-Labels = Annotated[dict[Name, Name], Field(max_length=16), AfterValidator(_sorted)]
+Labels = Annotated[dict[Name, Name], Field(max_length=16), AfterValidator(_sort_labels)]
 
 
 class Message(BaseModel):
-    """Base of all messages: values that say so when something is misspelt."""
+    """The base of all messages: immutable values that reject unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-#: Of a cloud that sells its spot in pools, see ``cloudsim.admission.pools``.
+#: The number of a spot pool, see ``cloudsim.admission.pools``; pool 0 is evicted first.
 PoolNumber = Annotated[int, Field(strict=True, ge=0, lt=MOST_POOLS)]
+
+#: The id of the API call that a piece of work belongs to; it is named in logs, and nothing is decided by it.
+REQUEST_ID_PATTERN = r"^[A-Za-z0-9._:=+-]{1,64}$"
+RequestId = Annotated[str, StringConstraints(pattern=REQUEST_ID_PATTERN)]

@@ -1,24 +1,28 @@
-"""What the instance agent of a cloud knows of its instances: shown to holders of leases, and the agent's own
-memory over a restart."""
+"""Instance records: what a cloud's instance agent remembers of its instances and shows to their holders."""
 
 from __future__ import annotations
 
-from typing import Literal, cast
-
-import redis
-from pydantic import ValidationError
+from typing import Literal
 
 from broker.contract.fields import Id, Message
-from broker.contract.version import read
-from broker.storage.keys import RedisKeys
 
 
 class InstanceRecord(Message):
-    """An instance of a real cloud. ``lease``: whose it is; None: foreign, its cloud's users started it.
+    """An instance of a real cloud.
 
-    ``own_id``: the cloud's own name, None before it is listed. ``since``: of the state, seconds since 1970.
-    ``why``: it ended, or is not started yet, in the cloud's words. Of a foreign one: ``on_demand`` is the
-    instance in its owner's books, ``counted`` whether it has room there, ``tries`` how often it was refused.
+    Attributes
+    ----------
+    lease:
+        The lease that it belongs to; None for a foreign instance, which the cloud's own users started.
+    own_id:
+        The cloud's own name for it; None before the cloud lists it.
+    since:
+        The time at which its state began, in seconds since 1970.
+    why:
+        The cloud's message about an instance that ended or has not started yet.
+    on_demand, counted, tries:
+        For a foreign instance: its id in its owner's books, whether it has room there, and how often it was
+        refused.
     """
 
     lease: Id | None
@@ -32,14 +36,3 @@ class InstanceRecord(Message):
     on_demand: Id | None = None
     counted: bool = False
     tries: int = 0
-
-
-def recorded(client: redis.Redis, keys: RedisKeys, cloud: str) -> list[InstanceRecord]:
-    """All of a cloud; what cannot be read is left out. Raises redis.RedisError."""
-    found: list[InstanceRecord] = []
-    for text in cast("dict[bytes, bytes]", client.hgetall(keys.instances(cloud))).values():
-        try:
-            found.append(read(InstanceRecord, text))
-        except ValidationError:
-            continue
-    return found

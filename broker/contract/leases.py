@@ -1,10 +1,10 @@
-"""What an owner answers: leases, quotes, refusals, reports. ``broker.contract`` gives all of it on."""
+"""Leases: what a cloud has promised about one instance, and the ids of the attempts that obtained them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.version import since
@@ -12,38 +12,34 @@ from cloudsim.model.requests import Kind, Spread
 
 
 class LeaseState(StrEnum):
-    """Where a lease is in its life. The last four are ends, and there is exactly one. A running one whose
-    ``evict_at_s`` is set was told to leave."""
+    """The state of a lease. It ends exactly once, in one of the four states that are not open.
 
-    BOOKED = "booked"  # on-demand: it has its node, and starts when those have left who were told to
-    RESERVED = "reserved"  # room is held for it, until the broker confirms or releases it
+    A running lease that was given notice stays ``running`` and has an ``evict_at_s``.
+    """
+
+    BOOKED = (
+        "booked"  # on-demand: it has its node, and starts when the instances under notice there have left
+    )
+    RESERVED = "reserved"  # room is held for it until the broker confirms or releases it
     RUNNING = "running"
     COMPLETED = "completed"  # it reached its end
     EVICTED = "evicted"  # its cloud took the room back
     CANCELLED = "cancelled"  # its holder gave it back
     FAILED = "failed"  # its cloud could not run it
 
-
-#: The ends of a lease.
-ENDS = frozenset({LeaseState.COMPLETED, LeaseState.EVICTED, LeaseState.CANCELLED, LeaseState.FAILED})
+    @property
+    def is_open(self) -> bool:
+        """True until the lease has ended."""
+        return self in (LeaseState.BOOKED, LeaseState.RESERVED, LeaseState.RUNNING)
 
 
 class Lease(Message):
-    """The promise about an instance. ``id`` is that of the attempt that got it: ``<request>.<attempt>``.
+    """The promise about an instance."""
 
-    ``number`` is the instance's order of admission in its cloud, ``fence`` the epoch of the owner that
-    granted it, ``free_slots`` the condition in which it was admitted. Of an extended lease ``promised_sla``,
-    ``eviction_probability`` and ``table_version`` are those of the time from ``promised_at_s`` (null: since
-    it started) to ``ends_at_s``; what was promised before is in the events before. ``renewal_s``: it has no
-    lifetime, and is renewed for so long at a time until its holder was warned, at ``warned_at_s``.
-    ``evict_at_s``: it was given notice, and leaves then at the latest. ``starts_by_s``: an on-demand instance
-    that waits for room, or had to, starts then at the latest; while it is booked ``starts_at_s`` and
-    ``ends_at_s`` are as if it had started when it was booked. ``amounts``: of resources beside cores; with
-    ``labels``, ``group`` and ``spread`` as they were asked for. ``pool``: that it was sold from.
-    ``renewed_at_s``: where extended leases count as the newest, since when it does.
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: Id
+    """The id of the attempt that obtained it, ``<request>.<attempt>``."""
     request: Id
     cloud: CloudId
     origin: CloudId
@@ -51,25 +47,55 @@ class Lease(Message):
     cores: Cores
     node: int
     starts_at_s: float
-    ends_at_s: float | None  # None: until it is stopped
+    ends_at_s: float | None
+    """Its end; null: it runs until it is stopped."""
     promised_sla: float | None
+    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier
+    events."""
     eviction_probability: float | None
+    """The estimated risk of eviction in that time."""
     table_version: str | None
+    """The quantile table that the estimate is from."""
     fence: int
+    """The epoch of the owner that granted it."""
     number: int
+    """Its position in its cloud's order of admission."""
     state: LeaseState
     ended_at_s: float | None = None
     cause: str | None = None
     free_slots: int | None = None
+    """The number of free slots under which it was admitted."""
     promised_at_s: float | None = None
+    """The time of its latest extension; null: it was promised when it started."""
     extensions: int = 0
     renewal_s: float | None = None
+    """The length of a renewal, for a lease without a lifetime: it is renewed until its holder is warned."""
     warned_at_s: float | None = None
+    """The time at which its holder was warned that it cannot be renewed."""
     evict_at_s: float | None = None
+    """The latest time at which it leaves, once it was given notice."""
     starts_by_s: float | None = None
+    """The latest start of an on-demand instance that waits, or had to wait, for room.
+
+    While it is booked, ``starts_at_s`` and ``ends_at_s`` are those of a start at the time of booking.
+    """
     amounts: dict[str, int] = Field(default_factory=dict)
+    """The amounts of resources beside cores."""
     labels: dict[str, str] = Field(default_factory=dict)
     group: str | None = None
     spread: Spread | None = None
     pool: int | None = since(3)
+    """The spot pool from which it was sold."""
     renewed_at_s: float | None = since(3)
+    """The time of its latest extension, in clouds where an extended lease counts as the newest."""
+
+
+def format_attempt_id(request: str, number: int) -> str:
+    """Return the id of a request's attempt, which becomes the id of its lease."""
+    return f"{request}.{number}"
+
+
+def parse_attempt_id(attempt: str) -> tuple[str, str]:
+    """Return the request of an attempt, and the attempt's number as text."""
+    request, _, number = attempt.rpartition(".")
+    return request, number

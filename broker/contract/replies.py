@@ -1,10 +1,10 @@
-"""What an owner answers: leases, quotes, refusals, reports. ``broker.contract`` gives all of it on."""
+"""Replies: what the owner of a cloud answers to commands."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.leases import Lease
@@ -14,7 +14,10 @@ from cloudsim.model.requests import Mode
 
 
 class SizeOffer(Message):
-    """The same lifetime and SLA at another size, see ``cloudsim.admission.counter_offers.AdmissibleSize``."""
+    """The promise that a cloud would make for the asked lifetime and SLA at another size.
+
+    See ``cloudsim.admission.counter_offers.AdmissibleSize``.
+    """
 
     cores: int
     admitted: bool
@@ -28,10 +31,11 @@ def _is_none(value: object) -> bool:
 
 
 class BrokenPromise(Message):
-    """More of a cloud's spot instances were evicted than an SLA allows: it is asked last at this SLA.
+    """Evidence that a cloud breaks its promises at an SLA, where it is then asked last.
 
-    Of ``admitted`` promises ``evicted`` were broken, so that its true share of evictions is ``at_least`` that
-    (the lower bound of ``broker.ledger.ledger.broken_promise``). ``detail``: the same for people.
+    Of ``admitted`` promises ``evicted`` were broken, so that its true share of evictions is at least
+    ``at_least`` (the lower bound of ``broker.ledger.ledger.broken_promise``). ``detail`` says it in a
+    sentence.
     """
 
     sla: float
@@ -42,9 +46,9 @@ class BrokenPromise(Message):
 
 
 class QuoteView(Message):
-    """A quote, see ``cloudsim.model.instances.Quote``. ``other_sizes`` is told to those who only ask.
-    ``broken_promise``: what the broker knows against promises of this cloud at this SLA; not written where it
-    knows nothing."""
+    """A quote: the promise that a cloud would make now."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     answer: Literal["quote"] = "quote"
     cloud: CloudId
@@ -55,16 +59,21 @@ class QuoteView(Message):
     table_version: str | None
     table_made_at_s: float | None
     cloud_time_s: float
+    """The time of the cloud."""
     table_age_s: float | None = None
+    """The age of its table then."""
     other_sizes: tuple[SizeOffer, ...] = ()
-    admission: Mode = Mode.STRICT  # to whom the SLA is a promise
-    pool: int | None = since(3)  # that it would be sold from
+    """What would be promised for other sizes; only in answer to a question for it."""
+    admission: Mode = Mode.STRICT
+    """The cloud's mode of admission: to whom the SLA is a promise."""
+    pool: int | None = since(3)
+    """The spot pool from which it would be sold."""
     broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
+    """The evidence that this cloud breaks promises at this SLA."""
 
 
 class CounterOffers(Message):
-    """What would be accepted instead: the longest lifetime at this SLA, the SLA at this lifetime, the largest
-    size at both."""
+    """Values that would be accepted instead: the longest lifetime, the SLA, or the largest size."""
 
     lifetime_s: float | None = None
     sla: float | None = None
@@ -72,46 +81,53 @@ class CounterOffers(Message):
 
 
 class RefusalView(Message):
-    """A refusal, see ``cloudsim.model.refusals.Refusal``. ``other_sizes`` is told to those who only ask.
+    """A refusal: why a cloud does not admit a request, and what it would admit instead."""
 
-    ``removed``: of the cloud's nodes, how many each filter took out of those that were left, in this order;
-    "room" stands for the test of room. ``eviction_would_help``: there would be room without spot instances.
-    ``broken_promise``: as in a quote.
-    """
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     answer: Literal["refusal"] = "refusal"
     cloud: CloudId
     reason: RefusalReason
     cores: int | None = None
     eviction_would_help: bool = False
+    """True if there would be room without spot instances."""
     free_slots: int | None = None
     counter_offers: CounterOffers = CounterOffers()
     table_version: str | None = None
     table_made_at_s: float | None = None
     table_age_s: float | None = None
     other_sizes: tuple[SizeOffer, ...] = ()
-    detail: str | None = None  # what the owner adds for people
+    """What would be promised for other sizes; only in answer to a question for it."""
+    detail: str | None = None
+    """The cloud's explanation for people."""
     removed: dict[str, int] = Field(default_factory=dict)
+    """The number of nodes that each filter took out of those that were left, in the order of the filters.
+
+    "room" stands for the test of room.
+    """
     broken_promise: BrokenPromise | None = Field(default=None, exclude_if=_is_none)
+    """The evidence that this cloud breaks promises at this SLA."""
 
 
 class LeaseGranted(Message):
-    """A reservation, an on-demand instance, or what became of a lease that somebody asked about."""
+    """A lease: a new reservation or on-demand instance, or the present state of one that a command names."""
 
     answer: Literal["lease"] = "lease"
     lease: Lease
 
 
 class LeasesGranted(Message):
-    """On-demand instances that were placed together, in the order of their requests."""
+    """The leases of on-demand instances that were placed together, in the order of their requests."""
 
     answer: Literal["leases"] = "leases"
     leases: tuple[Lease, ...]
 
 
 class Leaving(Message):
-    """A spot instance that leaves a drained node at ``evict_at_s`` at the latest; ``at_s`` of the report: at
-    once."""
+    """A spot instance that leaves a drained node at ``evict_at_s`` at the latest.
+
+    It leaves at once where that is the ``at_s`` of the report.
+    """
 
     lease: Id
     origin: CloudId
@@ -122,7 +138,7 @@ class Leaving(Message):
 
 
 class Staying(Message):
-    """An on-demand instance on a drained node, or booked there: it stays until its user stops it."""
+    """An on-demand instance on a drained node, or booked there, which stays until its user stops it."""
 
     instance: Id
     cores: Cores
@@ -131,8 +147,11 @@ class Staying(Message):
 
 
 class DrainReport(Message):
-    """What draining nodes does (``dry_run``: would do). ``leaving``: youngest first, those included who had
-    been told before. ``closed_nodes``: all that take nobody new from then on."""
+    """The effects of draining nodes, or with ``dry_run`` the effects that it would have.
+
+    ``closed_nodes`` are all nodes that take no new instances from then on. ``leaving`` lists the youngest
+    first and includes instances that had been given notice before.
+    """
 
     answer: Literal["drain"] = "drain"
     cloud: CloudId
@@ -144,8 +163,7 @@ class DrainReport(Message):
 
 
 class Done(Message):
-    """The command was carried out, or had been before; there is nothing more to say. ``found`` False: no
-    such lease."""
+    """The command was carried out, now or earlier. ``found`` is False if there is no such lease."""
 
     answer: Literal["done"] = "done"
     found: bool = True
@@ -157,10 +175,11 @@ Answer = Annotated[
 
 
 class Reply(Message):
-    """An owner's answer to one command, appended to the asking process's reply stream."""
+    """An owner's answer to one command, appended to the reply stream of the process that sent it."""
 
     command: str
     answer: Answer
 
 
-replies: TypeAdapter[list[Reply]] = TypeAdapter(list[Reply])  # an entry of a reply stream carries a list
+#: Reads and writes the list of replies that an entry of a reply stream carries.
+replies: TypeAdapter[list[Reply]] = TypeAdapter(list[Reply])

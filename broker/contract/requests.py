@@ -1,4 +1,4 @@
-"""What a user sends, and the types of its fields. ``broker.contract`` gives all of it on."""
+"""Requests: what a user of the federation or of one cloud asks for."""
 
 from __future__ import annotations
 
@@ -28,25 +28,33 @@ from broker.contract.fields import (
     Seconds,
 )
 from broker.contract.version import since
-from cloudsim.model.requests import Request, Spread
+from cloudsim.model.requests import Spread
 
 
-def _listed(value: Any) -> Any:
-    """One size is a list of one."""
+def _wrap_in_list(value: Any) -> Any:
+    """Return a single size as a list of one."""
     return value if isinstance(value, list) else [value]
 
 
-#: A field that is not written while it is not used. A factory, since pydantic copies a shared default deeply.
+#: Declares a field that is not written while it is empty. A function, for pydantic copies a shared default
+#: deeply.
 _unused = partial(Field, exclude_if=operator.not_)
 
 
 class Needs(Message):
-    """What an instance needs beside cores, all on one node.
+    """The needs of an instance beside cores, to be met by one node. Those that are not used are not written.
 
-    ``resources``: amounts by name, ``{"memory_mb": 4000}``. ``labels``: the node must have them all.
-    ``group``: instances that ``spread`` speaks of, by a name that all who use a cloud share. ``spread``:
-    "apart" from all of its group (each on a node of its own) or "together" with them (on the same node), as
-    they run when this one starts, on the same cloud. None of these is written when it is not used.
+    Attributes
+    ----------
+    resources:
+        Amounts by name, ``{"memory_mb": 4000}``.
+    labels:
+        Labels that the node must all have.
+    group:
+        The name of the group of instances that ``spread`` is about, shared by all users of a cloud.
+    spread:
+        "apart": on a node without other instances of the group; "together": on the node where they run. The
+        instances of the same cloud that run when this one starts are considered.
     """
 
     resources: Resources = _unused(default_factory=dict, json_schema_extra={"default": {}})
@@ -56,14 +64,14 @@ class Needs(Message):
 
     @field_validator("spread")
     @classmethod
-    def _of_a_group(cls, spread: Spread | None, told: ValidationInfo) -> Spread | None:
-        if spread is not None and told.data.get("group") is None:
+    def _require_group(cls, spread: Spread | None, info: ValidationInfo) -> Spread | None:
+        if spread is not None and info.data.get("group") is None:
             raise PydanticCustomError("group", "says how a group is spread: name the group too")
         return spread
 
     @property
     def needs(self) -> dict[str, Any]:
-        """The same as arguments of ``cloudsim.model.requests.Request``."""
+        """The needs as arguments of ``cloudsim.model.requests.Request``."""
         return {
             "amounts": tuple(self.resources.items()),
             "labels": frozenset(self.labels.items()),
@@ -73,11 +81,11 @@ class Needs(Message):
 
     @property
     def needs_more(self) -> bool:
-        """Whether it needs anything beside cores."""
+        """True if anything beside cores is needed."""
         return bool(self.resources or self.labels or self.group)
 
-    def told_needs(self) -> dict[str, Any]:
-        """The same as fields of another message that has them."""
+    def dump_needs(self) -> dict[str, Any]:
+        """Return the needs as fields of another message that has them."""
         return {name: getattr(self, name) for name in _NEEDS}
 
 
@@ -85,30 +93,23 @@ _NEEDS = frozenset(Needs.model_fields)
 
 
 class SpotNeeds(Needs):
-    """What a spot instance needs. ``pool``: of clouds that sell pools; 0 is evicted first. None: the
-    uppermost one that keeps the promise. Clouds without that pool refuse, and all do where no promise is
-    asked."""
+    """The needs of a spot instance.
+
+    ``pool`` is the number of a spot pool; pool 0 is evicted first. None leaves the choice to the cloud, which
+    takes the uppermost pool that keeps the promise. A pool is refused by clouds that do not sell it, and by
+    all clouds where the request asks for no promise.
+    """
 
     pool: PoolNumber | None = since(3)
 
     @property
     def needs(self) -> dict[str, Any]:
-        """The same as arguments of ``cloudsim.model.requests.Request``."""
+        """The needs and the pool as arguments of ``cloudsim.model.requests.Request``."""
         return {**super().needs, "pool": self.pool}
 
-    def told_needs(self) -> dict[str, Any]:
-        """The same as fields of another message that has them."""
-        return {**super().told_needs(), "pool": self.pool}
-
-
-def needs_of(request: Request) -> dict[str, Any]:
-    """What a request of ``cloudsim`` needs beside cores, as fields of a message."""
-    return {
-        "resources": dict(request.amounts),
-        "labels": dict(request.labels),
-        "group": request.group,
-        "spread": request.spread,
-    }
+    def dump_needs(self) -> dict[str, Any]:
+        """Return the needs and the pool as fields of another message that has them."""
+        return {**super().dump_needs(), "pool": self.pool}
 
 
 class SpotRequest(SpotNeeds):
@@ -129,20 +130,25 @@ class SpotRequest(SpotNeeds):
     targets: tuple[CloudId, ...] | None = None
     at_s: Seconds | None = None
 
+    def dump_terms(self) -> dict[str, Any]:
+        """Return what the request asks for as fields of a command to an owner."""
+        terms = {name: getattr(self, name) for name in ("origin", "cores", "lifetime_s", "sla", "at_s")}
+        return {"request": self.id, **terms, **self.dump_needs()}
+
 
 class QuoteRequest(SpotNeeds):
-    """What would be promised: a ``SpotRequest`` without an effect, for one size or several at once."""
+    """A question what would be promised, for one size or several: a ``SpotRequest`` without effect."""
 
     id: Id | None = None
     origin: CloudId = "user"
-    cores: Annotated[list[Cores], BeforeValidator(_listed), Field(min_length=1, max_length=16)]
+    cores: Annotated[list[Cores], BeforeValidator(_wrap_in_list), Field(min_length=1, max_length=16)]
     lifetime_s: Seconds | None
     sla: Probability | None = None
     targets: tuple[CloudId, ...] | None = None
     at_s: Seconds | None = None
 
     def requests(self) -> list[SpotRequest]:
-        """One request a size, in the order of the sizes."""
+        """Return one request for each size, in the order of the sizes."""
         shared = self.model_dump(exclude={"cores"})
         return [SpotRequest(**shared, cores=cores) for cores in dict.fromkeys(self.cores)]
 
@@ -169,8 +175,10 @@ class OnDemandRequest(Needs):
 
 
 class OnDemandRequests(Message):
-    """Requests of a cloud's own users that make sense together only: all of them are placed, or none is and
-    nobody is evicted. What is refused so is not offered to the federation."""
+    """Requests of a cloud's own users that are placed together, or not at all.
+
+    Where there is no room for all of them, nothing is evicted and nothing is offered to the federation.
+    """
 
     all_or_nothing: Literal[True]
     requests: Annotated[tuple[OnDemandRequest, ...], Field(min_length=1, max_length=100)]

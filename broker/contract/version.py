@@ -1,16 +1,15 @@
-"""The version of the contract: which one this code speaks, and how messages are written for an earlier one.
+"""The version of the contract, and how messages are read and written across versions.
 
 During a rolling upgrade processes of two neighbouring versions work on one queue. Three rules let them
 understand each other:
 
-* Readers pass over fields that they do not know (``read``). The HTTP API does not: there an unknown field in
-  what a user sends is an error.
+* Readers pass over fields that they do not know (``read_message``). The HTTP API does not: an unknown field
+  in what a user sends is an error.
 * A field that a later version adds is declared with ``since``: it has a default, and is not written while it
   has that value. So a feature that nobody uses changes no message.
-* Messages are written in the version that the federation speaks (``broker.contract.negotiation``), the
-lowest one in
-  use. ``written`` leaves out fields that this version does not know, and replaces values of enumerations that
-  are new since then by the nearest older ones.
+* Messages are written in the version that the federation speaks (``broker.storage.negotiation``), the lowest
+  one in use. ``write_message`` leaves out fields that this version does not know, and replaces values of
+  enumerations that are new since then by the nearest older ones.
 
 A change that readers must not pass over needs a new version.
 """
@@ -25,10 +24,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-#: What this code speaks, and the oldest version that it works with side by side.
+#: The version that this code speaks, and the oldest version that it works with side by side.
 VERSION, OLDEST_VERSION = 3, 3
 _SINCE = "x-since"
-#: Values of enumerations that came after ``OLDEST_VERSION``: in which version, and the nearest older value.
+#: Values of enumerations that were added after ``OLDEST_VERSION``: the version, and the nearest older value.
 NEW_VALUES: dict[StrEnum, tuple[int, StrEnum]] = {}
 
 _Message = TypeVar("_Message", bound=BaseModel)
@@ -45,7 +44,7 @@ def since(version: int, default: Any = None) -> Any:
     )
 
 
-def version_of(field: FieldInfo) -> int:
+def field_version(field: FieldInfo) -> int:
     """Return the version that added a field; ``OLDEST_VERSION`` for a field that does not say."""
     extra = field.json_schema_extra
     version = extra.get(_SINCE, OLDEST_VERSION) if isinstance(extra, dict) else OLDEST_VERSION
@@ -53,17 +52,23 @@ def version_of(field: FieldInfo) -> int:
     return version
 
 
-def ours() -> int:
-    """Return our own version, for writers that no federation tells which one it speaks."""
+def current_version() -> int:
+    """Return the version of this code, for writers that do not follow a federation."""
     return VERSION
 
 
-def read(model: type[_Message], text: bytes | str) -> _Message:
-    """Parse a message that another process wrote. Raises ValidationError."""
+def read_message(model: type[_Message], text: bytes | str) -> _Message:
+    """Parse a message that another process wrote, passing over unknown fields.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When it is not a message of this model.
+    """
     return model.model_validate_json(text, extra="ignore")
 
 
-def written(message: BaseModel, version: int = VERSION) -> str:
+def write_message(message: BaseModel, version: int = VERSION) -> str:
     """Return the message as JSON that readers of ``version`` understand."""
     if version >= VERSION:
         return message.model_dump_json()
@@ -72,9 +77,9 @@ def written(message: BaseModel, version: int = VERSION) -> str:
     return json.dumps(dumped, separators=(",", ":"), ensure_ascii=False)
 
 
-def list_written(messages: Iterable[BaseModel], version: int = VERSION) -> str:
+def write_messages(messages: Iterable[BaseModel], version: int = VERSION) -> str:
     """Return messages as a JSON list that readers of ``version`` understand."""
-    return f"[{','.join(written(message, version) for message in messages)}]"
+    return f"[{','.join(write_message(message, version) for message in messages)}]"
 
 
 def _shrink_to(version: int, value: Any, dumped: Any) -> None:
@@ -84,7 +89,7 @@ def _shrink_to(version: int, value: Any, dumped: Any) -> None:
             if name not in dumped:
                 continue
             part = getattr(value, name)
-            if version_of(field) > version:
+            if field_version(field) > version:
                 del dumped[name]
             elif isinstance(part, StrEnum):
                 came, older = NEW_VALUES.get(part, (OLDEST_VERSION, part))

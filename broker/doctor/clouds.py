@@ -8,7 +8,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from broker.contract import Advert, CloudInfo, read
+from broker.contract import Advert, CloudInfo, read_message
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.doctor.redis import CLOCK_TOLERANCE_S
@@ -132,14 +132,14 @@ def read_advert(installation: Installation, cloud: str) -> Advert | None:
     """Return the last advert of a cloud, or None if there is none that this version can read."""
     text = cast("bytes | None", installation.redis_client.get(installation.keys.advert(cloud)))
     try:
-        return None if text is None else read(Advert, text)
+        return None if text is None else read_message(Advert, text)
     except ValidationError:
         return None
 
 
 def _read_cloud(record: bytes) -> CloudInfo | None:
     try:
-        return read(CloudInfo, record)
+        return read_message(CloudInfo, record)
     except ValidationError:
         return None
 

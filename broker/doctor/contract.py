@@ -6,9 +6,9 @@ import json
 from typing import Any, cast
 
 from broker.contract import VERSION
-from broker.contract.negotiation import holding_back, spoken
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
+from broker.storage.negotiation import list_older_processes, read_federation_version
 
 
 @check("contract")
@@ -25,13 +25,13 @@ def check_contract(installation: Installation) -> CheckResult:
             "install the same spotfed here as on their owners' machines",
         )
     client, keys = installation.redis_client, installation.keys
-    current = spoken(client, keys)
+    current = read_federation_version(client, keys)
     if current > VERSION:
         return failure(
             f"the federation speaks version {current} of the contract, and this spotfed up to {VERSION}",
             "install the version that the others have",
         )
-    if held_back_by := holding_back(client, keys):
+    if held_back_by := list_older_processes(client, keys):
         return warning(
             f"the federation speaks version {current} of the contract instead of {VERSION}, because of: "
             f"{', '.join(held_back_by)}",

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from broker.contract import CloudInfo
-from broker.contract.instances import recorded
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
+from broker.leases.instances import read_instance_records
 
 
 @check("instances")
@@ -27,7 +27,7 @@ def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
             f"start it: python -m workers.cloud_agent --cloud {cloud.id} --federation FILE",
             name=name,
         )
-    records = recorded(client, keys, cloud.id)
+    records = read_instance_records(client, keys, cloud.id)
     states = Counter(record.state for record in records if record.lease is not None)
     foreign = [record for record in records if record.lease is None]
     counts = ", ".join(f"{states[state]} {state}" for state in sorted(states)) or "none"

@@ -19,7 +19,7 @@ from broker.client import (
     UnauthorizedError,
     UnavailableError,
 )
-from broker.contract import ENDS, CounterOffers, ExtensionRequest, Lease, LeaseState, SpotRequest
+from broker.contract import CounterOffers, ExtensionRequest, Lease, LeaseState, SpotRequest
 from broker.fleet import snapshot as markets
 from broker.fleet.commands import Commands
 from broker.fleet.events import FleetEvent, FleetEventKind, FleetTotals, now_text
@@ -162,7 +162,7 @@ class FleetController:
     def _look_for(self, name: str) -> None:
         """A lease that is not listed as running has ended, or does not run yet."""
         found = markets.one(self._client, name)
-        if found is None or found.state in ENDS:
+        if found is None or not found.state.is_open:
             self._leave(name, found)
         elif name in self.members:
             self.members[name].lease = found

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import redis
 from pydantic import Field
 
-from broker.contract import CloudId, Cores, Id, Message, read
+from broker.contract import CloudId, Cores, Id, Message, read_message
 from broker.storage.keys import RedisKeys
 
 #: Shares are sums of floats.
@@ -121,4 +121,4 @@ class BackupServers:
 
 
 def _read(texts: Mapping[bytes, bytes]) -> dict[str, BackupServer]:
-    return {name.decode(): read(BackupServer, text) for name, text in texts.items()}
+    return {name.decode(): read_message(BackupServer, text) for name, text in texts.items()}

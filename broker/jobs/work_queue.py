@@ -14,7 +14,7 @@ from typing import Any, cast
 import redis
 from pydantic import ValidationError
 
-from broker.contract import Lease, read
+from broker.contract import Lease, read_message
 from broker.jobs.models import Profile, Work, WorkReport
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
@@ -89,7 +89,7 @@ class WorkStore:
             if text is None:
                 continue
             try:
-                report = read(WorkReport, text)
+                report = read_message(WorkReport, text)
             except ValidationError:
                 log.warning("the agent of %s reports on %s in a way that cannot be read", cloud, work)
                 continue
@@ -118,7 +118,7 @@ class WorkStore:
             if text is None:
                 continue
             try:
-                shown = read(Lease, text)
+                shown = read_message(Lease, text)
             except ValidationError:
                 log.warning("%s shows a lease in a way that cannot be read", cloud)
                 continue
@@ -152,7 +152,7 @@ class WorkStore:
     def read_profile(self, holder: str, name: str) -> Profile | None:
         """Return the profile of a holder's jobs of a name, or None."""
         text = cast("bytes | None", self._client.hget(self._keys.profiles, f"{holder}\n{name}"))
-        return None if text is None else read(Profile, text)
+        return None if text is None else read_message(Profile, text)
 
     def write_profile(self, holder: str, name: str, profile: Profile) -> None:
         """Set the profile of a holder's jobs of a name."""

@@ -1,13 +1,14 @@
-"""Files that hold all of a cloud's journal, beside Redis, which keeps its end only.
+"""The archive of a cloud's journal: files that hold all of it, beside Redis, which keeps only its end.
 
 ``<directory>/<epoch>-<number>.jsonl`` is the segment that begins with that entry (twenty digits each, so
 that names sort); full ones are compressed (``.jsonl.gz``). A line is an entry: its id, its hash and, byte for
-byte, its event. ``snapshot`` beside them is the owner's latest one.
+byte, its event. The file ``snapshot`` beside them is the owner's latest snapshot.
 
-The owner appends what it has committed, at once and without waiting for the disk; ``sync`` waits, every
-``SYNC_S``. So a process that is killed leaves out nothing that it appended, and a machine that loses its
-power at most the last ``SYNC_S`` of commits and those of the time that the disk took to write. The next owner
-adds what is missing from the journal.
+The owner appends what it has committed at once, without waiting for the disk; ``sync``, called every
+``SYNC_S`` seconds, waits. So a process that is killed loses nothing that it appended, and a machine that
+loses its power
+loses at most the commits of the last ``SYNC_S`` seconds and of the time that the disk took to write. The next
+owner adds what is missing from the journal.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker.journal.hash_chain import BEGINNING, Entry, place_of
+from broker.journal.hash_chain import BEGINNING, Entry, parse_entry_id
 
 SYNC_S = 0.05
 SEGMENT_ENTRIES = 10_000
@@ -31,23 +32,26 @@ class ArchiveError(Exception):
 
 
 def archive_directory(state_dir: Path, key_prefix: str, cloud: str) -> Path:
-    """Where this machine keeps the archive of a federation's cloud."""
+    """Return the directory of the archive of one cloud of a federation on this machine."""
     return archives_directory(state_dir, key_prefix) / cloud
 
 
 def archives_directory(state_dir: Path, key_prefix: str) -> Path:
-    """Where those of all clouds of a federation are."""
+    """Return the directory of the archives of all clouds of a federation."""
     return state_dir / "archive" / directory_name(key_prefix)
 
 
 def directory_name(key_prefix: str) -> str:
-    """A federation's name among files."""
+    """Return a federation's name for files: its key prefix with underscores for other characters."""
     return "".join(letter if letter.isalnum() else "_" for letter in key_prefix)
 
 
 class Archive:
-    """One cloud's archive. One process writes it, its owner; ``append`` and ``sync`` may be called by two
-    threads. Reading needs no ``open``."""
+    """The archive of one cloud.
+
+    Only its owner writes it; ``append`` and ``sync`` may be called by two threads. Reading needs no ``open``.
+    ``last`` is the last entry that was appended or found.
+    """
 
     def __init__(self, directory: Path, segment_entries: int = SEGMENT_ENTRIES):
         self.directory = directory
@@ -64,24 +68,37 @@ class Archive:
     # -- writing -----------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Finds the last entry. Raises OSError, ArchiveError.
+        """Find the last entry and take entries from now on.
 
         What is appended goes into new segments: a crash may have cut off the last line of the latest one, and
         an owner that was overtaken may still append to it what it committed just before.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be read.
+        ArchiveError
+            When a file is damaged.
         """
         with self._lock:
             self._close()
             self.directory.mkdir(parents=True, exist_ok=True)
             self._full = [path for path in self.segments() if path.name.endswith(_OPEN)]
             for path in [*self._full]:
-                if next(_read(path), None) is None:
+                if next(_read_segment(path), None) is None:
                     path.unlink()
                     self._full.remove(path)
             self.last = self.newest()
             self._open = True
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Adds entries. On the disk after the next ``sync``. Raises OSError; ``open`` then begins anew."""
+        """Add entries; they are on the disk after the next ``sync``.
+
+        Raises
+        ------
+        OSError
+            When they cannot be written; ``open`` then begins anew.
+        """
         with self._lock:
             for start in range(0, len(entries), self._segment_entries):
                 self._append(entries[start : start + self._segment_entries])
@@ -90,7 +107,7 @@ class Archive:
         if self._file is None or self._count >= self._segment_entries:
             self._begin_segment(entries[0])
         assert self._file is not None
-        lines = b"".join(map(_line, entries))
+        lines = b"".join(map(_format_line, entries))
         while lines:
             lines = lines[os.write(self._file, lines) :]
         if self._file not in self._unsynced:
@@ -109,9 +126,17 @@ class Archive:
         self._count = 0
 
     def sync(self) -> Entry | None:
-        """Waits until what was appended is on the disk, and compresses full segments.
+        """Wait until what was appended is on the disk, and compress full segments.
 
-        Returns the last entry that is on the disk. Raises OSError.
+        Returns
+        -------
+        Entry or None
+            The last entry that is on the disk.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be written.
         """
         with self._lock:
             last, unsynced, full = self.last, self._unsynced, self._full
@@ -129,16 +154,22 @@ class Archive:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes entries: it was opened, and not abandoned since."""
+        """True if it takes entries: it was opened and not abandoned since."""
         return self._open
 
     def abandon(self) -> None:
-        """After an error: takes no entries before it is opened again."""
+        """Take no entries before it is opened again; for use after an error."""
         with self._lock:
             self._close()
 
     def close(self) -> None:
-        """Syncs what can be, and lets go of the files. Raises OSError."""
+        """Sync, and close the files.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be written.
+        """
         self.sync()
         with self._lock:
             self._close()
@@ -151,11 +182,17 @@ class Archive:
     # -- the snapshot ------------------------------------------------------------------------------------
 
     def write_snapshot(self, snapshot: bytes) -> None:
-        """Returns when it is on the disk, in place of the one before. Raises OSError."""
-        write_whole(self.directory / "snapshot", snapshot)
+        """Replace the snapshot, and return when the new one is on the disk.
+
+        Raises
+        ------
+        OSError
+            When it cannot be written.
+        """
+        write_file(self.directory / "snapshot", snapshot)
 
     def snapshot(self) -> bytes | None:
-        """The latest one."""
+        """Return the latest snapshot, or None if there is none."""
         try:
             return (self.directory / "snapshot").read_bytes()
         except FileNotFoundError:
@@ -164,80 +201,121 @@ class Archive:
     # -- reading -----------------------------------------------------------------------------------------
 
     def segments(self) -> list[Path]:
-        """The files, oldest first; where a crash left both forms of one, its compressed form is not whole."""
-        found = {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_FULL}")}
-        found |= {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_OPEN}")}
-        return [found[name] for name in sorted(found)]
+        """Return the files, oldest first.
+
+        Where a crash left both forms of a segment, the compressed one is not whole and is left out.
+        """
+        segments = {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_FULL}")}
+        segments |= {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_OPEN}")}
+        return [segments[name] for name in sorted(segments)]
 
     def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[Entry]:
-        """Those after a place (exclusive), in order. Raises OSError, ArchiveError."""
+        """Yield the entries after a place (exclusive), in order.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be read.
+        ArchiveError
+            When a file is damaged.
+        """
         segments = self.segments()
-        begins = [place_of(path.name.partition(".")[0]) for path in segments]
+        begins = [parse_entry_id(path.name.partition(".")[0]) for path in segments]
         for path, next_begin in zip(segments, [*begins[1:], None][: len(segments)], strict=True):
             if next_begin is not None and next_begin <= after:
                 continue
-            for entry in _read(path):
+            for entry in _read_segment(path):
                 if entry.place > after:  # else two owners appended it
                     after = entry.place
                     yield entry
 
     def newest(self) -> Entry | None:
-        """The last entry. Raises OSError, ArchiveError."""
+        """Return the last entry, or None if there is none.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be read.
+        ArchiveError
+            When a file is damaged.
+        """
         return next(self.backwards(), None)
 
     def get(self, entry_id: str) -> Entry | None:
-        """The entry of that id. Raises OSError, ArchiveError."""
-        epoch, number = place_of(entry_id)
-        found = next(self.entries((epoch, number - 1)), None)
-        return found if found is not None and found.id == entry_id else None
+        """Return the entry with an id, or None if it is not there.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be read.
+        ArchiveError
+            When a file is damaged.
+        """
+        epoch, number = parse_entry_id(entry_id)
+        entry = next(self.entries((epoch, number - 1)), None)
+        return entry if entry is not None and entry.id == entry_id else None
 
     def backwards(self) -> Iterator[Entry]:
-        """All entries, newest first. Raises OSError, ArchiveError."""
+        """Yield all entries, newest first.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be read.
+        ArchiveError
+            When a file is damaged.
+        """
         before: tuple[int, int] | None = None
         for path in reversed(self.segments()):
-            for entry in reversed(list(_read(path))):
+            for entry in reversed(list(_read_segment(path))):
                 if before is None or entry.place < before:
                     before = entry.place
                     yield entry
 
 
-def _line(entry: Entry) -> bytes:
+def _format_line(entry: Entry) -> bytes:
     return b"".join((_HEAD, entry.id.encode(), _HASH, entry.hash.encode(), _EVENT, entry.body, b"}\n"))
 
 
-def _read(path: Path) -> Iterator[Entry]:
-    """A segment's entries; a last line without its end was cut off, or is being written."""
+def _read_segment(path: Path) -> Iterator[Entry]:
+    """Yield a segment's entries; a last line without its end was cut off, or is being written."""
     with gzip.open(path, "rb") if path.name.endswith(_FULL) else path.open("rb") as file:
         try:
             for number, line in enumerate(file, 1):
                 if line.endswith(b"\n"):
-                    yield _parsed(line, f"{path}:{number}")
+                    yield _parse_line(line, f"{path}:{number}")
         except (EOFError, gzip.BadGzipFile) as error:
             raise ArchiveError(f"{path}: {error}") from error
 
 
-def _parsed(line: bytes, where: str) -> Entry:
+def _parse_line(line: bytes, where: str) -> Entry:
     head, event, body = line.partition(_EVENT)
     entry, _, hashed = head.removeprefix(_HEAD).partition(_HASH)
     if not (head.startswith(_HEAD) and event and body.endswith(b"}\n")):
         raise ArchiveError(f"{where}: not an entry")
     try:
-        place_of(entry.decode("ascii"))
+        parse_entry_id(entry.decode("ascii"))
         return Entry(entry.decode("ascii"), hashed.decode("ascii") or BEGINNING, body[:-2])
     except ValueError as error:
         raise ArchiveError(f"{where}: not an entry") from error
 
 
 def _compress(path: Path) -> None:
-    """In place of the file comes its compressed form; a crash between leaves both, and the file counts."""
+    """Replace a file by its compressed form; a crash in between leaves both, and the file counts."""
     packed = path.with_name(path.name + ".gz")
-    write_whole(packed, gzip.compress(path.read_bytes(), compresslevel=1))
+    write_file(packed, gzip.compress(path.read_bytes(), compresslevel=1))
     path.unlink()
     sync_directory(path.parent)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """A file with that content is on the disk, or the one before is. Raises OSError."""
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file at once: whatever happens, the new content or the old one is on the disk.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     with draft.open("wb") as file:
@@ -249,7 +327,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """What was created, renamed or removed in it is so on the disk."""
+    """Wait until files that were created, renamed or removed in a directory are so on the disk."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)

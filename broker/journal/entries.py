@@ -1,4 +1,4 @@
-"""A journal's entries as they are in Redis, the snapshot that recovery begins with, and what is kept."""
+"""The entries of a journal in Redis, and the snapshot from which a recovery begins."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from typing import Any, cast
 
 import redis
 
-from broker.contract import Lease, ours
+from broker.contract import Lease, current_version
 from broker.journal.hash_chain import BEGINNING, Entry
 from broker.leases.store import lease_arguments
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
 from cloudsim.model.requests import Kind
 
-#: How many entries of a journal, and public events, Redis keeps below the snapshot unless told otherwise.
+#: The numbers of journal entries and of public events that Redis keeps below the snapshot by default.
 JOURNAL_KEPT, EVENTS_KEPT = 100_000, 200_000
 _PAGE = 1_000
 
 
-class NotWritten(Exception):  # noqa: N818 (says what happened)
-    """A script wrote nothing. ``fenced``: because another owner has opened a later epoch."""
+class NotWrittenError(Exception):
+    """A script wrote nothing. ``fenced`` is True if another owner has opened a later epoch."""
 
     def __init__(self, why: str, *, fenced: bool = False):
         super().__init__(why)
         self.fenced = fenced
 
 
-class Entries:
-    """One cloud's. Methods may raise `redis.RedisError` and may then be called again."""
+class JournalEntries:
+    """Reads and writes the entries of one cloud.
+
+    Every method may raise ``redis.RedisError`` and may then be called again.
+    """
 
     def __init__(
-        self, client: redis.Redis, keys: RedisKeys, cloud: str, *, speaks: Callable[[], int] = ours
+        self, client: redis.Redis, keys: RedisKeys, cloud: str, *, speaks: Callable[[], int] = current_version
     ) -> None:
         self._redis, self._keys, self._cloud, self._speaks = client, keys, cloud, speaks
         self._restore = client.register_script(read_script("restore"))
@@ -41,40 +44,40 @@ class Entries:
     # -- reading -----------------------------------------------------------------------------------------
 
     def after(self, entry: str = "0-0") -> Iterator[Entry]:
-        """Those after an id (exclusive), to the present end."""
+        """Yield the entries after an id (exclusive), to the present end."""
         stream = self._keys.journal(self._cloud)
         while page := cast("Any", self._redis.xrange(stream, f"({entry}", "+", _PAGE)):
-            for found in page:
-                yield _entry(found)
+            for item in page:
+                yield _parse_entry(item)
             entry = page[-1][0].decode()
 
     def first(self) -> Entry | None:
-        """The oldest that is kept."""
-        return next(self._few("xrange", "-", "+"), None)
+        """Return the oldest entry that is kept, or None."""
+        return next(self._one("xrange", "-", "+"), None)
 
     def head(self) -> Entry | None:
-        """The newest."""
-        return next(self._few("xrevrange", "+", "-"), None)
+        """Return the newest entry, or None."""
+        return next(self._one("xrevrange", "+", "-"), None)
 
     def get(self, entry: str) -> Entry | None:
-        """The one of that id, if it is there."""
-        return next(self._few("xrange", entry, entry), None)
+        """Return the entry with an id, or None if it is not there."""
+        return next(self._one("xrange", entry, entry), None)
 
-    def _few(self, command: str, low: str, high: str) -> Iterator[Entry]:
-        found: Any = getattr(self._redis, command)(self._keys.journal(self._cloud), low, high, 1)
-        return map(_entry, found)
+    def _one(self, command: str, low: str, high: str) -> Iterator[Entry]:
+        items: Any = getattr(self._redis, command)(self._keys.journal(self._cloud), low, high, 1)
+        return map(_parse_entry, items)
 
     def ends(self) -> tuple[Entry | None, int]:
-        """The newest entry, and the sequence of the newest public event (0: there is none), at one time."""
+        """Return the newest entry and the newest public event's sequence (0 if none), read at one time."""
         with self._redis.pipeline() as pipeline:
             pipeline.xrevrange(self._keys.journal(self._cloud), count=1)
             pipeline.xrevrange(self._keys.events(self._cloud), count=1)
             head, event = pipeline.execute()
         sequence = int(event[0][0].partition(b"-")[2]) if event else 0
-        return (_entry(head[0]) if head else None), sequence
+        return (_parse_entry(head[0]) if head else None), sequence
 
     def public(self, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Sequence and JSON of the cloud's public events after a sequence."""
+        """Yield the sequence and the JSON of the cloud's public events after a sequence."""
         stream = self._keys.events(self._cloud)
         while page := cast("Any", self._redis.xrange(stream, f"(0-{after}", "+", _PAGE)):
             for entry, fields in page:
@@ -82,7 +85,7 @@ class Entries:
                 yield after, fields.get(b"e", b"")
 
     def snapshot(self) -> bytes | None:
-        """What `keep` stored last."""
+        """Return the snapshot that ``keep`` stored last, or None."""
         return cast("bytes | None", self._redis.get(self._keys.snapshot(self._cloud)))
 
     # -- writing -----------------------------------------------------------------------------------------
@@ -96,37 +99,45 @@ class Entries:
         leases: Iterable[Lease] = (),
         events_kept: int = EVENTS_KEPT,
     ) -> None:
-        """Writes entries again that Redis has lost, their public events and the leases that they change.
+        """Write entries again that Redis has lost, with their public events and the leases that they change.
 
-        Args:
-            token: of the owner.
-            epoch: of the owner; those of the entries are earlier.
-            before: hash of the newest entry in Redis, which the first one continues; does not matter where
-                the journal is empty.
-            entries: in order.
-            leases: further ones that are to be shown as they are.
-            events_kept: by the merged stream.
+        Parameters
+        ----------
+        token, epoch:
+            Those of the owner. The epochs of the entries are earlier.
+        before:
+            The hash of the newest entry in Redis, which the first entry continues; ignored where the journal
+            is empty.
+        entries:
+            The entries in order.
+        leases:
+            Further leases to be written as they are.
+        events_kept:
+            The number of public events that the merged stream keeps.
 
-        Raises:
-            NotWritten: another owner has opened a later epoch, or Redis holds another history.
+        Raises
+        ------
+        NotWrittenError
+            When another owner has opened a later epoch, or Redis holds another history.
         """
         keys, cloud = self._keys, self._cloud
-        told: list[str | bytes | int] = []
-        shown = {lease.id: lease for lease in leases}
+        arguments: list[str | bytes | int] = []
+        latest = {lease.id: lease for lease in leases}
         for entry in entries:
             event = entry.event()
-            told += [entry.id, entry.body, "" if event.sequence is None else event.sequence, entry.hash]
+            sequence = "" if event.sequence is None else event.sequence
+            arguments += [entry.id, entry.body, sequence, entry.hash]
             if event.lease is not None and event.lease.kind is Kind.SPOT:
-                shown[event.lease.id] = event.lease
+                latest[event.lease.id] = event.lease
         speaks = self._speaks()
-        for lease in shown.values():
-            told += lease_arguments(lease, speaks)
+        for lease in latest.values():
+            arguments += lease_arguments(lease, speaks)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
-            *(keys.running(cloud), *(keys.lease(cloud, lease) for lease in shown)),
+            *(keys.running(cloud), *(keys.lease(cloud, lease) for lease in latest)),
         ]
-        counts = [events_kept, len(entries), len(shown)]
-        self._run(self._restore, names, [token, epoch, before, *counts, *told])
+        counts = [events_kept, len(entries), len(latest)]
+        self._run(self._restore, names, [token, epoch, before, *counts, *arguments])
 
     def keep(
         self,
@@ -137,18 +148,23 @@ class Entries:
         journal_kept: int = JOURNAL_KEPT,
         events_kept: int = EVENTS_KEPT,
     ) -> None:
-        """Stores a snapshot, and takes away what is older than it and than so many entries and public events.
+        """Store a snapshot and remove older entries and public events beyond the numbers to keep.
 
-        Args:
-            token: of the owner.
-            epoch: of the owner.
-            snapshot: of the state after the entry at ``place``.
-            place: epoch and number. The entries up to it are in the archive.
-            journal_kept: entries that stay, at least.
-            events_kept: public events that stay, at least.
+        Parameters
+        ----------
+        token, epoch:
+            Those of the owner.
+        snapshot:
+            The state after the entry at ``place``.
+        place:
+            Epoch and number of an entry. All entries up to it are in the archive.
+        journal_kept, events_kept:
+            The numbers of entries and of public events that stay, at least.
 
-        Raises:
-            NotWritten: another owner has opened a later epoch.
+        Raises
+        ------
+        NotWrittenError
+            When another owner has opened a later epoch.
         """
         keys, cloud = self._keys, self._cloud
         names = [keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud)]
@@ -160,22 +176,28 @@ class Entries:
             outcome = script(names, arguments)
         except redis.ResponseError as error:
             if str(error).startswith("BROKEN"):
-                raise NotWritten(f"cloud {self._cloud}: {error}") from error
+                raise NotWrittenError(f"cloud {self._cloud}: {error}") from error
             raise
         if outcome == b"fenced":
-            raise NotWritten(
+            raise NotWrittenError(
                 f"cloud {self._cloud}: epoch {arguments[1]} is over, another owner opened a later one",
                 fenced=True,
             )
 
 
 def sequence_of(body: bytes) -> int | None:
-    """The number of a public event. Raises ValueError for what is no event."""
-    found = json.loads(body)
-    sequence = found.get("sequence") if isinstance(found, dict) else None
+    """Return the sequence of a public event, None for another event.
+
+    Raises
+    ------
+    ValueError
+        When it is not JSON.
+    """
+    event = json.loads(body)
+    sequence = event.get("sequence") if isinstance(event, dict) else None
     return sequence if isinstance(sequence, int) else None
 
 
-def _entry(found: tuple[bytes, dict[bytes, bytes]]) -> Entry:
-    entry, fields = found
+def _parse_entry(item: tuple[bytes, dict[bytes, bytes]]) -> Entry:
+    entry, fields = item
     return Entry(entry.decode(), fields.get(b"h", BEGINNING.encode()).decode(), fields.get(b"e", b""))

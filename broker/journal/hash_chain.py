@@ -1,9 +1,9 @@
-"""The hash chain of a journal: every entry vouches for all before it.
+"""The hash chain of a journal, in which every entry vouches for all entries before it.
 
 The hash of an entry is the SHA-256 of the hash before it, its own id and its bytes. The chain goes on from
 epoch to epoch. It begins with an empty hash: at a cloud's first entry, or at the first one after those that
-an older spotfed wrote, which have none. It has no key: it finds what was lost, changed or written on another
-history, not who could write all of it anew (RELIABILITY.md "Journal = outbox").
+an older spotfed wrote, which have none. It has no key: it reveals what was lost, changed or written on
+another history, but not a writer who replaced the whole of it (RELIABILITY.md "Journal = outbox").
 """
 
 from __future__ import annotations
@@ -11,16 +11,25 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from broker.contract import Event, read
+from broker.contract import Event, read_message
 
-#: Hash before the first entry.
+#: The hash before the first entry.
 BEGINNING = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A journal entry. ``id``: ``<epoch>-<number>``. ``hash``: hexadecimal, empty without a chain. ``body``:
-    the JSON of an Event, byte for byte."""
+    """A journal entry.
+
+    Attributes
+    ----------
+    id:
+        ``<epoch>-<number>``.
+    hash:
+        Its hash in hexadecimal digits; empty without a chain.
+    body:
+        The JSON of its event, byte for byte.
+    """
 
     id: str
     hash: str
@@ -28,24 +37,30 @@ class Entry:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Epoch and number."""
-        return place_of(self.id)
+        """The epoch and the number of the entry, which order all entries."""
+        return parse_entry_id(self.id)
 
     def event(self) -> Event:
-        """What it says. Raises pydantic.ValidationError."""
-        return read(Event, self.body)
+        """Parse the event.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            When it is not an event of this version or an older one.
+        """
+        return read_message(Event, self.body)
 
     def continues(self, before: str) -> bool:
-        """Whether its hash is what follows from the one before."""
-        return self.hash == link(before, self.id, self.body)
+        """Return True if its hash follows from the hash ``before`` it."""
+        return self.hash == hash_entry(before, self.id, self.body)
 
 
-def place_of(entry_id: str) -> tuple[int, int]:
-    """Epoch and number of an entry."""
+def parse_entry_id(entry_id: str) -> tuple[int, int]:
+    """Return the epoch and the number of an entry."""
     epoch, _, number = entry_id.partition("-")
     return int(epoch), int(number)
 
 
-def link(before: str, entry_id: str, body: bytes) -> str:
-    """The hash of an entry."""
+def hash_entry(before: str, entry_id: str, body: bytes) -> str:
+    """Return the hash of an entry that follows the hash ``before``."""
     return hashlib.sha256(b"%s %s " % (before.encode(), entry_id.encode()) + body).hexdigest()

@@ -1,7 +1,7 @@
-"""The inbox of a cloud's owner: whose entries are believed, and which commands are in them.
+"""The inbox of a cloud's owner: which entries are believed, and which commands they hold.
 
-Entries are verified before they are read (``broker.signing``). What is not believed, and what cannot be read,
-is a value in its place: nobody who can write to Redis may stop a cloud with it.
+Entries are verified before they are read (``broker.signing``). An entry that is not believed or cannot be
+read is represented by a value in its place, so that no writer to Redis can stop a cloud with one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from broker.contract import VERSION, Command, commands
-from broker.journal.dead_letters import LARGEST_ENTRY_BYTES, DeadLetterKind, summary
+from broker.journal.dead_letters import LARGEST_ENTRY_BYTES, DeadLetterKind, summarise_error
 from broker.signing.parties import BROKER, cloud_party
 from broker.signing.replay_window import ReplayWindow
 from broker.signing.signer import MessageSigner, Signature, SignatureError, written_ms
@@ -26,62 +26,67 @@ _anything: TypeAdapter[list[Any]] = TypeAdapter(list[Any])
 
 
 @dataclass(frozen=True)
-class Malformed:
-    """A command that could not be read. The entry it came in is in the cloud's dead-letter stream."""
+class MalformedCommand:
+    """A command that cannot be read. Its inbox entry is put into the cloud's dead-letter stream."""
 
     why: str
     kind: DeadLetterKind = DeadLetterKind.UNREADABLE
 
 
-def parse(body: bytes) -> list[Command | Malformed]:
-    """The commands of an inbox entry; what cannot be read is a value in its place."""
+def parse_entry(body: bytes) -> list[Command | MalformedCommand]:
+    """Parse the commands of an inbox entry; a MalformedCommand stands for each that is unreadable."""
     if len(body) > LARGEST_ENTRY_BYTES:
         return [
-            Malformed(
+            MalformedCommand(
                 f"{len(body)} bytes, more than {LARGEST_ENTRY_BYTES}: not parsed", DeadLetterKind.TOO_LARGE
             )
         ]
     try:
-        parsed: list[Command | Malformed] = list(commands.validate_json(body, extra="ignore"))
+        parsed: list[Command | MalformedCommand] = list(commands.validate_json(body, extra="ignore"))
     except ValidationError:
         parsed = _parse_singly(body)
     return [
-        Malformed(f"unknown version {command.version}", DeadLetterKind.UNKNOWN_VERSION)
-        if not isinstance(command, Malformed) and not 1 <= command.version <= VERSION
+        MalformedCommand(f"unknown version {command.version}", DeadLetterKind.UNKNOWN_VERSION)
+        if not isinstance(command, MalformedCommand) and not 1 <= command.version <= VERSION
         else command
         for command in parsed
     ]
 
 
-def _parse_singly(body: bytes) -> list[Command | Malformed]:
-    """One command that cannot be read must not take the others of its entry along."""
+def _parse_singly(body: bytes) -> list[Command | MalformedCommand]:
+    """Parse commands one by one: an unreadable one must not take the others of its entry along."""
     try:
         items = _anything.validate_json(body)
     except ValidationError as error:
-        return [Malformed(summary(error))]
-    parsed: list[Command | Malformed] = []
+        return [MalformedCommand(summarise_error(error))]
+    parsed: list[Command | MalformedCommand] = []
     for item in items:
         try:
             parsed += commands.validate_python([item], extra="ignore")
         except ValidationError as error:
-            parsed.append(Malformed(summary(error)))
+            parsed.append(MalformedCommand(summarise_error(error)))
     return parsed
 
 
 @dataclass(frozen=True)
-class Passed:
-    """What is known when the inbox has been passed up to ``cursor``; ``changes`` are to be stored with it."""
+class InboxPosition:
+    """The state of the verification once the inbox has been passed up to ``cursor``.
+
+    ``window`` holds the signatures seen by then; ``changes`` are the fields of it to be stored with the
+    cursor.
+    """
 
     cursor: str | None
-    seen: ReplayWindow
+    window: ReplayWindow
     changes: dict[str, str]
 
 
-class Verified:
-    """The inbox of one cloud, as far as its signatures go: who may write there, and what came already.
+class InboxVerifier:
+    """Verifies the entries of one cloud's inbox: who signed them, and that none is a repetition.
 
-    An entry may be read several times before the commit that passes it. So each is judged once, and counts as
-    seen in the store only with that commit: the next owner reads what was not committed, and finds it new.
+    An entry may be read several times before the commit that passes it. So each is judged once, and counts
+    as seen in Redis only with that commit: the next owner reads what was not committed, and finds it new.
+    ``refused`` counts the entries that were refused, by reason.
     """
 
     def __init__(self, signing: MessageSigner, inbox: str, cloud: str):
@@ -89,17 +94,22 @@ class Verified:
         self._issuers = frozenset({BROKER, cloud_party(cloud)})
         self._stored, self._seen = ReplayWindow(), ReplayWindow()
         self._judged: dict[str, Signature | SignatureError] = {}
-        #: How many entries were refused, by reason.
         self.refused: Counter[str] = Counter()
 
     def begin(self, stored: Mapping[bytes, bytes]) -> None:
-        """Begins with what is stored; what was read since is judged anew. Raises ValueError."""
+        """Begin with the window that is stored; entries read since then are judged anew.
+
+        Raises
+        ------
+        ValueError
+            When it cannot be parsed.
+        """
         self._stored = ReplayWindow.parse(stored)
         self._seen = self._stored.copy()
         self._judged.clear()
 
     def refusal(self, entry: str, fields: Mapping[bytes, bytes]) -> SignatureError | None:
-        """Why an entry is not to be believed, None if it is."""
+        """Return why an entry is not believed; None if it is."""
         if not self._signing.verifies:
             return None
         verdict = self._judged.get(entry)
@@ -124,27 +134,29 @@ class Verified:
         log.warning("%s: entry %s is not believed: %s", self._inbox, entry, refused)
         return refused
 
-    def seen_until(self, cursor: str | None) -> Passed:
-        """What is to be stored when the cursor is set there."""
+    def position_at(self, cursor: str | None) -> InboxPosition:
+        """Return what is to be stored when the cursor is set there; None leaves it where it is."""
         if cursor is None or not self._signing.verifies:
-            return Passed(None, self._stored, {})
-        seen, last = self._stored.copy(), _place(cursor)
+            return InboxPosition(None, self._stored, {})
+        window, last = self._stored.copy(), _parse_stream_id(cursor)
         for entry, verdict in self._judged.items():
-            if isinstance(verdict, Signature) and _place(entry) <= last:
-                seen.add(verdict)
-        seen.forget(last[0] / 1000)
-        return Passed(cursor, seen, seen.changes(self._stored))
+            if isinstance(verdict, Signature) and _parse_stream_id(entry) <= last:
+                window.add(verdict)
+        window.forget(last[0] / 1000)
+        return InboxPosition(cursor, window, window.changes(self._stored))
 
-    def written(self, passed: Passed) -> None:
-        """It was stored."""
-        if passed.cursor is None:
+    def mark_stored(self, position: InboxPosition) -> None:
+        """Note that a position was stored."""
+        if position.cursor is None:
             return
-        self._stored = passed.seen
-        last = _place(passed.cursor)
+        self._stored = position.window
+        last = _parse_stream_id(position.cursor)
         self._seen.forget(last[0] / 1000)
-        self._judged = {entry: one for entry, one in self._judged.items() if _place(entry) > last}
+        self._judged = {
+            entry: verdict for entry, verdict in self._judged.items() if _parse_stream_id(entry) > last
+        }
 
 
-def _place(entry: str) -> tuple[int, int]:
+def _parse_stream_id(entry: str) -> tuple[int, int]:
     high, low = entry.split("-")
     return int(high), int(low)

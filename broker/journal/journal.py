@@ -1,22 +1,25 @@
-"""What an owner writes and reads: its lease, its journal, its inbox. Each change is one Lua script.
+"""The journal of a cloud, as its owner writes and reads it, with its inbox and its ownership lease.
+
+Each change is one Lua script.
 
 **Why sending the same commit again is harmless.** After a lost connection nobody knows whether a commit was
-written. Redis runs a script whole and never two at once, and `commit.lua` checks everything before it writes,
-so a commit is there or it is not. Then:
+written. Redis runs a script whole and never two at once, and ``commit.lua`` checks everything before it
+writes, so a commit is there or it is not. Then:
 
 * Nobody else can have written in between. An epoch belongs to one token, opening a later one changes the
-  epoch in Redis, and a commit of another epoch is refused (`Fenced`).
+  epoch in Redis, and a commit of another epoch is refused (``FencedError``).
 * The owner sends a commit only when it knows what became of the one before. So if the journal's last id in
   this epoch is at or beyond the commit's last event, then this commit was written: nothing is written again.
-* A commit without events changes no lease and offers nothing (`Commit` sees to that). If the cursor in Redis
+* A commit without events changes no lease and offers nothing (``Commit`` sees to that). If the cursor in
+Redis
   is beyond its own, a later commit was written: nothing is written. Otherwise it is carried out again; cursor
-  and advert get the value they have, and an asker may read a reply twice, of which it takes the first.
+  and advert get the value they have, and a caller may read a reply twice, of which it takes the first.
 * A duplicate that Redis reads late, from a connection that was given up, meets the same checks, whatever was
   committed since. The most it does is extend the owner's lease once more, or show an advert for a moment that
   the next commit replaces.
 
 An entry of the inbox may thus be read twice, by the next owner too, but its effects and the cursor that
-passes it are one write. Replies are written with them; they are lost only with the asker's stream.
+passes it are one write. Replies are written with them; they are lost only with the caller's stream.
 """
 
 from __future__ import annotations
@@ -36,14 +39,14 @@ from broker.contract import (
     Event,
     Lease,
     Reply,
-    list_written,
-    ours,
-    written,
+    current_version,
+    write_message,
+    write_messages,
 )
 from broker.journal.dead_letters import DeadLetterKind, DeadLetters
-from broker.journal.entries import EVENTS_KEPT, Entries
-from broker.journal.hash_chain import BEGINNING, Entry, link
-from broker.journal.inbox import Malformed, Verified, parse
+from broker.journal.entries import EVENTS_KEPT, JournalEntries
+from broker.journal.hash_chain import BEGINNING, Entry, hash_entry
+from broker.journal.inbox import InboxVerifier, MalformedCommand, parse_entry
 from broker.leases.store import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.keys import RedisKeys
@@ -62,22 +65,31 @@ class FencedError(Exception):
 
 @dataclass(frozen=True)
 class Commit:
-    """What an owner decided for a group of commands.
+    """The decisions of an owner on a group of commands.
 
-    Attributes:
-        epoch: of this owner.
-        token: of this owner.
-        ttl_s: how long the owner's lease shall last from now on.
-        first: number of the first event in this epoch; an epoch begins with 1 and has no gaps.
-        events: in order. Those with a `sequence` are published; it counts them from 1, over all epochs.
-        cursor: id of the last inbox entry these events answer for; None leaves it where it is.
-        replies: by name of the asker's reply stream (`reply_to`).
-        leases: spot leases as they are after these events.
-        advert: what the cloud now says of itself.
-        overflow: JSON bodies of on-demand requests that are offered to the federation.
-        after: hash of the entry that this continues, see `broker.journal.hash_chain`. None: of whatever is
-        written, for
-            who has read nothing of it.
+    Attributes
+    ----------
+    epoch, token:
+        Those of this owner.
+    ttl_s:
+        How long the ownership lease lasts from now on, in seconds.
+    first:
+        The number of the first event in this epoch; an epoch begins with 1 and has no gaps.
+    events:
+        The events in order. Those with a ``sequence`` are published; it counts from 1, over all epochs.
+    cursor:
+        The id of the last inbox entry that these events answer; None leaves it where it is.
+    replies:
+        The replies by name of the caller's reply stream (``reply_to``).
+    leases:
+        Spot leases as they are after these events.
+    advert:
+        The new advert of the cloud.
+    overflow:
+        The JSON bodies of on-demand requests that are offered to the federation.
+    after:
+        The hash of the entry that this continues, see ``broker.journal.hash_chain``. None: of the latest
+        entry, for a writer that has read nothing of the journal.
     """
 
     epoch: int
@@ -98,10 +110,10 @@ class Commit:
 
 
 class Journal:
-    """One cloud's journal, inbox and owner's lease.
+    """Writes and reads the journal, the inbox and the ownership lease of one cloud.
 
-    Every method may raise `redis.RedisError` and may then be called again with the same arguments: what was
-    written is recognised and not written twice, but for the commands of `send` (which carry an id).
+    Every method may raise ``redis.RedisError`` and may then be called again with the same arguments: what was
+    written is recognised and not written twice, but for the commands of ``send`` (which carry an id).
     """
 
     def __init__(
@@ -111,23 +123,30 @@ class Journal:
         cloud: str,
         signing: MessageSigner = UNSIGNED,
         *,
-        speaks: Callable[[], int] = ours,
+        speaks: Callable[[], int] = current_version,
         events_kept: int = EVENTS_KEPT,
     ) -> None:
-        """``speaks``: the version of the contract that is written, see `broker.contract.negotiation`.
-        ``signing``: what
-        is signed with, and who is believed. ``events_kept``: so many public events the merged stream keeps.
+        """Load the scripts.
+
+        Parameters
+        ----------
+        signing:
+            Signs what is written, and says who is believed.
+        speaks:
+            Returns the version of the contract to write, see ``broker.storage.negotiation``.
+        events_kept:
+            The number of public events that the merged stream keeps.
         """
         self.redis = client
         self.keys = keys
         self.cloud = cloud
         self.signing = signing
-        self._inbox = Verified(signing, keys.inbox(cloud), cloud)
+        self._inbox = InboxVerifier(signing, keys.inbox(cloud), cloud)
         self._speaks, self._events_kept = speaks, events_kept
-        self.entries = Entries(client, keys, cloud, speaks=speaks)
+        self.entries = JournalEntries(client, keys, cloud, speaks=speaks)
         self._latest: tuple[Commit, str, list[Entry]] | None = None
-        # What was last read of the inbox, as it came and as it was understood.
-        self._read: dict[str, tuple[dict[bytes, bytes], list[Command | Malformed]]] = {}
+        # The entries of the inbox that were last read, as they came and as they were parsed.
+        self._read: dict[str, tuple[dict[bytes, bytes], list[Command | MalformedCommand]]] = {}
         self.dead_letters = DeadLetters(client, keys, cloud)
         self._acquire = client.register_script(read_script("acquire"))
         self._renew = client.register_script(read_script("renew"))
@@ -138,17 +157,24 @@ class Journal:
     # -- the owner's lease -------------------------------------------------------------------------------
 
     def acquire(self, token: str, ttl_s: float, floor: int = 0, dead: str = "") -> int | None:
-        """Become the owner and open the next epoch, unless another's lease stands.
+        """Become the owner and open the next epoch, unless another process holds the ownership lease.
 
-        Args:
-            token: names this process; no other may use it.
-            ttl_s: how long the lease lasts without renewal.
-            floor: an epoch known to be in the past, from a local file; the new one is larger.
-            dead: token of a process that is no more; nobody waits for its lease.
+        Parameters
+        ----------
+        token:
+            Names this process; no other may use it.
+        ttl_s:
+            How long the lease lasts without renewal, in seconds.
+        floor:
+            An epoch known to be in the past, from a local file; the new one is larger.
+        dead:
+            The token of a process that is dead, whose lease is not waited for.
 
-        Returns:
-            The new epoch, or None while another process is the owner. Who asks again gets the epoch that it
-            opened, as long as nobody has opened a later one.
+        Returns
+        -------
+        int or None
+            The new epoch, or None while another process is the owner. Called again, it returns the epoch that
+            it opened, as long as no later one has been opened.
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud), self.keys.journal(self.cloud)]
         keys.append(self.keys.owner_version(self.cloud))
@@ -161,17 +187,19 @@ class Journal:
         return epoch
 
     def renew(self, token: str, epoch: int, ttl_s: float) -> None:
-        """Extend the lease; one that ran out is taken again if nobody else took it.
+        """Extend the ownership lease; one that ran out is taken again if no other process took it.
 
-        Raises:
-            Fenced: another owner has opened a later epoch.
+        Raises
+        ------
+        FencedError
+            When another owner has opened a later epoch.
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud)]
         if self._renew(keys, [token, epoch, _ms(ttl_s)]) == b"fenced":
             raise self._fenced(epoch)
 
     def give_up(self, token: str, epoch: int) -> None:
-        """Let the next owner in at once. Nothing happens if the lease is no longer ours."""
+        """Give up the ownership lease, so that the next owner need not wait; no effect if it is not ours."""
         self._give_up([self.keys.owner(self.cloud), self.keys.epoch(self.cloud)], [token, epoch])
 
     def _fenced(self, epoch: int) -> FencedError:
@@ -180,26 +208,31 @@ class Journal:
     # -- writing -----------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> bool:
-        """Write everything of `commit`, or nothing. See the module's head for calling it again.
+        """Write the whole of a commit, or nothing. The module's docstring says why it may be called again.
 
-        Returns:
+        Returns
+        -------
+        bool
             True if this call wrote it, False if an earlier one had.
 
-        Raises:
-            Fenced: another owner has opened a later epoch; nothing was written.
-            JournalError: events, sequence or cursor do not follow what is written; nothing was written.
+        Raises
+        ------
+        FencedError
+            When another owner has opened a later epoch; nothing was written.
+        JournalError
+            When events, sequence or cursor do not follow what is written; nothing was written.
         """
         keys, cloud, speaks = self.keys, self.cloud, self._speaks()
-        before, entries = self._linked(commit)
+        before, entries = self._link(commit)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
             *(keys.inbox(cloud), keys.cursor(cloud), keys.advert(cloud), keys.running(cloud), keys.overflow),
             *(keys.lease(cloud, lease.id) for lease in commit.leases),
-            *(keys.replies(asker) for asker in commit.replies),
+            *(keys.replies(name) for name in commit.replies),
             *(keys.advert_signature(cloud), keys.handled_messages(cloud)),
         ]
-        advert = written(commit.advert, speaks) if commit.advert else ""
-        seen = self._inbox.seen_until(commit.cursor)
+        advert = write_message(commit.advert, speaks) if commit.advert else ""
+        position = self._inbox.position_at(commit.cursor)
         arguments: list[str | bytes | int] = [
             *(commit.token, commit.epoch, _ms(commit.ttl_s), commit.first, commit.cursor or ""),
             *(advert, keys.channel(cloud)),
@@ -210,12 +243,12 @@ class Journal:
             arguments += [entry.body, "" if event.sequence is None else event.sequence, entry.hash]
         for lease in commit.leases:
             arguments += lease_arguments(lease, speaks)
-        for asker, answers in commit.replies.items():
-            arguments += self._signed(list_written(answers, speaks), keys.replies(asker))
+        for name, replies in commit.replies.items():
+            arguments += self._sign(write_messages(replies, speaks), keys.replies(name))
         for offer in commit.overflow:
-            arguments += self._signed(offer, keys.overflow)
+            arguments += self._sign(offer, keys.overflow)
         arguments.append(self.signing.sign(advert.encode(), keys.advert(cloud)) if advert else "")
-        arguments += [part for pair in seen.changes.items() for part in pair]
+        arguments += [part for pair in position.changes.items() for part in pair]
         try:
             outcome = self._commit(names, arguments)
         except redis.ResponseError as error:
@@ -224,46 +257,46 @@ class Journal:
             raise
         if outcome == b"fenced":
             raise self._fenced(commit.epoch)
-        self._inbox.written(seen)
+        self._inbox.mark_stored(position)
         return bool(outcome == b"ok")
 
     def link(self, commit: Commit) -> list[Entry]:
-        """The entries that a commit writes, hashed once: the same ones however often it is sent."""
-        return self._linked(commit)[1]
+        """Return the entries that a commit writes; they are hashed once, however often it is sent."""
+        return self._link(commit)[1]
 
-    def _linked(self, commit: Commit) -> tuple[str, list[Entry]]:
+    def _link(self, commit: Commit) -> tuple[str, list[Entry]]:
         if self._latest is None or self._latest[0] is not commit:
-            before = self._head() if commit.after is None else commit.after
+            before = self._head_hash() if commit.after is None else commit.after
             entries: list[Entry] = []
             hashed, speaks = before, self._speaks()
             for number, event in enumerate(commit.events, commit.first):
-                body, entry = written(event, speaks).encode(), f"{commit.epoch}-{number}"
-                hashed = link(hashed, entry, body)
+                body, entry = write_message(event, speaks).encode(), f"{commit.epoch}-{number}"
+                hashed = hash_entry(hashed, entry, body)
                 entries.append(Entry(entry, hashed, body))
             self._latest = commit, before, entries
         return self._latest[1:]
 
-    def _head(self) -> str:
+    def _head_hash(self) -> str:
         newest = self.entries.head()
         return BEGINNING if newest is None else newest.hash
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """How many inbox entries were not believed, by reason (``broker.signing.signer.SignatureError``)."""
+        """The numbers of inbox entries that were not believed, by reason (see ``SignatureError``)."""
         return self._inbox.refused
 
-    def _signed(self, message: str, audience: str) -> tuple[str, bytes]:
+    def _sign(self, message: str, audience: str) -> tuple[str, bytes]:
         return message, self.signing.sign(message.encode(), audience)
 
     def send(self, cloud: str, batch: Sequence[Command]) -> str:
-        """Append commands to a cloud's inbox, as one entry. Returns the entry's id."""
-        inbox, body = self.keys.inbox(cloud), list_written(batch, self._speaks()).encode()
+        """Append commands to a cloud's inbox, as one entry, and return the id of the entry."""
+        inbox, body = self.keys.inbox(cloud), write_messages(batch, self._speaks()).encode()
         entry = self.redis.xadd(inbox, cast("dict[Any, Any]", self.signing.fields("c", body, inbox)))
         return cast("bytes", entry).decode()
 
     def publish_info(self, info: CloudInfo) -> None:
-        """Say what this member is."""
-        text = written(info, self._speaks())
+        """Publish the description of this member."""
+        text = write_message(info, self._speaks())
         signature = self.signing.sign(text.encode(), self.keys.clouds)
         if not signature:
             self.redis.hset(self.keys.clouds, info.id, text)
@@ -274,7 +307,7 @@ class Journal:
             pipeline.execute()
 
     def set_table(self, table: str) -> None:
-        """Show people the quantile table in use: JSON with version, made_at_s and rows."""
+        """Publish the quantile table in use: JSON with version, made_at_s and rows."""
         name = self.keys.table(self.cloud)
         with self.redis.pipeline() as pipeline:
             pipeline.set(name, table)
@@ -282,68 +315,83 @@ class Journal:
             pipeline.execute()
 
     def withdraw_table(self) -> None:
-        """Shows none until the next one is there."""
+        """Publish no table until the next one is made."""
         self.redis.delete(self.keys.table(self.cloud), self.keys.table_signature(self.cloud))
 
     # -- reading -----------------------------------------------------------------------------------------
 
     def cursor(self) -> str:
-        """Id of the last inbox entry that was handled, ``0-0`` if none was.
+        """Return the id of the last inbox entry that was handled, ``0-0`` if none was.
 
-        What is known of signed entries is read again as well: ask before the inbox is read from there.
+        The signatures seen by then are read too: call this before the inbox is read from there.
         """
         if self.signing.verifies:
-            stored_seen = self.redis.hgetall(self.keys.handled_messages(self.cloud))
-            self._inbox.begin(cast("dict[bytes, bytes]", stored_seen))
+            window = self.redis.hgetall(self.keys.handled_messages(self.cloud))
+            self._inbox.begin(cast("dict[bytes, bytes]", window))
         self._read = {}
         stored = cast("bytes | None", self.redis.get(self.keys.cursor(self.cloud)))
         return "0-0" if stored is None else stored.decode()
 
-    def read_inbox(self, after: str, count: int = 64) -> list[tuple[str, list[Command | Malformed]]]:
-        """The next entries of the inbox, without waiting.
+    def read_inbox(self, after: str, count: int = 64) -> list[tuple[str, list[Command | MalformedCommand]]]:
+        """Return the next entries of the inbox, without waiting.
 
-        What cannot be read stands in its place as `Malformed`, and its entry is put aside in the dead-letter
-        stream at once; the other commands of the entry are delivered. Pass it over: the cursor of the next
-        commit removes it.
+        A command that cannot be read is a ``MalformedCommand`` in its place, and its entry is put into the
+        dead-letter stream at once; the other commands of the entry are delivered. Pass it over: the cursor of
+        the next commit removes it.
 
-        Args:
-            after: id of the last entry already read.
-            count: at most so many entries.
+        Parameters
+        ----------
+        after:
+            The id of the last entry already read.
+        count:
+            The largest number of entries.
         """
         before, self._read = self._read, {}
         for entry, fields in self._range(self.keys.inbox(self.cloud), after, count):
-            known = before.get(entry)
-            if known is not None and known[0] == fields:  # what a group leaves over is read again by the next
-                self._read[entry] = known
+            earlier = before.get(entry)
+            if earlier is not None and earlier[0] == fields:  # a group left it over
+                self._read[entry] = earlier
                 continue
             body = fields.get(b"c", b"")
-            refused = self._inbox.refusal(entry, fields)
-            parsed: list[Command | Malformed] = (
-                parse(body) if refused is None else [Malformed(str(refused), DeadLetterKind.SIGNATURE)]
+            refusal = self._inbox.refusal(entry, fields)
+            commands: list[Command | MalformedCommand] = (
+                parse_entry(body)
+                if refusal is None
+                else [MalformedCommand(str(refusal), DeadLetterKind.SIGNATURE)]
             )
-            if any(isinstance(command, Malformed) for command in parsed):
-                self._put_aside(entry, body, parsed)
-            self._read[entry] = fields, parsed
-        return [(entry, parsed) for entry, (_, parsed) in self._read.items()]
+            if any(isinstance(command, MalformedCommand) for command in commands):
+                self._put_aside(entry, body, commands)
+            self._read[entry] = fields, commands
+        return [(entry, commands) for entry, (_, commands) in self._read.items()]
 
-    def _put_aside(self, entry: str, body: bytes, parsed: Sequence[Command | Malformed]) -> None:
-        wrong = {place: command for place, command in enumerate(parsed) if isinstance(command, Malformed)}
-        why = "; ".join(command.why for command in wrong.values())
+    def _put_aside(self, entry: str, body: bytes, commands: Sequence[Command | MalformedCommand]) -> None:
+        malformed = {
+            place: command for place, command in enumerate(commands) if isinstance(command, MalformedCommand)
+        }
+        why = "; ".join(command.why for command in malformed.values())
+        kind = next(iter(malformed.values())).kind
         # Under its inbox id, so that it is there once, however often it is read.
-        kind = next(iter(wrong.values())).kind
-        self.dead_letters.put(entry, kind, why, body, items=tuple(wrong), entry=entry)
+        self.dead_letters.put(entry, kind, why, body, items=tuple(malformed), entry=entry)
 
     def read(self, after: str = "0-0") -> Iterator[tuple[str, Event]]:
-        """The journal from `after` (exclusive) to its present end, as pairs of id and event.
+        """Yield the id and the event of each entry after an id (exclusive), to the present end.
 
-        Raises:
-            JournalError: an entry is not an event of this version or an older one.
+        Raises
+        ------
+        JournalError
+            When an entry is not an event of this version or an older one.
         """
         for entry in self.entries.after(after):
             yield entry.id, self.event_of(entry)
 
     def event_of(self, entry: Entry) -> Event:
-        """What an entry says. Raises JournalError as `read` does."""
+        """Return the event of an entry.
+
+        Raises
+        ------
+        JournalError
+            When it is not an event of this version or an older one.
+        """
         try:
             event = entry.event()
         except ValidationError as error:
@@ -364,10 +412,12 @@ class Journal:
     # -- history for the Monte-Carlo workers -------------------------------------------------------------
 
     def append_history(self, epoch: int, chunk: bytes, index: int) -> None:
-        """Append the `index`-th chunk (from 0) of this epoch's event log. A second call changes nothing.
+        """Append chunk ``index`` (from 0) to this epoch's event log; a second call changes nothing.
 
-        Raises:
-            JournalError: the chunks before it are missing.
+        Raises
+        ------
+        JournalError
+            When the chunks before it are missing.
         """
         length = cast("int", self._append_history([self.keys.history(self.cloud, epoch)], [index, chunk]))
         if length < index:
@@ -376,7 +426,7 @@ class Journal:
             )
 
     def history(self, epoch: int, after: int = 0) -> list[bytes]:
-        """The chunks of an epoch's event log but for the first `after`."""
+        """Return the chunks of an epoch's event log but for the first ``after``."""
         return cast("list[bytes]", self.redis.lrange(self.keys.history(self.cloud, epoch), after, -1))
 
 

@@ -1,18 +1,19 @@
-"""The own load of a cloud as its journal tells it, as a trace: to play, or to predict from."""
+"""Export of the own load in a cloud's journal as a trace, to be replayed or to predict from."""
 
 from __future__ import annotations
 
-from broker.contract import Event, EventKind, Lease, LeaseState
+from broker.contract import Event, EventKind, Lease
 from cloudsim.model.requests import Kind
 from cloudsim.model.reserved_ids import is_block
 from cloudsim.traces.trace import Trace
 
-_ENDED = frozenset({LeaseState.COMPLETED, LeaseState.CANCELLED, LeaseState.FAILED})
-
 
 class OwnLoad:
-    """Folds events of one cloud, in order. turned_away: requests that found no room, which a trace has no
-    place for. Blocks of headroom and room that was freed are nobody's load and left out."""
+    """Collects the on-demand instances of one cloud from its events, in order.
+
+    Blocks of headroom and freed room are no load and are left out. ``turned_away`` counts requests that found
+    no room, for which a trace has no place.
+    """
 
     def __init__(self) -> None:
         self.turned_away = 0
@@ -21,7 +22,7 @@ class OwnLoad:
         self._latest_s = 0.0
 
     def note(self, event: Event) -> None:
-        """The next entry of the journal."""
+        """Take the next event of the journal."""
         self._latest_s = max(self._latest_s, event.at_s)
         self.turned_away += event.kind is EventKind.TURNED_AWAY
         lease = event.lease
@@ -29,16 +30,16 @@ class OwnLoad:
             return
         if event.kind is EventKind.ADMITTED:
             self._started[lease.id] = lease
-        elif lease.state in _ENDED and lease.ended_at_s is not None and lease.id in self._started:
+        elif not lease.state.is_open and lease.ended_at_s is not None and lease.id in self._started:
             self._ended_s[lease.id] = lease.ended_at_s
 
     @property
     def running(self) -> int:
-        """How many have not ended."""
+        """The number of instances that have not ended."""
         return len(self._started) - len(self._ended_s)
 
     def trace(self, name: str) -> Trace:
-        """Instances by start. Those that run end with the latest event, right-censored."""
+        """Return the instances by start; those that run end with the latest event, right-censored."""
         leases = list(self._started.values())
         return Trace.checked(
             name,

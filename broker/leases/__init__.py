@@ -1,1 +1,1 @@
-"""Leases as they are kept in Redis, and pages of them."""
+"""Leases: ``store`` reads them, ``pages`` walks through all of them, ``instances`` reads their instances."""

@@ -11,12 +11,6 @@ from cloudsim.model.requests import promises
 
 #: As in ``cloudsim.cloud.cloud_state``, which is heavy to import; a test keeps them equal.
 DRAIN, TAKEN = "drain by ", "taken back: "
-_ENDS = {
-    EventKind.COMPLETED: "completed",
-    EventKind.EVICTED: "evicted",
-    EventKind.CANCELLED: "cancelled",
-    EventKind.FAILED: "failed",
-}
 
 
 @dataclass
@@ -37,8 +31,8 @@ class LeaseCounts:
         promised = promises(lease.kind, lease.promised_sla)
         if event.kind is EventKind.ADMITTED:
             self.admitted[promised] += 1
-        elif event.kind in _ENDS:
-            self.ended[promised, _ENDS[event.kind]] += 1
+        elif event.kind.ends_lease:
+            self.ended[promised, event.kind.value] += 1
             if event.kind is EventKind.EVICTED:
                 self.evicted[promised, cause_of(event)] += 1
 

@@ -39,8 +39,6 @@ WINDOW_H = 7 * 24
 WINDOW_S = WINDOW_H * HOUR_S
 CONFIDENCE = 0.95
 
-_ENDS = frozenset({EventKind.COMPLETED, EventKind.EVICTED, EventKind.CANCELLED, EventKind.FAILED})
-
 
 class Key(NamedTuple):
     """An account of a cloud."""
@@ -157,7 +155,7 @@ class CloudLedger:
         if event.kind in (EventKind.ADMITTED, EventKind.EXTENDED):
             self._withdraw(lease.id)
             self._open(lease)
-        elif event.kind in _ENDS:
+        elif event.kind.ends_lease:
             self._end(lease, event.kind, event.at_s)
 
     def pass_over(self, sequence: int) -> None:

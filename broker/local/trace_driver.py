@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
-from broker.contract import Event, EventKind, RefusalView, SpotRequest, needs_of
+from broker.contract import Event, EventKind, RefusalView, SpotRequest
+from broker.contract.convert import to_needs_fields
 from cloudsim.federation.model import Federation
 from cloudsim.federation.report import Tally
 from cloudsim.model.changes import End
@@ -74,7 +75,7 @@ def _submit(client: Client, at_s: float, request: Request, targets: tuple[str, .
                 targets=targets,
                 at_s=at_s,
                 pool=request.pool,
-                **needs_of(request),
+                **to_needs_fields(request),
             )
         )
     except InputRefusedError as error:

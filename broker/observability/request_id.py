@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Annotated, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
+
+from broker.contract.fields import REQUEST_ID_PATTERN
 
 HEADER = "X-Request-Id"
-_PATTERN = r"^[A-Za-z0-9._:=+-]{1,64}$"
-RequestId = Annotated[str, StringConstraints(pattern=_PATTERN)]
 
-_valid = re.compile(_PATTERN)
+_valid = re.compile(REQUEST_ID_PATTERN)
 _current: ContextVar[str | None] = ContextVar("request_id", default=None)
 _Message = TypeVar("_Message", bound=BaseModel)
 

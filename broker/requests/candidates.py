@@ -1,4 +1,4 @@
-"""What the members say to the requests of one call: worked out once for all that want the same."""
+"""The evaluation of all members for requests, made once for those of a call with equal requirements."""
 
 from __future__ import annotations
 
@@ -6,61 +6,79 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from broker.contract import RefusalView, SpotRequest
-from broker.contract.convert import refusal_view
-from broker.requests.routing import CandidateSet, Member, ReservedRoom, smaller_size, survey
-from broker.requests.validation import admissible, annotated, check_id
+from broker.contract.convert import to_refusal_view
+from broker.requests.open_request import add_broken_promise
+from broker.requests.routing import CandidateSet, Member, ReservedRoom, find_candidates, find_smaller_size
+from broker.requests.validation import check_id, check_request
 from cloudsim.model.refusals import Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """Of requests that want the same. ``survey`` None: trace time, where every target is asked.
+class MemberEvaluation:
+    """The result for requests with equal requirements.
 
-    ``passed_over``: the refusals of those who are not asked.
+    Attributes
+    ----------
+    targets:
+        The members that these requests may be sent to, in cloud order.
+    trace_time:
+        True if they live in trace time; then every target is asked and ``candidates`` is None.
+    candidates:
+        The targets that may admit it, as far as their adverts tell.
+    passed_over:
+        The refusals on behalf of the members that are not asked.
     """
 
     targets: list[Member]
     trace_time: bool
-    survey: CandidateSet | None = None
+    candidates: CandidateSet | None = None
     passed_over: list[RefusalView] = field(default_factory=list)
 
 
-class Candidates:
-    """Of the requests of one call. ``booked``: where those were sent that were looked at before."""
+class MemberEvaluator:
+    """Evaluates members for the requests of a call; ``reserved`` is room that earlier ones will take."""
 
     def __init__(self, members: Sequence[Member]):
-        self.booked = ReservedRoom()
+        self.reserved = ReservedRoom()
         self._members = members
-        self._known: dict[Hashable, Candidate] = {}
+        self._evaluations: dict[Hashable, MemberEvaluation] = {}
 
-    def of(self, request: SpotRequest) -> Candidate:
-        """Raises SubmitError or ValueError for what this federation cannot be asked."""
+    def evaluate(self, request: SpotRequest) -> MemberEvaluation:
+        """Evaluate the members for a request, or return the evaluation for an equal one.
+
+        Raises
+        ------
+        SubmitError, ValueError
+            When this federation cannot be asked for this.
+        """
         check_id(request.id or "", self._members)
-        wish = _wish(request)
-        known = self._known.get(wish)
-        if known is None:
-            known = self._known[wish] = self._look(request)
-        return known
+        requirements = _requirements_of(request)
+        evaluation = self._evaluations.get(requirements)
+        if evaluation is None:
+            evaluation = self._evaluations[requirements] = self._evaluate(request)
+        return evaluation
 
-    def _look(self, request: SpotRequest) -> Candidate:
-        targets, trace_time = admissible(request, self._members)
+    def _evaluate(self, request: SpotRequest) -> MemberEvaluation:
+        targets, trace_time = check_request(request, self._members)
         if trace_time:
-            return Candidate(targets, trace_time)
-        found = survey(request, self._members)
+            return MemberEvaluation(targets, trace_time)
+        candidates = find_candidates(request, self._members)
         by_cloud = {member.info.id: member for member in targets}
         passed_over = [
-            annotated(
-                refusal_view(refusal, cores=request.cores, smaller=_smaller(request, by_cloud, refusal)),
+            add_broken_promise(
+                to_refusal_view(
+                    refusal, cores=request.cores, smaller=_smaller_size(request, by_cloud, refusal)
+                ),
                 targets,
                 request.sla,
             )
-            for refusal in found.passed_over
+            for refusal in candidates.passed_over
         ]
-        return Candidate(targets, trace_time, found, passed_over)
+        return MemberEvaluation(targets, trace_time, candidates, passed_over)
 
 
-def _wish(request: SpotRequest) -> Hashable:
-    """All of a request but its id."""
+def _requirements_of(request: SpotRequest) -> Hashable:
+    """Return all fields of a request but its id."""
     return tuple(
         [
             tuple(value.items()) if isinstance(value, dict) else value
@@ -70,6 +88,6 @@ def _wish(request: SpotRequest) -> Hashable:
     )
 
 
-def _smaller(request: SpotRequest, targets: Mapping[str, Member], refusal: Refusal) -> int | None:
+def _smaller_size(request: SpotRequest, targets: Mapping[str, Member], refusal: Refusal) -> int | None:
     member = targets.get(refusal.cloud)
-    return None if member is None else smaller_size(request, member)
+    return None if member is None else find_smaller_size(request, member)

@@ -1,5 +1,4 @@
-"""What is asked of a request's record, and what stands in it. The calls are those of
-``broker.requests.store``."""
+"""Values that are passed to and returned by the calls of ``broker.requests.store``."""
 
 from __future__ import annotations
 
@@ -7,12 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import uuid4
 
-from broker.contract import Reserve
-from broker.requests.quota import QuotaHold
+from pydantic import BaseModel
+
+from broker.contract import Lease, RefusalView, Reserve
 
 
 class AcceptOutcome(StrEnum):
-    """What accepting a request or a call found."""
+    """The result of accepting a request or a call."""
 
     NEW = "new"  # ours to carry out
     ANSWERED = "answered"  # known, and this was the answer
@@ -21,7 +21,7 @@ class AcceptOutcome(StrEnum):
 
 
 class RequestState(StrEnum):
-    """Where a request is in its life. The last two have an answer and never change."""
+    """The state of a request's record. The last two have an answer and never change."""
 
     UNKNOWN = "unknown"  # no such record
     OPEN = "open"
@@ -30,13 +30,24 @@ class RequestState(StrEnum):
     REFUSED = "refused"
 
 
-def _token() -> str:
-    return uuid4().hex
+class RequestAnswer(BaseModel):
+    """The answer to a request, as it is stored and sent: a lease or none, and the refusals of clouds."""
+
+    lease: Lease | None
+    refusals: list[RefusalView]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestAttempt:
-    """Attempt `number` (from 1) of a request, on one cloud; `look_after_ms` as in `Accept`."""
+    """An attempt of a request on one cloud.
+
+    Attributes
+    ----------
+    number:
+        Its number among the request's attempts, from 1.
+    look_after_ms:
+        After how many milliseconds another process may take the request over.
+    """
 
     request: str
     number: int
@@ -46,17 +57,49 @@ class RequestAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Accept:
-    """A request to be noted. Sent again, the same object is recognised by its `token`.
+class QuotaHold:
+    """The part of its member's cap on spot that a request takes in the step in which it is accepted.
 
-    Attributes:
-        id: of the request.
-        fingerprint: of everything that makes two requests the same, its holder included.
-        body: JSON, kept for the process that takes over.
-        look_after_ms: from when on another process may take over.
-        first: an attempt, number 1, that is made in the same step; None: none yet.
-        hold: what it takes of its member's cap; None: it has none.
-        token: of this call.
+    It is held until the request is refused, or its lease has ended and ``QuotaHolds.release`` is called.
+
+    Attributes
+    ----------
+    most_cores, most_instances:
+        The caps of the member; None where there is none.
+    refusal:
+        The answer (JSON) to a request above the cap, in two parts: up to the largest size that would do, and
+        from there on.
+    """
+
+    member: str
+    cores: int
+    most_cores: int | None
+    most_instances: int | None
+    refusal: tuple[str, str]
+
+
+def _new_token() -> str:
+    return uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """A request to be recorded.
+
+    Attributes
+    ----------
+    fingerprint:
+        A digest of everything that makes two requests equal, their holder included.
+    body:
+        The request as JSON, for a process that takes it over.
+    look_after_ms:
+        After how many milliseconds another process may take it over.
+    first:
+        Attempt number 1, which is made in the same step; None if there is none yet.
+    hold:
+        The part of its member's cap that it takes; None without a cap.
+    token:
+        Identifies this object: sent again, it is recognised.
     """
 
     id: str
@@ -65,12 +108,12 @@ class Accept:
     look_after_ms: int
     first: RequestAttempt | None = None
     hold: QuotaHold | None = None
-    token: str = field(default_factory=_token)
+    token: str = field(default_factory=_new_token)
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What accepting found; `answer` is JSON where `outcome` is ANSWERED, else None."""
+    """The result of accepting a request; ``answer`` is JSON if ``outcome`` is ANSWERED, and else None."""
 
     outcome: AcceptOutcome
     answer: str | None = None
@@ -78,10 +121,9 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptDecision:
-    """What shall become of an attempt on a cloud: with an answer (JSON) it is committed, without one
-    abandoned.
+    """A decision on an attempt: with an ``answer`` (JSON) it is committed, without one abandoned.
 
-    `at_s` and `reply_to` go into the Confirm or Release that is sent to the attempt's cloud.
+    ``at_s`` and ``reply_to`` go into the Confirm or Release that is sent to the attempt's cloud.
     """
 
     request: str
@@ -94,7 +136,10 @@ class AttemptDecision:
 
 @dataclass(frozen=True, slots=True)
 class RequestStatus:
-    """What stands in a record after a call, whoever wrote it. `cloud` is that of the latest attempt."""
+    """The content of a request's record after a call, whichever process wrote it.
+
+    ``attempt`` and ``cloud`` are those of the latest attempt, ``answer`` is JSON.
+    """
 
     state: RequestState
     attempt: int = 0
@@ -102,26 +147,15 @@ class RequestStatus:
     answer: str | None = None
 
     def attempts(self, number: int, cloud: str) -> bool:
-        """Whether this very attempt is the open one."""
+        """Return True if this very attempt is the open one."""
         return self.state is RequestState.ATTEMPTING and (self.attempt, self.cloud) == (number, cloud)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Everything that is known of a request."""
+    """The whole record of a request."""
 
     id: str
     fingerprint: str
     body: str
-    standing: RequestStatus
-
-
-def attempt_id(request: str, number: int) -> str:
-    """The id of an attempt, which becomes that of its lease."""
-    return f"{request}.{number}"
-
-
-def split_attempt_id(attempt: str) -> tuple[str, str]:
-    """Its request and its number."""
-    request, _, number = attempt.rpartition(".")
-    return request, number
+    status: RequestStatus

@@ -1,8 +1,9 @@
-"""Commands to owners, doorbells and answers: how this process talks to the clouds.
+"""Commands to owners, wake-ups and answers: how this process talks to the clouds.
 
-A command is written to the owner's inbox, the doorbell (a Celery task) tells the owner to look, the answer
-comes back by this process's reply stream. The bell may be lost: the owner looks by itself once a second. That
-of an attempt is written in the same step: one wait for the disk less for whoever waits for the answer.
+A command is written to the owner's inbox, a wake-up (a Celery task) tells the owner to look, and the answer
+comes back by this process's reply stream. A wake-up may be lost: the owner looks by itself once a second. The
+wake-up
+for an attempt is written in the same step as the attempt, which saves its caller one wait for the disk.
 """
 
 from __future__ import annotations
@@ -22,45 +23,45 @@ from broker.requests.store import RequestStore
 
 log = logging.getLogger(__name__)
 
-_SOON_S = 0.1  # in a stream of requests the next one rings before
+_SOON_S = 0.1  # in a stream of requests the next one wakes the owner before
 
 
 class OwnerNotifier:
-    """Rings for clouds without making anybody wait; one bell at a time for a cloud, whoever asks."""
+    """Wakes owners without making a caller wait, with one wake-up at a time for each cloud."""
 
     def __init__(self, ring: Callable[[str], None]):
-        """``ring`` may block; it is called on a thread."""
+        """Keep ``ring``, which wakes a cloud's owner. It may block; it is called on a thread."""
         self._ring = ring
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="doorbell")
-        self._again: dict[str, bool] = {}  # clouds whose bell is being rung: must it be rung once more?
-        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._again: dict[str, bool] = {}  # clouds with a wake-up under way: is another one needed after it?
+        self._planned: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ring(self, clouds: Iterable[str]) -> None:
-        """Now. Call it when the inbox entries are written."""
+        """Wake the owners now. Call it when the inbox entries are written."""
         for cloud in clouds:
-            self.rung([cloud])
+            self.cancel_planned([cloud])
             if cloud in self._again:
-                self._again[cloud] = True  # the bell under way may have been heard before the entry was there
+                self._again[cloud] = True  # the owner may have looked before the entry was there
                 continue
             self._again[cloud] = True
             task = asyncio.create_task(self._run(cloud))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def rung(self, clouds: Iterable[str]) -> None:
-        """Somebody else rang for them: what was to ring soon need not."""
+    def cancel_planned(self, clouds: Iterable[str]) -> None:
+        """Cancel planned wake-ups of owners that are woken otherwise."""
         for cloud in clouds:
-            timer = self._later.pop(cloud, None)
+            timer = self._planned.pop(cloud, None)
             if timer is not None:
                 timer.cancel()
 
     def ring_soon(self, clouds: Iterable[str]) -> None:
-        """In a moment, unless somebody rings for the same cloud before: for what nobody waits for."""
+        """Plan a wake-up in ``_SOON_S`` seconds, for commands without a waiting caller."""
         loop = asyncio.get_running_loop()
         for cloud in clouds:
-            if cloud not in self._later:
-                self._later[cloud] = loop.call_later(_SOON_S, self.ring, (cloud,))
+            if cloud not in self._planned:
+                self._planned[cloud] = loop.call_later(_SOON_S, self.ring, (cloud,))
 
     async def _run(self, cloud: str) -> None:
         while self._again[cloud]:
@@ -72,8 +73,8 @@ class OwnerNotifier:
         del self._again[cloud]
 
     async def close(self) -> None:
-        """Lets the bells under way end; those that were to ring soon are left to the owners' own look."""
-        for timer in self._later.values():
+        """Let wake-ups under way end; planned ones are left to the owners' own look."""
+        for timer in self._planned.values():
             timer.cancel()
         await asyncio.gather(*self._tasks)
         self._threads.shutdown(wait=False)
@@ -82,37 +83,34 @@ class OwnerNotifier:
 class OwnerCommands:
     """Sends commands and awaits their answers."""
 
-    def __init__(self, records: RequestStore, replies: Replies, bells: OwnerNotifier):
-        self.records, self.replies, self.bells = records, replies, bells
+    def __init__(self, records: RequestStore, replies: Replies, notifier: OwnerNotifier):
+        self.records, self.replies, self.notifier = records, replies, notifier
 
     @property
     def reply_to(self) -> str:
-        """What commands name as the place to answer to."""
+        """The name of the reply stream that commands give as the place to answer to."""
         return self.replies.name
 
-    def ring(self, clouds: Iterable[str]) -> None:
-        """For attempts that were made, unless the bell went with them."""
-        if self.records.rings:
-            self.bells.rung(clouds)
-        else:
-            self.bells.ring(clouds)
+    def note_attempts(self, clouds: Iterable[str]) -> None:
+        """Note that attempts were written, and wake-ups with them: planned ones are not needed."""
+        self.notifier.cancel_planned(clouds)
 
-    async def tell(self, batches: Mapping[str, Sequence[Command]]) -> None:
-        """Sends commands, by cloud, and waits for no answer."""
+    async def send(self, batches: Mapping[str, Sequence[Command]]) -> None:
+        """Send commands, by cloud, without waiting for answers."""
         await self.records.send(batches)
-        self.bells.ring_soon(batches)
+        self.notifier.ring_soon(batches)
 
     async def ask(self, batches: Mapping[str, Sequence[Command]], deadline_s: float) -> dict[str, Answer]:
-        """Sends commands, by cloud, and returns the answers by command id; who is silent is missing."""
-        asked = {command.id: cloud for cloud, batch in batches.items() for command in batch}
-        with self.expecting(asked) as futures:
+        """Send commands, by cloud, and return the answers that came in time, by command id."""
+        clouds = {command.id: cloud for cloud, batch in batches.items() for command in batch}
+        with self.expecting(clouds) as futures:
             await self.records.send(batches)
-            self.bells.ring(batches)
-            return await answers(futures, deadline_s)
+            self.notifier.ring(batches)
+            return await await_answers(futures, deadline_s)
 
     @contextmanager
     def expecting(self, commands: Mapping[str, str]) -> Iterator[dict[str, asyncio.Future[Answer]]]:
-        """Futures of the answers to commands, given with their clouds; enter it before they are sent."""
+        """Provide futures for the answers to commands, given with their clouds, before they are sent."""
         futures = self.replies.expect(commands)
         try:
             yield futures
@@ -120,8 +118,10 @@ class OwnerCommands:
             self.replies.forget(futures)
 
 
-async def answers(futures: Mapping[str, asyncio.Future[Answer]], deadline_s: float) -> dict[str, Answer]:
-    """What has been answered when all have, or at the deadline."""
+async def await_answers(
+    futures: Mapping[str, asyncio.Future[Answer]], deadline_s: float
+) -> dict[str, Answer]:
+    """Wait until all answers are there or ``deadline_s`` seconds are over; return those that are there."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + deadline_s
     for future in futures.values():  # they come in batches: when the first is there, most are

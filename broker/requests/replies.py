@@ -1,4 +1,7 @@
-"""Answers of owners, awaited by command id. One reader per process, on a connection of its own: it blocks."""
+"""The reply stream of this process, on which owners answer its commands.
+
+One reader a process delivers the answers by command id, on a connection of its own, because it blocks.
+"""
 
 from __future__ import annotations
 
@@ -27,27 +30,27 @@ _BATCH = 1000
 
 
 @dataclass
-class _Asked:
-    """Which cloud is to answer a command, and who waits for it."""
+class _Expected:
+    """The cloud that is to answer a command, and the futures of those that wait for it."""
 
     cloud: str
     futures: list[asyncio.Future[Answer]] = field(default_factory=list)
 
 
 class Replies:
-    """The reply stream of this process. Owners append to ``keys.replies(name)``.
+    """Delivers the answers that owners append to ``keys.replies(name)``.
 
     Where messages are signed, an answer counts if the cloud that was asked signed it, for this stream. Others
-    are dropped: who asked goes on waiting. ``refused`` counts them by reason.
+    are dropped, and the caller goes on waiting; ``refused`` counts them by reason.
     """
 
     def __init__(
         self, client: redis.asyncio.Redis, keys: RedisKeys, name: str, signing: MessageSigner = UNSIGNED
     ):
-        """``client`` is used by this reader alone."""
+        """Open nothing yet. ``client`` is used by this reader alone."""
         self._client, self.name, self._signing = client, name, signing
         self._stream = keys.replies(name)
-        self._waiting: dict[str, _Asked] = {}
+        self._waiting: dict[str, _Expected] = {}
         self.refused: Counter[str] = Counter()
         # What was delivered before an outage is ignored when it is read again.
         self._cursor = Cursor(client, self._stream, BEGINNING, count=_BATCH, block_ms=BLOCK_MS, rewinds=True)
@@ -55,26 +58,28 @@ class Replies:
 
     @property
     def awaited(self) -> int:
-        """How many commands somebody waits for the answer to."""
+        """The number of commands whose answers are awaited."""
         return len(self._waiting)
 
     def expect(self, commands: Mapping[str, str]) -> dict[str, asyncio.Future[Answer]]:
-        """One future a command id; ``commands`` says which cloud is asked. Call it before they are sent, and
-        ``forget`` afterwards."""
+        """Return a future for the answer to each command; ``commands`` has their clouds by command id.
+
+        Call it before they are sent, and ``forget`` afterwards.
+        """
         loop = asyncio.get_running_loop()
         futures: dict[str, asyncio.Future[Answer]] = {}
         for command, cloud in commands.items():
             futures[command] = loop.create_future()
-            self._waiting.setdefault(command, _Asked(cloud)).futures.append(futures[command])
+            self._waiting.setdefault(command, _Expected(cloud)).futures.append(futures[command])
         return futures
 
     def forget(self, futures: dict[str, asyncio.Future[Answer]]) -> None:
-        """Nobody waits for these any more."""
+        """Cancel futures that are no longer awaited."""
         for command, future in futures.items():
-            asked = self._waiting.get(command)
-            if asked is not None and future in asked.futures:
-                asked.futures.remove(future)
-            if asked is not None and not asked.futures:
+            expected = self._waiting.get(command)
+            if expected is not None and future in expected.futures:
+                expected.futures.remove(future)
+            if expected is not None and not expected.futures:
                 del self._waiting[command]
             future.cancel()
 
@@ -94,7 +99,7 @@ class Replies:
         return True
 
     async def _deliver_page(self, page: Page) -> None:
-        """Deliver each entry to those who wait for its answers."""
+        """Deliver the answers in each entry to their futures."""
         for entry_id, fields in page.entries:
             self._deliver(entry_id, fields)
 
@@ -102,9 +107,9 @@ class Replies:
         if not self._waiting:
             return  # late, or read again after an outage
         try:
-            # Before it is read: who is not believed may have made it to be hard to read.
+            # Before it is read: an entry that is not believed may be made to be hard to read.
             signature = self._verify_reply(entry_id, fields)
-            read = replies.validate_json(fields[b"r"], extra="ignore")
+            entry = replies.validate_json(fields[b"r"], extra="ignore")
         except SignatureError as error:
             self._drop(error.reason, str(error))
             return
@@ -112,20 +117,20 @@ class Replies:
             # Not the error itself: it repeats what the entry holds.
             log.warning("an entry of the reply stream cannot be read (%s)", type(error).__name__)
             return
-        for reply in read:
-            asked = self._waiting.get(reply.command)
-            if asked is None:
+        for reply in entry:
+            expected = self._waiting.get(reply.command)
+            if expected is None:
                 continue
-            if signature is not None and signature.issuer != cloud_party(asked.cloud):
-                self._drop("issuer", f"{signature.issuer} answered what {asked.cloud} was asked")
+            if signature is not None and signature.issuer != cloud_party(expected.cloud):
+                self._drop("issuer", f"{signature.issuer} answered what {expected.cloud} was asked")
                 continue
             del self._waiting[reply.command]
-            for future in asked.futures:
+            for future in expected.futures:
                 if not future.done():
                     future.set_result(reply.answer)
 
     def _verify_reply(self, entry_id: str, fields: dict[bytes, bytes]) -> Signature | None:
-        clouds = {asked.cloud for asked in self._waiting.values()}
+        clouds = {expected.cloud for expected in self._waiting.values()}
         return self._signing.verify(
             fields.get(b"s"),
             fields[b"r"],

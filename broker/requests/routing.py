@@ -1,7 +1,7 @@
-"""Which clouds a request is offered to, and in which order. Pure: from what the clouds say of themselves.
+"""Routing: the clouds to which a request is offered, and their order, judged by adverts alone.
 
-This is for wall time. Adverts are a little old, so a cloud is passed over only where its advert leaves no
-doubt; everything else is the owner's to decide. In trace time every target is asked instead.
+Routing is for wall time. Adverts are a little old, so a cloud is passed over only where its advert leaves no
+doubt; its owner decides everything else. In trace time every target is asked instead.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from cloudsim.model.requests import Amounts, Kind, Mode, promises
 
 
 class TableCell(NamedTuple):
-    """One row of a published table: lifetimes survived at some SLAs, for a range of free slots."""
+    """One row of a published table: the lifetimes survived at some SLAs, for a range of free slots."""
 
     free_slots_from: int
     free_slots_to: int
-    followed_up_s: float  # nothing is known of longer lifetimes
+    followed_up_s: float  # longer lifetimes were not observed
     survives_s: tuple[tuple[float, float], ...]  # (sla, seconds), SLAs ascending
 
 
 @dataclass(frozen=True)
 class TableSummary:
-    """A cloud's table as far as it shows it: cells by instance size in cores, by free slots.
+    """The published part of a cloud's table: its cells in the order of free slots.
 
-    flavours: those of sizes that need more than cores, by cores and amounts.
+    ``cells`` has them by size in cores, ``flavours`` those of sizes that need more than cores, by cores and
+    amounts.
     """
 
     version: str
@@ -41,15 +42,20 @@ class TableSummary:
 
     @classmethod
     def from_json(cls, text: bytes | str) -> TableSummary:
-        """Reads what the owner published under ``keys.table`` (rows as of ``QuantileTable.rows``).
+        """Read what the owner published under ``keys.table`` (rows of ``QuantileTable.rows``).
 
-        Raises ValueError, KeyError or TypeError where it is something else.
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            When it is something else.
         """
         published = json.loads(text)
         cells: dict[tuple[int, Amounts], list[TableCell]] = {}
         for row in published["rows"]:
             survives = sorted((float(sla), float(seconds)) for sla, seconds in row["quantiles_s"].items())
-            amounts = tuple(sorted((str(name), int(one)) for name, one in row.get("amounts", {}).items()))
+            amounts = tuple(
+                sorted((str(name), int(amount)) for name, amount in row.get("amounts", {}).items())
+            )
             cells.setdefault((int(row["cores"]), amounts), []).append(
                 TableCell(
                     int(row["free_slots_from"]),
@@ -66,7 +72,7 @@ class TableSummary:
         )
 
     def cells_of(self, request: SpotRequest) -> tuple[TableCell, ...]:
-        """Those that a request is judged by."""
+        """Return the cells by which a request is judged."""
         if request.resources:
             return self.flavours.get((request.cores, tuple(request.resources.items())), ())
         return self.cells.get(request.cores, ())
@@ -74,10 +80,14 @@ class TableSummary:
 
 @dataclass(frozen=True)
 class Member:
-    """A cloud as the broker sees it now. ``reachable`` False: its advert is too old, or there is none.
+    """A cloud as the broker sees it now.
 
-    ``broken``: by SLA, the promises that it does not keep lately (``broker.ledger.ledger``); nothing in
-    trace time.
+    Attributes
+    ----------
+    reachable:
+        False if its advert is too old, or there is none.
+    broken:
+        The evidence that it breaks promises, by SLA (``broker.ledger.ledger``); empty in trace time.
     """
 
     info: CloudInfo
@@ -88,12 +98,12 @@ class Member:
     broken: Mapping[float, BrokenPromise] = field(default_factory=dict)
 
     def broken_at(self, sla: float | None) -> BrokenPromise | None:
-        """How it broke its promises at this SLA; None: as far as is known it keeps them."""
+        """Return the evidence that it breaks promises at this SLA; None if there is none."""
         return None if sla is None else self.broken.get(sla)
 
 
 class UnfittableError(ValueError):
-    """No member has a node that large; ``largest_node`` is what the largest one holds, in cores."""
+    """No member has a node for this size. ``largest_node`` is the size of the largest one, in cores."""
 
     def __init__(self, cores: int, largest_node: int):
         self.cores, self.largest_node = cores, largest_node
@@ -103,16 +113,16 @@ class UnfittableError(ValueError):
 
 
 class UnknownTargetError(ValueError):
-    """The request names a cloud that is no member."""
+    """A request names a cloud that is not a member."""
 
-    def __init__(self, cloud: str, known: Iterable[str]):
+    def __init__(self, cloud: str, members: Iterable[str]):
         self.cloud = cloud
-        super().__init__(f"no member is called {cloud!r}; there are: {', '.join(known) or 'none yet'}")
+        super().__init__(f"no member is called {cloud!r}; there are: {', '.join(members) or 'none yet'}")
 
 
 @dataclass(frozen=True)
 class Route:
-    """``candidates`` in the order in which they are asked; ``passed_over`` says why the others are not."""
+    """The clouds to ask, in this order, and the refusals on behalf of those that are passed over."""
 
     candidates: tuple[str, ...]
     passed_over: tuple[Refusal, ...]
@@ -120,103 +130,132 @@ class Route:
 
 @dataclass
 class ReservedRoom:
-    """Cores that earlier requests of the same list were routed to, by cloud: no advert tells of them yet."""
+    """Cores by cloud that earlier requests of the same call will take, and no advert tells of yet."""
 
     cores: dict[str, int] = field(default_factory=dict)
 
     def add(self, cloud: str, cores: int) -> None:
-        """One more request goes to ``cloud``."""
+        """Note that one more request goes to a cloud."""
         self.cores[cloud] = self.cores.get(cloud, 0) + cores
 
 
-def targets_of(request: SpotRequest, members: Sequence[Member]) -> list[Member]:
-    """The members a request may be sent to, in cloud order: those it names, else all but its origin.
+def find_targets(request: SpotRequest, members: Sequence[Member]) -> list[Member]:
+    """Return the members a request may be sent to, in cloud order: those it names, or all but its origin.
 
-    Raises UnknownTargetError when it names a cloud that is no member.
+    Raises
+    ------
+    UnknownTargetError
+        When it names a cloud that is not a member.
     """
     ordered = sorted(members, key=lambda member: member.info.order)
     if request.targets is None:
         return [member for member in ordered if member.info.id != request.origin]
-    known = [member.info.id for member in ordered]
+    clouds = [member.info.id for member in ordered]
     for target in request.targets:
-        if target not in known:
-            raise UnknownTargetError(target, known)
+        if target not in clouds:
+            raise UnknownTargetError(target, clouds)
     return [member for member in ordered if member.info.id in request.targets]
+
+
+class Candidate(NamedTuple):
+    """A cloud that may be asked: its place in the order of clouds, its fit as a quote, its free cores."""
+
+    order: int
+    quote: Quote
+    free_cores: int
 
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """What the members say to a request: all that ``route`` looks at but what was booked meanwhile.
+    """The clouds that may be asked for requests with equal requirements, not yet in the order of asking.
 
-    ``rooms``: of each member that may be asked, its place in the order of clouds, the fit, its free cores.
+    Attributes
+    ----------
+    cores:
+        The size of the requests.
+    passed_over:
+        The refusals on behalf of the other clouds.
+    distrusted:
+        The clouds that break promises at the SLA of the requests: they are asked last.
     """
 
     cores: int
-    rooms: tuple[tuple[int, Quote, int], ...]
+    candidates: tuple[Candidate, ...]
     passed_over: tuple[Refusal, ...]
     distrusted: frozenset[str]
 
-    def route(self, most: int, booked: ReservedRoom | None = None) -> Route:
-        """As ``route``."""
-        taken = booked.cores if booked is not None else {}
-        quotes: list[tuple[int, Quote]] = []
-        doubtful: list[tuple[int, Quote]] = []  # full, as far as is known
-        for order, quote, free_cores in self.rooms:
-            full = quote.free_slots == 0 or free_cores - taken.get(quote.cloud, 0) < self.cores
-            (doubtful if full else quotes).append((order, quote))
-        ranked = tightest_fit(quotes) + tightest_fit(doubtful)
+    def route(self, most: int, reserved: ReservedRoom | None = None) -> Route:
+        """Order the candidates for one request and return at most ``most`` of them.
+
+        The tightest fit comes first. Clouds that are full, counting the ``reserved`` room, come behind the
+        others, and clouds that are distrusted behind all. A cloud beyond ``most`` gets no refusal: nothing is
+        known against it.
+        """
+        taken = reserved.cores if reserved is not None else {}
+        roomy: list[tuple[int, Quote]] = []
+        full: list[tuple[int, Quote]] = []  # as far as is known
+        for order, quote, free_cores in self.candidates:
+            fits = quote.free_slots != 0 and free_cores - taken.get(quote.cloud, 0) >= self.cores
+            (roomy if fits else full).append((order, quote))
+        ranked = tightest_fit(roomy) + tightest_fit(full)
         if self.distrusted:
             ranked.sort(key=lambda quote: quote.cloud in self.distrusted)
         return Route(tuple(quote.cloud for quote in ranked[:most]), self.passed_over)
 
 
 def route(
-    request: SpotRequest, members: Sequence[Member], *, most: int, booked: ReservedRoom | None = None
+    request: SpotRequest, members: Sequence[Member], *, most: int, reserved: ReservedRoom | None = None
 ) -> Route:
-    """The clouds to ask, tightest fit first, at most ``most`` of them; and a refusal for all passed over.
+    """Find the candidates for a request and order them, see ``find_candidates`` and ``CandidateSet.route``.
 
-    Those that broke their promises at the request's SLA come last, in the same order. A member beyond
-    ``most`` gets no refusal: nothing is known against it. ``booked`` is not added to here.
-
-    Raises UnfittableError when no member has a node that large, UnknownTargetError for a target that is none.
+    ``reserved`` is not added to.
     """
-    return survey(request, members).route(most, booked)
+    return find_candidates(request, members).route(most, reserved)
 
 
-def survey(request: SpotRequest, members: Sequence[Member]) -> CandidateSet:
-    """The same for all requests that want the same. Raises as ``route`` does."""
-    targets = targets_of(request, members)
+def find_candidates(request: SpotRequest, members: Sequence[Member]) -> CandidateSet:
+    """Evaluate all members for requests with these requirements.
+
+    Raises
+    ------
+    UnfittableError
+        When no member has a node for this size.
+    UnknownTargetError
+        When the request names a cloud that is not a member.
+    """
+    targets = find_targets(request, members)
     largest = max((member.info.largest_node for member in members), default=0)
     if members and request.cores > largest:
         raise UnfittableError(request.cores, largest)
-    rooms: list[tuple[int, Quote, int]] = []
+    candidates: list[Candidate] = []
     passed_over: list[Refusal] = []
-    wanted = {member.info.id for member in targets}
-    for member in sorted(members, key=lambda one: one.info.order):
+    target_ids = {member.info.id for member in targets}
+    for member in sorted(members, key=lambda member: member.info.order):
         cloud = member.info.id
-        refusal = (
-            _objection(request, member) if cloud in wanted else Refusal(cloud, RefusalReason.NOT_A_TARGET)
-        )
+        if cloud in target_ids:
+            refusal = _refuse_for(request, member)
+        else:
+            refusal = Refusal(cloud, RefusalReason.NOT_A_TARGET)
         if refusal is not None:
             passed_over.append(refusal)
             continue
         assert member.advert is not None, "a cloud without an advert is unreachable"
         room = member.advert.room(promised=_promised(request))
-        slots = free_slots(room, request.cores)
+        slots = count_free_slots(room, request.cores)
         if slots is None:
             slots = room.free_cores // request.cores  # no more than that
         quote = Quote(cloud, request.cores, slots, None, None, None, None)
-        rooms.append((member.info.order, quote, room.free_cores))
+        candidates.append(Candidate(member.info.order, quote, room.free_cores))
     distrusted = frozenset(member.info.id for member in targets if member.broken_at(request.sla) is not None)
-    return CandidateSet(request.cores, tuple(rooms), tuple(passed_over), distrusted)
+    return CandidateSet(request.cores, tuple(candidates), tuple(passed_over), distrusted)
 
 
 def _promised(request: SpotRequest) -> bool:
     return promises(Kind.SPOT, request.sla)
 
 
-def free_slots(room: Room, cores: int) -> int | None:
-    """Free slots of that size as far as the advert, which need not list all sizes, tells. None: unknown."""
+def count_free_slots(room: Room, cores: int) -> int | None:
+    """Return the number of free slots of a size; None if the advert does not tell."""
     listed = room.free_slots.get(cores)
     if listed is not None:
         return listed
@@ -225,10 +264,10 @@ def free_slots(room: Room, cores: int) -> int | None:
     return None
 
 
-def smaller_size(request: SpotRequest, member: Member) -> int | None:
-    """The largest advertised size below the request's that this cloud would surely admit now, or None.
+def find_smaller_size(request: SpotRequest, member: Member) -> int | None:
+    """Return the largest advertised size below the request's that this cloud would surely admit, or None.
 
-    Adverts vouch for cores alone.
+    Adverts tell of cores alone: a request that needs more gets None.
     """
     advert = member.advert
     if advert is None or not member.reachable or request.needs_more:
@@ -239,48 +278,48 @@ def smaller_size(request: SpotRequest, member: Member) -> int | None:
             continue
         if not promised:
             return cores
-        if advert.admission is Mode.POPULATION:  # its bar is known to the owner alone
+        if advert.admission is Mode.POPULATION:  # the owner alone knows its threshold
             return None
         table = member.table
         cells = table.cells.get(cores, ()) if table and table.version == advert.table_version else ()
-        here = next((one for one in cells if one.free_slots_from <= slots <= one.free_slots_to), None)
-        if (request.lifetime_s or 0.0) <= (_surely_survived(here, request.sla or 0.0) or 0.0):
+        cell = _cell_at(cells, slots)
+        if (request.lifetime_s or 0.0) <= (_sure_lifetime_s(cell, request.sla or 0.0) or 0.0):
             return cores
     return None
 
 
-def _objection(request: SpotRequest, member: Member) -> Refusal | None:
-    """Why this cloud would certainly refuse, in the order of precedence of ``RefusalReason``.
+def _refuse_for(request: SpotRequest, member: Member) -> Refusal | None:
+    """Return the refusal of a cloud that would certainly refuse, with the first reason in their precedence.
 
-    But unreachable comes before what an advert says that is too old to be believed. What is free of other
-    resources, or on nodes with some labels, is known to the owner alone: slots of cores are no fewer.
+    But UNREACHABLE precedes reasons from an advert that is too old to be believed. The owner alone knows what
+    is free of other resources, or on nodes with some labels; there are at least as many slots of cores.
     """
     cloud, advert, cores = member.info.id, member.advert, request.cores
-    hopeless = _hopeless(request, member.info)
-    if hopeless is not None:
-        return hopeless
+    refusal = _refuse_when_empty(request, member.info)
+    if refusal is not None:
+        return refusal
     if advert is None or not member.reachable:
         return Refusal(cloud, RefusalReason.UNREACHABLE)
     promised = _promised(request)
-    slots = free_slots(advert.room(promised=promised), cores)
-    if slots == 0 and not member.info.fair_share:  # else it has to know who waits
+    slots = count_free_slots(advert.room(promised=promised), cores)
+    if slots == 0 and not member.info.fair_share:  # else it has to see the request
         closed = (("cordon", advert.closed_nodes),) if advert.closed_nodes else ()
         return Refusal(cloud, RefusalReason.NO_CAPACITY, free_slots=0, removed=closed)
     if promised:
         assert request.sla is not None
-        return _risk(request, request.sla, member, slots)
+        return _refuse_by_table(request, request.sla, member, slots)
     return None
 
 
-def _hopeless(request: SpotRequest, info: CloudInfo) -> Refusal | None:
-    """A refusal if none of its nodes would do, were they all empty."""
+def _refuse_when_empty(request: SpotRequest, info: CloudInfo) -> Refusal | None:
+    """Return a refusal if none of the cloud's nodes would do even if they were all empty."""
     if request.cores > info.largest_node:
         return Refusal(info.id, RefusalReason.TOO_LARGE)
     kinds = info.node_kinds
     if kinds and request.resources and not any(_holds(kind, request) for kind in kinds):
         return Refusal(info.id, RefusalReason.TOO_LARGE)
-    wanted = request.labels.items()
-    if kinds and wanted and not any(wanted <= kind.labels.items() for kind in kinds):
+    labels = request.labels.items()
+    if kinds and labels and not any(labels <= kind.labels.items() for kind in kinds):
         return Refusal(
             info.id, RefusalReason.NO_SUCH_NODE, removed=(("labels", sum(kind.nodes for kind in kinds)),)
         )
@@ -292,10 +331,10 @@ def _holds(kind: NodeKind, request: SpotRequest) -> bool:
     return enough and kind.cores >= request.cores
 
 
-def _risk(request: SpotRequest, sla: float, member: Member, slots: int | None) -> Refusal | None:
-    """A refusal if the table would not do for any number of free slots.
+def _refuse_by_table(request: SpotRequest, sla: float, member: Member, slots: int | None) -> Refusal | None:
+    """Return a refusal if the table does not allow the lifetime for any number of free slots.
 
-    A published lifetime at an SLA no smaller than the wanted one bounds what is survived at the wanted one;
+    A published lifetime at an SLA no smaller than the request's bounds the lifetime at the request's SLA, and
     conditions between two cells are mixtures of both. So a lifetime above that bound in all cells is refused
     whatever is free.
     """
@@ -308,39 +347,42 @@ def _risk(request: SpotRequest, sla: float, member: Member, slots: int | None) -
     if member.advert.admission is Mode.POPULATION:  # risks above the SLA may be taken
         return None
     cells = table.cells_of(request)
-    bounds = [_survived_at_least(cell, sla) for cell in cells]
+    bounds = [_longest_lifetime_s(cell, sla) for cell in cells]
     if not bounds or any(bound is None or request.lifetime_s <= bound for bound in bounds):
         return None
-    slots = None if request.needs_more else slots  # of those that would do there may be fewer
-    here = next(
-        (cell for cell in cells if slots and cell.free_slots_from <= slots <= cell.free_slots_to), None
-    )
-    unseen = here is not None and request.lifetime_s > here.followed_up_s
+    slots = None if request.needs_more else slots  # fewer may meet the other needs
+    cell = _cell_at(cells, slots) if slots else None
+    unseen = cell is not None and request.lifetime_s > cell.followed_up_s
     return Refusal(
         cloud,
         RefusalReason.NO_EVIDENCE if unseen else RefusalReason.RISK_TOO_HIGH,
         free_slots=slots,
-        eviction_probability=_sla_for(here, request.lifetime_s),
-        survives_s=_surely_survived(here, sla),
+        eviction_probability=_sure_sla(cell, request.lifetime_s),
+        survives_s=_sure_lifetime_s(cell, sla),
         table_version=table.version,
         table_made_at_s=table.made_at_s,
     )
 
 
-def _survived_at_least(cell: TableCell, sla: float) -> float | None:
-    """Published lifetime at the smallest SLA not below ``sla``: an upper bound of the one at ``sla``."""
-    return next((seconds for shown, seconds in cell.survives_s if shown >= sla), None)
+def _cell_at(cells: Sequence[TableCell], slots: int) -> TableCell | None:
+    """Return the cell for a number of free slots."""
+    return next((cell for cell in cells if cell.free_slots_from <= slots <= cell.free_slots_to), None)
 
 
-def _surely_survived(cell: TableCell | None, sla: float) -> float | None:
-    """A lifetime this cell would accept at ``sla``, as a counter-offer."""
+def _longest_lifetime_s(cell: TableCell, sla: float) -> float | None:
+    """Return the lifetime at the smallest published SLA not below ``sla``, an upper bound."""
+    return next((seconds for published, seconds in cell.survives_s if published >= sla), None)
+
+
+def _sure_lifetime_s(cell: TableCell | None, sla: float) -> float | None:
+    """Return a lifetime that this cell would accept at ``sla``, for a counter-offer."""
     if cell is None:
         return None
-    return max((seconds for shown, seconds in cell.survives_s if shown <= sla), default=None)
+    return max((seconds for published, seconds in cell.survives_s if published <= sla), default=None)
 
 
-def _sla_for(cell: TableCell | None, lifetime_s: float) -> float | None:
-    """An SLA at which this cell would accept the lifetime, as a counter-offer."""
+def _sure_sla(cell: TableCell | None, lifetime_s: float) -> float | None:
+    """Return an SLA at which this cell would accept the lifetime, for a counter-offer."""
     if cell is None:
         return None
-    return next((shown for shown, seconds in cell.survives_s if seconds >= lifetime_s), None)
+    return next((published for published, seconds in cell.survives_s if seconds >= lifetime_s), None)

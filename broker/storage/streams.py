@@ -76,13 +76,13 @@ def parse_event(fields: Mapping[bytes, bytes]) -> Event:
 
     Raises pydantic.ValidationError if it is of a version that this one cannot read.
     """
-    return version.read(Event, fields[b"e"])
+    return version.read_message(Event, fields[b"e"])
 
 
 def try_parse_event(text: bytes) -> Event | None:
     """Return the event of this JSON, or None if it is of a version that this one cannot read."""
     try:
-        return version.read(Event, text)
+        return version.read_message(Event, text)
     except ValidationError:
         return None
 

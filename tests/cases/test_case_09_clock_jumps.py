@@ -20,7 +20,8 @@ from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.integration.test_workers_runtime import Bench, Make
-from tests.unit.broker.test_api_adverts import WALL, Clocks, publish, view
+from tests.support.wakeups import no_wakeup
+from tests.unit.broker.requests.test_members import WALL, Clocks, publish, view
 from tests.unit.workers.owners import Live, ask, check_journal, confirm, reserve, spec
 from workers.owner.clock import JUMP_S, LONGEST_ABSENCE_S, JumpWatch, resume_s
 
@@ -186,7 +187,7 @@ def test_a_jump_makes_no_request_overdue_for_the_sweeper(
 
     async def scenario() -> None:
         async with connect_async(redis_url) as client:
-            records = RequestStore(client, RedisKeys("sweep:"))
+            records = RequestStore(client, RedisKeys("sweep:"), bell=no_wakeup)
             await records.accept([Accept(f"r{n}", "f", "{}", look_after_ms=60_000) for n in range(50)])
             assert await records.overdue(100, 1000) == []
             monkeypatch.setattr(time, "time", lambda: real() + jump.total_seconds())

@@ -21,9 +21,9 @@ import uvicorn
 
 from broker.api.app import create_app
 from broker.contract import CloudInfo
-from broker.contract.convert import node_kinds
+from broker.contract.convert import to_node_kinds
 from broker.identity.store import let_in_operator
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Commit, Journal
 from broker.settings import Settings
 from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
@@ -106,7 +106,7 @@ class FakeOwner(threading.Thread):
             largest_node=max(nodes),
             time="trace" if self.spec.trace_time else "wall",
             overflow=self.spec.overflow,
-            node_kinds=node_kinds(nodes, details),
+            node_kinds=to_node_kinds(nodes, details),
             pools=spec.products.pools.bands if spec.products.pools else (),
             slices_s=slices_s,
             fair_share=fair_share is not None,
@@ -145,7 +145,7 @@ class FakeOwner(threading.Thread):
             for entry, commands in entries:
                 cursor = entry
                 for command in commands:
-                    assert not isinstance(command, Malformed), command
+                    assert not isinstance(command, MalformedCommand), command
                     self.handled.append(command)
                     outcome.extend(self.owner.handle(command, self._clock(), _now()))
             if entries or time.monotonic() > advertised_s + 0.5:

@@ -10,7 +10,7 @@ from typing import get_args
 import httpx
 import pytest
 
-from broker.contract import PUBLIC_KINDS, DisclosureLevel, LeaseState
+from broker.contract import DisclosureLevel, EventKind, LeaseState
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
 
@@ -104,5 +104,5 @@ def keys_of(name: str) -> set[str]:
 def test_its_words_are_those_of_the_contract() -> None:
     assert keys_of("REASONS") == {reason.value for reason in RefusalReason}
     assert keys_of("STATES") == {state.value for state in LeaseState}
-    assert keys_of("EVENT_KINDS") == {kind.value for kind in PUBLIC_KINDS}
+    assert keys_of("EVENT_KINDS") == {kind.value for kind in EventKind if kind.is_public}
     assert keys_of("DISCLOSURE") == set(get_args(DisclosureLevel))

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from broker.contract import LeaseGranted, LeaseState, SpotRequest
-from broker.requests.validation import OpenRequest
+from broker.requests.open_request import OpenRequest
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
 from tests.support.wait import wait_until
@@ -50,8 +50,8 @@ def test_a_cloud_whose_lease_is_over_before_the_decision_is_passed_over() -> Non
     answer = live.tell(command, 9.0)
     assert isinstance(answer, LeaseGranted)
     assert answer.lease.state is LeaseState.COMPLETED
-    assert one.heard("A", answer) is None
-    (refusal,) = one.asked.values()
+    assert one.conclude("A", answer) is None
+    (refusal,) = one.refusals.values()
     assert (refusal.reason, refusal.detail) == (
         RefusalReason.ENDED,
         "it was completed before the broker could decide for it",

@@ -96,7 +96,7 @@ def test_a_page_goes_on_where_enough_was_looked_through(
     rare = ended(client, ["rare"], origin="seldom")
     ended(client, [f"n{number}" for number in range(6)])
     monkeypatch.setattr(broker.leases.pages, "_PAGE", 2)
-    monkeypatch.setattr(broker.leases.pages, "_LOOKED_THROUGH", 4)
+    monkeypatch.setattr(broker.leases.pages, "_SEARCHED_EVENTS", 4)
     first = client.leases.list(origin="seldom")
     assert (first.leases, first.more) == ([], True)
     assert [lease.id for lease in client.leases.list_all(origin="seldom")] == rare

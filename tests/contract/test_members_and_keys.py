@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.auth import MemberCache
 from broker.api.schemas.identity import KeyWish, MemberChange, MemberWish, Rotation
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import QuoteRequest, SpotRequest
+from broker.identity.member_cache import MemberCache
 from broker.identity.permissions import Role
 from broker.identity.store import IdentityStore
 from broker.requests.quota import QuotaHolds

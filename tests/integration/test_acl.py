@@ -19,7 +19,6 @@ from redis.exceptions import NoPermissionError
 from broker import cli
 from broker.contract import VERSION, Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
 from broker.contract.instances import InstanceRecord
-from broker.contract.negotiation import Speaking
 from broker.identity.store import let_in_operator
 from broker.journal.journal import Commit, Journal
 from broker.queue.celery_config import JOBS, cloud_queue, make_app
@@ -28,6 +27,7 @@ from broker.settings import Settings, settings
 from broker.signing.key_files import create_key
 from broker.signing.signer import UNSIGNED
 from broker.storage.connections import connect
+from broker.storage.negotiation import FederationVersion
 from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
@@ -267,7 +267,7 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
     for user in ("cloud-A", "montecarlo", "broker"):  # whoever is the first
         shared.processes.client.delete(keys.contract)
         with shared.client(user) as first:
-            assert Speaking(first, keys).look() == VERSION
+            assert FederationVersion(first, keys).refresh() == VERSION
     with shared.client("reader") as reader, shared.client("montecarlo") as worker:
         for attempt in (
             lambda: reader.xadd(keys.all_events, {"e": "{}"}),

@@ -172,7 +172,7 @@ def test_sent_again_once_the_owner_is_mended_it_is_carried_out(make_bench: Make,
     bench.runtime = bench.make()
     bench.runtime.open()
     (letter,) = bench.journal.dead_letters.letters()
-    bench.journal.send("A", letter.valid())
+    bench.journal.send("A", letter.parse_commands())
     (reply,) = drained(bench, 1)
     assert reply.answer.lease.state is LeaseState.CANCELLED
     assert [event.kind for event in bench.events()].count(EventKind.CANCELLED) == 1

@@ -24,7 +24,7 @@ from broker.api.schemas.identity import KeyWish, MemberWish
 from broker.client import Client, GrantedRequest, RefusedRequest
 from broker.contract import Advert, ExtensionRequest, SpotRequest
 from broker.identity.store import let_in_operator
-from broker.journal.hash_chain import place_of
+from broker.journal.hash_chain import parse_entry_id
 from broker.journal.journal import Journal
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
@@ -135,9 +135,9 @@ class Site:
     def _await_inbox(self) -> None:
         """Until the owner has read all that it was told so far."""
         stream: Any = self.client.xinfo_stream(KEYS.inbox(CLOUD))
-        last = place_of(stream["last-generated-id"].decode())
+        last = parse_entry_id(stream["last-generated-id"].decode())
         journal = Journal(self.client, KEYS, CLOUD)
-        wait_until(lambda: place_of(journal.cursor()) >= last, "the owner reads its inbox")
+        wait_until(lambda: parse_entry_id(journal.cursor()) >= last, "the owner reads its inbox")
 
     def judge(self) -> list[str]:
         """Every breach so far, once all has settled. The owner is held meanwhile: what is read must not

@@ -13,9 +13,9 @@ import redis
 
 from broker.contract import CloudInfo, EventKind, LeaseGranted, Reply, replies
 from broker.journal.archive import Archive, archive_directory
-from broker.journal.entries import Entries
+from broker.journal.entries import JournalEntries
 from broker.journal.journal import Journal
-from broker.journal.verify import JournalFinding, verify
+from broker.journal.verify import JournalFinding, verify_journal
 from broker.settings import Settings
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
@@ -103,10 +103,10 @@ class Site:
             self.tell(cancel(f"{name}{number}.1"))
 
     def verified(self) -> JournalFinding:
-        return verify("A", Entries(self.client, KEYS, "A"), self.archive)
+        return verify_journal("A", JournalEntries(self.client, KEYS, "A"), self.archive)
 
     def ids(self) -> list[str]:
-        return [entry.id for entry in Entries(self.client, KEYS, "A").after()]
+        return [entry.id for entry in JournalEntries(self.client, KEYS, "A").after()]
 
     def running(self) -> list[str]:
         return sorted(name.decode() for name in self.client.smembers(KEYS.running("A")))  # type: ignore[union-attr]
@@ -278,7 +278,7 @@ def test_entries_that_only_the_archive_has_are_named(site: Site, tmp_path: Path)
     shutil.rmtree(site.archive.directory)
     (tmp_path / "ours").rename(site.archive.directory)
     site.open()
-    events = [entry.event() for entry in Entries(site.client, KEYS, "A").after()]
+    events = [entry.event() for entry in JournalEntries(site.client, KEYS, "A").after()]
     admitted = [event.lease.id for event in events if event.kind is EventKind.ADMITTED and event.lease]
     assert admitted == ["a.1", "c.1"]
     assert lost == "2-3"
@@ -289,7 +289,7 @@ def test_a_journal_of_an_older_version_goes_on(site: Site) -> None:
     site.open()
     site.admit("a.1")
     site.crash()
-    entries = list(Entries(site.client, KEYS, "A").after())
+    entries = list(JournalEntries(site.client, KEYS, "A").after())
     site.client.delete(KEYS.journal("A"))
     shutil.rmtree(site.archive.directory)
     for entry in entries:

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 from broker.contract import Done, Event, EventKind, Lease, LeaseState, Reply, Tick
 from broker.journal.hash_chain import BEGINNING
 from broker.journal.journal import Commit, FencedError, Journal, JournalError
-from broker.journal.verify import walked
+from broker.journal.verify import verify_entries
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from cloudsim.model.requests import Kind
@@ -215,7 +215,7 @@ class Takeovers(RuleBasedStateMachine):
         journal = self.journals["one"]
         assert list(journal.read()) == self.entries
         entries = journal.entries
-        assert walked("a", [], entries.after(), entries.public()).bad is None
+        assert verify_entries("a", [], entries.after(), entries.public()).bad is None
         epochs: dict[int, list[int]] = {}
         for entry, _ in self.entries:
             epoch, number = position(entry)

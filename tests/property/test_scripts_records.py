@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from broker.contract import Confirm, Release, Reserve, commands
+from broker.contract.leases import format_attempt_id
 from broker.requests.models import (
     Accept,
     Accepted,
@@ -24,12 +25,12 @@ from broker.requests.models import (
     RequestAttempt,
     RequestState,
     RequestStatus,
-    attempt_id,
 )
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from tests.mutants import broken_script
+from tests.support.wakeups import no_wakeup
 
 KEYS = RedisKeys("p:")
 CLOUDS = ["a", "b", "c"]
@@ -128,7 +129,7 @@ class Model:
         mine = None if known is None else (known.state, known.attempt, known.cloud)
         if known is not None and mine == (RequestState.ATTEMPTING, one.number, one.cloud):
             assert known.cloud is not None
-            attempt = attempt_id(one.request, one.number)
+            attempt = format_attempt_id(one.request, one.number)
             if one.answer is None:
                 known.state = RequestState.OPEN
                 sent[known.cloud].append(f"release {attempt}")
@@ -169,7 +170,7 @@ class Life(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.client = self.runner.run(self._connected())
-        self.records = RequestStore(self.client, KEYS)
+        self.records = RequestStore(self.client, KEYS, bell=no_wakeup)
         self.call("accept", [Accept(name, "x", f"body {name}", AT_ONCE) for name in NAMES[:2]])
 
     async def _connected(self) -> Any:
@@ -310,7 +311,7 @@ def check_clouds(inboxes: Inboxes) -> None:
 
 
 def attempt(request: str, number: int, cloud: str, look_after_ms: int) -> RequestAttempt:
-    name = attempt_id(request, number)
+    name = format_attempt_id(request, number)
     command = Reserve(
         id=name, attempt=name, request=request, origin="user", cores=1, lifetime_s=1, sla=None, reply_to="api"
     )

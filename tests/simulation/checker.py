@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker.contract import Event
-from broker.requests.validation import Settled
+from broker.requests.models import RequestAnswer
 from tests.simulation.book import CloudBook
 from tests.simulation.options import POISON, CloudOptions
 from tests.simulation.processes import KEYS, OwnerProcess
@@ -145,11 +145,14 @@ class Checker:
             else:
                 self._equals_fold(cloud, runtime._owner)
 
-    def answered(self, answers: Mapping[str, Settled]) -> None:
+    def answered(self, answers: Mapping[str, RequestAnswer]) -> None:
         """What users were told is what stands, and what was promised them has run."""
         for request, told in answers.items():
             record = self._record(request)
-            if Settled.model_validate_json(record.get(b"answer", b'{"lease":null,"refusals":[]}')) != told:
+            if (
+                RequestAnswer.model_validate_json(record.get(b"answer", b'{"lease":null,"refusals":[]}'))
+                != told
+            ):
                 self._breach(f"I6: {request} was answered {told}, its record says {record.get(b'answer')!r}")
             runs, promised = self._winner.get(request), told.lease.id if told.lease else None
             if runs != promised:

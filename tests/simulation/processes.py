@@ -22,7 +22,7 @@ from broker.api.services.clouds import CloudService
 from broker.contract import CloudInfo
 from broker.journal.journal import Journal
 from broker.requests.members import MembershipView
-from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
+from broker.requests.owner_commands import OwnerNotifier
 from broker.requests.replies import Replies
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
@@ -33,6 +33,7 @@ from cloudsim.prediction.tables import QuantileTable
 from tests.simulation.clients import AsyncClient, BlockingClient
 from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
 from tests.simulation.options import CloudOptions
+from tests.support.wakeups import RingingCommands, no_wakeup
 from tests.unit.workers.owners import harmless_table
 from workers.owner.process import EXIT_FENCED, OwnerProcessSpec
 from workers.owner.process import OwnerProcess as ProductOwnerProcess
@@ -181,7 +182,7 @@ class BrokerProcess(_Process):
     def __init__(self, world: World, name: str, machine: Machine):
         super().__init__(world, name, machine)
         client = cast("redis.asyncio.Redis", AsyncClient(world, self))
-        records = RequestStore(client, KEYS)
+        records = RequestStore(client, KEYS, bell=no_wakeup)
         adverts = MembershipView(
             client,
             KEYS,
@@ -190,7 +191,7 @@ class BrokerProcess(_Process):
             now=lambda: EPOCH + timedelta(seconds=world.clock.time() + machine.ahead_s),
         )
         replies = Replies(client, KEYS, name)
-        exchange = OwnerCommands(records, replies, OwnerNotifier(self._ring))
+        exchange = RingingCommands(records, replies, OwnerNotifier(self._ring))
         self.service = SubmissionService(SETTINGS, records, adverts, exchange)
         self.desk = CloudService(SETTINGS, client, KEYS, adverts, exchange)
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in order: a set's would be another one every time

@@ -11,7 +11,8 @@ import redis
 
 from broker.api.schemas.clouds import DrainRequest
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
-from broker.requests.validation import InFlightError, NoMembersError, ReusedError, Settled
+from broker.requests.errors import InFlightError, NoMembersError, ReusedError
+from broker.requests.models import RequestAnswer
 from tests.simulation.processes import RENEWAL_S
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Users:
     """All of them. ``answers``: what was said of each spot request; it never changes."""
 
     world: World
-    answers: dict[str, Settled] = field(default_factory=dict)
+    answers: dict[str, RequestAnswer] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)  # own instances by id: what was answered first
     _number: int = 0
 
@@ -87,7 +88,7 @@ class Users:
         return await self.world.broker_call(lambda broker: broker.service.submit(wishes, "me"), patience_s)
 
     def _hear(self, wish: SpotRequest, result: Any) -> None:
-        if isinstance(result, Settled):
+        if isinstance(result, RequestAnswer):
             first = self.answers.setdefault(wish.id or "", result)
             if first != result:
                 self.world.breach(f"I6: {wish.id} was answered {first}, and now {result}")

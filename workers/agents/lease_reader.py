@@ -12,7 +12,7 @@ import redis
 import structlog
 from pydantic import ValidationError
 
-from broker.contract import Advert, CloudInfo, Lease, read
+from broker.contract import Advert, CloudInfo, Lease, read_message
 from broker.storage.keys import RedisKeys
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class LeaseReader:
         if text is None:
             return None
         try:
-            lease = read(Lease, text)
+            lease = read_message(Lease, text)
         except ValidationError:
             log.warning("lease cannot be read", lease=lease_id)
             return None
@@ -53,7 +53,7 @@ class LeaseReader:
         if info_text is None or advert_text is None:
             return now
         try:
-            info, advert = read(CloudInfo, info_text), read(Advert, advert_text)
+            info, advert = read_message(CloudInfo, info_text), read_message(Advert, advert_text)
         except (ValidationError, json.JSONDecodeError):
             return now
         advert_at = datetime.fromisoformat(advert.at).timestamp()

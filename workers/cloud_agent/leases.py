@@ -9,7 +9,7 @@ import redis
 import structlog
 from pydantic import ValidationError
 
-from broker.contract import Lease, read, written
+from broker.contract import Lease, read_message, write_message
 from broker.contract.instances import InstanceRecord
 from broker.storage.keys import RedisKeys
 from workers.agents.lease_reader import LeaseReader
@@ -42,7 +42,7 @@ class CloudLeases:
         texts = cast("dict[bytes, bytes]", self._client.hgetall(self._keys.instances(self._cloud)))
         for name, text in texts.items():
             try:
-                self._written[name.decode()] = read(InstanceRecord, text)
+                self._written[name.decode()] = read_message(InstanceRecord, text)
             except ValidationError:
                 log.warning("what was kept of an instance cannot be read", name=name.decode())
         return dict(self._written)
@@ -50,7 +50,7 @@ class CloudLeases:
     def write_record(self, name: str, record: InstanceRecord) -> None:
         """Keep a record under the lease's id, or under a foreign instance's id in the owner's books."""
         if self._written.get(name) != record:
-            self._client.hset(self._keys.instances(self._cloud), name, written(record))
+            self._client.hset(self._keys.instances(self._cloud), name, write_message(record))
             self._written[name] = record
 
     def drop_record(self, name: str) -> None:

@@ -11,7 +11,7 @@ import structlog
 from kombu.exceptions import OperationalError
 from pydantic import ValidationError
 
-from broker.contract import Answer, Command, list_written, replies
+from broker.contract import Answer, Command, replies, write_messages
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner, SignatureError, written_ms
 from broker.storage.keys import RedisKeys
@@ -53,7 +53,7 @@ class OwnerClient:
 
         A command that is not answered within ``deadline_s`` is missing. It may be sent again.
         """
-        body = list_written(commands).encode()
+        body = write_messages(commands).encode()
         fields = self._signing.fields("c", body, self._inbox)
         self._client.xadd(self._inbox, cast("dict[Any, Any]", fields))
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from broker.contract import ENDS, Lease, LeaseState
+from broker.contract import Lease, LeaseState
 from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 
 #: So long a lease is looked for that is not shown, before its instance is ended.
@@ -124,7 +124,7 @@ def decide_lease(
     is_awaited = lease is None and (history.unknown_s is None or now_s - history.unknown_s < UNKNOWN_S)
     if is_awaited or (lease is not None and lease.state in (LeaseState.RESERVED, LeaseState.BOOKED)):
         return _WAIT
-    if lease is None or lease.state in ENDS:
+    if lease is None or not lease.state.is_open:
         return _after_end(instance, history, now_s)
     return _running(lease, instance, history, now_s, limit_s)
 

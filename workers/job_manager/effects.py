@@ -11,7 +11,7 @@ from contextlib import suppress
 import structlog
 
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
-from broker.contract import ENDS, Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
+from broker.contract import Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
 from broker.jobs.backup_servers import BackupServer, BackupServers
 from broker.jobs.events import make_work_id
 from broker.jobs.models import Outcome, Work
@@ -79,7 +79,7 @@ class JobEffects:
             return Denial(str(problem))
         if isinstance(lease, RefusedRequest):
             return Denial(describe_refusal(lease.refusals, plan.cloud))
-        if lease.state in ENDS:
+        if not lease.state.is_open:
             return Denial("its instance was stopped before it began")
         return Grant(lease.id, lease.node, ready=lease.state is LeaseState.RUNNING)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
-from broker.contract import ENDS, ExtensionRequest, Lease, LeaseState
+from broker.contract import ExtensionRequest, Lease, LeaseState
 from broker.jobs.backup_servers import BackupServers
 from broker.jobs.models import Profile, WorkReport
 from broker.jobs.record import AttemptRecord, JobRecord
@@ -84,7 +84,7 @@ class JobObserver:
         leases = self._leases(job, begun, reports)
         now = self._now()
         for lease in leases.values():
-            if lease.state in ENDS:
+            if not lease.state.is_open:
                 memory.gone.setdefault(lease.id, now)
         for attempt in begun:
             self._extend(attempt, leases, memory)

@@ -24,13 +24,13 @@ import redis
 from celery import Celery
 
 from broker.contract import Batch
-from broker.contract.negotiation import Speaking
 from broker.doctor.redis import UnsafeQueueError
 from broker.queue.celery_config import BATCH, BATCH_LIMIT_S, MONTECARLO, montecarlo_queue
 from broker.queue.send import batch_queue, ring
 from broker.settings import Settings, SettingsError, settings
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from broker.storage.negotiation import FederationVersion
 from cloudsim.history.event_log import START_ON_DEMAND, EventLog
 from cloudsim.prediction.predictor import Sampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
@@ -66,7 +66,7 @@ class WorkerHeartbeat(threading.Thread):
     def __init__(self, name: str, client: redis.Redis, keys: RedisKeys):
         super().__init__(name="heartbeat", daemon=True)
         self._name, self._keys, self._key, self._redis = name, keys, keys.sampler(name), client
-        self._speaking = Speaking(client, keys)
+        self._speaking = FederationVersion(client, keys)
         self._stopping = threading.Event()
 
     def run(self) -> None:

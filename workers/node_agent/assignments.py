@@ -9,7 +9,7 @@ import redis
 import structlog
 from pydantic import ValidationError
 
-from broker.contract import Lease, read
+from broker.contract import Lease, read_message
 from broker.jobs.models import Work
 from broker.signing.parties import JOBS
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError
@@ -78,7 +78,7 @@ class Assignments:
         try:
             audience = f"{self._keys.work(self._cloud)}:{name}"
             self._signing.verify(signature, text, audience, {JOBS})
-            work = read(Work, text)
+            work = read_message(Work, text)
         except SignatureError as error:
             log.warning("work refused", work=name, why=str(error), reason=error.reason)
             return _CheckedWork(source, None, last)

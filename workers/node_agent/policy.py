@@ -65,6 +65,6 @@ def _gone(work: Work, lease: Lease | None, missing_s: float) -> str | None:
         return None
     if lease is None:
         return None if missing_s < UNKNOWN_S else f"{work.cloud} shows no lease {work.instance}"
-    if lease.state in {LeaseState.RESERVED, LeaseState.BOOKED, LeaseState.RUNNING}:
+    if lease.state.is_open:
         return None
     return f"its lease was {lease.state}{': ' if lease.cause else ''}{lease.cause or ''}"

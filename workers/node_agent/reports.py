@@ -9,7 +9,7 @@ import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.contract import written
+from broker.contract import write_message
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
 from broker.jobs.work_queue import SHOWN_BYTES, WorkStore, encode_log
 from broker.storage.keys import RedisKeys
@@ -55,7 +55,7 @@ class Reports:
         new = before is None or urgent_facts(before) != urgent_facts(report)
         if not new and (before == report or (before is not None and report.at - before.at < _USAGE_S)):
             return
-        self._client.hset(self._keys.work_reports(self._cloud), report.work, written(report))
+        self._client.hset(self._keys.work_reports(self._cloud), report.work, write_message(report))
         self._reported[report.work] = report
         if new:
             try:
@@ -98,4 +98,4 @@ def report_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterab
                 "ended_at": now,
                 "why": AGENT_ENDED,
             }
-            client.hset(key, work, written(report.model_copy(update=update)))
+            client.hset(key, work, write_message(report.model_copy(update=update)))

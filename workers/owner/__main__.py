@@ -23,9 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from broker.contract import Batch, CloudInfo, written
-from broker.contract.convert import node_kinds
-from broker.contract.negotiation import ContractError, Speaking
+from broker.contract import Batch, CloudInfo, write_message
+from broker.contract.convert import to_node_kinds
 from broker.doctor.redis import UnsafeQueueError
 from broker.journal.archive import Archive, archive_directory
 from broker.journal.journal import Journal
@@ -38,6 +37,7 @@ from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from broker.storage.negotiation import ContractError, FederationVersion
 from cloudsim.federation.file import load
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
@@ -120,7 +120,7 @@ def _info(member: FederatedCloud, order: int, options: argparse.Namespace) -> Cl
         largest_node=max(cores),
         time="trace" if trace_time else "wall",
         overflow=member.overflow,
-        node_kinds=node_kinds(cores, member.spec.details),
+        node_kinds=to_node_kinds(cores, member.spec.details),
         lineup=member.spec.lineup.name,
         grace_s=member.spec.grace_s,
         pools=pools.bands if pools else (),
@@ -149,9 +149,9 @@ def exit_now(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _follow_version(speaking: Speaking, journal: Journal, info: CloudInfo) -> None:
+def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudInfo) -> None:
     """Publish what this member is again once all members read the version that can say all of it."""
-    if not speaking.settled:
+    if not speaking.is_final:
         speaking.follow(threading.Event())
         until_answered(lambda: journal.publish_info(info))
 
@@ -169,14 +169,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
-        speaking = Speaking(client, keys)
-        until_answered(speaking.look)
+        speaking = FederationVersion(client, keys)
+        until_answered(speaking.refresh)
     except (InputError, SettingsError, UnsafeQueueError, ContractError) as error:
         print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | ContractError) else 2
 
     def send(queue: str, batch: Batch) -> None:
-        send_batch(app, queue, json.loads(written(batch, speaking())))
+        send_batch(app, queue, json.loads(write_message(batch, speaking())))
 
     journal = Journal(client, keys, options.cloud, signing, speaks=speaking, events_kept=config.events_kept)
     follower = threading.Thread(target=_follow_version, args=(speaking, journal, spec.info), daemon=True)

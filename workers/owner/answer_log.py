@@ -10,13 +10,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker.contract import Lease, LeaseState, RefusalView, read
+from broker.contract import Lease, LeaseState, RefusalView, read_message
 
 #: Number of closed entries that are kept; the oldest are forgotten first. A command may be late by minutes,
 #: and these are hours of a busy cloud.
 KEPT_CLOSED = 100_000
-
-OPEN_STATES = frozenset({LeaseState.BOOKED, LeaseState.RESERVED, LeaseState.RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class AnswerLog:
 
     def put(self, lease: Lease) -> None:
         """Log a new lease, or the next state of an open one."""
-        assert lease.state in OPEN_STATES
+        assert lease.state.is_open
         assert lease.id not in self._closed, f"{lease.id} has ended: {self._closed[lease.id]!r}"
         self._open[lease.id] = lease
 
@@ -92,7 +90,7 @@ class AnswerLog:
 
     def end(self, lease: Lease) -> None:
         """Log the end of an open lease; there is exactly one."""
-        assert lease.state not in OPEN_STATES
+        assert not lease.state.is_open
         assert lease.id in self._open, f"{lease.id} ends but is not open"
         del self._open[lease.id]
         self._close(lease.id, lease)
@@ -139,7 +137,7 @@ def _entry(line: bytes) -> LoggedAnswer:
     text = line.partition(b"\t")[2]
     kind, rest = text[:1], text[1:]
     if kind == _LEASE:
-        return read(Lease, rest)
+        return read_message(Lease, rest)
     if kind == _LAPSED:
-        return Lapsed(read(Lease, rest))
-    return read(RefusalView, rest) if kind == _REFUSAL else Released(held=kind == _HELD)
+        return Lapsed(read_message(Lease, rest))
+    return read_message(RefusalView, rest) if kind == _REFUSAL else Released(held=kind == _HELD)

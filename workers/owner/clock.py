@@ -19,7 +19,7 @@ from datetime import datetime
 import structlog
 
 from broker.contract import Command, EventKind, Lease
-from broker.contract.convert import refusal_view
+from broker.contract.convert import to_refusal_view
 from cloudsim.cloud.cloud import AFTER_EVERYTHING
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT
 from cloudsim.model.refusals import Refusal
@@ -80,7 +80,7 @@ def _renew(state: OwnerState, writer: EventWriter, lease_id: str, now_s: float) 
     if not isinstance(changes, Refusal):
         writer.record_extension(lease, changes)
     elif not (renewals.may_wait(changes) and state.renewals.postpone(lease, now_s)):
-        refusal = refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
+        refusal = to_refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
         warned = lease.model_copy(update={"warned_at_s": now_s})
         writer.emit(EventKind.WARNED, now_s, lease=warned, refusal=refusal, cause=changes.reason.value)
 

@@ -10,7 +10,7 @@ import os
 import platform
 from pathlib import Path
 
-from broker.journal.archive import write_whole
+from broker.journal.archive import write_file
 
 
 class EpochFile:
@@ -29,7 +29,7 @@ class EpochFile:
         if epoch <= self.read():
             return
         content = {"epoch": epoch, "token": token, "pid": os.getpid(), **_this_process()}
-        write_whole(self._path, json.dumps(content).encode())
+        write_file(self._path, json.dumps(content).encode())
 
     def dead(self) -> str:
         """Return the token of the process that wrote the file if it ran on this machine and is dead, else ''.

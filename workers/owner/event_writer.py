@@ -5,18 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.contract import (
-    PUBLIC_KINDS,
-    Event,
-    EventKind,
-    Lease,
-    LeaseState,
-    OnDemandRequest,
-    OverflowState,
-    Reply,
-    needs_of,
-)
-from broker.contract.convert import refusal_view
+from broker.contract import Event, EventKind, Lease, LeaseState, OnDemandRequest, OverflowState, Reply
+from broker.contract.convert import to_needs_fields, to_refusal_view
 from cloudsim.model.changes import (
     Booked,
     Change,
@@ -169,17 +159,19 @@ class EventWriter:
         self.emit(
             EventKind.TURNED_AWAY,
             change.at_s,
-            refusal=refusal_view(change.refusal, detail),
+            refusal=to_refusal_view(change.refusal, detail),
             # A trace may hold lifetimes of 0, which nobody may ask for.
             request=OnDemandRequest(
                 id=request.id,
                 cores=request.cores,
                 lifetime_s=request.lifetime_s or None,
-                **needs_of(request),
+                **to_needs_fields(request),
             ),
         )
         if detail is _OFFERED and request.lifetime_s is not None:
-            offer = overflow.first_offer(request.id, request.cores, request.lifetime_s, **needs_of(request))
+            offer = overflow.first_offer(
+                request.id, request.cores, request.lifetime_s, **to_needs_fields(request)
+            )
             self.emit_overflow(offer)
 
     def emit_overflow(self, state: OverflowState) -> None:
@@ -208,7 +200,7 @@ def _is_public(kind: EventKind, lease: Lease | None) -> bool:
     """Return whether an event is published: one of a spot lease that is not a mere reservation."""
     if lease is None or lease.kind is not Kind.SPOT or lease.state is LeaseState.RESERVED:
         return False
-    return kind in PUBLIC_KINDS
+    return kind.is_public
 
 
 def _kind_of_end(lease: Lease, how: End) -> EventKind:

@@ -21,7 +21,7 @@ from broker.contract import (
     RefusalView,
     Release,
 )
-from broker.contract.convert import refusal_view
+from broker.contract.convert import to_refusal_view
 from cloudsim.cloud.cloud_state import TAKEN
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
 from cloudsim.model.changes import End, Ended
@@ -55,7 +55,7 @@ def extend(state: OwnerState, writer: EventWriter, command: Extend, at_s: float)
         return LeaseGranted(lease=lease)
     changes = state.cloud.extend(command.lease, command.until_s, now_s, command.sla, "holder")
     if isinstance(changes, Refusal):
-        refusal = refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
+        refusal = to_refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
         writer.emit(EventKind.DECLINED, now_s, attempt=_extension_id(command), refusal=refusal)
         return refusal
     return LeaseGranted(lease=writer.record_extension(lease, changes, _extension_id(command)))

@@ -69,7 +69,8 @@ class OverflowOffers:
 
 
 def first_offer(instance: str, cores: int, lifetime_s: float, **needs: Any) -> OverflowState:
-    """Return a first offer, for the whole lifetime. ``needs``: see ``broker.contract.requests.needs_of``."""
+    """Return a first offer, for the whole lifetime. ``needs``: see
+    ``broker.contract.convert.to_needs_fields``."""
     return OverflowState(
         instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s, **needs
     )
@@ -80,7 +81,7 @@ def stream_entry(cloud: CloudId, state: OverflowState, sla: float | None) -> dic
     entry: dict[str, Any] = {"cloud": cloud, "instance": state.instance, "attempt": state.attempt}
     if state.state == "offered":
         request = {"cores": state.cores, "lifetime_s": state.remaining_s, "sla": sla, "avoid": state.avoid}
-        return entry | request | state.model_dump(mode="json", include=set(state.told_needs()))
+        return entry | request | state.model_dump(mode="json", include=set(state.dump_needs()))
     if state.state == "stopped":
         return entry | {"stop": True, "lease": state.lease}
     return None
@@ -97,7 +98,7 @@ def _offered_again(offer: OverflowState, evicted_by: str | None, now_s: float) -
         cores=offer.cores,
         remaining_s=remaining_s,
         avoid=evicted_by or offer.cloud,
-        **offer.told_needs(),
+        **offer.dump_needs(),
     )
 
 

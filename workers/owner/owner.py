@@ -47,7 +47,7 @@ from broker.contract import (
     StopOnDemand,
     Tick,
 )
-from broker.contract.convert import quote_view, refusal_view
+from broker.contract.convert import to_quote_view, to_refusal_view
 from cloudsim.admission.counter_offers import AdmissibleSize, largest_admitted, other_sizes
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_SPOT
@@ -230,7 +230,7 @@ class Owner:
         offers = other_sizes(request, self._sizes_for(request), cloud.quote) if command.other_sizes else ()
         if isinstance(answer, Refusal):
             return self._refusal(request, answer, offers)
-        return quote_view(answer, cloud.now_s, offers, cloud.spec.admission.mode)
+        return to_quote_view(answer, cloud.now_s, offers, cloud.spec.admission.mode)
 
     def _recall_reservation(self, command: Reserve) -> Answer | None:
         return self.state.known(command.attempt, Kind.SPOT)
@@ -310,7 +310,7 @@ class Owner:
         self, request: Request, refusal: Refusal, offers: Sequence[AdmissibleSize] = ()
     ) -> RefusalView:
         """Convert a refusal, adding the largest size that would be admitted instead."""
-        return refusal_view(
+        return to_refusal_view(
             convert.explained(refusal, request, self.cloud),
             cores=request.cores,
             cloud_time_s=self.cloud.now_s,

@@ -17,7 +17,7 @@ import structlog
 from broker.contract import Advert, Reply
 from broker.failpoints import Failpoint, failpoint
 from broker.journal.archive import Archive, ArchiveError
-from broker.journal.entries import NotWritten
+from broker.journal.entries import NotWrittenError
 from broker.journal.hash_chain import BEGINNING, Entry
 from broker.journal.journal import Commit, FencedError, Journal, JournalError
 from broker.settings import Settings
@@ -145,5 +145,5 @@ class OwnerLease:
         kept = (settings.journal_kept, settings.events_kept)
         try:
             self._journal.entries.keep(self.token, self.epoch, snapshot, place, *kept)
-        except NotWritten as error:
+        except NotWrittenError as error:
             raise (FencedError if error.fenced else JournalError)(str(error)) from error

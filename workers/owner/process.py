@@ -22,11 +22,11 @@ import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.contract import Advert, Batch, CloudInfo, Command, RefusalView, Reply, Tick, read
+from broker.contract import Advert, Batch, CloudInfo, Command, RefusalView, Reply, Tick, read_message
 from broker.failpoints import Failpoint, failpoint
 from broker.journal.archive import Archive, directory_name
 from broker.journal.dead_letters import DeadLetterKind
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
@@ -193,7 +193,7 @@ class OwnerProcess:
         """Return the latest time of the cloud, in its seconds, that the journal or the last advert names."""
         key = self._journal.keys.advert(self._journal.cloud)
         advert = until_answered(lambda: self._journal.redis.get(key))
-        advertised_s = read(Advert, advert).at_s if isinstance(advert, bytes) else 0.0
+        advertised_s = read_message(Advert, advert).at_s if isinstance(advert, bytes) else 0.0
         return max(advertised_s, self._owner.cloud.now_s)
 
     # -- the inbox -------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class OwnerProcess:
         return handled >= GROUP or len(entries) == GROUP or poisoned
 
     def _handle_entry(
-        self, entry: str, commands: Sequence[Command | Malformed], decisions: Decisions
+        self, entry: str, commands: Sequence[Command | MalformedCommand], decisions: Decisions
     ) -> tuple[int, float | None]:
         """Handle the commands of an inbox entry that are not done yet, and add what was decided.
 
@@ -251,7 +251,7 @@ class OwnerProcess:
         first, replied = self._done_of_entry, len(decisions.replies)
         table_due_s = None
         for command in commands[first:]:
-            table_due_s = None if isinstance(command, Malformed) else self._owner.table_due(command)
+            table_due_s = None if isinstance(command, MalformedCommand) else self._owner.table_due(command)
             if table_due_s is not None:
                 break
             decisions.extend(self._handle(command, entry))
@@ -262,11 +262,11 @@ class OwnerProcess:
             self._done_of_entry = 0
         return count, table_due_s
 
-    def _is_poison(self, command: Command | Malformed) -> bool:
-        return not isinstance(command, Malformed) and command.id in self._poison
+    def _is_poison(self, command: Command | MalformedCommand) -> bool:
+        return not isinstance(command, MalformedCommand) and command.id in self._poison
 
-    def _handle(self, command: Command | Malformed, entry: str) -> Decisions:
-        if isinstance(command, Malformed):
+    def _handle(self, command: Command | MalformedCommand, entry: str) -> Decisions:
+        if isinstance(command, MalformedCommand):
             return Decisions()
         if command.id in self._poison:
             return self._set_aside(command, entry)

@@ -18,7 +18,7 @@ import structlog
 
 from broker.contract import Event
 from broker.journal.archive import Archive, ArchiveError
-from broker.journal.entries import EVENTS_KEPT, JOURNAL_KEPT, NotWritten, sequence_of
+from broker.journal.entries import EVENTS_KEPT, JOURNAL_KEPT, NotWrittenError, sequence_of
 from broker.journal.hash_chain import BEGINNING, Entry
 from broker.journal.journal import FencedError, Journal, JournalError
 from cloudsim.model.requests import Kind
@@ -73,7 +73,7 @@ class Recovery:
             owner = Owner.recover(spec, epoch, self._events(whole=snapshot is None), state)
             if self._archive is not None:
                 self._restore_leases(token, epoch, owner.state)
-        except NotWritten as error:
+        except NotWrittenError as error:
             raise (FencedError if error.fenced else JournalError)(str(error)) from error
         except ArchiveError as error:
             raise JournalError(f"cloud {self._journal.cloud}: {error}") from error

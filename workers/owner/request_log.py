@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from broker.contract import Command, LeaseGranted, RefusalView, Reply
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.observability.spans import Spans
 
 log = structlog.get_logger(__name__)
@@ -31,10 +31,12 @@ class RequestLogger:
         # Kind of command, time of the decision (nanoseconds since 1970), and what to log.
         self._lines: list[tuple[str, int, dict[str, Any]]] = []
 
-    def note(self, commands: Sequence[Command | Malformed], replies: Sequence[tuple[str, Reply]]) -> None:
+    def note(
+        self, commands: Sequence[Command | MalformedCommand], replies: Sequence[tuple[str, Reply]]
+    ) -> None:
         """Note the commands of an inbox entry, or of the rest of one, and the replies to them."""
         first = commands[0] if commands else None
-        if first is None or isinstance(first, Malformed) or first.trace is None:
+        if first is None or isinstance(first, MalformedCommand) or first.trace is None:
             return
         line: dict[str, Any] = {"request_id": first.trace, "command": first.id, "commands": len(commands)}
         answers = Counter(_answer_word(reply) for _, reply in replies)

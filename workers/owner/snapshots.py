@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from broker.contract import Event, Lease, OverflowState
-from broker.journal.hash_chain import place_of
+from broker.journal.hash_chain import parse_entry_id
 from cloudsim.admission.promise_ledger import Account
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_ON_DEMAND
@@ -62,7 +62,7 @@ class SnapshotHead(BaseModel):
     @property
     def after(self) -> tuple[int, int]:
         """Place of the last entry in the snapshot."""
-        return place_of(self.id)
+        return parse_entry_id(self.id)
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,11 @@ from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import HEADROOM
 from cloudsim.traces.trace import Trace
 from workers.owner import convert
-from workers.owner.answer_log import OPEN_STATES, AnswerLog, Lapsed, Released
+from workers.owner.answer_log import AnswerLog, Lapsed, Released
 from workers.owner.overflow import OverflowOffers
 from workers.owner.recorded_history import RecordedHistory
 from workers.owner.renewals import RenewalSchedule
 
-_ENDS = frozenset({EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED})
 _CHANGES = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED})
 _BOOKINGS = frozenset({EventKind.BOOKED, EventKind.WITHDRAWN})
 #: Number of commands that close or open nodes to remember. A repetition comes soon, when an answer was lost.
@@ -120,7 +119,7 @@ class OwnerState:
         if event.sequence is not None:
             assert event.sequence == self.sequence + 1, f"{event.sequence} follows {self.sequence}"
             self.sequence = event.sequence
-        if event.kind in _ENDS:
+        if event.kind.ends_lease:
             self._note_end(event)
         elif event.kind in _CHANGES:
             self._note_change(event)
@@ -131,7 +130,7 @@ class OwnerState:
 
     def _ends_lapsed(self, event: Event) -> bool:
         """Return whether an entry tells the end of a lapsed reservation, which has happened before."""
-        return event.kind in _ENDS and event.lease is not None and event.lease.id == self._lapsed_confirmed
+        return event.kind.ends_lease and event.lease is not None and event.lease.id == self._lapsed_confirmed
 
     def _note_other(self, event: Event) -> None:
         match event:
@@ -260,7 +259,7 @@ class OwnerState:
         assert leased == instances, "leases are not what runs"
         assert tuple(convert.instance_of(lease) for lease in self.booked.values()) == booked
         assert all(lease.state is LeaseState.BOOKED for lease in self.booked.values())
-        assert all(lease.state in OPEN_STATES for lease in leases)
+        assert all(lease.state.is_open for lease in leases)
         assert self.cloud.now_s >= self.place[0]
         assert self.evicted <= self.sequence
 
@@ -283,7 +282,7 @@ def _change(event: Event) -> Change | None:
 
 def _change_of(event: Event, lease: Lease) -> Change | None:
     """Return the change of the cloud that an entry about a lease records, or None."""
-    if event.kind in _ENDS or event.kind is EventKind.RELEASED:
+    if event.kind.ends_lease or event.kind is EventKind.RELEASED:
         return convert.end_of(lease)
     if event.kind is EventKind.EXTENDED:
         return convert.extension_of(lease, event.cause)

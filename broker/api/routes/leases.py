@@ -37,7 +37,7 @@ from broker.contract import (
     LeaseState,
     OnDemandRequest,
     RefusalView,
-    read,
+    read_message,
 )
 from broker.contract.instances import InstanceRecord
 from broker.leases.pages import LeaseFilter
@@ -85,7 +85,7 @@ async def instance(request: Request, lease_id: str, held: ReadLease) -> Response
     text = await cast("Awaitable[bytes | None]", broker.redis.hget(key, held.lease.id))
     if text is None:
         raise problems.not_found("instance")
-    return answer(read(InstanceRecord, text))
+    return answer(read_message(InstanceRecord, text))
 
 
 @router.get(

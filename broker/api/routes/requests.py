@@ -32,8 +32,8 @@ from broker.api.schemas.requests import Admission, ListedResult, ListedResults, 
 from broker.api.stream import event_stream
 from broker.contract import QuoteRequest, SpotRequest
 from broker.identity.permissions import Principal
+from broker.requests.models import RequestAnswer
 from broker.requests.submit import Result
-from broker.requests.validation import Settled
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ async def submit(
     note(request=named.id)
     log.info("asked")
     (result,) = await broker.service.submit([named], who.name)
-    if not isinstance(result, Settled):
+    if not isinstance(result, RequestAnswer):
         raise result
     if result.lease is None:
         (on_demand,) = await broker.desk.on_demand([named])
@@ -113,7 +113,9 @@ async def _submit_list(
     log.info("asked")
     settled = await broker.service.submit(list(wishes.values()), who.name)
     by_index = dict(zip(wishes, settled, strict=True))
-    refused = [index for index, one in by_index.items() if isinstance(one, Settled) and one.lease is None]
+    refused = [
+        index for index, one in by_index.items() if isinstance(one, RequestAnswer) and one.lease is None
+    ]
     offers = await broker.desk.on_demand([wishes[index] for index in refused])
     on_demand = dict(zip(refused, offers, strict=True))
     results = [
@@ -135,7 +137,7 @@ def _of_holder(
 
 
 def _listed(result: Result | ProblemError, on_demand: Sequence[OnDemandOffer]) -> ListedResult:
-    if not isinstance(result, Settled):
+    if not isinstance(result, RequestAnswer):
         return ListedResult(problem=problems.translate(result).problem)
     if result.lease is not None:
         return ListedResult(lease=result.lease, refusals=result.refusals)

@@ -40,24 +40,19 @@ from broker.contract import (
     StartAll,
     StartOnDemand,
     StopOnDemand,
-    read,
+    read_message,
 )
-from broker.contract.convert import quote_of, refusal_view
-from broker.leases.pages import LeaseFilter, LeaseList
-from broker.leases.store import NOT_ENDED, LeaseStore, record_kept_s
+from broker.contract.convert import to_quote, to_refusal_view
+from broker.contract.leases import parse_attempt_id
+from broker.leases.pages import CursorError, LeaseFilter, LeasePages
+from broker.leases.store import LeaseStore, record_retention_s
+from broker.requests.errors import SetAsideError, SilentError, UnsuitableError
 from broker.requests.members import MembershipView
-from broker.requests.models import split_attempt_id
+from broker.requests.open_request import make_ask
 from broker.requests.owner_commands import OwnerCommands
+from broker.requests.quota import BROKER, QuotaUse
 from broker.requests.routing import Member, route
-from broker.requests.validation import (
-    BROKER,
-    Holding,
-    SetAsideError,
-    SilentError,
-    UnsuitableError,
-    admissible,
-    ask_command,
-)
+from broker.requests.validation import check_request
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
 from cloudsim.federation.ranking import tightest_fit
@@ -105,7 +100,7 @@ def _question(
     found = route(request, members, most=len(members))
     at_s = {member.info.id: member.advert.at_s for member in members if member.advert}
     passed_over = {
-        refusal.cloud: refusal_view(refusal, cores=request.cores, cloud_time_s=at_s.get(refusal.cloud))
+        refusal.cloud: to_refusal_view(refusal, cores=request.cores, cloud_time_s=at_s.get(refusal.cloud))
         for refusal in found.passed_over
     }
     # An advert tells whom to pass over; what would be accepted instead only the owner knows.
@@ -135,11 +130,11 @@ class CloudService:
         self._settings = settings
         self._adverts, self._exchange = adverts, exchange
         self._shown = LeaseStore(client, keys)
-        self._listed = LeaseList(client, keys, adverts, self._shown)
+        self._listed = LeasePages(client, keys, adverts.infos, self._shown)
 
     # -- quotes -------------------------------------------------------------------------------------------
 
-    async def quotes(self, wish: QuoteRequest, holding: Holding | None = None) -> Quotes:
+    async def quotes(self, wish: QuoteRequest, holding: QuotaUse | None = None) -> Quotes:
         """What each cloud would promise, or why not: by size, in the order in which they would be asked.
 
         ``holding``: no cloud is asked for what its member may not hold, as none is asked to reserve it.
@@ -150,7 +145,7 @@ class CloudService:
         broken = {member.info.id: member.broken_at(wish.sla) for member in members}
         asked: list[_Question] = []
         for number, request in enumerate(wish.requests()):
-            targets, trace_time = admissible(request, members)
+            targets, trace_time = check_request(request, members)
             named = request.model_copy(update={"id": f"quote-{uuid4().hex}-{number}"})
             question = _question(named, members, targets if trace_time else None)
             refusal = holding.refusal(request) if holding else None
@@ -158,7 +153,7 @@ class CloudService:
         commands: dict[str, list[Ask]] = {}
         for question in asked:
             for cloud in question.clouds:
-                command = ask_command(
+                command = make_ask(
                     question.command(cloud), question.request, self._exchange.reply_to, other_sizes=True
                 )
                 commands.setdefault(cloud, []).append(command)
@@ -175,7 +170,7 @@ class CloudService:
                 for cloud, one in question.answers(heard).items()
             }
             views = {cloud: one for cloud, one in answered.items() if isinstance(one, QuoteView)}
-            ranked = tightest_fit((order[cloud], quote_of(one)) for cloud, one in views.items())
+            ranked = tightest_fit((order[cloud], to_quote(one)) for cloud, one in views.items())
             ranked.sort(key=lambda quote: broken[quote.cloud] is not None)
             quotes += [views[quote.cloud] for quote in ranked]
             refusals += [
@@ -199,8 +194,11 @@ class CloudService:
     async def leases(
         self, wanted: LeaseFilter, limit: int, cursor: str | None = None
     ) -> tuple[list[Lease], str | None]:
-        """A page of leases, and where the next one begins; see ``LeaseList.page``."""
-        return await self._listed.page(wanted, limit, cursor)
+        """A page of leases, and where the next one begins; see ``LeasePages.read_page``."""
+        try:
+            return await self._listed.read_page(wanted, limit, cursor)
+        except CursorError as error:
+            raise UnsuitableError("cursor", str(error)) from error
 
     async def cancel(self, lease_id: str, principal: str) -> None:
         """Ends a lease, if there is such a one. Nobody waits for what comes of it."""
@@ -211,7 +209,7 @@ class CloudService:
 
     async def end(self, lease: Lease, principal: str) -> Cancellation:
         """Ends a lease for its holder. Kept in the inbox of an owner that is away. Raises SetAsideError."""
-        if lease.state not in NOT_ENDED:
+        if not lease.state.is_open:
             return Cancellation(done=True, lease=lease)
         command = Cancel(
             id=f"{lease.id}:cancel", reply_to=self._exchange.reply_to, lease=lease.id, by=principal
@@ -248,8 +246,8 @@ class CloudService:
             until_s=until_s,
             sla=wish.sla,
         )
-        kept_s = record_kept_s(until_s - lease.starts_at_s)
-        await self._exchange.records.keep({split_attempt_id(lease.id)[0]: kept_s})
+        kept_s = record_retention_s(until_s - lease.starts_at_s)
+        await self._exchange.records.keep({parse_attempt_id(lease.id)[0]: kept_s})
         told = self._settings
         deadline_s = told.trace_reply_deadline_s if trace_time else told.reply_deadline_s
         return await self._answer(lease.cloud, command, deadline_s)
@@ -267,7 +265,7 @@ class CloudService:
     async def table(self, cloud: str) -> Table | None:
         """The cloud's table as far as it shows it."""
         found = await self._adverts.table(cloud)
-        return None if found is None else read(Table, found)
+        return None if found is None else read_message(Table, found)
 
     async def start_on_demand(
         self, cloud: str, request: OnDemandRequest, origin: str | None = None
@@ -282,7 +280,7 @@ class CloudService:
             cores=request.cores,
             lifetime_s=request.lifetime_s,
             origin=origin,
-            **request.told_needs(),
+            **request.dump_needs(),
         )
         return await self._answer(cloud, command)
 

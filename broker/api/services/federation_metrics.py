@@ -25,6 +25,7 @@ import redis.asyncio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from broker.contract import EventKind
 from broker.ledger.ledger import CloudLedger
 from broker.ledger.reader import LedgerReader
 from broker.observability.owner_stats import OwnerStats
@@ -38,7 +39,6 @@ SLA_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 #: A Monte-Carlo worker reports every second or two; one that is silent for longer is dead.
 _WORKER_SILENCE_S = 6
 _YES_NO = {True: "yes", False: "no"}
-_ENDS = ("completed", "evicted", "cancelled", "failed")
 _EVICTION_CAUSES = ("demand", "drain", "taken")
 
 
@@ -249,7 +249,7 @@ def _collect_leases(clouds: Sequence[CloudMetrics]) -> Iterator[Metric]:
         cloud, counts = metrics.cloud, metrics.ledger.tally
         for promised, word in _YES_NO.items():
             admissions.add_metric([cloud, word], counts.admitted[promised])
-            for end in _ENDS:
+            for end in (kind.value for kind in EventKind if kind.ends_lease):
                 ends.add_metric([cloud, word, end], counts.ended[promised, end])
             for cause in _EVICTION_CAUSES:
                 evictions.add_metric([cloud, word, cause], counts.evicted[promised, cause])

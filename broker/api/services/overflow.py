@@ -22,13 +22,14 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.api.services.clouds import CloudService
-from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest, read
+from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest, read_message
+from broker.requests.errors import InFlightError
 from broker.requests.members import MembershipView
-from broker.requests.models import Accept, AcceptOutcome
+from broker.requests.models import Accept, AcceptOutcome, RequestAnswer
 from broker.requests.owner_commands import OwnerCommands
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import LONGEST_REQUEST_ID, InFlightError, Settled
+from broker.requests.validation import LONGEST_REQUEST_ID
 from broker.signing.parties import cloud_party
 from broker.signing.signer import UNSIGNED, MessageSigner, SignatureError, written_ms
 from broker.storage.keys import RedisKeys
@@ -126,7 +127,7 @@ class OverflowService:
         """False: it is to be taken up again."""
         text = fields.get(b"o", b"")
         try:
-            offer = read(OverflowOffer, text)
+            offer = read_message(OverflowOffer, text)
             self._signing.verify(
                 fields.get(b"s"),
                 text,
@@ -141,7 +142,7 @@ class OverflowService:
                 lifetime_s=offer.lifetime_s,
                 sla=offer.sla,
                 targets=await self._targets(offer),
-                **offer.told_needs(),
+                **offer.dump_needs(),
             )  # fmt: skip
         except SignatureError as error:
             log.warning("an entry of the overflow stream is not believed, it is passed over: %s", error)
@@ -172,7 +173,7 @@ class OverflowService:
         (result,) = await self._service.submit([request], PRINCIPAL)
         if isinstance(result, InFlightError):
             return False
-        if isinstance(result, Settled) and result.lease is not None:
+        if isinstance(result, RequestAnswer) and result.lease is not None:
             told = Overflow(
                 id=f"{offer.request_id}:placed",
                 instance=offer.instance,
@@ -194,12 +195,14 @@ class OverflowService:
         # A record of another fingerprint, closed at once: who submits the offer later finds its id taken.
         (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", CLAIM_AFTER_MS)])
         if accepted.outcome is AcceptOutcome.NEW:
-            await self._records.close({offer.request_id: Settled(lease=None, refusals=[]).model_dump_json()})
+            await self._records.close(
+                {offer.request_id: RequestAnswer(lease=None, refusals=[]).model_dump_json()}
+            )
             return True
         record = await self._records.get(offer.request_id)
-        if record is None or record.standing.answer is None:
+        if record is None or record.status.answer is None:
             return False  # it is being submitted: look again
-        settled = read(Settled, record.standing.answer)
+        settled = read_message(RequestAnswer, record.status.answer)
         if settled.lease is not None:
             await self._desk.cancel(settled.lease.id, PRINCIPAL)
         return True
@@ -233,10 +236,10 @@ class OverflowService:
         known = {member.info.id for member in await self._adverts.members()}
         batches = {cloud: told for cloud, told in batches.items() if cloud in known}
         if batches:
-            await self._exchange.tell(batches)
+            await self._exchange.send(batches)
 
     async def _tell(self, cloud: str, told: Overflow) -> None:
-        await self._exchange.tell({cloud: [told]})
+        await self._exchange.send({cloud: [told]})
 
 
 def jitter_s(offer: OverflowOffer) -> float:

@@ -13,9 +13,9 @@ import redis.asyncio
 
 from broker.api.services.clouds import CloudService
 from broker.contract import EventKind, Migrate, QuoteRequest, QuoteView
+from broker.requests.errors import SubmitError
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
-from broker.requests.validation import SubmitError
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, try_parse_event
 
@@ -86,4 +86,4 @@ class RenewalOfferService:
                 offer.model_copy(update={"other_sizes": (), "broken_promise": None}) for offer in offers
             ),
         )
-        await self._exchange.tell({lease.cloud: [told]})
+        await self._exchange.send({lease.cloud: [told]})

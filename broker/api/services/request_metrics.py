@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from broker.requests.models import RequestAnswer
 from broker.requests.submit import Result
-from broker.requests.validation import Settled
 from cloudsim.model.refusals import RefusalReason
 
 _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -102,13 +102,13 @@ class RequestMetrics:
     def count_results(self, results: Sequence[Result], seconds: float, single: bool) -> None:
         """Count the results of the spot requests of one call, which took ``seconds``.
 
-        Each result is a Settled, or the error that the request met. ``single`` is False for a list.
+        Each result is a RequestAnswer, or the error that the request met. ``single`` is False for a list.
         """
         self._admission.labels("single" if single else "list").observe(seconds)
         outcomes: Counter[str] = Counter()
         refusals: Counter[tuple[str, str]] = Counter()
         for result in results:
-            if isinstance(result, Settled):
+            if isinstance(result, RequestAnswer):
                 outcomes["refused" if result.lease is None else "granted"] += 1
                 for refusal in result.refusals:
                     if refusal.reason is not RefusalReason.NOT_A_TARGET:  # it was never asked

@@ -34,7 +34,7 @@ def record(
     Example: spotfed trace record --cloud A --output A.csv
     """
     from broker.cli.trace.commands import ending_of, whole
-    from broker.contract import Event, read
+    from broker.contract import Event, read_message
     from broker.journal.trace_export import OwnLoad
     from cloudsim.traces.formats import write
 
@@ -45,7 +45,7 @@ def record(
             with queue() as (client, keys):
                 before = place
                 for entry in entries_of(client, keys, cloud, place):
-                    load.note(read(Event, entry.body))
+                    load.note(read_message(Event, entry.body))
                     if first and entry.place[1] != 1:
                         raise CommandError(
                             f"cloud {cloud}: what was before {entry.id} is neither in the journal nor in an "

@@ -11,7 +11,7 @@ from tests.contract.webhooks.receiver import Receiver, receiving
 
 @pytest.fixture(autouse=True)
 def _members_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.api.auth.KNOWN_FOR_S", 0.0)
+    monkeypatch.setattr("broker.identity.member_cache.KNOWN_FOR_S", 0.0)
 
 
 @pytest.fixture

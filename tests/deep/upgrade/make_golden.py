@@ -34,8 +34,8 @@ from broker.contract import (
     commands,
     replies,
 )
-from broker.contract.convert import node_kinds
-from broker.requests.validation import Settled
+from broker.contract.convert import to_node_kinds
+from broker.requests.models import RequestAnswer
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from tests.unit.workers.owners import harmless_table
@@ -49,7 +49,7 @@ GRACE_S = 50.0
 #: What crosses between processes, by name; what is read with the schema of a list is one message of it here.
 MESSAGES: dict[str, Any] = {
     "advert": Advert, "batch": Batch, "command": Command, "event": Event, "info": CloudInfo, "lease": Lease,
-    "offer": OverflowOffer, "reply": Reply, "request": SpotRequest, "settled": Settled,
+    "offer": OverflowOffer, "reply": Reply, "request": SpotRequest, "settled": RequestAnswer,
 }  # fmt: skip
 
 
@@ -205,12 +205,12 @@ def others(life: Life) -> dict[str, list[str]]:
     lease = Lease.model_validate_json(next(iter(life.leases.values())))
     info = CloudInfo(
         id="A", order=0, nodes="3x4", cores=12, largest_node=4, time="wall", overflow=True,
-        node_kinds=node_kinds(NODES, owner_spec().cloud.details), lineup="youngest-job-first",
+        node_kinds=to_node_kinds(NODES, owner_spec().cloud.details), lineup="youngest-job-first",
         grace_s=GRACE_S,
     )  # fmt: skip
     plain = CloudInfo(
         id="B", order=1, nodes="8", cores=8, largest_node=8, time="trace",
-        node_kinds=node_kinds((8,), CORES_ONLY),
+        node_kinds=to_node_kinds((8,), CORES_ONLY),
     )  # fmt: skip
     batch = Batch(
         cloud="A", epoch=1, refresh="A:1:0", chunks=1, cores=2, share=0, shares=4, node_cores=NODES, seed=0,
@@ -219,8 +219,8 @@ def others(life: Life) -> dict[str, list[str]]:
     request = SpotRequest(
         id="r", origin="B", cores=2, lifetime_s=60.0, sla=0.1, targets=("A",), labels={"rack": "left"}
     )
-    settled = Settled(lease=lease, refusals=[])
-    refused = Settled(lease=None, refusals=[])
+    settled = RequestAnswer(lease=lease, refusals=[])
+    refused = RequestAnswer(lease=None, refusals=[])
     return {
         "info": [info.model_dump_json(), plain.model_dump_json()],
         "batch": [batch.model_dump_json()],

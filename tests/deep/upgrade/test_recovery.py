@@ -8,7 +8,7 @@ import redis
 
 from broker.contract import VERSION, EventKind
 from broker.journal.archive import Archive
-from broker.journal.hash_chain import BEGINNING, link
+from broker.journal.hash_chain import BEGINNING, hash_entry
 from broker.journal.journal import Commit, Journal
 from broker.storage.keys import RedisKeys
 from tests.deep.upgrade.make_golden import NOW, owner_spec, summary
@@ -24,7 +24,7 @@ def journal(redis_client: redis.Redis) -> Journal:
     last = BEGINNING
     for number, line in enumerate(lines("journal"), 1):
         event = json.loads(line)
-        last = link(last, f"1-{number}", line.encode())
+        last = hash_entry(last, f"1-{number}", line.encode())
         redis_client.xadd(KEYS.journal("A"), {"e": line, "h": last}, id=f"1-{number}")
         if event["sequence"] is not None:
             redis_client.xadd(KEYS.events("A"), {"e": line}, id=f"0-{event['sequence']}")

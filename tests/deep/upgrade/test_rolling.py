@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from broker.contract import VERSION
-from broker.contract.negotiation import holding_back, spoken
 from broker.identity.store import let_in_operator
+from broker.storage.negotiation import list_older_processes, read_federation_version
 from tests.integration.test_local import free_port
 from tests.integration.worker_processes import ROOT, Processes
 from tests.support.wait import wait_until
@@ -88,7 +88,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 def test_a_federation_is_upgraded_process_by_process(
     redis_url: str, tmp_path: Path, next_tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.contract.negotiation.VERSION", NEXT)
+    monkeypatch.setattr("broker.storage.negotiation.VERSION", NEXT)
     users = Users()
     with Processes(redis_url, tmp_path) as processes:
         client, keys = processes.client, processes.keys
@@ -104,17 +104,17 @@ def test_a_federation_is_upgraded_process_by_process(
         processes.opened(2)
         users.ask(port, "new-owner-old-api")
         users.ask_for_all_again(port)
-        (old_api,) = holding_back(client, keys)
+        (old_api,) = list_older_processes(client, keys)
         assert old_api.startswith("API process ")
-        assert spoken(client, keys) == VERSION
+        assert read_federation_version(client, keys) == VERSION
 
         new_api, new_port = start_api(processes)
         users.ask(new_port, "both-apis")
         users.ask(port, "both-apis")
-        assert spoken(client, keys) == VERSION
+        assert read_federation_version(client, keys) == VERSION
         stop(api)
         client.delete(keys.process_version(old_api.removeprefix("API process ")))  # or it runs out
-        wait_until(lambda: spoken(client, keys) == NEXT, "the next version")
+        wait_until(lambda: read_federation_version(client, keys) == NEXT, "the next version")
         events: list[dict[str, Any]] = []
 
         def marked() -> bool:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.contract import Advert, CloudInfo, Event, EventKind, Lease, LeaseState
-from broker.contract.convert import node_kinds
+from broker.contract.convert import to_node_kinds
 from broker.journal.journal import Commit, Journal
 from cloudsim.model.nodes import CORES_ONLY
 from tests.contract.harness import Federation, serving
@@ -48,7 +48,7 @@ class ScriptedCloud:
         assert epoch is not None
         self._epoch, self._events, self._sequence = epoch, 0, 0
         self._table = f"{0x7C294B215A2914FB + order:x}"
-        described = info | {"node_kinds": node_kinds(self.nodes, CORES_ONLY)}
+        described = info | {"node_kinds": to_node_kinds(self.nodes, CORES_ONLY)}
         self._journal.publish_info(
             CloudInfo(
                 id=cloud,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.requests.models import Record, RequestStatus
-from broker.requests.submit import Result, SubmissionService, _decided, _standing
-from broker.requests.validation import Settled
+from broker.requests.models import Record, RequestAnswer, RequestStatus
+from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
 from tests.simulation.bugs.bug import Bug, mutation
 
 BROKER_BUGS: list[Bug] = []
@@ -15,9 +14,9 @@ BROKER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(BROKER_BUGS, "overtaken and promised", _decided, seed=11)
+@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=11)
 def decided_by_itself(
-    sound: Sound, settled: Settled | None, answer: str | None, standing: RequestStatus
+    sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
     result: Result | None = settled or sound(settled, answer, standing)
     return result
@@ -28,9 +27,9 @@ async def abandon_nothing(_sound: Sound, _service: SubmissionService, _records: 
     return None
 
 
-@mutation(BROKER_BUGS, "silence taken for the end", _decided, seed=41)
+@mutation(BROKER_BUGS, "silence taken for the end", _decided_result, seed=41)
 def decided_for_good(
-    sound: Sound, settled: Settled | None, answer: str | None, standing: RequestStatus
+    sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
-    result: Result | None = sound(settled, answer, standing) or _standing(standing)
+    result: Result | None = sound(settled, answer, standing) or _result_of(standing)
     return result

@@ -17,7 +17,7 @@ from broker.contract import (
     RefusalView,
     StartOnDemand,
 )
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Journal
 from cloudsim.model.changes import End, Ended
 from cloudsim.model.requests import Kind
@@ -158,7 +158,7 @@ def pass_over_the_next_commands(
     sound: Sound,
     process: OwnerProcess,
     entry: str,
-    commands: Sequence[Command | Malformed],
+    commands: Sequence[Command | MalformedCommand],
     decisions: Decisions,
 ) -> tuple[int, float | None]:
     done = max(process._done_of_entry, len(commands))

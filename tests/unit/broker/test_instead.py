@@ -10,7 +10,7 @@ import pytest
 from broker.api.services.on_demand_offers import on_demand_offers
 from broker.contract import NodeKind, SpotRequest
 from broker.requests.routing import Member
-from tests.unit.broker.test_routing import member
+from tests.unit.broker.requests.test_routing import member
 
 PRICE = "on_demand_usd_per_core_hour"
 

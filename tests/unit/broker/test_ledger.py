@@ -14,7 +14,7 @@ from broker.requests.routing import ReservedRoom, route
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
-from tests.unit.broker.test_routing import member, wish
+from tests.unit.broker.requests.test_routing import member, wish
 from tests.unit.cloudsim.test_offers import TABLE
 from tests.unit.workers.owners import (
     NOW,
@@ -321,4 +321,4 @@ def test_who_broke_its_promises_is_asked_last_at_that_sla() -> None:
     for sla in (0.1, None):
         assert route(wish(sla=sla), members, most=9).candidates == ("tight", "middle", "wide")
     full = ReservedRoom({"wide": 18})
-    assert route(wish(sla=0.05), members, most=9, booked=full).candidates == ("wide", "tight", "middle")
+    assert route(wish(sla=0.05), members, most=9, reserved=full).candidates == ("wide", "tight", "middle")

@@ -20,9 +20,9 @@ from broker.contract import (
     Reply,
     Reserve,
     commands,
-    list_written,
+    write_messages,
 )
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.observability import logging as logs
 from broker.observability import request_id
 from broker.settings import Settings
@@ -135,7 +135,7 @@ def test_the_first_of_commands_that_go_together_names_the_call() -> None:
     request_id.begin("r-1")
     batch = request_id.traced(told_together(3))
     assert [one.trace for one in batch] == ["r-1", None, None]
-    (first, *_) = commands.validate_json(list_written(batch))
+    (first, *_) = commands.validate_json(write_messages(batch))
     assert first.trace == "r-1"
     assert request_id.traced([]) == []
 
@@ -184,7 +184,7 @@ def test_what_belongs_to_no_call_or_did_not_happen_is_not_told() -> None:
     request_log = RequestLogger("A")
     request_log.note([reserve(None)], [("p", granted())])
     request_log.note([], [])
-    request_log.note([Malformed("?")], [])
+    request_log.note([MalformedCommand("?")], [])
     request_log.note([Cancel(id="c", lease="j.1", by="x", trace="r-2")], [])  # nobody waits for the answer
     request_log.write()
     request_log.note([reserve("r-3")], [("p", granted())])

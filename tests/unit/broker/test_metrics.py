@@ -22,11 +22,12 @@ from broker.contract import BrokenPromise, EventKind, Lease, RefusalView
 from broker.ledger.lease_counts import DRAIN, TAKEN
 from broker.ledger.ledger import CloudLedger
 from broker.observability.owner_stats import OwnerStats
-from broker.requests.validation import InFlightError, Settled
+from broker.requests.errors import InFlightError
+from broker.requests.models import RequestAnswer
 from cloudsim.cloud import cloud_state as simulated
 from cloudsim.model.refusals import RefusalReason
+from tests.unit.broker.requests.test_routing import member
 from tests.unit.broker.test_ledger import Told, event
-from tests.unit.broker.test_routing import member
 
 QUEUE = RedisMetrics(10, 20, 3, 2, {"active": 1, "paused": 0, "disabled": 0}, 1.5)
 A = member("A", 0, {1: 4})
@@ -188,14 +189,14 @@ def test_answers_are_counted_by_result_and_refusals_by_who_and_why() -> None:
     meter = RequestMetrics()
     meter.count_results(
         [
-            Settled(lease=lease, refusals=refusals[:1]),
-            Settled(lease=None, refusals=refusals),
+            RequestAnswer(lease=lease, refusals=refusals[:1]),
+            RequestAnswer(lease=None, refusals=refusals),
             InFlightError(),
         ],
         0.2,
         single=False,
     )
-    meter.count_results([Settled(lease=lease, refusals=[])], 0.01, single=True)
+    meter.count_results([RequestAnswer(lease=lease, refusals=[])], 0.01, single=True)
     found = counted(meter)
     assert found["spotfed_spot_requests_total"] == {("granted",): 2, ("refused",): 1, ("failed",): 1}
     assert found["spotfed_refusals_total"] == {("A", "risk_too_high"): 2, ("B", "no_capacity"): 1}

@@ -27,7 +27,7 @@ from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.traces.trace import Trace
-from tests.unit.broker.test_routing import member
+from tests.unit.broker.requests.test_routing import member
 from tests.unit.workers.owners import FOREVER_S, Live, cancel, command_id, load
 from workers.owner import snapshots
 from workers.owner.state import OwnerSpec

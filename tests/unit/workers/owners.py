@@ -43,7 +43,6 @@ from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.traces.trace import Trace
-from workers.owner.answer_log import OPEN_STATES
 from workers.owner.event_writer import Decisions
 from workers.owner.owner import Owner
 from workers.owner.state import OwnerSpec
@@ -253,11 +252,12 @@ def check_journal(events: Sequence[Event]) -> None:
         elif event.kind is EventKind.NOTICED:
             assert before is lease.state
             assert lease.evict_at_s is not None
-        elif lease.state in OPEN_STATES:
+        elif lease.state.is_open:
             waited = before in (LeaseState.RESERVED, LeaseState.BOOKED)
             assert before is None or (waited and lease.state is LeaseState.RUNNING)
         else:
-            assert before in OPEN_STATES, f"{lease.id}: {lease.state} after {before}"
+            assert before is not None, f"{lease.id}: {lease.state} before anything else"
+            assert before.is_open, f"{lease.id}: {lease.state} after {before}"
         states[lease.id] = lease.state
 
 
@@ -271,7 +271,7 @@ def check_public(events: Iterable[Event]) -> None:
             assert name not in runs
         else:
             assert runs[name], f"{event.kind} after the end of {name}"
-        runs[name] = event.lease.state in OPEN_STATES
+        runs[name] = event.lease.state.is_open
 
 
 def check_history_replays(owner: Owner, events: Iterable[Event]) -> None:

@@ -8,19 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.contract import (
-    Ask,
-    Confirm,
-    EventKind,
-    Finish,
-    RefusalView,
-    Reply,
-    Reserve,
-    commands,
-    needs_of,
-    replies,
-)
-from broker.contract.convert import quote_of
+from broker.contract import Ask, Confirm, EventKind, Finish, RefusalView, Reply, Reserve, commands, replies
+from broker.contract.convert import to_needs_fields, to_quote
 from cloudsim.admission.rule import AdmissionRule
 from cloudsim.cloud.spec import CloudSpec, sampler_spec
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
@@ -93,7 +82,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
         tally.asked(request)
         wish = {
             "request": request.id, "origin": request.origin, "cores": request.cores,
-            "lifetime_s": request.lifetime_s, "sla": request.sla, "at_s": at_s, **needs_of(request),
+            "lifetime_s": request.lifetime_s, "sla": request.sla, "at_s": at_s, **to_needs_fields(request),
             "pool": request.pool,
         }  # fmt: skip
         quotes = []
@@ -102,7 +91,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
             if isinstance(answer, RefusalView):
                 tally.refused(request.id, answer.cloud, answer.reason)
             else:
-                quotes.append((order.index(target), quote_of(answer)))
+                quotes.append((order.index(target), to_quote(answer)))
         for quote in tightest_fit(quotes)[:1]:
             attempt = f"{request.id}.1"
             member = members[quote.cloud]

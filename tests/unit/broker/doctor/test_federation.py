@@ -11,13 +11,13 @@ import pytest
 
 from broker.contract import VERSION, Advert, CloudInfo
 from broker.contract.instances import InstanceRecord
-from broker.contract.negotiation import ALIVE_TTL_S
 from broker.doctor import Check, CheckResult, Installation, State, clouds
 from broker.doctor.contract import check_contract
 from broker.doctor.instances import check_instances
 from broker.doctor.jobs import check_job_managers, check_node_agents
 from broker.doctor.redis import RedisServer
 from broker.settings import Settings
+from broker.storage.negotiation import ALIVE_TTL_S
 
 
 def advert_ago(age_s: float) -> str:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 import redis
 
-from broker.contract import PUBLIC_KINDS
+from broker.contract import EventKind
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import BEGINNING, EventsLostError, read_all_after, read_oldest_position
@@ -39,7 +39,7 @@ def test_the_receiver_may_ask_for_more_time_but_not_for_ever() -> None:
 
 
 def test_the_kinds_are_the_public_ones() -> None:
-    assert set(get_args(Kind)) == {kind.value for kind in PUBLIC_KINDS}
+    assert set(get_args(Kind)) == {kind.value for kind in EventKind if kind.is_public}
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import redis
 
 from broker.contract import Lease, LeaseState
 from broker.journal.journal import Commit, Journal
-from broker.leases.store import ENDED_S, LeaseStore, record_kept_s
+from broker.leases.store import ENDED_S, LeaseStore, record_retention_s
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
-from tests.unit.broker.test_journal import event, lease
+from tests.support.wakeups import no_wakeup
+from tests.unit.broker.journal.test_journal import event, lease
 
 KEYS = RedisKeys("shown-test:")
 
@@ -107,9 +108,9 @@ def test_a_running_lease_is_in_the_set_and_what_redis_lost_is_shown_again(site: 
 
 def test_records_are_kept_for_longer_than_their_leases(site: Site) -> None:
     day_s = 86_400.0
-    assert record_kept_s(day_s) is None
-    assert record_kept_s(30 * day_s) == ENDED_S + 30 * day_s
-    forever_s = record_kept_s(None)
+    assert record_retention_s(day_s) is None
+    assert record_retention_s(30 * day_s) == ENDED_S + 30 * day_s
+    forever_s = record_retention_s(None)
     assert forever_s is not None
     assert forever_s > 365 * day_s
     for name in ("short", "long", "open"):
@@ -119,8 +120,10 @@ def test_records_are_kept_for_longer_than_their_leases(site: Site) -> None:
 
     async def keep() -> None:
         async with connect_async(site.url) as client:
-            await RequestStore(client, KEYS).keep({"short": 60.0, "long": 1e6, "open": 1e6, "none": None})
-            await RequestStore(client, KEYS).keep({})
+            await RequestStore(client, KEYS, bell=no_wakeup).keep(
+                {"short": 60.0, "long": 1e6, "open": 1e6, "none": None}
+            )
+            await RequestStore(client, KEYS, bell=no_wakeup).keep({})
 
     asyncio.run(keep())
     left_s = [site.client.ttl(KEYS.request(name)) for name in ("short", "long", "open")]

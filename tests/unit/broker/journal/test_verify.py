@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.journal.hash_chain import BEGINNING, Entry, link
-from broker.journal.verify import walked
+from broker.journal.hash_chain import BEGINNING, Entry, hash_entry
+from broker.journal.verify import verify_entries
 
 Public = list[tuple[int, bytes]]
 
@@ -17,7 +17,7 @@ Public = list[tuple[int, bytes]]
 def chained(bodies: list[tuple[str, bytes]], before: str = BEGINNING) -> list[Entry]:
     made: list[Entry] = []
     for entry_id, body in bodies:
-        before = link(before, entry_id, body)
+        before = hash_entry(before, entry_id, body)
         made.append(Entry(entry_id, before, body))
     return made
 
@@ -34,23 +34,23 @@ PUBLIC: Public = [(1, body(1)), (2, body(2)), (3, body(3))]
 
 
 def test_a_sound_journal() -> None:
-    found = walked("a", SOUND[:5], SOUND[2:], PUBLIC)
+    found = verify_entries("a", SOUND[:5], SOUND[2:], PUBLIC)
     assert (found.bad, found.entries, found.archived, found.public) == (None, 6, 5, 3)
     assert (found.first, found.last, found.since, found.unchained) == ("1-1", "3-3", False, 0)
 
 
 def test_without_an_archive_and_with_a_trimmed_stream() -> None:
-    found = walked("a", [], SOUND[2:], PUBLIC[2:])
+    found = verify_entries("a", [], SOUND[2:], PUBLIC[2:])
     assert (found.bad, found.since, found.first) == (None, True, "1-3")
-    assert walked("a", [], [], []).bad is None
+    assert verify_entries("a", [], [], []).bad is None
 
 
 def test_entries_of_an_older_version_come_before_the_chain() -> None:
     old = [Entry("1-1", "", body()), Entry("1-2", "", body(1))]
     new = chained([("2-1", body()), ("2-2", body(2))])
-    found = walked("a", [], [*old, *new], PUBLIC[:2])
+    found = verify_entries("a", [], [*old, *new], PUBLIC[:2])
     assert (found.bad, found.unchained, found.since) == (None, 2, False)
-    found = walked("a", [], [*old, *new, Entry("3-1", "", body())], PUBLIC[:2])
+    found = verify_entries("a", [], [*old, *new, Entry("3-1", "", body())], PUBLIC[:2])
     assert found.bad == "3-1"
 
 
@@ -85,18 +85,18 @@ def test_the_first_bad_entry_is_named(
     break_it: Callable[[list[Entry]], list[Entry]], bad: str, archived: int
 ) -> None:
     broken = break_it(SOUND)
-    found = walked("a", broken[:archived], broken, PUBLIC)
+    found = verify_entries("a", broken[:archived], broken, PUBLIC)
     assert (found.bad, bool(found.why)) == (bad, True)
 
 
 def test_journal_and_archive_must_agree() -> None:
     other = chained([("1-3", body(2, "y"))], SOUND[1].hash)
-    assert walked("a", SOUND[:3], [*SOUND[:2], *other], PUBLIC[:2]).bad == "1-3"
-    assert walked("a", [SOUND[0], SOUND[2]], SOUND, PUBLIC).bad == "1-2"
-    lost = walked("a", SOUND, SOUND[:4], PUBLIC[:2])
+    assert verify_entries("a", SOUND[:3], [*SOUND[:2], *other], PUBLIC[:2]).bad == "1-3"
+    assert verify_entries("a", [SOUND[0], SOUND[2]], SOUND, PUBLIC).bad == "1-2"
+    lost = verify_entries("a", SOUND, SOUND[:4], PUBLIC[:2])
     assert (lost.bad, "Redis has lost it" in (lost.why or "")) == ("3-2", True)
-    assert walked("a", SOUND, [], []).bad == "1-1"
-    assert walked("a", SOUND, [*SOUND[2:3], *SOUND[4:]], PUBLIC).bad == "3-1"
+    assert verify_entries("a", SOUND, [], []).bad == "1-1"
+    assert verify_entries("a", SOUND, [*SOUND[2:3], *SOUND[4:]], PUBLIC).bad == "3-1"
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_journal_and_archive_must_agree() -> None:
     ],
 )
 def test_the_public_stream_is_the_journals(public: Public, bad: str) -> None:
-    assert walked("a", [], SOUND, public).bad == bad
+    assert verify_entries("a", [], SOUND, public).bad == bad

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from broker.requests.models import Accept, AcceptOutcome, RequestAttempt, attempt_id
-from broker.requests.quota import QuotaHold, QuotaHolds
-from tests.unit.broker.test_records import KEYS, LATER, accept, attempt, connected
+from broker.contract.leases import format_attempt_id
+from broker.requests.models import Accept, AcceptOutcome, QuotaHold, RequestAttempt
+from broker.requests.quota import QuotaHolds
+from tests.unit.broker.requests.test_store import KEYS, LATER, accept, attempt, connected
 
 CAP = 10
 
@@ -45,13 +46,13 @@ def test_what_is_left_is_the_answer_and_stays_it(run):
         assert [one.answer for one in answers] == [None, '{"left":3}', None, '{"left":null}']
         (again,) = await records.accept([first])  # it did not hear the answer
         assert again.outcome is AcceptOutcome.NEW
-        assert await holds.of("acme") == {"a": 7, "c": 3}
-        assert await holds.let_go("acme", ["a", "nobody's"]) == 7
+        assert await holds.cores_by_request("acme") == {"a": 7, "c": 3}
+        assert await holds.release("acme", ["a", "nobody's"]) == 7
         (refused,) = await records.accept([held("b", 4)])
         assert refused.answer == '{"left":3}'  # same id, same answer
         (other,) = await records.accept([held("e", 7)])
         assert other.outcome is AcceptOutcome.NEW
-        assert await holds.let_go("acme", ["a"]) == 0
+        assert await holds.release("acme", ["a"]) == 0
         assert await holds.total("acme") == (10, 2)
 
     run(story)
@@ -61,7 +62,7 @@ def test_instances_are_counted_too(run):
     async def story(records, holds):
         answers = await records.accept([held(name, 1, most=2) for name in "abc"])
         assert [one.answer for one in answers] == [None, None, '{"left":null}']
-        await holds.let_go("acme", ["a", "b"])
+        await holds.release("acme", ["a", "b"])
         answers = await records.accept([held(name, 1, most=2) for name in "def"])
         assert [one.answer for one in answers] == [None, None, '{"left":null}']
 
@@ -111,7 +112,7 @@ def test_an_attempt_beyond_the_cap_is_not_made_and_those_beside_it_are(run, redi
         for _, fields in redis_client.xrange(KEYS.inbox("a"))
         for command in json.loads(fields[b"c"])
     ]
-    assert sorted(told) == [attempt_id("a", 1), attempt_id("c", 1)]
+    assert sorted(told) == [format_attempt_id("a", 1), format_attempt_id("c", 1)]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -137,9 +138,9 @@ def test_the_sum_is_that_of_what_is_held_whatever_happens(run, seed):
                         model.pop(name, None)
                         undecided.remove(name)
                 case 2:
-                    await holds.let_go("acme", [name])
+                    await holds.release("acme", [name])
                     model.pop(name, None)
-            assert await holds.of("acme") == model
+            assert await holds.cores_by_request("acme") == model
             assert await holds.total("acme") == (sum(model.values()), len(model))
             stored = await records.redis.hget(KEYS.quota_holds("acme"), "=cores")
             assert int(stored or 0) == sum(model.values()) <= CAP

@@ -7,10 +7,10 @@ import pytest
 import redis
 
 from broker.contract import Advert, CloudInfo, Done, Event, EventKind, Lease, LeaseState, Reply, Tick
-from broker.journal.entries import NotWritten
+from broker.journal.entries import NotWrittenError
 from broker.journal.hash_chain import BEGINNING
 from broker.journal.journal import Commit, FencedError, Journal, JournalError
-from broker.journal.verify import walked
+from broker.journal.verify import verify_entries
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
 from cloudsim.model.requests import Kind
@@ -388,7 +388,7 @@ def test_every_entry_continues_the_one_before_from_epoch_to_epoch(journal, redis
         before = entry.hash
     assert [entry.id for entry in entries] == ["1-1", "1-2", "2-1"]
     assert journal.link(commit) == entries[2:]
-    assert walked("a", [], entries, journal.entries.public()).bad is None
+    assert verify_entries("a", [], entries, journal.entries.public()).bad is None
 
 
 def test_what_was_decided_on_another_history_is_not_written(journal, redis_client):
@@ -429,11 +429,11 @@ def test_what_is_lost_is_written_back_once_and_only_on_its_own_history(journal, 
         *(key for key in redis_client.keys("*") if b"owner" not in key and b"epoch" not in key)
     )
     journal.entries.restore("me", 1, "", entries[:2])
-    with pytest.raises(NotWritten, match="another history"):
+    with pytest.raises(NotWrittenError, match="another history"):
         journal.entries.restore("me", 1, "0" * 64, entries[2:])
     for _ in range(2):
         journal.entries.restore("me", 1, entries[1].hash, entries[2:])
-    with pytest.raises(NotWritten) as fenced:
+    with pytest.raises(NotWrittenError) as fenced:
         journal.entries.restore("other", 1, entries[1].hash, entries[2:])
     assert fenced.value.fenced
     assert list(journal.entries.after()) == entries
@@ -449,7 +449,7 @@ def test_what_is_lost_is_written_back_once_and_only_on_its_own_history(journal, 
 def test_a_journal_is_cut_behind_the_snapshot_only(journal, redis_client):
     journal.acquire("me", TTL_S)
     journal.commit(Commit(1, "me", TTL_S, 1, [opened(), *(event(n) for n in range(1, 10))]))
-    with pytest.raises(NotWritten, match="ahead"):
+    with pytest.raises(NotWrittenError, match="ahead"):
         journal.entries.keep("me", 1, b"snapshot", (1, 11), 1, 1)
     journal.entries.keep("me", 1, b"snapshot", (1, 6), 1, 1)
     assert journal.entries.snapshot() == b"snapshot"
@@ -458,7 +458,7 @@ def test_a_journal_is_cut_behind_the_snapshot_only(journal, redis_client):
     journal.entries.keep("me", 1, b"later", (1, 10), 3, 2)
     assert ids(redis_client, KEYS.journal("a")) == ["1-8", "1-9", "1-10"]
     assert ids(redis_client, KEYS.events("a")) == ["0-8", "0-9"]
-    with pytest.raises(NotWritten) as fenced:
+    with pytest.raises(NotWrittenError) as fenced:
         journal.entries.keep("other", 1, b"no", (1, 10), 3, 2)
     assert fenced.value.fenced
     journal.commit(Commit(1, "me", TTL_S, 11, [event(10)]))

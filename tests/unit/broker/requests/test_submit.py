@@ -20,18 +20,19 @@ from broker.contract import (
     commands,
     replies,
 )
+from broker.requests.errors import InFlightError, SilentError
 from broker.requests.members import MembershipView
-from broker.requests.models import AttemptDecision, RequestState
-from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
+from broker.requests.models import AttemptDecision, RequestAnswer, RequestState
+from broker.requests.owner_commands import OwnerNotifier
 from broker.requests.replies import Replies
 from broker.requests.store import RequestStore
 from broker.requests.submit import SubmissionService
-from broker.requests.validation import InFlightError, Settled, SilentError
 from broker.settings import Settings
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind
+from tests.support.wakeups import RingingCommands, no_wakeup
 
 KEYS = RedisKeys("service:")
 
@@ -42,12 +43,12 @@ class World:
     def __init__(self, client: redis.asyncio.Redis, reading: redis.asyncio.Redis, time: str):
         self.client, self.rung = client, list[str]()
         self.settings = Settings(reply_deadline_s=0.3, trace_reply_deadline_s=0.3, max_clouds_asked=3)
-        self.records = RequestStore(client, KEYS)
+        self.records = RequestStore(client, KEYS, bell=no_wakeup)
         self.replies = Replies(reading, KEYS, "p1")
         self.bells = OwnerNotifier(self.rung.append)
         adverts = MembershipView(client, KEYS, max_age_s=10)
         self.service = SubmissionService(
-            self.settings, self.records, adverts, OwnerCommands(self.records, self.replies, self.bells)
+            self.settings, self.records, adverts, RingingCommands(self.records, self.replies, self.bells)
         )
         self.time = time
 
@@ -123,7 +124,7 @@ def test_a_round_is_one_entry_and_one_bell_a_cloud(empty: redis.Redis, redis_url
         submitting = asyncio.create_task(world.service.submit(wishes(10), "me"))
         await world.answer("a", grant)
         results = await submitting
-        assert all(isinstance(one, Settled) and one.lease for one in results)
+        assert all(isinstance(one, RequestAnswer) and one.lease for one in results)
         entries = await world.inbox("a")
         assert [len(entry) for entry in entries] == [10, 10], "the attempts, then what was decided"
         assert {type(one).__name__ for one in entries[1]} == {"Confirm"}
@@ -139,7 +140,7 @@ def test_refused_by_one_taken_by_the_next(empty: redis.Redis, redis_url: str) ->
         await world.answer("a", lambda _: RefusalView(cloud="a", reason=RefusalReason.NO_CAPACITY))
         await world.answer("b", grant)
         (result,) = await submitting
-        assert isinstance(result, Settled)
+        assert isinstance(result, RequestAnswer)
         assert result.lease is not None
         assert result.lease.id == "r0.2"
         assert [one.reason for one in result.refusals] == [RefusalReason.NO_CAPACITY]
@@ -159,7 +160,7 @@ def test_who_is_overtaken_does_not_promise(empty: redis.Redis, redis_url: str) -
         assert isinstance(result, InFlightError)
         record = await world.records.get("r0")
         assert record is not None
-        assert record.standing.state is RequestState.OPEN
+        assert record.status.state is RequestState.OPEN
         kinds = [type(one).__name__ for entry in await world.inbox("a") for one in entry]
         assert kinds == ["Reserve", "Release"], "never confirmed"
 
@@ -169,7 +170,7 @@ def test_who_is_overtaken_does_not_promise(empty: redis.Redis, redis_url: str) -
 def test_silence_everywhere_is_a_refusal_and_leaves_nothing_open(empty: redis.Redis, redis_url: str) -> None:
     async def scenario(world: World) -> None:
         (result,) = await world.service.submit(wishes(1), "me")
-        assert isinstance(result, Settled)
+        assert isinstance(result, RequestAnswer)
         assert result.lease is None
         assert {one.cloud: one.reason for one in result.refusals} == dict.fromkeys(
             "ab", RefusalReason.UNREACHABLE
@@ -193,6 +194,6 @@ def test_in_trace_time_all_are_asked_at_once_and_waited_for(empty: redis.Redis, 
             assert (type(ask).__name__, ask.at_s) == ("Ask", 5.0)
         record = await world.records.get("r0")
         assert record is not None
-        assert record.standing.state is RequestState.OPEN, "who sweeps goes on with it"
+        assert record.status.state is RequestState.OPEN, "who sweeps goes on with it"
 
     run(redis_url, scenario, "trace")

@@ -8,7 +8,7 @@ import redis
 import broker.journal.inbox
 from broker.contract import VERSION, Ask, Event, EventKind, Tick
 from broker.journal.dead_letters import DEAD_BYTES_KEPT
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Commit, Journal, JournalError
 from broker.storage.keys import RedisKeys
 
@@ -53,9 +53,9 @@ def test_what_a_group_leaves_over_is_not_parsed_again(journal, redis_client, mon
 
     def noted(body: bytes) -> object:
         parsed.append(body)
-        return broker.journal.inbox.parse(body)
+        return broker.journal.inbox.parse_entry(body)
 
-    monkeypatch.setattr("broker.journal.journal.parse", noted)
+    monkeypatch.setattr("broker.journal.journal.parse_entry", noted)
     first, second = (journal.send("a", [Tick(id=name)]) for name in "tu")
     assert journal.read_inbox("0-0")[1] == (second, [Tick(id="u")])
     assert journal.read_inbox(first) == [(second, [Tick(id="u")])]
@@ -89,7 +89,7 @@ def test_a_malformed_entry_is_passed_over_and_put_aside_once(journal, redis_clie
         entries = dict(journal.read_inbox("0-0"))
         assert (entries[before], entries[after]) == ([Tick(id="before")], [Tick(id="after")])
         assert entries[wrong]
-        assert all(isinstance(command, Malformed) for command in entries[wrong])
+        assert all(isinstance(command, MalformedCommand) for command in entries[wrong])
     ((entry, dead),) = redis_client.xrange(KEYS.dead_letters("a"))
     assert entry.decode() == wrong
     assert dead[b"c"] == _bytes(fields.get("c", ""))[:DEAD_BYTES_KEPT]
@@ -106,16 +106,16 @@ def test_one_malformed_command_does_not_take_the_others_along(journal, redis_cli
     )
     ((_, (first, second, third)),) = journal.read_inbox("0-0")
     assert (first, third) == (Tick(id="x"), Tick(id="y"))
-    assert isinstance(second, Malformed)
+    assert isinstance(second, MalformedCommand)
 
 
 def test_what_is_put_aside_does_not_repeat_values_as_reasons_and_is_bounded(journal, redis_client):
     redis_client.xadd(KEYS.inbox("a"), {"c": '[{"kind":"tick","id":"x","at_s":"hunter2"}]'})
     redis_client.xadd(KEYS.inbox("a"), {"c": json.dumps(["x" * 10_000_000])})
     ((_, (secret,)), (_, (large,))) = journal.read_inbox("0-0")
-    assert isinstance(secret, Malformed)
+    assert isinstance(secret, MalformedCommand)
     assert "hunter2" not in secret.why
-    assert isinstance(large, Malformed)
+    assert isinstance(large, MalformedCommand)
     assert len(large.why) < 1000
     assert all(len(dead[b"c"]) <= DEAD_BYTES_KEPT for _, dead in redis_client.xrange(KEYS.dead_letters("a")))
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from broker.contract import Ask, Reserve, Tick, commands
+from broker.contract.leases import format_attempt_id
 from broker.journal.journal import Journal
 from broker.requests.models import (
     Accept,
@@ -16,11 +17,11 @@ from broker.requests.models import (
     RequestAttempt,
     RequestState,
     RequestStatus,
-    attempt_id,
 )
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
+from tests.support.wakeups import no_wakeup
 
 KEYS = RedisKeys("t:")
 SOON, LATER = 0, 60_000
@@ -30,7 +31,7 @@ SOON, LATER = 0, 60_000
 async def connected(url):
     client = connect_async(url)
     try:
-        yield RequestStore(client, KEYS)
+        yield RequestStore(client, KEYS, bell=no_wakeup)
     finally:
         await client.aclose()
 
@@ -71,7 +72,7 @@ def accept(request: str = "r", fingerprint: str = "f", wait: int = LATER) -> Acc
 
 
 def attempt(number: int = 1, cloud: str = "a", request: str = "r", wait: int = LATER) -> RequestAttempt:
-    name = attempt_id(request, number)
+    name = format_attempt_id(request, number)
     command = Reserve(id=name, attempt=name, request=request, origin="o", cores=1, lifetime_s=1, sla=None)
     return RequestAttempt(request, number, cloud, command, wait)
 
@@ -252,7 +253,7 @@ def test_overdue_requests_are_claimed_by_one_sweeper(run):
         assert sorted(record.id for record in claimed) == ["r1", "r2", "r3", "r4"]
         r4 = next(record for record in claimed if record.id == "r4")
         assert (r4.fingerprint, r4.body) == ("f", '{"cores": 1}')
-        assert r4.standing == RequestStatus(RequestState.ATTEMPTING, 1, "a")
+        assert r4.status == RequestStatus(RequestState.ATTEMPTING, 1, "a")
         assert await records.overdue(10, LATER) == []
 
     run(story)
@@ -272,7 +273,7 @@ def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
         await records.accept([accept(wait=SOON)])
         await records.reserve([attempt(wait=SOON)])
         (record,) = await records.overdue(1, LATER)
-        number = record.standing.attempt
+        number = record.status.attempt
         await records.decide([AttemptDecision("r", number, "a")])
         await records.reserve([attempt(number + 1, "b")])
         # The first process wakes up.
@@ -281,7 +282,7 @@ def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
         await records.decide([AttemptDecision("r", 2, "b", "lease on b")])
         return await records.get("r")
 
-    assert run(story).standing == RequestStatus(RequestState.COMMITTED, 2, "b", "lease on b")
+    assert run(story).status == RequestStatus(RequestState.COMMITTED, 2, "b", "lease on b")
     assert inbox("a") == [["reserve r.1"], ["release r.1"]]
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from broker.journal.archive import Archive, ArchiveError
-from broker.journal.hash_chain import BEGINNING, Entry, link
+from broker.journal.hash_chain import BEGINNING, Entry, hash_entry
 
 
 def entries(count: int, epoch: int = 1, before: str = BEGINNING, first: int = 1) -> list[Entry]:
     made: list[Entry] = []
     for number in range(first, first + count):
         body = b'{"n":"%d-%d"}' % (epoch, number)
-        before = link(before, f"{epoch}-{number}", body)
+        before = hash_entry(before, f"{epoch}-{number}", body)
         made.append(Entry(f"{epoch}-{number}", before, body))
     return made
 

@@ -3,9 +3,9 @@
 import pytest
 
 from broker.contract import CloudInfo, SpotRequest
-from broker.requests.candidates import Candidates
+from broker.requests.candidates import MemberEvaluator
+from broker.requests.errors import NoMembersError, UnsuitableError
 from broker.requests.routing import Member
-from broker.requests.validation import NoMembersError, UnsuitableError
 
 MEMBERS = [
     Member(CloudInfo(id=cloud, order=order, nodes="1x8", cores=8, largest_node=8, time="wall"))
@@ -18,8 +18,8 @@ def wish(**fields: object) -> SpotRequest:
 
 
 def test_requests_that_differ_in_nothing_but_their_ids_are_looked_at_once() -> None:
-    prospects = Candidates(MEMBERS)
-    assert prospects.of(wish(id="one")) is prospects.of(wish(id="two"))
+    evaluator = MemberEvaluator(MEMBERS)
+    assert evaluator.evaluate(wish(id="one")) is evaluator.evaluate(wish(id="two"))
 
 
 @pytest.mark.parametrize(
@@ -36,17 +36,17 @@ def test_requests_that_differ_in_nothing_but_their_ids_are_looked_at_once() -> N
     ],
 )
 def test_others_are_looked_at_for_themselves(other: dict[str, object]) -> None:
-    prospects = Candidates(MEMBERS)
-    assert prospects.of(wish()) is not prospects.of(wish(**other))
-    assert prospects.of(wish(**other)) == Candidates(MEMBERS).of(wish(**other))
+    evaluator = MemberEvaluator(MEMBERS)
+    assert evaluator.evaluate(wish()) is not evaluator.evaluate(wish(**other))
+    assert evaluator.evaluate(wish(**other)) == MemberEvaluator(MEMBERS).evaluate(wish(**other))
 
 
 def test_an_id_is_checked_however_often_the_wish_was_seen() -> None:
-    prospects = Candidates(MEMBERS)
-    prospects.of(wish())
+    evaluator = MemberEvaluator(MEMBERS)
+    evaluator.evaluate(wish())
     with pytest.raises(UnsuitableError, match="belong to the load"):
-        prospects.of(wish(id="a/own-3"))
+        evaluator.evaluate(wish(id="a/own-3"))
     with pytest.raises(UnsuitableError, match="longer than"):
-        prospects.of(wish(id="x" * 121))
+        evaluator.evaluate(wish(id="x" * 121))
     with pytest.raises(NoMembersError):
-        Candidates([]).of(wish())
+        MemberEvaluator([]).evaluate(wish())

@@ -7,17 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from broker.cli.views.request import REMOVED
-from broker.contract import (
-    Ask,
-    OnDemandRequest,
-    QuoteRequest,
-    Reserve,
-    SpotRequest,
-    StartOnDemand,
-    commands,
-    needs_of,
-)
-from broker.requests.validation import ask_command
+from broker.contract import Ask, OnDemandRequest, QuoteRequest, Reserve, SpotRequest, StartOnDemand, commands
+from broker.contract.convert import to_needs_fields
+from broker.requests.open_request import make_ask
 from cloudsim.model.requests import Kind, Request, Spread
 from cloudsim.scheduling import filters
 
@@ -53,14 +45,14 @@ def test_the_same_needs_are_the_same_text() -> None:
 
 def test_they_reach_the_owner_and_the_core() -> None:
     request = SpotRequest(id="r", cores=1, lifetime_s=1, **NEEDS)
-    asked = ask_command("c", request, "me")
+    asked = make_ask("c", request, "me")
     (heard,) = commands.validate_json(commands.dump_json([asked]))
     assert isinstance(heard, Ask)
     core = Request("r", Kind.SPOT, 1, 1.0, **heard.needs)
     assert core.amounts == (("disk_gb", 40), ("memory_mb", 4000))
     assert core.labels == frozenset({("zone", "north"), ("disk", "ssd")})
     assert (core.group, core.spread) == ("web", Spread.APART)
-    assert SpotRequest(id="r", cores=1, lifetime_s=1, **needs_of(core)) == request
+    assert SpotRequest(id="r", cores=1, lifetime_s=1, **to_needs_fields(core)) == request
     more = QuoteRequest(cores=[1, 2], lifetime_s=1, **NEEDS).requests()
     assert [(one.cores, one.needs) for one in more] == [(1, heard.needs), (2, heard.needs)]
     for command in (

@@ -20,7 +20,7 @@ from broker.journal.dead_letters import (
     DeadLetters,
     ReplayError,
 )
-from broker.journal.inbox import Malformed
+from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import Journal
 from broker.storage.keys import RedisKeys
 
@@ -75,13 +75,13 @@ def test_an_entry_that_is_too_large_is_never_parsed(
     monkeypatch.setattr("broker.journal.inbox._parse_singly", parsed.append)
     monkeypatch.setattr("broker.journal.inbox.commands", None)
     ((_, (wrong,)),) = journal.read_inbox("0-0")
-    assert isinstance(wrong, Malformed)
+    assert isinstance(wrong, MalformedCommand)
     assert str(size) in wrong.why
     (kept,) = journal.dead_letters.letters()
     assert (kept.kind, kept.id) == (DeadLetterKind.TOO_LARGE, entry.decode())  # type: ignore[union-attr]
     assert (kept.size_bytes, len(kept.body), kept.whole) == (size, DEAD_BYTES_KEPT, False)
     with pytest.raises(ReplayError, match=f"only {DEAD_BYTES_KEPT} of its {size} bytes"):
-        kept.valid()
+        kept.parse_commands()
     assert not parsed
 
 
@@ -93,9 +93,9 @@ def test_only_the_commands_that_were_put_aside_are_sent_again(redis_client: redi
     (kept,) = journal.dead_letters.letters()
     assert (kept.kind, kept.items) == (DeadLetterKind.UNKNOWN_VERSION, (1,))
     with pytest.raises(ReplayError, match="upgrade"):
-        kept.valid()
+        kept.parse_commands()
     mended = letter(body(command(id="c1"), command(id="c2"), command(id="c3")), kept.kind, kept.items)
-    assert mended.valid() == [Release(id="c2", attempt="r.1")]
+    assert mended.parse_commands() == [Release(id="c2", attempt="r.1")]
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,14 @@ def test_only_the_commands_that_were_put_aside_are_sent_again(redis_client: redi
 )
 def test_what_cannot_be_sent_again_says_why(what: DeadLetter, why: str) -> None:
     with pytest.raises(ReplayError, match=why):
-        what.valid()
+        what.parse_commands()
 
 
 def test_a_command_that_broke_its_owner_may_be_sent_again() -> None:
     cancel = Cancel(id="c", lease="r.1", by="me")
-    assert letter(f"[{cancel.model_dump_json()}]".encode(), DeadLetterKind.POISON).valid() == [cancel]
+    assert letter(f"[{cancel.model_dump_json()}]".encode(), DeadLetterKind.POISON).parse_commands() == [
+        cancel
+    ]
 
 
 SECRET = "s3cr3t-Value"
@@ -138,7 +140,7 @@ SECRET = "s3cr3t-Value"
     ],
 )
 def test_secrets_are_not_shown(text: str) -> None:
-    shown = letter(text.encode()).shown()
+    shown = letter(text.encode()).format_body()
     assert SECRET not in shown
     assert "seen" in shown
 
@@ -146,15 +148,15 @@ def test_secrets_are_not_shown(text: str) -> None:
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_whatever_the_body_is_it_can_be_shown_and_is_sent_only_if_valid(raw: bytes) -> None:
     what = letter(raw)
-    assert len(what.shown(100)) <= 100 + len(" […]")
+    assert len(what.format_body(100)) <= 100 + len(" […]")
     with pytest.raises(ReplayError):
-        what.valid()
+        what.parse_commands()
 
 
 def test_a_long_body_is_cut_off_and_says_so() -> None:
-    shown = letter(body("x" * 5000)).shown()
+    shown = letter(body("x" * 5000)).format_body()
     assert shown.endswith("[…]")
     assert len(shown) < SHOWN_CHARACTERS + 10
     assert re.fullmatch(r'\["x+ \[…\]', shown)
     deep = letter(b"[" * 60_000)
-    assert deep.shown().startswith("[[[")
+    assert deep.format_body().startswith("[[[")

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from broker.contract import CloudInfo, NodeKind, SpotRequest
-from broker.contract.convert import node_kinds
-from broker.requests.routing import Member, Route, TableSummary, route, smaller_size
-from broker.requests.validation import UnsuitableError, admissible
+from broker.contract.convert import to_node_kinds
+from broker.requests.errors import UnsuitableError
+from broker.requests.routing import Member, Route, TableSummary, find_smaller_size, route
+from broker.requests.validation import check_request
 from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.nodes import NodeGroup, nodes_of
 from cloudsim.model.refusals import RefusalReason
@@ -16,7 +17,7 @@ from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling import filters
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import explain, plan
-from tests.unit.broker.test_routing import member, reasons, wish
+from tests.unit.broker.requests.test_routing import member, reasons, wish
 
 GROUPS = (
     NodeGroup(2, 8, (("memory_mb", 8000),), frozenset({("zone", "north"), ("disk", "ssd")})),
@@ -26,7 +27,7 @@ GROUPS = (
 
 def mixed(cloud: str, order: int, slots: dict[int, int], groups: tuple[NodeGroup, ...] = GROUPS) -> Member:
     plain = member(cloud, order, slots)
-    info = plain.info.model_copy(update={"node_kinds": node_kinds(*nodes_of(groups))})
+    info = plain.info.model_copy(update={"node_kinds": to_node_kinds(*nodes_of(groups))})
     return Member(info, plain.advert)
 
 
@@ -94,41 +95,41 @@ def test_a_table_speaks_of_the_flavour_that_is_asked_for() -> None:
 
 def test_nobody_vouches_for_a_smaller_size_with_memory() -> None:
     one = mixed("a", 0, {1: 4, 2: 0})
-    assert smaller_size(wish(), one) == 1
+    assert find_smaller_size(wish(), one) == 1
     for needs in ({"resources": {"memory_mb": 1}}, {"labels": {"zone": "north"}}, {"group": "web"}):
-        assert smaller_size(wish(**needs), one) is None
+        assert find_smaller_size(wish(**needs), one) is None
 
 
 def test_a_member_that_does_not_tell_its_nodes_is_asked() -> None:
     silent = member("a", 0, {1: 4, 2: 2})
     assert routed([silent], resources={"gpus": 1}, labels={"zone": "x"}).candidates == ("a",)
-    admissible(wish(resources={"gpus": 9}), [silent])
+    check_request(wish(resources={"gpus": 9}), [silent])
 
 
 def test_what_no_member_has_names_the_field_and_how_much_there_is() -> None:
     members = [mixed("a", 0, {}), mixed("b", 1, {}, (NodeGroup(1, 8, (("gpus", 4),)),))]
-    admissible(wish(resources={"gpus": 4, "memory_mb": 16000}), members)
+    check_request(wish(resources={"gpus": 4, "memory_mb": 16000}), members)
     for resources, field, has in (
         ({"gpus": 5}, "resources.gpus", "at most 4"),
         ({"memory_mb": 16001}, "resources.memory_mb", "at most 16000"),
         ({"disk_gb": 1}, "resources.disk_gb", "none of it"),
     ):
         with pytest.raises(UnsuitableError, match=has) as caught:
-            admissible(wish(resources=resources), members)
+            check_request(wish(resources=resources), members)
         assert caught.value.field == field
 
 
 def test_in_trace_time_every_target_says_so_itself() -> None:
     info = mixed("a", 0, {}).info.model_copy(update={"time": "trace"})
-    assert admissible(wish(resources={"disk_gb": 1}, at_s=0.0), [Member(info)])[1]
+    assert check_request(wish(resources={"disk_gb": 1}, at_s=0.0), [Member(info)])[1]
 
 
 def test_kinds_of_nodes() -> None:
-    assert node_kinds(*nodes_of(GROUPS)) == (
+    assert to_node_kinds(*nodes_of(GROUPS)) == (
         NodeKind(nodes=2, cores=8, resources={"memory_mb": 8000}, labels={"disk": "ssd", "zone": "north"}),
         NodeKind(nodes=3, cores=4, resources={"gpus": 2, "memory_mb": 16000}),
     )
-    assert node_kinds((4, 4), nodes_of([NodeGroup(2, 4)])[1]) == (NodeKind(nodes=2, cores=4),)
+    assert to_node_kinds((4, 4), nodes_of([NodeGroup(2, 4)])[1]) == (NodeKind(nodes=2, cores=4),)
     info = CloudInfo(id="a", order=0, nodes="", cores=1, largest_node=1, time="wall")
     assert info.most("memory_mb") == 0
 

@@ -17,9 +17,9 @@ from broker.requests.routing import (
     TableSummary,
     UnfittableError,
     UnknownTargetError,
-    free_slots,
+    count_free_slots,
+    find_smaller_size,
     route,
-    smaller_size,
 )
 from cloudsim.admission.rule import examine
 from cloudsim.cloud.inventory import Inventory
@@ -111,11 +111,11 @@ def test_too_large_for_everyone_is_an_error_and_for_the_targets_a_refusal() -> N
 
 def test_a_list_spreads_over_clouds_before_the_adverts_tell() -> None:
     members = [member("tight", 0, {2: 2}, free=4), member("wide", 1, {2: 9}, free=18)]
-    booked = ReservedRoom()
+    reserved = ReservedRoom()
     firsts = []
     for _ in range(4):
-        firsts.append(route(wish(), members, most=9, booked=booked).candidates[0])
-        booked.add(firsts[-1], 2)
+        firsts.append(route(wish(), members, most=9, reserved=reserved).candidates[0])
+        reserved.add(firsts[-1], 2)
     assert firsts == ["tight", "tight", "wide", "wide"]
 
 
@@ -127,7 +127,7 @@ def test_slots_are_zero_only_where_that_is_certain(free: list[int], cores: int, 
     slots = {size: sum(node // size for node in free) for size in listed}
     advert = member("a", 0, slots, free=sum(free)).advert
     assert advert is not None
-    told = free_slots(advert.room(promised=False), cores)
+    told = count_free_slots(advert.room(promised=False), cores)
     assert told is None or told == sum(node // cores for node in free)
 
 
@@ -201,15 +201,15 @@ def test_the_largest_smaller_size_that_an_advert_vouches_for() -> None:
     }
     slots = {1: 9, 2: 4, 4: 2, 8: 0}
     east = member("east", 0, slots, version="v", table=TableSummary("v", 0.0, cells))
-    assert smaller_size(wish(cores=8), east) == 4
-    assert smaller_size(wish(cores=8, sla=0.1), east) == 2
-    assert smaller_size(wish(cores=8, sla=0.2, lifetime_s=150), east) == 1
-    assert smaller_size(wish(cores=8, sla=0.5, lifetime_s=150), east) == 4
-    assert smaller_size(wish(cores=8, sla=0.05), east) is None
-    assert smaller_size(wish(cores=1), east) is None
+    assert find_smaller_size(wish(cores=8), east) == 4
+    assert find_smaller_size(wish(cores=8, sla=0.1), east) == 2
+    assert find_smaller_size(wish(cores=8, sla=0.2, lifetime_s=150), east) == 1
+    assert find_smaller_size(wish(cores=8, sla=0.5, lifetime_s=150), east) == 4
+    assert find_smaller_size(wish(cores=8, sla=0.05), east) is None
+    assert find_smaller_size(wish(cores=1), east) is None
     older = member("east", 0, slots, version="w", table=TableSummary("v", 0.0, cells))
-    assert smaller_size(wish(cores=8, sla=0.1), older) is None
-    assert smaller_size(wish(cores=8), Member(east.info, east.advert, reachable=False)) is None
+    assert find_smaller_size(wish(cores=8, sla=0.1), older) is None
+    assert find_smaller_size(wish(cores=8), Member(east.info, east.advert, reachable=False)) is None
 
 
 def test_a_promise_is_asked_for_where_only_leases_without_one_are_in_the_way() -> None:
