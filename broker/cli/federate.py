@@ -70,11 +70,11 @@ def load(
     ``told`` hears what is odd about the traces.
     """
     from broker.settings import settings
-    from cloudsim.federation.file import load as read
+    from cloudsim.federation.file import load_federation as read
     from cloudsim.model.durations import parse_duration_s
 
     until_s = None if until is None else parse_duration_s(until, field="--until")
-    return read(file, settings().data, until_s=until_s, told=told)
+    return read(file, settings().data, until_s=until_s, on_warning=told)
 
 
 def slas_of(federation: Federation) -> dict[str, float | None]:

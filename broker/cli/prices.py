@@ -47,12 +47,12 @@ def prices(
     Example: spotfed prices us-east-1.json --json
     """
     from cloudsim.markets.formats import read
-    from cloudsim.traces.formats.source import decode
+    from cloudsim.traces.formats.source import decode_source
 
     rule = _gap_rule(max_gap, max_silence)
     _, report = read(
         *(
-            decode(sys.stdin.buffer.read(), "standard input") if file == _STANDARD_INPUT else file
+            decode_source(sys.stdin.buffer.read(), "standard input") if file == _STANDARD_INPUT else file
             for file in files
         ),
         product=product,

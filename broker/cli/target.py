@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Worth(StrEnum):
-    """As ``cloudsim.volatile.targeting.VALUES``, which is heavy to import; a test keeps them equal."""
+    """As ``cloudsim.disclosure.targeting.VALUES``, which is heavy to import; a test keeps them equal."""
 
     LINEAR = "linear"
     POLYNOMIAL = "polynomial"

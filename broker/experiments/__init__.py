@@ -1,1 +1,1 @@
-"""Runs experiments of ``cloudsim.experiments``: cases in processes, results in files, one report of all."""
+"""Runs experiments in processes, keeps finished cases, and writes rows, pictures, results and a report."""

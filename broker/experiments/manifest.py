@@ -1,4 +1,4 @@
-"""What made a result: everything that must be equal for the same rows to come out again."""
+"""The manifest of a result: everything that must be equal for the same rows to come out again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cloudsim.experiments.experiment import Case, Row
 
 @cache
 def source_digest() -> str:
-    """SHA-256 over the source of cloudsim, in hexadecimal: a result of other code is another result."""
+    """Return the SHA-256 of cloudsim's source in hexadecimal: other code gives another result."""
     root = Path(cloudsim.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -30,24 +30,24 @@ def source_digest() -> str:
 
 @cache
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def missing(case: Case, data: Path | None) -> list[str]:
-    """The files a case needs that are not there."""
+    """Return the files that a case needs and that are not there."""
     return [name for name in case.needs if data is None or not (data / name).is_file()]
 
 
 def data_digests(cases: Iterable[Case], data: Path | None) -> dict[str, str]:
-    """Digests of all files that the cases need and that are there, by name."""
+    """Return name → digest of all files that the cases need and that are there."""
     names = sorted({name for case in cases for name in case.needs})
     return {name: file_digest(data / name) for name in names if data is not None and (data / name).is_file()}
 
 
 def case_digest(case: Case, data: Path | None) -> str:
-    """The name under which a finished case is kept: of all that its rows can depend on."""
+    """Return the name under which a finished case is kept: a digest of everything that its rows depend on."""
     key = {
         "function": f"{case.function.__module__}.{case.function.__qualname__}",
         "name": case.name,
@@ -62,7 +62,7 @@ def case_digest(case: Case, data: Path | None) -> str:
 def manifest(
     name: str, *, quick: bool, cases: Sequence[Case], rows: Sequence[Row], data: Path | None
 ) -> dict[str, Any]:
-    """What goes with a result, without what the run itself knows (its times and counts)."""
+    """Return the manifest of a result, without the times and counts that only the run knows."""
     return {
         "command": f"spotfed experiment {name}" + (" --quick" if quick else ""),
         "quick": quick,

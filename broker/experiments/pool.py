@@ -1,7 +1,7 @@
-"""Cases in a pool of processes. Whatever becomes of one case, the others are done.
+"""Cases run in a pool of processes; a case that fails or dies leaves the others alone.
 
-Processes are spawned, not forked: the parent may have threads. They ignore Ctrl-C, which is the parent's to
-answer, and end by themselves when the parent is killed.
+Processes are spawned, not forked: the parent may have threads. They ignore Ctrl-C, which the parent handles,
+and end by themselves when the parent is killed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pathlib import Path
 
 from cloudsim.experiments.experiment import Case, Row
 
-#: As many processes as cores leave no core for threads of their libraries.
+#: There is a process a core, so that their libraries must not start threads.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
-#: Between two looks whether Ctrl-C was pressed.
+#: Seconds between two checks for Ctrl-C.
 _GLANCE_S = 0.1
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The rows of a case, and how long it took."""
+    """The rows of a case, and the seconds that it took."""
 
     rows: list[Row]
     seconds: float
@@ -39,20 +39,26 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class FailedRun:
-    """Why a case has no rows."""
+    """The error that left a case without rows."""
 
     error: str
 
 
 Answer = FinishedRun | FailedRun
+_DIED = "its process died (killed, out of memory, or crashed in compiled code)"
 
 
 def run_cases(
     cases: Sequence[Case], data: Path | None, processes: int
 ) -> Generator[tuple[Case, Answer], None, None]:
-    """Each case with its answer, in the order in which they are done. Closing it ends the processes.
+    """Run cases and yield each with its answer as they finish. Closing the generator ends the processes.
 
-    Raises KeyboardInterrupt on Ctrl-C. To be used in the main thread, which is the one that hears of it.
+    Call it in the main thread, which alone receives signals.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On Ctrl-C.
     """
     waiting = deque(cases)
     with _interruptible() as interrupted:
@@ -61,15 +67,12 @@ def run_cases(
             # A process that dies takes the whole pool with it: alone, each shows whether it was the cause.
             for case in suspects:
                 if (yield from _until_one_dies(deque([case]), data, 1, interrupted)):
-                    yield (
-                        case,
-                        FailedRun("its process died (killed, out of memory, or crashed in compiled code)"),
-                    )
+                    yield case, FailedRun(_DIED)
 
 
 @contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event. Raised wherever it happens to come, it can break the locks of the pool."""
+    """Let Ctrl-C set an event: raised at any point, KeyboardInterrupt can break the locks of the pool."""
     interrupted = threading.Event()
     before = signal.signal(signal.SIGINT, lambda _signal, _frame: interrupted.set())
     try:
@@ -81,7 +84,7 @@ def _interruptible() -> Iterator[threading.Event]:
 def _until_one_dies(
     waiting: deque[Case], data: Path | None, processes: int, interrupted: threading.Event
 ) -> Generator[tuple[Case, Answer], None, list[Case]]:
-    """Takes cases from ``waiting`` until there are none or a process has died; returns those it then ran."""
+    """Take cases from ``waiting`` until none is left or a process died; return the cases it then ran."""
     running: dict[Future[Answer], Case] = {}
     with _pool(min(processes, len(waiting))) as pool:
         while waiting or running:
@@ -103,7 +106,7 @@ def _until_one_dies(
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool that is gone afterwards: if all went well when its processes are done, else at once."""
+    """Open a pool, which ends when its processes are done, or at once after an error."""
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _initialise)
     try:
@@ -119,7 +122,7 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Processes started meanwhile inherit it; libraries read it when they load."""
+    """Set the environment of new processes so that their libraries use one thread each."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}  # noqa: TID251  (put back, not used)
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))  # noqa: TID251  (handed on)
     try:
@@ -148,6 +151,6 @@ def _work(case: Case, data: Path | None) -> Answer:
     began = time.perf_counter()
     try:
         rows = case.function(data, **case.options)
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is said with the name of the case)
+    except Exception as error:  # noqa: BLE001  (the result names it with its case)
         return FailedRun(f"{type(error).__name__}: {error}")
     return FinishedRun(rows, time.perf_counter() - began)

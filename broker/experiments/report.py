@@ -1,4 +1,4 @@
-"""All results in one HTML file: nothing in it is fetched from elsewhere, so it can be sent to anyone."""
+"""The report: all results in one HTML file that fetches nothing, so that it can be sent to anyone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from broker.experiments.runner import columns, plain, write
 
 REPORT = "index.html"
-#: More rows than this are in the CSV only.
+#: Most rows in the report; the CSV has all.
 MOST_ROWS = 200
 
 _LEAD = (
@@ -26,7 +26,7 @@ _LEAD = (
 
 
 def write_report(results: Sequence[Mapping[str, Any]], out: Path) -> Path:
-    """Writes ``index.html`` beside the results (``runner.run``), whose pictures it takes from there."""
+    """Write ``index.html`` beside the results of ``runner.run``, with their pictures; return its path."""
     path = out / REPORT
     write(path, _page(results, out))
     return path
@@ -105,14 +105,8 @@ def _picture(picture: Mapping[str, str], folder: Path) -> str:
 
 def _papers(papers: Sequence[Mapping[str, Any]]) -> str:
     several = any(row["runs"] > 1 for row in papers)
-    heads = [
-        "source",
-        "quantity",
-        "of",
-        "published",
-        "ours",
-        *(["lowest", "highest", "runs"] if several else []),
-    ]
+    heads = ["source", "quantity", "of", "published", "ours"]
+    heads += ["lowest", "highest", "runs"] if several else []
     lines = []
     for row in papers:
         published = row["published"] + (f" ± {row['spread']:g}" if row["spread"] else "")
@@ -151,7 +145,7 @@ def _cell(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """A number with about four digits, without an exponent."""
+    """Write a number with about four digits, without an exponent."""
     if value == 0:
         return "0"
     size = abs(value)
@@ -172,18 +166,18 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, numbers: set
     )
 
 
-def _manifest(told: Mapping[str, Any]) -> str:
-    seeds = told["seeds"]
-    data = ", ".join(f"{name} {digest[:12]}" for name, digest in told["data_sha256"].items())
-    versions = ", ".join(f"{name} {text}" for name, text in told["versions"].items())
+def _manifest(manifest: Mapping[str, Any]) -> str:
+    seeds = manifest["seeds"]
+    data = ", ".join(f"{name} {digest[:12]}" for name, digest in manifest["data_sha256"].items())
+    versions = ", ".join(f"{name} {text}" for name, text in manifest["versions"].items())
     parts = [
-        f"<code>{escape(told['command'])}</code>",
-        f"{told['cases']} cases, {told['case_seconds']:,.0f} s of computing",
+        f"<code>{escape(manifest['command'])}</code>",
+        f"{manifest['cases']} cases, {manifest['case_seconds']:,.0f} s of computing",
         f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}" if seeds else "",
         f"data (SHA-256) {escape(data)}" if data else "",
         escape(versions),
-        f"source {told['source_sha256'][:12]}",
-        escape(told["machine"]),
-        told["made_at"],
+        f"source {manifest['source_sha256'][:12]}",
+        escape(manifest["machine"]),
+        manifest["made_at"],
     ]
     return f'<p class="manifest">{" · ".join(part for part in parts if part)}</p>'

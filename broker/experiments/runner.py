@@ -1,4 +1,4 @@
-"""Runs one experiment and writes what came out. An interrupted run goes on where it was.
+"""The runner: runs one experiment and writes its result. An interrupted run goes on where it was.
 
     OUT/NAME/cases/<digest>.json    each finished case, written at once; never used when anything it depends
                                     on has changed (see ``manifest.case_digest``)
@@ -7,10 +7,9 @@
     OUT/NAME/manifest.json, result.json
 
 JSON schema ``spotfed.experiment/1`` (``result.json``): name, title, source, findings [sentence],
-papers [published figures beside ours, see ``cloudsim.experiments.promise.published_numbers.beside``], rows
-[{column: value}],
-pictures [{name, caption}], failed {case: error}, skipped {case: [missing file]}, manifest; and
-``Experiment.own_keys``.
+papers [published numbers beside ours, see ``cloudsim.experiments.promise.published_numbers.beside``],
+rows [{column: value}], pictures [{name, caption}], failed {case: error}, skipped {case: [missing file]},
+manifest; and ``Experiment.own_keys``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from cloudsim.experiments.promise.published_numbers import beside
 
 SCHEMA = "spotfed.experiment/1"
 
-#: Told how many cases are done.
+#: Called with the number of finished cases.
 Progress = Callable[[int], None]
 
 
@@ -47,11 +46,11 @@ def run(
     processes: int,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Runs the cases that are not done yet and writes everything; returns what is in ``result.json``.
+    """Run the cases that are not done yet, write all files and return the content of ``result.json``.
 
-    data: directory of the recorded traces. Cases whose files are not there are left out and named, as are
-    those that fail. Findings and pictures are about all rows: they are left out when cases are missing, as
-    are an experiment's own keys.
+    data: directory of the recorded traces. The result names the cases whose files are not there, and those
+    that fail. Findings, pictures and an experiment's own keys need all rows: they are left out when cases are
+    missing.
     """
     began = time.perf_counter()
     folder = out / experiment.name
@@ -84,7 +83,7 @@ def run(
             **manifest(experiment.name, quick=quick, cases=cases, rows=rows, data=data),
             "cases": len(cases),
             "cases_kept_from_before": kept,
-            "case_seconds": round(sum(one.seconds for one in done.values()), 1),
+            "case_seconds": round(sum(finished.seconds for finished in done.values()), 1),
             "wall_seconds": round(time.perf_counter() - began, 1),
         },
     }
@@ -99,7 +98,7 @@ def run(
 def _run(
     cases: Sequence[Case], store: Path, data: Path | None, processes: int, progress: Progress
 ) -> tuple[dict[str, FinishedRun], dict[str, str], int]:
-    """Rows by case, errors by case, and how many were done before."""
+    """Return rows by case, errors by case, and the number of cases done before."""
     store.mkdir(parents=True, exist_ok=True)
     paths = {case.name: store / f"{case_digest(case, data)}.json" for case in cases}
     assert len(paths) == len(cases), "cases of an experiment have names of their own"
@@ -124,10 +123,10 @@ def _run(
 
 def _stored(path: Path) -> FinishedRun | None:
     try:
-        found = json.loads(path.read_bytes())
+        stored = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    return FinishedRun(found["rows"], found["seconds"])
+    return FinishedRun(stored["rows"], stored["seconds"])
 
 
 def _draw(experiment: Experiment, rows: Sequence[Row], folder: Path) -> list[dict[str, str]]:
@@ -143,7 +142,7 @@ def _draw(experiment: Experiment, rows: Sequence[Row], folder: Path) -> list[dic
 
 
 def columns(rows: Sequence[Row]) -> list[str]:
-    """The columns of all rows, as they first appear."""
+    """Return the columns of all rows in order of appearance."""
     return list(dict.fromkeys(column for row in rows for column in row))
 
 
@@ -162,7 +161,7 @@ def _write_rows(rows: Sequence[Row], folder: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value for one cell of a table: what has parts becomes its JSON."""
+    """Return a value for one cell of a table; a list or dict becomes its JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
 
 
@@ -171,7 +170,7 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Whole or not at all, whatever happens meanwhile."""
+    """Write a file completely or not at all."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:

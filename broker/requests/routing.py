@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.contract import Advert, BrokenPromise, CloudInfo, NodeKind, Room, SpotRequest
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Amounts, Kind, Mode, promises
@@ -197,7 +197,7 @@ class CandidateSet:
         for order, quote, free_cores in self.candidates:
             fits = quote.free_slots != 0 and free_cores - taken.get(quote.cloud, 0) >= self.cores
             (roomy if fits else full).append((order, quote))
-        ranked = tightest_fit(roomy) + tightest_fit(full)
+        ranked = rank_quotes(roomy) + rank_quotes(full)
         if self.distrusted:
             ranked.sort(key=lambda quote: quote.cloud in self.distrusted)
         return Route(tuple(quote.cloud for quote in ranked[:most]), self.passed_over)

@@ -55,7 +55,7 @@ from broker.requests.quota import make_hold
 from broker.requests.routing import Member
 from broker.requests.store import RequestStore
 from broker.settings import Settings
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.instances import Quote
 
 _SCRIPT_ITEMS = 200  # a script serves nobody else meanwhile
@@ -304,7 +304,7 @@ class SubmissionService:
                     missing.append(target.info.id)
             if missing:
                 silent[request.id] = SilentError(missing)
-            request.candidates = [quote.cloud for quote in tightest_fit(quotes)]
+            request.candidates = [quote.cloud for quote in rank_quotes(quotes)]
         return silent
 
     # -- rounds -------------------------------------------------------------------------------------------

@@ -26,14 +26,12 @@ from dataclasses import dataclass
 from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import MOST_POOLS
-from cloudsim.prediction.samples import Flavour
+from cloudsim.prediction.samples import STACK_TOP, Flavour
 
 #: As many as in 002 §3.1.
 POOLS = 5
 #: Of a band, see above.
 LEVELS = 4
-#: Where a table has the position T, in place of an amount of a resource. Its condition counts cores.
-STACK_TOP = "stack_top"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from cloudsim.admission.rule import examine
 from cloudsim.cloud.cloud_state import CloudState
 from cloudsim.cloud.extensions import examine_longer
 from cloudsim.cloud.inventory import Inventory, starts_by_s
-from cloudsim.disclosure.masking import mask_refusal, mask_table
+from cloudsim.disclosure.masking import mask_answer, mask_refusal
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history.own_load import Arrival
 from cloudsim.model.changes import (
@@ -139,7 +139,7 @@ class Cloud(CloudState):
         answer = self._examined(request, inventory, self._threshold(request), self.spec.products)
         answer = self.spec.spot_caps.applied(answer, request, inventory)
         answer = self.contention.applied(answer, request, inventory, self.now_s)
-        return mask_table(answer, request, self.spec.disclosure, self.table, self.spec.node_cores)
+        return mask_answer(answer, request, self.spec.disclosure, self.table, self.spec.node_cores)
 
     def _examined(
         self, request: Request, inventory: Inventory, threshold: Threshold | None, products: Products

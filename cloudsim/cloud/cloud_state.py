@@ -16,7 +16,7 @@ from cloudsim.admission.promise_ledger import PromiseLedger
 from cloudsim.cloud.headroom import Headroom
 from cloudsim.cloud.inventory import Inventory
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
-from cloudsim.disclosure.masked_tables import told_by
+from cloudsim.disclosure.masked_tables import coarsen_table
 from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.history.history import History, stop_phase
 from cloudsim.history.own_load import Arrival, arrivals_of
@@ -80,7 +80,7 @@ class CloudState:
 
     @table.setter
     def table(self, table: QuantileTable | None) -> None:
-        self._table = table and told_by(table, self.spec.disclosure)
+        self._table = table and coarsen_table(table, self.spec.disclosure)
 
     def _next_end(self) -> tuple[float, int, int, str] | None:
         while self._ends:

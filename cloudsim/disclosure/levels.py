@@ -1,8 +1,7 @@
-"""What a cloud tells of how long its volatile resources live (paper §3.2; VOLATILE.md "Information,
-targeting, value").
+"""Levels of disclosure of how long volatile resources live (002 §3.2; VOLATILE.md).
 
-One function for the study, which tells it of the lengths on a trace, and for a live cloud, which tells it of
-the lifetimes that it estimates.
+The study discloses the lengths on a trace, a live cloud the lifetimes that it estimates; both use
+``disclose``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cloudsim.model.lengths import BIN_S, LONGEST_BINS, Survival
 
 
 class Disclosure(StrEnum):
-    """How much is told, from nothing to everything."""
+    """Level of disclosure, from nothing to everything."""
 
     NOTHING = "nothing"
     MTTR = "mttr"  # the mean
@@ -26,11 +25,11 @@ class Disclosure(StrEnum):
     FULL = "full"  # the distribution
 
 
-#: Lengths in seconds that a full distribution is told at: 5, 10, … 2,880 minutes.
+#: Lengths in seconds at which a full distribution is disclosed: 5, 10, … 2,880 minutes.
 LATTICE_S = np.arange(1, LONGEST_BINS + 1, dtype=np.float64) * BIN_S
 LATTICE_S.flags.writeable = False
 
-#: The percentile that is told beside the median.
+#: The share of lifetimes below the percentile that is disclosed beside the median.
 SHARES = {Disclosure.P10: 0.1, Disclosure.P90: 0.9}
 
 _FIGURES = {
@@ -44,11 +43,25 @@ _FIGURES = {
 
 @dataclass(frozen=True)
 class Disclosed:
-    """The figures of one level, and none of another: plain numbers, fit for JSON.
+    """Figures of one level, and none of another: plain numbers, fit for JSON.
 
-    mean_s: of ``mttr``. median_s and quantile_s: of ``p10`` and ``p90``, the latter of ``SHARES[level]``.
-    survival: of ``full``, P(L >= length) at each of ``LATTICE_S``, never rising. Raises SpecError naming the
-    field when a figure is missing, too many or out of range.
+    Attributes
+    ----------
+    level
+        The level.
+    mean_s
+        Mean lifetime in seconds; level ``mttr``.
+    median_s
+        Median in seconds; levels ``p10`` and ``p90``.
+    quantile_s
+        Percentile ``SHARES[level]`` in seconds; levels ``p10`` and ``p90``.
+    survival
+        P(L >= length) at each length of ``LATTICE_S``, never rising; level ``full``.
+
+    Raises
+    ------
+    SpecError
+        When a figure is missing, superfluous or out of range; names the field.
     """
 
     level: Disclosure
@@ -59,11 +72,11 @@ class Disclosed:
 
     def __post_init__(self) -> None:
         for name in ("mean_s", "median_s", "quantile_s", "survival"):
-            told, wanted = getattr(self, name) is not None, name in _FIGURES[self.level]
-            if told != wanted:
-                verb = "tells" if wanted else "does not tell"
+            given, needed = getattr(self, name) is not None, name in _FIGURES[self.level]
+            if given != needed:
+                verb = "needs" if needed else "has no"
                 raise SpecError(f"the level {self.level} {verb} {name}", field=name)
-            if told and name != "survival" and not 0 <= getattr(self, name) < np.inf:
+            if given and name != "survival" and not 0 <= getattr(self, name) < np.inf:
                 raise SpecError(f"{getattr(self, name)} is not a number of seconds", field=name)
         if self.survival is not None:
             curve = np.asarray(self.survival)
@@ -74,7 +87,7 @@ class Disclosed:
 
 
 def disclose(survival: Survival, level: Disclosure) -> Disclosed:
-    """The figures of ``level`` about a distribution of lengths, and nothing else."""
+    """Return the figures of a level about a distribution of lengths."""
     match level:
         case Disclosure.NOTHING:
             return Disclosed(level)

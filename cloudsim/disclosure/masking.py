@@ -1,9 +1,9 @@
-"""What a cloud that does not disclose everything leaves out of its answers (VOLATILE.md "In the product").
+"""Mask the answers of a cloud that does not disclose everything (VOLATILE.md "In the product").
 
-Lifetimes follow from the load of the cloud's own users: whoever sees free slots come and go can replay it.
-So below ``full`` a cloud tells of its room only whether there is any. What must be a number of free slots is
-that of the empty cloud, which its nodes tell anyway; so it is ranked as the loosest fit. What its risks are
-read from is another matter: ``disclosed_tables``.
+Lifetimes follow from the load of the cloud's own users: anybody who sees free slots come and go can replay
+it. So below ``full`` a cloud reveals only whether there is room. Where a number of free slots is needed it
+gives that of the empty cloud, which its nodes reveal anyway; it is therefore ranked as the loosest fit.
+``masked_tables`` hides what its risks are read from.
 """
 
 from __future__ import annotations
@@ -19,14 +19,22 @@ from cloudsim.model.requests import Request
 from cloudsim.prediction.tables import QuantileTable
 
 
-def mask_table(
+def mask_answer(
     answer: Quote | Refusal,
     request: Request,
     level: Disclosure,
     table: QuantileTable | None,
     node_cores: Sequence[int],
 ) -> Quote | Refusal:
-    """The answer to a spot request as a cloud of that level gives it. ``table``: the one it decides by."""
+    """Return the answer to a spot request as a cloud of that level gives it.
+
+    Parameters
+    ----------
+    table
+        The table that the cloud decides by.
+    node_cores
+        Cores of each node of the cloud.
+    """
     if level is Disclosure.FULL:
         return answer
     least = 0
@@ -40,7 +48,7 @@ def mask_table(
 
 
 def mask_refusal(refusal: Refusal, level: Disclosure) -> Refusal:
-    """Without the room that is left, and who would have to leave to make some."""
+    """Remove from a refusal how much room is left, and who would have to leave to make some."""
     if level is Disclosure.FULL:
         return refusal
     if refusal.reason is RefusalReason.NO_TABLE and level not in SHARES:
@@ -50,5 +58,5 @@ def mask_refusal(refusal: Refusal, level: Disclosure) -> Refusal:
 
 
 def empty_slots(node_cores: Sequence[int], cores: int) -> int:
-    """Slots of a size on a cloud where nothing runs."""
+    """Return the slots of a size on a cloud where nothing runs."""
     return sum(node // cores for node in node_cores)

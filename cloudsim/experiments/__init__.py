@@ -1,6 +1,6 @@
-"""Experiments: the papers' figures and tables, and our own questions. One file each; pure.
+"""Experiments: the figures and tables of the papers, and our own questions.
 
-An experiment says which independent cases it is made of, turns each into rows, and draws what came out.
-Who runs the cases, in how many processes, and where results are kept is the business of the caller
-(``broker.experiments``).
+An experiment lists its independent cases, turns each into rows, judges the rows and draws them. ``promise``
+reproduces papers P1 and P2, ``preemption`` paper 004, ``volatile`` paper 002 and ``jobs`` paper 003; ``ours``
+holds questions that no paper asks. ``broker.experiments`` runs the cases in processes and keeps the results.
 """

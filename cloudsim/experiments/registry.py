@@ -1,4 +1,4 @@
-"""All experiments by name. Their modules are imported when they are asked for."""
+"""The experiments by name; a module is imported when its experiment is loaded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MODULES = {
     "figures-2-3": "promise.figures_2_3",
     "tables-3-4": "promise.tables_3_4",
     "preemption-tables": "preemption.tables",
-    "scaling": "ours.scaling",
+    "scaling": "promise.scaling",
     "censoring": "promise.censoring",
     "sampling-error": "ours.sampling_error",
-    "calibration": "promise.calibration",
-    "bursts": "promise.bursts",
-    "mixed": "promise.mixed_sizes",
+    "calibration": "promise.reliability",
+    "bursts": "promise.reliability",
+    "mixed": "promise.reliability",
     "information": "ours.information",
     "upper-bound": "ours.upper_bound",
     "evidence": "ours.evidence",
@@ -29,20 +29,20 @@ MODULES = {
     "headroom": "promise.headroom",
     "volatile-simple": "volatile.simple",
     "volatile-exemplars": "volatile.exemplars",
-    "volatile-policies": "volatile.policies",
-    "volatile-markets": "volatile.markets",
-    "volatile-values": "volatile.values",
+    "volatile-policies": "volatile.recorded_pools",
+    "volatile-markets": "volatile.recorded_pools",
+    "volatile-values": "volatile.recorded_pools",
     "volatile-disclosure": "volatile.disclosure",
     "jobs-figure-1": "jobs.figure_1",
     "jobs-figure-2": "jobs.figure_2",
     "jobs-figure-5": "jobs.figure_5",
     "jobs-figure-6": "jobs.figure_6",
     "jobs-table-1": "jobs.table_1",
-    "jobs-figure-7": "jobs.figure_7",
-    "jobs-figure-8": "jobs.figure_8",
-    "jobs-figure-9": "jobs.figure_9",
-    "jobs-figure-10": "jobs.figure_10",
-    "jobs-figure-11": "jobs.figure_11",
+    "jobs-figure-7": "jobs.mechanisms",
+    "jobs-figure-8": "jobs.mechanisms",
+    "jobs-figure-9": "jobs.policies",
+    "jobs-figure-10": "jobs.policies",
+    "jobs-figure-11": "jobs.policies",
     "jobs-equations": "jobs.equations",
     "jobs-ablations": "jobs.ablations",
     "jobs-logs": "jobs.logs",
@@ -50,13 +50,15 @@ MODULES = {
 
 
 def load(name: str) -> Experiment:
-    """The experiment of a name.
+    """Return the experiment with this name: a constant of its module.
 
-    Raises:
-        SpecError: no experiment has this name.
+    Raises
+    ------
+    SpecError
+        When no experiment has this name.
     """
     if name not in MODULES:
         raise SpecError(f"{name!r} is not one of {', '.join(MODULES)}", field="experiment")
-    experiment: Experiment = import_module(f"cloudsim.experiments.{MODULES[name]}").EXPERIMENT
-    assert experiment.name == name, f"{MODULES[name]} calls itself {experiment.name}"
+    constants = vars(import_module(f"cloudsim.experiments.{MODULES[name]}")).values()
+    (experiment,) = (value for value in constants if isinstance(value, Experiment) and value.name == name)
     return experiment

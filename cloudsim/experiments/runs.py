@@ -1,4 +1,4 @@
-"""The run most experiments are made of: one cloud, its on-demand load, and spot requests with one promise."""
+"""The run that most experiments consist of: one cloud, its on-demand load, and spot requests with one SLA."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from cloudsim.traces.trace import Trace
 
 CLOUD, SPOT = "cloud", "spot"
 
+#: Spot requests come a day after the first on-demand request (P2 §3.1).
+SPOT_DELAY_S = 86_400.0
+
 
 @lru_cache(maxsize=4)
 def _without_spot(nodes: str, on_demand: Trace, lineup: LineUp) -> Mapping[str, Any]:
-    """The cloud's part of the report when nothing but its own load runs: the same for all SLAs and rules."""
+    """Return the cloud's part of the report when only its own load runs, for whatever SLA and rule."""
     cloud = FederatedCloud(CloudSpec(CLOUD, parse_nodes(nodes), lineup=lineup), nodes, on_demand)
     report: Mapping[str, Any] = replay(Federation((cloud,), ()), seed=0, births=1)["clouds"][CLOUD]
     return report
@@ -34,7 +37,7 @@ def single_cloud_row(
     on_demand: Trace,
     spot: Trace,
     sla: float | None,
-    spot_delay_s: float = 86400.0,
+    spot_delay_s: float = SPOT_DELAY_S,
     admission: AdmissionRule = STRICT_RULE,
     prediction: PredictionRule = OUR_RULE,
     lineup: LineUp = YOUNGEST_JOB_FIRST,
@@ -43,11 +46,7 @@ def single_cloud_row(
     bursts: bool = False,
     asks_requested: bool = False,
 ) -> Row:
-    """Replays the cloud with its spot requests and once more without; what came of it, as one row.
-
-    pair, bursts: how the row is labelled. sla: None asks for no guarantee. seed: of the Monte-Carlo births
-    (``births`` a size). asks_requested: users name the lifetime that they requested in the trace, and stop
-    at the actual one (see ``Workload``).
+    """Replay the cloud with its spot requests and once more without, and return the outcome as one row.
 
     Columns: pair, nodes, sla, mode, lineup, seed, bursts; spot_requests, spot_admitted, spot_completed,
     evicted, evicted_share (None: nothing admitted) with its exact 95 % interval evicted_low and evicted_high;
@@ -57,7 +56,24 @@ def single_cloud_row(
     federation, instances of both kinds); refusals {reason: count}; by_size, a list of {cores, requests,
     admitted, evicted, core_hours_requested, core_hours_completed}.
 
-    Raises SpecError when the node shape cannot be read.
+    Parameters
+    ----------
+    pair, bursts
+        Labels of the row.
+    nodes
+        Shape of the cloud, for example "8x4".
+    sla
+        The promised largest probability of eviction; None asks for no guarantee.
+    births, seed
+        Number of Monte-Carlo births a size, and their seed.
+    asks_requested
+        Users ask for the lifetime that they requested in the trace and stop at the actual one
+        (see ``Workload``).
+
+    Raises
+    ------
+    SpecError
+        When the shape cannot be read.
     """
     spec = CloudSpec(CLOUD, parse_nodes(nodes), lineup=lineup, admission=admission, prediction=prediction)
     cloud = FederatedCloud(spec, nodes, on_demand)

@@ -1,7 +1,8 @@
 """A cloud whose users call it directly, for replays.
 
-They start where there is room, headroom included, and ask nobody. Where there is none the cloud's API refuses
-them; its owner hears of it and frees room of that size, evicting spot, and they come again a little later.
+Users start where there is room, headroom included, and ask nobody. Where there is none, the cloud's API
+refuses them; its owner hears of it and frees room of that size, evicting spot, and they come again a little
+later.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ RETRY_S = 60.0
 
 
 class DirectCloud(Cloud):
-    """Its own load comes again ``retry_s`` after it was refused. Whom even evicting all spot would not help
-    is turned away, as at any cloud.
+    """Cloud whose own users come again ``retry_s`` seconds after a refusal.
 
-    delays_s: of the own requests that were refused and admitted later, from their first call.
+    Requests for which even evicting all spot would not help are turned away, as at any cloud.
+
+    Attributes
+    ----------
+    delays_s
+        Seconds from the first call to the start, for own requests that were refused and admitted later.
     """
 
     def __init__(self, spec: CloudSpec, own_load: Trace, own_load_until_s: float, retry_s: float):
@@ -39,16 +44,16 @@ class DirectCloud(Cloud):
         if not self._again or (first is not None and first.start_s < self._again[0][0]):
             return first
         at_s, row = self._again[0]
-        asked = self._own_arrivals[row]
-        return replace(asked, start_s=at_s, stop_s=at_s + asked.stop_s - asked.start_s)
+        original = self._own_arrivals[row]
+        return replace(original, start_s=at_s, stop_s=at_s + original.stop_s - original.start_s)
 
     def _play(self, arrival: Arrival) -> list[Change]:
-        asked = self._own_arrivals[arrival.row]
-        returns = arrival.start_s > asked.start_s
+        original = self._own_arrivals[arrival.row]
+        returns = arrival.start_s > original.start_s
         at_s, changes, freed = arrival.start_s, [], f"{self.spec.id}/{FREED}{arrival.row}"
         if returns:
             heapq.heappop(self._again)
-            if self.inventory.waiting(freed) is not None:  # those who were told to leave are not gone yet
+            if self.inventory.waiting(freed) is not None:  # instances under notice are not gone yet
                 return self._refuse(arrival)
             if freed in self.inventory:
                 at_s = self.headroom.after_starts(at_s)
@@ -67,11 +72,11 @@ class DirectCloud(Cloud):
                 changes += self._start_on_demand(block, at_s, until_s)
             return changes + self._refuse(arrival)
         if returns and isinstance(placement, Placement):
-            self.delays_s.append(at_s - asked.start_s)
+            self.delays_s.append(at_s - original.start_s)
         return changes + self._start_on_demand(request, at_s, at_s + arrival.stop_s - arrival.start_s)
 
     def _refuse(self, arrival: Arrival) -> list[Change]:
-        """The user will come again."""
+        """Refuse a request; the user will come again."""
         self._own_request_done(f"{self._own_prefix}{arrival.row}")
         heapq.heappush(self._again, (arrival.start_s + self._retry_s, arrival.row))
         return []

@@ -115,8 +115,8 @@ Amount = Annotated[int, Field(ge=0, le=LARGEST_AMOUNT)]
 Seed = Annotated[int, Field(ge=0)]
 
 
-class Table(BaseModel):
-    """A table of a federation file. A field that it does not know is an error."""
+class StrictTable(BaseModel):
+    """Base of all tables of a federation file: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -134,7 +134,7 @@ class Table(BaseModel):
         return table
 
 
-class _ResourceTable(Table):
+class _ResourceTable(StrictTable):
     """A table in which each further field is an amount of a resource."""
 
     model_config = ConfigDict(extra="allow")
@@ -154,7 +154,7 @@ class _ResourceTable(Table):
 
 
 class FlavourTable(_ResourceTable):
-    """What instances of a number of cores need; every further field is an amount of a resource."""
+    """Amounts that instances of a number of cores need; every further field is an amount of a resource."""
 
 
 class NodeGroupTable(_ResourceTable):
@@ -168,7 +168,7 @@ class NodeGroupTable(_ResourceTable):
 
     @property
     def node_group(self) -> NodeGroup:
-        """The group as ``cloudsim.model.nodes`` knows it."""
+        """Group as ``cloudsim.model.nodes`` represents it."""
         return NodeGroup(self.count, self.cores, self.amounts, self.labels, self.overcommit)
 
     @model_validator(mode="after")
@@ -191,8 +191,8 @@ def _check_node_count(groups: list[NodeGroupTable]) -> list[NodeGroupTable]:
     return groups
 
 
-class SyntheticTrace(Table):
-    """A trace made from published statistics."""
+class SyntheticTrace(StrictTable):
+    """A trace made from published statistics: P1 Table I, or stand-ins for the production traces."""
 
     synthetic: Literal["table-1", "production-A", "production-B", "production-C", "production-D"]
     seed: Seed = 0
@@ -208,15 +208,17 @@ class SyntheticTrace(Table):
         return self
 
 
-class PriceTrace(Table):
+class PriceTrace(StrictTable):
     """The own load of a public cloud, made from its price history."""
 
     prices: Text = Field(description="A file of prices, or a directory of them.")
-    market: str | None = Field(None, description="TYPE/ZONE; may be left out where there is one market.")
-    bid_usd_per_hour: Positive | None = Field(None, description="Of an instance; else the on-demand price.")
+    market: str | None = Field(None, description="TYPE/ZONE; may be left out if there is only one market.")
+    bid_usd_per_hour: Positive | None = Field(
+        None, description="Bid for an instance; by default the on-demand price."
+    )
 
 
-class PreemptionTrace(Table):
+class PreemptionTrace(StrictTable):
     """The own load of a public cloud, made from the lifetimes of preempted instances."""
 
     preemptions: Text = Field(description="A file of preemptions.")
@@ -279,21 +281,23 @@ def _check_eviction(name: Any) -> Any:
     return name
 
 
-class CloudTable(Table):
+class CloudTable(StrictTable):
     """A member of the federation."""
 
     id: Text
     nodes: Nodes = Field(description='A shape such as "7x12" or "4x8,2x16", or groups of nodes.')
     trace: TraceSource | None = Field(None, description="Its on-demand load.")
-    admission: Mode = Field(Mode.STRICT, strict=False, description="Who the SLA is a promise to.")
+    admission: Mode = Field(
+        Mode.STRICT, strict=False, description="Whether the SLA holds for each request, or on average."
+    )
     lineup: Annotated[str, BeforeValidator(_check_lineup)] | None = Field(
         None,
-        description="Who is placed where, and who is evicted for whom.",
+        description="How instances are placed, and which are evicted.",
         json_schema_extra={"enum": _LINEUP_NAMES},
     )
     eviction: Annotated[str, BeforeValidator(_check_eviction)] | None = Field(
         None,
-        description="Who is evicted, by the paper's name; instead of a line-up.",
+        description="Order of eviction, by the paper's name; instead of a line-up.",
         json_schema_extra={"enum": list(EVICTIONS)},
     )
     pools: int | None = Field(None, ge=1, le=MOST_POOLS, description="How many pools lifo-pools sells.")
@@ -301,16 +305,18 @@ class CloudTable(Table):
         list[Annotated[float, Field(gt=0, le=_LONGEST_SLICE_H)]], AfterValidator(_check_slices)
     ] = Field([], max_length=_MOST_SLICES, description="The only durations of spot that are sold, in hours.")
     disclosure: Disclosure = Field(
-        Disclosure.FULL, strict=False, description="What is told of the lifetimes of spot."
+        Disclosure.FULL, strict=False, description="How much is disclosed of the lifetimes of spot."
     )
     headroom: str | None = Field(None, description='Blocks of cores kept free of spot, such as "2x12".')
     direct: bool = Field(False, description="Own users call the cloud itself.")
     retry_s: PositiveDuration = Field(
-        RETRY_S, alias="retry", description="How soon own users come again where there is no room."
+        RETRY_S, alias="retry", description="How soon own users come again when there is no room."
     )
     grace_s: Duration = Field(0.0, alias="grace", description="Notice before an instance must leave.")
-    overflow: bool = Field(False, description="Offer what it must turn away to the others.")
-    overflow_sla: Probability | None = Field(None, description="The promise asked for overflow.")
+    overflow: bool = Field(False, description="Offer own requests that it must turn away to the others.")
+    overflow_sla: Probability | None = Field(
+        None, description="The promise asked for overflow; left out: no guarantee."
+    )
     spot_cap_cores: CoreCap | None = Field(None, description="The most spot cores of one origin.")
     spot_caps: dict[str, CoreCap] = Field({}, description="The most spot cores of single origins.")
     fair_share_s: PositiveDuration | None = Field(
@@ -350,11 +356,11 @@ class CloudTable(Table):
     @model_validator(mode="after")
     def _check_prices(self) -> Self:
         spot, on_demand = "spot_usd_per_core_hour", "on_demand_usd_per_core_hour"
-        told = {name for name in (spot, on_demand) if getattr(self, name) is not None}
-        if len(told) == 1:
-            (missing,) = {spot, on_demand} - told
-            raise _field_error(f".{missing}", f"is missing: {told.pop()} goes with it")
-        if self.sells_on_demand and not told:
+        given = {name for name in (spot, on_demand) if getattr(self, name) is not None}
+        if len(given) == 1:
+            (missing,) = {spot, on_demand} - given
+            raise _field_error(f".{missing}", f"is missing: {given.pop()} goes with it")
+        if self.sells_on_demand and not given:
             raise _field_error(f".{on_demand}", "is missing: a cloud needs it to sell on-demand")
         return self
 
@@ -390,7 +396,7 @@ class CloudTable(Table):
         return LIFO_POOLS.name in {self.eviction, self.lineup}
 
 
-class WorkloadTable(Table):
+class WorkloadTable(StrictTable):
     """A trace that a member offers to others as spot requests."""
 
     origin: Text
@@ -398,10 +404,12 @@ class WorkloadTable(Table):
     delay_s: Duration = Field(0.0, alias="delay", description="How much later than recorded it is offered.")
     sla: Probability | None = Field(None, description="The promise asked for; left out: no guarantee.")
     targets: list[str] | None = Field(None, description="Clouds to ask; left out: all but the origin.")
-    labels: LabelTable = Field(frozenset(), description="Only nodes with these labels hold it.")
+    labels: LabelTable = Field(frozenset(), description="It runs only on nodes with these labels.")
     group: Name | None = Field(None, description="A name for instances that are spread.")
     spread: Spread | None = Field(None, strict=False, description="Whether a group shares a node.")
-    pool: int | None = Field(None, ge=0, lt=MOST_POOLS, description="Of targets that sell pools.")
+    pool: int | None = Field(
+        None, ge=0, lt=MOST_POOLS, description="Pool to ask for, of targets that sell pools."
+    )
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
@@ -415,7 +423,7 @@ class WorkloadTable(Table):
         return self
 
 
-class FederationFile(Table):
+class FederationFile(StrictTable):
     """A federation file of spotfed: clouds, and the workloads they offer to each other."""
 
     until_s: Duration | None = Field(None, alias="until", description="Later requests are left out.")

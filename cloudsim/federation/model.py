@@ -1,4 +1,4 @@
-"""A federation to be replayed: clouds with their own load, and the workloads they offer to each other."""
+"""A federation in memory: clouds with their own load, and the workloads they offer to each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cloudsim.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Prices:
-    """What batch jobs pay for a core of a cloud, US dollars an hour of wall time."""
+    """Prices of a cloud's cores for batch jobs, US dollars an hour of wall time."""
 
     spot_usd_per_core_hour: float
     on_demand_usd_per_core_hour: float
@@ -26,35 +26,47 @@ class Prices:
 
 @dataclass(frozen=True)
 class FederatedCloud:
-    """A member: what it is and the on-demand load that it plays."""
+    """A member: its cloud, and the on-demand load that it plays."""
 
     spec: CloudSpec
-    nodes: str  # the shape for people, e.g. "7x12"
+    nodes: str  # shape for display, such as "7x12"
     own_load: Trace
     #: Offers own requests that it must turn away to the others, as spot requests with ``overflow_sla``, and
-    #: again for what remains when they are evicted there. Live in wall time, and in a replay; a live
-    #: federation in trace time sends what its workloads say and nothing else.
+    #: offers the rest again when they are evicted there: live in wall time and in replays, but not in a live
+    #: federation in trace time.
     overflow: bool = False
     overflow_sla: float | None = None
-    #: ``process``: commands run on the machine of its node agent; None: it is simulated and runs none.
+    #: ``process`` runs commands on the machine of its node agent; None is a simulated cloud, which runs none.
     driver: Literal["process"] | None = None
     prices: Prices | None = None
-    #: The table ``instances``: its leases are instances of a real cloud; None: it is simulated.
+    #: The table ``instances`` of a cloud whose leases are instances of a real cloud; None if it is simulated.
     instances: Mapping[str, object] | None = None
     #: Lets other members start on-demand instances too, at its on-demand price.
     sells_on_demand: bool = False
-    #: Its users call it directly, and come again after so long when it has no room for them; None: they ask
+    #: Seconds after which its users, who call it directly, come again when it has no room; None if they ask
     #: its owner, who evicts for them at once. Replays only.
     retry_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A trace that one member offers to others as spot requests, ``delay_s`` later than recorded (P2 §3.1:
-    24 h).
+    """A trace that one member offers to others as spot requests (P2 §3.1).
 
-    asks_requested: requests name the lifetime that the trace's user requested (its actual one where it has
-    none); an instance is stopped by its user at its actual end if that is earlier. Replays only.
+    Attributes
+    ----------
+    origin
+        The member that offers it.
+    delay_s
+        Seconds by which requests are later than recorded; 24 h in the papers.
+    sla
+        The promise asked for; None for no guarantee.
+    targets
+        Clouds that are asked.
+    asks_requested
+        Requests name the lifetime that the trace's user requested, or the actual one if there is none; the
+        user stops an instance at its actual end if that is earlier. Replays only.
+    pool
+        Pool to ask for, of targets that sell pools.
     """
 
     origin: str
@@ -66,15 +78,25 @@ class Workload:
     labels: Labels = frozenset()
     group: str | None = None
     spread: Spread | None = None
-    pool: int | None = None  # of targets that sell pools
+    pool: int | None = None
 
 
 @dataclass(frozen=True)
 class Federation:
-    """Clouds and workloads in their order, which breaks ties, and the time after which requests are left
-    out.
+    """Clouds and workloads in their order, which breaks ties.
 
-    flavours: what requests of the workloads need beside so many cores; nothing where a size is missing.
+    Attributes
+    ----------
+    until_s
+        Requests after this time are left out, in seconds.
+    flavours
+        Amounts of other resources that requests of the workloads need, by cores; none for sizes that are
+        missing.
+
+    Raises
+    ------
+    SpecError
+        When ids are not unique, only some clouds have prices, or a target is unknown.
     """
 
     clouds: tuple[FederatedCloud, ...]
@@ -103,30 +125,40 @@ class Federation:
 
     @property
     def ends_s(self) -> float:
-        """The earliest last on-demand stop of its clouds with a load, or ``until_s`` if that is earlier."""
+        """Time in seconds at which the first own load ends, or ``until_s`` if that is earlier.
+
+        A load ends with its last stop; clouds without a load do not count.
+        """
         loads = (cloud.own_load.last_stop_s for cloud in self.clouds if len(cloud.own_load))
         return min((self.until_s, *loads))
 
     def spot_sizes(self, cloud: FederatedCloud) -> tuple[int, ...]:
-        """Sizes of spot request, smallest first, that ``cloud`` may be asked for and could hold.
+        """Return the sizes of spot request that ``cloud`` may be asked for and could hold, smallest first.
 
-        Overflow counts where it asks for a promise: nothing else needs a table.
+        Overflow counts if it asks for a promise: nothing else needs a table.
         """
         return tuple(sorted({cores for cores, _ in self.spot_flavours(cloud)}))
 
     def spot_flavours(self, cloud: FederatedCloud) -> tuple[Flavour, ...]:
-        """The same with what these requests need beside cores, of resources that the cloud has. Of a cloud
-        that sells pools, what their tables are made of."""
+        """Return the flavours of spot request that ``cloud`` may be asked for and could hold.
+
+        Amounts are of resources that the cloud has. If the cloud sells pools, the flavours are those of its
+        pools' tables.
+        """
         if cloud.spec.products.pools:
             return cloud.spec.products.pools.flavours
-        loads = [(one.trace, self.flavours) for one in self.workloads if cloud.spec.id in one.targets]
+        loads = [
+            (workload.trace, self.flavours)
+            for workload in self.workloads
+            if cloud.spec.id in workload.targets
+        ]
         loads += [
             (other.own_load, dict(other.spec.details.flavours))
             for other in self.clouds
             if other.overflow and promises(Kind.SPOT, other.overflow_sla)
         ]
         known = set(cloud.spec.details.resources)
-        found = {
+        requested = {
             (cores, flavours.get(cores, ()))
             for trace, flavours in loads
             for cores in set(trace.cores.tolist())
@@ -135,13 +167,16 @@ class Federation:
         return tuple(
             sorted(
                 (cores, amounts)
-                for cores, amounts in found
+                for cores, amounts in requested
                 if cores <= largest and {name for name, _ in amounts} <= known
             )
         )
 
     def requests(self) -> Iterator[tuple[float, Request, tuple[str, ...]]]:
-        """Spot requests with their time and targets: by time, then workload order, then file order."""
+        """Yield spot requests with their time in seconds and their targets.
+
+        They come by time, then by workload order, then by file order.
+        """
         return heapq.merge(
             *(self._requests_of(order, workload) for order, workload in enumerate(self.workloads)),
             key=lambda item: item[0],
@@ -152,24 +187,24 @@ class Federation:
     ) -> Iterator[tuple[float, Request, tuple[str, ...]]]:
         trace, ends_s = workload.trace, self.ends_s
         actual_s = trace.lifetime_s
-        asked_s = np.where(np.isnan(trace.requested_s), actual_s, trace.requested_s)
+        requested_s = np.where(np.isnan(trace.requested_s), actual_s, trace.requested_s)
         if not workload.asks_requested:
-            asked_s = actual_s
+            requested_s = actual_s
         rows = zip(
-            (trace.start_s + workload.delay_s).tolist(), trace.cores.tolist(), asked_s.tolist(),
+            (trace.start_s + workload.delay_s).tolist(), trace.cores.tolist(), requested_s.tolist(),
             actual_s.tolist(), strict=True,
         )  # fmt: skip
-        for row, (at_s, cores, asked, actual) in enumerate(rows):
+        for row, (at_s, cores, requested, actual) in enumerate(rows):
             if at_s > ends_s:
                 return
             request = Request(
                 id=f"{workload.origin}-w{order}-{row}",
                 kind=Kind.SPOT,
                 cores=cores,
-                lifetime_s=asked,
+                lifetime_s=requested,
                 sla=workload.sla,
                 origin=workload.origin,
-                actual_lifetime_s=actual if actual < asked else None,
+                actual_lifetime_s=actual if actual < requested else None,
                 amounts=self.flavours.get(cores, ()),
                 labels=workload.labels,
                 group=workload.group,

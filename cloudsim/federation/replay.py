@@ -1,7 +1,7 @@
-"""Replay of a federation (one cloud is the smallest) in one process: traces + clouds + line-up → report.
+"""Replay a federation, of one cloud or many, in one process: traces + clouds + line-up → report.
 
 It runs the same ``Cloud`` and the same ranking as the live federation, so both give the same report; except
-that only a replay knows overflow in trace time, and users who stop early.
+that only a replay has overflow in trace time, and users who stop early.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.cloud.spec import sampler_spec
 from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.federation.model import FederatedCloud, Federation
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.report import Tally
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.history.history import stop_phase
@@ -26,18 +26,25 @@ from cloudsim.model.requests import Amounts, Kind, Request
 from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.predictor import LocalPredictor
 
-Progress = Callable[[float], None]  # told the time of the federation reached, in seconds
+#: Called with the time reached, in seconds of the federation.
+Progress = Callable[[float], None]
 
 
 def replay(
     federation: Federation, *, seed: int, births: int, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Runs the federation to its end and until every instance has ended; returns the report (see ``report``).
+    """Run the federation to its end, and on until every instance has ended; return the report (``report``).
 
-    ``births`` is the number of Monte-Carlo samples a size that tables are made from, ``seed`` keys their
-    streams.
+    Parameters
+    ----------
+    seed
+        Key of the random streams.
+    births
+        Number of Monte-Carlo samples a size that tables are made from.
+    progress
+        Called with the time reached, in seconds of the federation.
     """
-    run = _Run(federation, seed, births)
+    run = _ReplayRun(federation, seed, births)
     for now_s, request, targets in federation.requests():
         run.go_on(now_s, PHASE_SPOT)
         run.ask(now_s, request, targets)
@@ -65,13 +72,16 @@ class ReplayMember:
         )
 
     def quote(self, request: Request, now_s: float) -> Quote | Refusal:
-        """The cloud's answer, by a table that is not overdue. The cloud has been advanced to ``now_s``."""
+        """Return the cloud's answer, by a table that is not overdue.
+
+        The cloud has been advanced to ``now_s``.
+        """
         if self.cloud.needs_table(request):
             self.refresh(now_s)
         return self.cloud.consider(request)
 
     def refresh(self, now_s: float) -> None:
-        """Makes the table that is due, if one is."""
+        """Make the table that is due, if one is."""
         boundary_s = self.cloud.table_due_s(now_s)
         if boundary_s is not None:
             self.cloud.table = self.predictor.table(self.cloud.history.cut(boundary_s), boundary_s)
@@ -79,10 +89,16 @@ class ReplayMember:
 
 @dataclass(frozen=True)
 class _Offer:
-    """An own request that ``home`` turned away and offers to the others, as a live owner
-    does (``workers.owner.overflow``).
+    """An own request that ``home`` turned away, offered to the others, as in the live federation.
 
-    amounts: what it needs beside cores. avoid: the cloud that has just evicted it.
+    Attributes
+    ----------
+    remaining_s
+        Seconds of the lifetime that are left.
+    amounts
+        Amounts of other resources that it needs.
+    avoid
+        The cloud that has just evicted it.
     """
 
     home: str
@@ -106,11 +122,11 @@ class _Release:
     instance: str
 
 
-class _Run:
+class _ReplayRun:
     """All clouds, and the queue of what happens between them.
 
-    A cloud is advanced when somebody asks it something. Where one overflows, things happen that nobody asked
-    for: then all clouds go from event to event together, so that an offer, or the next one after an eviction,
+    A cloud is advanced when it is asked something. If a cloud overflows, things happen that nobody asked for:
+    then all clouds go from event to event together, so that an offer, or the next one after an eviction,
     meets the others as they are at that very instant, after its stops and on-demand starts (PREDICTION.md
     "Order of events") and before the spot requests of the workloads.
     """
@@ -128,7 +144,7 @@ class _Run:
         self._tally = Tally(federation)
 
     def go_on(self, at_s: float, phase: int) -> None:
-        """Releases, offers and whatever leads to offers, up to and with this moment."""
+        """Play releases, offers and all that leads to offers, up to and including this moment."""
         while self._queue or self._together:
             upcoming = self._queue[0][:2] if self._queue else AFTER_EVERYTHING
             for member in self._together:
@@ -145,7 +161,7 @@ class _Run:
                     self._release(now_s, now_phase, item)
 
     def ask(self, now_s: float, request: Request, targets: Iterable[str], *, overflow: bool = False) -> None:
-        """Sends a spot request to its targets; the tightest fit of those that quote takes it."""
+        """Send a spot request to its targets; the tightest fit of those that quote takes it."""
         self._tally.asked(request, overflow=overflow)
         quotes: list[tuple[int, Quote]] = []
         for target in targets:
@@ -156,7 +172,7 @@ class _Run:
                 quotes.append((member.order, answer))
             else:
                 self._tally.refused(request.id, target, answer.reason)
-        for quote in tightest_fit(quotes)[:1]:
+        for quote in rank_quotes(quotes)[:1]:
             member = self._members[quote.cloud]
             changes = member.cloud.admit(request, now_s)
             assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
@@ -167,7 +183,7 @@ class _Run:
                 self._push(stop_s, stop_phase(now_s, stop_s), _Release(quote.cloud, request.id))
 
     def finish(self) -> dict[str, Any]:
-        """Lets every instance end; the report."""
+        """Let every instance end, and return the report."""
         for member in self._members.values():
             self._advance(member, *AFTER_EVERYTHING)
             if isinstance(member.cloud, DirectCloud):
@@ -194,7 +210,7 @@ class _Run:
             amounts=offer.amounts,
         )
         others = [cloud for cloud in self._members if cloud not in (offer.home, offer.avoid)]
-        if offer.avoid is not None and not others:  # nobody but those that had no room a moment ago
+        if offer.avoid is not None and not others:  # only clouds that had no room a moment ago are left
             others = list(self._members)
         if offer.attempt == 1:
             self._tally.overflowed(offer.home, "offered")

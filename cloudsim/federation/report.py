@@ -1,4 +1,4 @@
-"""What a replay or a federation did, counted. The same tally serves the in-process and the live federation.
+"""Count what a replay or a live federation did; both use the same tally.
 
 JSON schema ``spotfed.federation-report/1`` (``Tally.as_dict``):
 
@@ -46,8 +46,8 @@ _WORK = ("requested", "completed", "lost")
 _DIGITS = 6
 
 
-def realised(admitted: int, evicted: int) -> dict[str, float | None]:
-    """The share of the admitted that was evicted, and the bounds of its exact 95 % interval."""
+def realised_rate(admitted: int, evicted: int) -> dict[str, float | None]:
+    """Return the share of the admitted that was evicted, and the bounds of its exact 95 % interval."""
     low, high = clopper_pearson(evicted, admitted)
     return {
         "evicted_share": round(evicted / admitted, _DIGITS) if admitted else None,
@@ -70,7 +70,7 @@ class _Spot:
 
     def counts(self, keys: Iterable[str]) -> dict[str, Any]:
         counts = {key: self.number[key] for key in keys}
-        return {**counts, **realised(self.number["admitted"], self.number["evicted"])}
+        return {**counts, **realised_rate(self.number["admitted"], self.number["evicted"])}
 
     def core_hours(self) -> dict[str, float]:
         return {key: round(self.core_s[key] / 3600, _DIGITS) for key in _WORK}
@@ -78,7 +78,7 @@ class _Spot:
 
 @dataclass
 class _Group:
-    """Spot requests of one origin, or those that one cloud took, by SLA and size."""
+    """Spot requests of one origin, or those that one cloud admitted, by SLA and size."""
 
     parts: defaultdict[tuple[float | None, int], _Spot] = field(default_factory=lambda: defaultdict(_Spot))
     refusals: Counter[str] = field(default_factory=Counter)
@@ -147,8 +147,10 @@ class _CloudCount:
 
 
 class Tally:
-    """Counts requests, answers and ends of a federation. A request must be told (``asked``) before anything
-    else about it."""
+    """Counts requests, answers and ends of a federation.
+
+    A request must be counted with ``asked`` before anything else about it.
+    """
 
     def __init__(self, federation: Federation):
         self._until_s = federation.ends_s
@@ -162,39 +164,45 @@ class Tally:
         self._asked: dict[str, tuple[Request, _Group]] = {}
 
     def on_demand(self, cloud: str, *, requests: int, admitted: int) -> None:
-        """A cloud's own requests, in all or since the last call."""
+        """Count a cloud's own requests, in all or since the last call."""
         self._clouds[cloud].on_demand_requests += requests
         self._clouds[cloud].on_demand_admitted += admitted
 
     def delayed(self, cloud: str, delays_s: list[float]) -> None:
-        """A cloud's own requests that it refused and admitted later, once for all."""
+        """Record the delays of a cloud's own requests that it refused and admitted later, once for all."""
         self._clouds[cloud].delays_s = delays_s
 
     def used(self, cloud: str, cores: int, start_s: float, stop_s: float) -> None:
-        """An instance of either kind has left; what it used after the end of the federation is left out."""
+        """Count the use of an instance that has left, on-demand or spot, up to the end of the federation."""
         self._clouds[cloud].used_core_s += cores * (min(stop_s, self._until_s) - min(start_s, self._until_s))
 
     def asked(self, request: Request, *, overflow: bool = False) -> None:
-        """A spot request was sent to the federation; ``overflow``: by the cloud that turned it away."""
+        """Count a spot request that was sent to the federation.
+
+        Parameters
+        ----------
+        overflow
+            True if the cloud that turned it away sent it.
+        """
         assert request.lifetime_s is not None
         group = (self._overflow if overflow else self._origins)[request.origin]
         self._asked[request.id] = request, group
         group.part(request).add("requests", "requested", request.cores * request.lifetime_s)
 
     def admitted(self, request_id: str, cloud: str) -> None:
-        """One cloud took it."""
+        """Count a request that a cloud admitted."""
         request, group = self._asked[request_id]
         group.part(request).add("admitted")
         self._clouds[cloud].spot.part(request).add("admitted")
 
     def refused(self, request_id: str, cloud: str, reason: RefusalReason) -> None:
-        """One of the clouds asked refused; several may, for one request."""
+        """Count the refusal of one of the clouds asked; there may be several for one request."""
         _, group = self._asked[request_id]
         group.refusals[reason.value] += 1
         self._clouds[cloud].spot.refusals[reason.value] += 1
 
     def ended(self, request_id: str, cloud: str, how: End, ran_s: float) -> None:
-        """A spot instance left after ``ran_s`` seconds."""
+        """Count a spot instance that left after ``ran_s`` seconds."""
         request, group = self._asked[request_id]
         done = how in (End.COMPLETED, End.CANCELLED)
         what = "completed" if done else how.value
@@ -202,11 +210,11 @@ class Tally:
         self._clouds[cloud].spot.part(request).add(what)
 
     def overflowed(self, cloud: str, fate: str) -> None:
-        """``fate``: an own request of ``cloud`` was first ``offered`` to others, or ``completed`` there."""
+        """Count an own request that was first ``offered`` to others, or ``completed`` there, by ``fate``."""
         self._own[cloud, fate] += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """The report in its documented schema."""
+        """Return the report in its documented schema."""
         total = _Group()
         for group in self._origins.values():
             for key, part in group.parts.items():

@@ -1,5 +1,4 @@
-"""The ``trace`` of a cloud or of a workload in a federation file: a file that is read, or numbers that one is
-made from.
+"""Make the traces that a federation file names: a file that is read, or numbers that one is made from.
 
 The own load of a public cloud follows from what its users see of it (``cloudsim.markets.preempted_load``):
 
@@ -7,12 +6,12 @@ The own load of a public cloud follows from what its users see of it (``cloudsim
     trace = { preemptions = "preemptions-gcp-2019/preemptions.csv", market = "n1-highcpu-16/us-central1-c",
               days = 60, taken = "1h", seed = 1 }
 
-``prices`` is a file or a directory of them; where a ``markets.csv`` beside a file lists it, all that it lists
-is read, as what other markets said tells a silence from a gap. ``market`` ("TYPE/ZONE", and "/PRODUCT" unless
-it is Linux/UNIX) may be left out where there is one; ``bid_usd_per_hour``, of an instance, is the on-demand
-price that the list names where it is left out. Time 0 is the first known price. Of ``preemptions`` without a
-``market`` the lifetimes of all count; ``days`` is how long the load is, ``taken`` how long nothing is free
-after each preemption.
+``prices`` is a file or a directory of them. If a ``markets.csv`` beside a file lists it, all files of the
+list are read, because other markets' records tell a silence from a gap. ``market`` ("TYPE/ZONE", and
+"/PRODUCT" unless it is Linux/UNIX) may be left out if there is only one. ``bid_usd_per_hour``, for an
+instance, is by default the on-demand price in the list. Time 0 is the first known price. Without a
+``market``, the lifetimes of all ``preemptions`` count; ``days`` is the length of the load, and ``taken`` how
+long nothing is free after each preemption.
 """
 
 from __future__ import annotations
@@ -25,30 +24,31 @@ import numpy as np
 
 from cloudsim.federation.file_schema import PreemptionTrace, PriceTrace, SyntheticTrace, TraceSource
 from cloudsim.markets import formats as price_files
-from cloudsim.markets.formats.price_list import list_beside
+from cloudsim.markets.formats.file_list import find_list_beside
 from cloudsim.markets.preempted_load import preempted_load, priced_load
 from cloudsim.markets.prices import PriceSeries
-from cloudsim.markets.report import FileReport, SeriesReport, warnings
+from cloudsim.markets.report import FileReport, SeriesReport, list_warnings
 from cloudsim.model.errors import SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.traces.formats import read
-from cloudsim.traces.formats.preemptions import observed
-from cloudsim.traces.formats.source import load
+from cloudsim.traces.formats.preemptions import read_lifetimes
+from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
 
-#: Of a cloud whose own load is not played: it is real.
+#: Load of a real cloud, whose own users are not played.
 NO_LOAD = Trace.checked(
     name="none", instance=[], start_s=np.zeros(0), stop_s=np.zeros(0), cores=np.zeros(0, dtype=np.int64)
 )
 _MOST_TOLD = 8
 
-Told = Callable[[Path, str], None]  # a trace file, and a sentence about something odd in it
+#: Called with a trace file, and a sentence about something odd in it.
+WarningHandler = Callable[[Path, str], None]
 
 
 @dataclass(frozen=True)
 class _Prices:
-    """What price files hold, by market."""
+    """Contents of price files, by market."""
 
     series: Mapping[str, PriceSeries]
     reports: Mapping[str, SeriesReport]
@@ -57,7 +57,7 @@ class _Prices:
     @classmethod
     def of(cls, source: Path) -> _Prices:
         series, report = price_files.read(source)
-        names = [one.market for one in series]
+        names = [market_series.market for market_series in series]
         return cls(
             dict(zip(names, series, strict=True)),
             dict(zip(names, report.series, strict=True)),
@@ -65,29 +65,48 @@ class _Prices:
         )
 
     def warnings(self, market: str, file: Path) -> tuple[str, ...]:
-        """About one market, and the file where it is one."""
-        return warnings([one for one in self.files if one.file == str(file)], [self.reports[market]], (), ())
+        """Return the warnings about one market, and about the file if it is one."""
+        return list_warnings(
+            [report for report in self.files if report.file == str(file)], [self.reports[market]], (), ()
+        )
 
 
 class Traces:
     """Reads and makes what a federation file names as traces, each once.
 
-    Files are looked up in ``data_dir``, then in ``beside``.
+    Parameters
+    ----------
+    beside
+        Directory of the federation file.
+    data_dir
+        Directory in which files are looked up first; then in ``beside``.
+    on_warning
+        Called with a trace file and a sentence for anything odd in it.
     """
 
-    def __init__(self, beside: Path, data_dir: Path | None, told: Told):
+    def __init__(self, beside: Path, data_dir: Path | None, on_warning: WarningHandler):
         self._beside = beside
         self._data_dir = data_dir
-        self._told = told
+        self._on_warning = on_warning
         self._known: dict[tuple[TraceSource, tuple[int, ...] | None], Trace] = {}
         self._prices: dict[Path, _Prices] = {}
 
     def of(self, source: TraceSource, where: str, node_cores: Sequence[int] | None = None) -> Trace:
-        """Return the trace that a field ``trace`` describes; ``where`` names the field in errors.
+        """Return the trace that a field ``trace`` describes.
 
-        node_cores: of the cloud whose own load it is; only the load of a public cloud needs them.
+        Parameters
+        ----------
+        where
+            Name of the field in errors.
+        node_cores
+            Cores of each node of the cloud whose own load it is; only the load of a public cloud needs them.
 
-        Raises SpecError naming the field, and TraceError naming file and line of a trace.
+        Raises
+        ------
+        SpecError
+            When the field is wrong; names it.
+        TraceError
+            When a trace is wrong; names its file and line.
         """
         public = isinstance(source, PriceTrace | PreemptionTrace)
         key = (source, tuple(node_cores) if public and node_cores is not None else None)
@@ -110,12 +129,12 @@ class Traces:
         file = self._find(name, where)
         trace, report = read(file)
         for warning in report.warnings:
-            self._told(file, warning)
+            self._on_warning(file, warning)
         return trace
 
     def _priced(self, table: PriceTrace, where: str, node_cores: Sequence[int]) -> Trace:
         file = self._find(table.prices, f"{where}.prices", directories=True)
-        listed = list_beside(file)
+        listed = find_list_beside(file)
         source, market = (file, None) if listed is None else listed
         if source not in self._prices:
             self._prices[source] = _Prices.of(source)
@@ -125,7 +144,7 @@ class Traces:
         chosen = _market(market or table.market, prices.series, where)
         series = prices.series[chosen]
         for warning in prices.warnings(chosen, file):
-            self._told(file, warning)
+            self._on_warning(file, warning)
         bid = series.on_demand_usd_per_hour if table.bid_usd_per_hour is None else table.bid_usd_per_hour
         if bid is None:
             raise SpecError(
@@ -135,9 +154,9 @@ class Traces:
 
     def _preempted(self, table: PreemptionTrace, where: str, node_cores: Sequence[int]) -> Trace:
         file = self._find(table.preemptions, f"{where}.preemptions")
-        lifetimes = observed(load(file))
+        lifetimes = read_lifetimes(load_source(file))
         if lifetimes.quarantined:
-            self._told(file, f"{lifetimes.quarantined} rows cannot be used.")
+            self._on_warning(file, f"{lifetimes.quarantined} rows cannot be used.")
         chosen = slice(None)
         if table.market is not None:
             chosen = lifetimes.market == _market(table.market, lifetimes.market, where)

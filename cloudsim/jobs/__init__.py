@@ -1,5 +1,13 @@
-"""Batch jobs on capacity that may be revoked: what a job is (``job``), how it survives (``mechanisms``,
-``replicas``, ``backups``), where it is best run (``planner``), and what comes of it (``simulation``).
+"""Batch jobs on capacity that may be revoked, after paper 003 (SpotOn; JOBS.md).
 
-Pure: prices, times and generators are arguments. Source: JOBS.md, after paper 003 (SpotOn).
+job              a job, and what saving, restoring and starting take
+mechanisms       ways to survive revocations on one instance: on-demand, migration, checkpoints, backup
+replicas         the way with several instances
+attempts         values that pass between planner, mechanisms and simulation
+planner          where a job is best run and how, and the policies to compare with
+world            price histories, on-demand price and billing that a simulated job meets
+simulation       a job played against a world to its end
+backup_servers   how many shared servers back up a set of jobs
+
+Everything is pure: prices, times and generators are arguments.
 """

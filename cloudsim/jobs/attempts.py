@@ -1,4 +1,4 @@
-"""What passes between planning and running: where a job stands, what was chosen, what an attempt gave."""
+"""Values that pass between planning and running: a job's position, the chosen plan, an attempt's result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica that runs in a market since a time, seconds."""
+    """A replica that runs in a market.
+
+    Attributes
+    ----------
+    market
+        Number of the market.
+    bid
+        US dollars an hour.
+    since_s
+        Start in seconds.
+    """
 
     market: int
     bid: float
@@ -26,11 +36,24 @@ class Replica:
 
 @dataclass(frozen=True)
 class JobPosition:
-    """Where a job stands at ``at_s``. job: what is left of it from its last saved state on.
+    """Position of a job at a time.
 
-    saved_gb: what must be read to go on from there, 0 at the beginning; it is readable at ``saved_at_s``.
-    running: replicas that are further, by ``done_s`` of the job's work; below 0 where they have not begun.
-    only_on_demand: the mechanism leaves no other choice.
+    Attributes
+    ----------
+    at_s
+        The time in seconds.
+    job
+        The job that is left from its last saved state on.
+    saved_gb
+        State that must be read to go on from there, 0 at the beginning.
+    saved_at_s
+        Time from which that state can be read.
+    running
+        Replicas that are further, by ``done_s``.
+    done_s
+        Seconds of the job's work that they are further; below 0 if they have not begun.
+    only_on_demand
+        The mechanism leaves no other choice.
     """
 
     at_s: float
@@ -45,10 +68,18 @@ class JobPosition:
 
 @dataclass(frozen=True)
 class AttemptPlan:
-    """Where and how to go on. markets: by number, none is on-demand; bids: US dollars an hour, for each.
+    """Plan of where and how a job goes on.
 
-    cost_usd, time_s: what the whole of the rest is expected to cost and to take. keeps: the replicas that run
-    go on as they are.
+    Attributes
+    ----------
+    markets
+        Numbers of the markets; none for on-demand.
+    bids
+        US dollars an hour, for each market.
+    cost_usd, time_s
+        Expected cost, and seconds, of all that is left of the job.
+    keeps
+        The running replicas go on as they are.
     """
 
     mechanism: Mechanism
@@ -61,9 +92,14 @@ class AttemptPlan:
 
 @dataclass(frozen=True)
 class Charge:
-    """What was paid for the instances of one attempt in one place; market None: on-demand.
+    """Amount paid for the instances of one attempt in one place.
 
-    share: of each server, below 1 for a backup replica.
+    Attributes
+    ----------
+    market
+        Number of the market; None for on-demand.
+    share
+        Share of each server, below 1 for a backup replica.
     """
 
     market: int | None
@@ -76,7 +112,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """How an attempt ended: where the job stands then, and what it cost."""
+    """Result of an attempt: where the job stands then, and what it cost."""
 
     state: JobPosition
     finished: bool
@@ -85,9 +121,16 @@ class AttemptResult:
 
 @dataclass(frozen=True, eq=False)
 class MarketCandidates:
-    """Ways in which a mechanism could run a job: c of them in k markets each.
+    """Candidates of a mechanism for running a job: c of them, in k markets each.
 
-    cost_usd, time_s: shape (c,), infinite where it cannot. markets, bids: shape (c, k).
+    Attributes
+    ----------
+    cost_usd, time_s
+        float64[c], infinite where it cannot run.
+    markets
+        int64[c, k].
+    bids
+        float64[c, k].
     """
 
     cost_usd: FloatArray
@@ -104,25 +147,25 @@ class MarketCandidates:
         markets: IntArray,
         bids: FloatArray,
     ) -> MarketCandidates:
-        """Those that are ``usable`` and whose cost is known and positive."""
+        """Make candidates, of which only those count that are ``usable`` and have a known, positive cost."""
         good = usable & (cost_usd > 0) & np.isfinite(cost_usd)
         return cls(np.where(good, cost_usd, np.inf), np.where(good, time_s, np.inf), markets, bids)
 
 
 class Mechanism(Protocol):
-    """A way to survive revocations: ``estimate`` says what it costs, ``step`` does it, by the same terms."""
+    """Way to survive revocations: ``estimate`` says what it costs, ``step`` does it, by the same terms."""
 
     @property
     def name(self) -> str:
-        """As people say it."""
+        """Name for display."""
         ...
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
-        """Whether the job can be run so at all."""
+        """Return True if the job can be run this way at all."""
         ...
 
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
-        """The expected cost and time of the whole job in every market."""
+        """Return the expected cost and time of the whole job in every market."""
         ...
 
     def step(

@@ -1,4 +1,4 @@
-"""On-demand servers whose shares back up several jobs (the paper's §3.3.2): how many there must be."""
+"""Count the on-demand servers whose shares back up several jobs (003 §3.3.2)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,33 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Packed:
-    """Servers at the most, the hours that they were up, and the server hours that jobs paid for."""
+class PackedServers:
+    """Result of packing backup replicas.
+
+    Attributes
+    ----------
+    servers
+        Most servers at once.
+    up_hours
+        Hours that servers were up.
+    paid_hours
+        Server hours that jobs paid for.
+    """
 
     servers: int
     up_hours: float
     paid_hours: float
 
 
-def packed(charges: Iterable[Charge]) -> Packed:
-    """Backup replicas on as few servers as first fit finds, by start; others among the charges are left out.
+def pack_backups(charges: Iterable[Charge]) -> PackedServers:
+    """Pack backup replicas on servers by first fit, in order of start; other charges are ignored.
 
     A server is up from its first replica until its last has gone. Jobs pay for their shares only
-    (``Packed.paid_hours``): the rest of ``up_hours`` is what sharing does not fill.
+    (``paid_hours``): the rest of ``up_hours`` is what sharing does not fill.
     """
     claims = sorted(
-        (one for one in charges if one.market is None and one.share < 1.0), key=lambda one: one.start_s
+        (charge for charge in charges if charge.market is None and charge.share < 1.0),
+        key=lambda charge: charge.start_s,
     )
     servers: list[list[tuple[float, float]]] = []  # the replicas of each: end and share
     begun_s: list[float] = []
@@ -37,11 +48,11 @@ def packed(charges: Iterable[Charge]) -> Packed:
         for _ in range(claim.instances):
             paid_s += claim.share * (claim.end_s - claim.start_s)
             room = None
-            for number, held in enumerate(servers):
-                if held and max(held)[0] <= claim.start_s:
-                    up_s += max(held)[0] - begun_s[number]
-                    held.clear()
-                used = sum(share for end_s, share in held if end_s > claim.start_s)
+            for number, replicas in enumerate(servers):
+                if replicas and max(replicas)[0] <= claim.start_s:
+                    up_s += max(replicas)[0] - begun_s[number]
+                    replicas.clear()
+                used = sum(share for end_s, share in replicas if end_s > claim.start_s)
                 if room is None and used + claim.share <= 1.0 + _TOLERANCE:
                     room = number
             if room is None:
@@ -51,5 +62,5 @@ def packed(charges: Iterable[Charge]) -> Packed:
             if not servers[room]:
                 begun_s[room] = claim.start_s
             servers[room].append((claim.end_s, claim.share))
-    up_s += sum(max(held)[0] - begun_s[number] for number, held in enumerate(servers) if held)
-    return Packed(len(servers), up_s / HOUR_S, paid_s / HOUR_S)
+    up_s += sum(max(replicas)[0] - begun_s[number] for number, replicas in enumerate(servers) if replicas)
+    return PackedServers(len(servers), up_s / HOUR_S, paid_s / HOUR_S)

@@ -1,4 +1,4 @@
-"""A batch job, and what saving, restoring and starting take."""
+"""Batch jobs, and how long saving, restoring and starting take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cloudsim.model.errors import SpecError
 
 
 class StorageKind(StrEnum):
-    """Where a job writes what it needs while it runs."""
+    """Place where a job writes while it runs."""
 
     #: Fast, and gone with the instance: it is saved together with the memory.
     LOCAL = "local"
@@ -20,9 +20,12 @@ class StorageKind(StrEnum):
 
 @dataclass(frozen=True)
 class Job:
-    """What is left of a job, and its profile on one reference instance.
+    """The rest of a job, and its profile on one reference instance.
 
-    Raises SpecError when a number is negative, no number, or outside its range.
+    Raises
+    ------
+    SpecError
+        When a number is negative, not finite, or outside its range.
     """
 
     #: Seconds still to run on the reference type with local storage: T.
@@ -30,13 +33,13 @@ class Job:
     memory_gb: float
     #: Share of ``work_s`` that waits for storage, 0 to 1.
     io_share: float = 0.0
-    #: What it holds on local storage.
+    #: Data on local storage.
     disk_gb: float = 0.0
     #: Share of its time that may go into checkpoints: S, which makes the interval T_c / S.
     slack: float = 0.0625
     #: May run twice, or again from an earlier state.
     idempotent: bool = True
-    #: How many instances run it together; losing one is losing all.
+    #: Number of instances that run it together; losing one is losing all.
     instances: int = 1
 
     def __post_init__(self) -> None:
@@ -57,11 +60,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Overheads:
-    """What does not depend on the market (JOBS.md "Constants"; the paper's Figure 6 and §6)."""
+    """Times that do not depend on the market (003 Figure 6 and §6; JOBS.md "Constants")."""
 
     save_s_per_gb: float = 30.0
     restore_s_per_gb: float = 30.0
-    #: How many times as long storage takes when it is remote.
+    #: Factor by which remote storage is slower than local storage.
     remote_slowdown: float = 2.08
     #: From the warning until the instance is gone.
     warning_s: float = 120.0
@@ -71,19 +74,19 @@ class Overheads:
     boot_on_demand_s: float = 62.0
 
     def state_gb(self, job: Job, storage: StorageKind) -> float:
-        """What must be saved of a job to go on elsewhere."""
+        """Return the size of the state that must be saved to go on elsewhere."""
         return job.memory_gb + (job.disk_gb if storage is StorageKind.LOCAL else 0.0)
 
     def save_s(self, job: Job, storage: StorageKind) -> float:
-        """T_c: how long saving takes."""
+        """Return T_c: how long saving takes, in seconds."""
         return self.save_s_per_gb * self.state_gb(job, storage)
 
     def restore_s(self, state_gb: float) -> float:
-        """How long it takes until a saved state runs again."""
+        """Return how long it takes until a saved state runs again, in seconds."""
         return self.restore_s_per_gb * state_gb
 
     def stretch(self, job: Job, storage: StorageKind) -> float:
-        """Running time on this storage over that on local storage."""
+        """Return the running time on this storage over that on local storage."""
         return (
             1.0 if storage is StorageKind.LOCAL else 1.0 - job.io_share + job.io_share * self.remote_slowdown
         )
@@ -91,5 +94,5 @@ class Overheads:
 
 #: The papers' constants.
 OVERHEADS = Overheads()
-#: Nothing but saving and restoring: instances are there at once and warnings are heard at once.
+#: Only saving and restoring take time: instances start at once, and warnings are noticed at once.
 IMMEDIATE = Overheads(poll_s=0.0, boot_spot_s=0.0, boot_on_demand_s=0.0)

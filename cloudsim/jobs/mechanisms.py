@@ -1,7 +1,8 @@
-"""The mechanisms that run a job on one instance: on-demand, migrate on warning, checkpoint, backup replica.
+"""Mechanisms that run a job on one instance: on-demand, migrate on warning, checkpoint, backup replica.
 
-The table of JOBS.md "Model" row by row. Each says once how fast the job advances (``wall_s``), and what is
-kept of it on a revocation: ``estimate`` takes the mean over all revocations, ``step`` meets one.
+They are the rows of the table of JOBS.md "Model" (003 §3 and §4.2). Each says once how fast the
+job advances (``wall_s``), and what is kept of it on a revocation: ``estimate`` takes the mean over all
+revocations, ``step`` meets one.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from cloudsim.markets import bidding
 from cloudsim.markets.prices import FloatArray
 from cloudsim.markets.revocation import HOUR_S, Markets, Odds
 
-#: What is left of a job that was revoked at its very end.
+#: Work that is left of a job that was revoked at its very end.
 _LEAST_S = 1e-3
 
 
 @dataclass(frozen=True)
 class OnDemand:
-    """One more market, in which nothing is revoked."""
+    """Run on-demand: one more market, in which nothing is revoked."""
 
     name: str = "on-demand"
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
-        """Always."""
+        """Return True: any job can run on-demand."""
         del job, overheads
         return True
 
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
-        """One candidate without a market."""
+        """Return one candidate without a market."""
         del overheads
         cost = np.array([markets.on_demand * job.instances * job.work_s / HOUR_S])
         return MarketCandidates(cost, np.array([job.work_s]), np.empty((1, 0), np.int64), np.empty((1, 0)))
@@ -43,7 +44,7 @@ class OnDemand:
     def step(
         self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
     ) -> AttemptResult:
-        """Runs to the end."""
+        """Run to the end."""
         del plan
         start_s = max(state.at_s + overheads.boot_on_demand_s, state.saved_at_s)
         end_s = start_s + overheads.restore_s(state.saved_gb) + state.job.work_s
@@ -52,7 +53,7 @@ class OnDemand:
 
 
 class _OnOneMarket(ABC):
-    """What the mechanisms with one spot instance have in common."""
+    """Common part of the mechanisms with one spot instance."""
 
     @property
     @abstractmethod
@@ -60,43 +61,52 @@ class _OnOneMarket(ABC):
 
     @abstractmethod
     def wall_s(self, job: Job, overheads: Overheads) -> float:
-        """T': from the start to the end of the job if nothing is revoked."""
+        """Return T': seconds from the start to the end of the job if nothing is revoked."""
 
     @abstractmethod
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
-        """For each market, shape (m,)."""
+        """Return the bid for each market, float64[m]."""
 
     @abstractmethod
     def useful(self, job: Job, odds: Odds, slower: FloatArray, overheads: Overheads) -> FloatArray:
-        """The share of the job that an attempt does on the mean, shape (m,).
+        """Return the share of the job that an attempt does on average, float64[m].
 
-        slower: 1 / r, the pace of a backup replica.
+        Parameters
+        ----------
+        slower
+            float64[m], 1 / r, the pace of a backup replica.
         """
 
     @abstractmethod
     def pause_s(self, job: Job, overheads: Overheads) -> float:
-        """What a revocation costs beside the work that it destroys: instances that do not advance the job."""
+        """Return the time that a revocation costs beside the work that it destroys, in seconds.
+
+        Instances run meanwhile, but do not advance the job.
+        """
 
     @abstractmethod
     def after(
         self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
     ) -> JobPosition:
-        """Where the job stands when it is revoked ``elapsed_s`` after it began to run; ``at_s`` is then."""
+        """Return where the job stands when it is revoked ``elapsed_s`` after it began to run.
+
+        ``at_s`` of the position is already that of the revocation.
+        """
 
     def price(self, odds: Odds, bid: FloatArray, markets: Markets) -> FloatArray:
-        """What is paid while it runs, US dollars an hour, shape (m,)."""
+        """Return the price while it runs, US dollars an hour, float64[m]."""
         del bid, markets
         return odds.price
 
     def beside(
         self, plan: AttemptPlan, start_s: float, end_s: float, world: World, job: Job
     ) -> tuple[Charge, ...]:
-        """What is paid beside the instance."""
+        """Return the charges beside those for the instance."""
         del plan, start_s, end_s, world, job
         return ()
 
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
-        """Cost over useful work: what the whole job costs when all attempts go like this one."""
+        """Return cost over useful work: the cost of the whole job if all attempts go like this one."""
         wall_s, bid = self.wall_s(job, overheads), self.bid(job, markets, overheads)
         odds = markets.odds(bid, wall_s, job.instances)
         useful = self.useful(job, odds, 1.0 - bid / markets.on_demand, overheads)
@@ -109,7 +119,7 @@ class _OnOneMarket(ABC):
     def step(
         self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
     ) -> AttemptResult:
-        """Until the job is done or its instance is revoked."""
+        """Run until the job is done or its instance is revoked."""
         (market,), (bid,), job = plan.markets, plan.bids, state.job
         ready_s = max(state.at_s + overheads.boot_spot_s, state.saved_at_s)
         begins_s = ready_s + overheads.restore_s(state.saved_gb)
@@ -135,48 +145,48 @@ class _OnOneMarket(ABC):
 
 
 def _done(state: JobPosition, work_s: float) -> JobPosition:
-    """The same with less left to do, seconds of the job's own running time; never nothing, by rounding."""
+    """Return a position with less work left, in seconds of the job's own running time; never nothing."""
     return replace(state, job=replace(state.job, work_s=max(state.job.work_s - work_s, _LEAST_S)))
 
 
 @dataclass(frozen=True)
 class Migration(_OnOneMarket):
-    """The job is saved within the warning and goes on elsewhere."""
+    """Save the job within the warning, and go on elsewhere."""
 
     storage: StorageKind = StorageKind.REMOTE
 
     @property
     def name(self) -> str:
-        """``migrate``."""
+        """Name for display: ``migrate``."""
         return "migrate"
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
-        """Only one instance is saved, and only if that takes no longer than the warning."""
+        """Return True if there is one instance, and saving takes no longer than the warning."""
         return job.instances == 1 and overheads.save_s(job, self.storage) <= overheads.warning_s
 
     def wall_s(self, job: Job, overheads: Overheads) -> float:
-        """Only the storage slows it down."""
+        """Return T', which only the storage stretches."""
         return job.work_s * overheads.stretch(job, self.storage)
 
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
-        """What on-demand would cost, over the time it takes."""
-        price = bidding.alone(markets.on_demand, job.work_s, self.wall_s(job, overheads))
+        """Return the cost of on-demand over the time it takes."""
+        price = bidding.bid_for_instance(markets.on_demand, job.work_s, self.wall_s(job, overheads))
         return np.full(len(markets.price_now), price)
 
     def useful(self, job: Job, odds: Odds, slower: FloatArray, overheads: Overheads) -> FloatArray:
-        """All that was run."""
+        """Return the share that was run: nothing is lost."""
         del slower
         return odds.running_s / self.wall_s(job, overheads)
 
     def pause_s(self, job: Job, overheads: Overheads) -> float:
-        """T_m: saved here, restored there."""
+        """Return T_m: saving here and restoring there."""
         restore_s = overheads.restore_s(overheads.state_gb(job, self.storage))
         return overheads.save_s(job, self.storage) + restore_s
 
     def after(
         self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
     ) -> JobPosition:
-        """Nothing is lost."""
+        """Return the position with all work saved."""
         del plan, world
         saved_s = overheads.save_s(state.job, self.storage)
         saved = replace(
@@ -189,52 +199,52 @@ class Migration(_OnOneMarket):
 
 @dataclass(frozen=True)
 class Checkpoint(_OnOneMarket):
-    """The job stands still for T_c after every tau seconds of work, and goes back to the last checkpoint.
+    """Stop the job for T_c after every tau seconds of work, and go back to the last checkpoint on revocation.
 
-    Whatever runs after the last whole interval pays its share of a checkpoint, in estimates and in steps:
-    T' = T (1 + T_c / tau).
+    Work after the last whole interval pays its share of a checkpoint, in estimates and in steps: T' = T (1 +
+    T_c / tau).
     """
 
     storage: StorageKind = StorageKind.REMOTE
 
     @property
     def name(self) -> str:
-        """``checkpoint``."""
+        """Name for display: ``checkpoint``."""
         return "checkpoint"
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
-        """Only one instance is saved, and it must bear to be set back."""
+        """Return True if there is one instance, and the job may be set back."""
         del overheads
         return job.instances == 1 and job.idempotent
 
     def interval_s(self, job: Job, overheads: Overheads) -> float:
-        """tau = T_c / S."""
+        """Return tau = T_c / S, in seconds."""
         return overheads.save_s(job, self.storage) / job.slack
 
     def wall_s(self, job: Job, overheads: Overheads) -> float:
-        """T_remote (1 + T_c / tau)."""
+        """Return T_remote (1 + T_c / tau)."""
         return job.work_s * overheads.stretch(job, self.storage) * (1.0 + job.slack)
 
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
-        """What on-demand would cost, over the time it takes."""
-        price = bidding.alone(markets.on_demand, job.work_s, self.wall_s(job, overheads))
+        """Return the cost of on-demand over the time it takes."""
+        price = bidding.bid_for_instance(markets.on_demand, job.work_s, self.wall_s(job, overheads))
         return np.full(len(markets.price_now), price)
 
     def useful(self, job: Job, odds: Odds, slower: FloatArray, overheads: Overheads) -> FloatArray:
-        """M / (1 + T_c / tau) - P tau / 2 of T_remote."""
+        """Return M / (1 + T_c / tau) - P tau / 2, as a share of T_remote."""
         del slower
         lost_s = odds.revoked * self.interval_s(job, overheads) / 2.0
         work_s = job.work_s * overheads.stretch(job, self.storage)
         return np.maximum(odds.running_s / (1.0 + job.slack) - lost_s, 0.0) / work_s
 
     def pause_s(self, job: Job, overheads: Overheads) -> float:
-        """T_restore."""
+        """Return T_restore."""
         return overheads.restore_s(overheads.state_gb(job, self.storage))
 
     def after(
         self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
     ) -> JobPosition:
-        """Back to the last checkpoint, if there was one."""
+        """Return the position at the last checkpoint, if there was one."""
         del plan, world
         interval_s = self.interval_s(state.job, overheads)
         checkpoints = math.floor(elapsed_s / (interval_s * (1.0 + state.job.slack)))
@@ -246,64 +256,65 @@ class Checkpoint(_OnOneMarket):
 
 @dataclass(frozen=True)
 class Backup(_OnOneMarket):
-    """A replica runs r times as slowly on a share 1/r of an on-demand server, r = C_od / C, and costs as much
-    as the spot instance. When that is revoked the job is where the replica is.
+    """Run a slower replica on a share of an on-demand server, which costs as much as the spot instance.
 
-    r is the on-demand price over the mean price while that is not above it; the bid is C_od - C.
+    The replica is r times as slow on a share 1/r of the server, r = C_od / C. On revocation the job is where
+    the replica is. r is the on-demand price over the mean price while that is not above it; the bid is C_od -
+    C.
     """
 
     @property
     def name(self) -> str:
-        """``backup``."""
+        """Name for display: ``backup``."""
         return "backup"
 
     @property
     def storage(self) -> StorageKind:
-        """Nothing is saved."""
+        """Local storage: nothing is saved."""
         return StorageKind.LOCAL
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
-        """It must bear to run twice."""
+        """Return True if the job may run twice."""
         del overheads
         return job.idempotent
 
     def wall_s(self, job: Job, overheads: Overheads) -> float:
-        """T."""
+        """Return T."""
         del overheads
         return job.work_s
 
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
-        """What is left of the on-demand price beside the replica's."""
+        """Return what the replica's price leaves of the on-demand price."""
         del overheads
         everywhere = np.full(len(markets.price_now), markets.on_demand)
         usual = markets.odds(everywhere, job.work_s, job.instances).price
-        return bidding.beside_backup(markets.on_demand, usual)
+        return bidding.bid_beside_backup(markets.on_demand, usual)
 
     def price(self, odds: Odds, bid: FloatArray, markets: Markets) -> FloatArray:
-        """That of the instance and that of the replica."""
+        """Return the prices of the instance and of the replica together."""
         return odds.price + (markets.on_demand - bid)
 
     def useful(self, job: Job, odds: Odds, slower: FloatArray, overheads: Overheads) -> FloatArray:
-        """P E[Z | Z <= T] / r + (1 - P) T of T."""
+        """Return P E[Z | Z <= T] / r + (1 - P) T, as a share of T."""
         del overheads
         return odds.revoked_s * slower / job.work_s + 1.0 - odds.revoked
 
     def pause_s(self, job: Job, overheads: Overheads) -> float:
-        """The replica goes on meanwhile."""
+        """Return 0: the replica goes on meanwhile."""
         del job, overheads
         return 0.0
 
     def beside(
         self, plan: AttemptPlan, start_s: float, end_s: float, world: World, job: Job
     ) -> tuple[Charge, ...]:
-        """The share of the on-demand server."""
+        """Return the charge for the share of the on-demand server."""
         slower = 1.0 - plan.bids[0] / world.on_demand
         return (world.shared(start_s, end_s, job.instances, slower),)
 
     def after(
         self, plan: AttemptPlan, state: JobPosition, elapsed_s: float, world: World, overheads: Overheads
     ) -> JobPosition:
-        """Where the replica is; nothing needs restoring."""
+        """Return the position of the replica; nothing needs restoring."""
         del overheads
         slower = 1.0 - plan.bids[0] / world.on_demand
         return _done(replace(state, saved_gb=0.0), elapsed_s * slower)

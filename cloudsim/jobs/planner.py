@@ -1,4 +1,4 @@
-"""Where to run a job and how: the cost-aware planner, and the policies that it is compared with (JOBS.md)."""
+"""Plan where to run a job and how: the cost-aware planner, and the policies to compare with (JOBS.md)."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ ON_DEMAND = OnDemand()
 
 
 class PlacementPolicy(Protocol):
-    """Decides where a job goes on, again after each revocation."""
+    """Policy that decides where a job goes on, again after each revocation."""
 
     @property
     def name(self) -> str:
-        """As people say it."""
+        """Name for display."""
         ...
 
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
-        """For what is left of the job."""
+        """Return a plan for all that is left of the job."""
         ...
 
 
-def options(
+def list_plans(
     job: Job, mechanisms: Sequence[Mechanism], markets: Markets, overheads: Overheads
 ) -> list[AttemptPlan]:
-    """The best plan of each mechanism that suits the job and has a market, in their order."""
+    """Return the best plan of each mechanism that suits the job and has a market, in their order."""
     plans = []
     for mechanism in mechanisms:
         if not mechanism.suits(job, overheads):
             continue
-        found = mechanism.estimate(job, markets, overheads)
-        if not len(found.cost_usd):
+        candidates = mechanism.estimate(job, markets, overheads)
+        if not len(candidates.cost_usd):
             continue
-        best = int(found.cost_usd.argmin())
-        if np.isfinite(found.cost_usd[best]):
-            numbers, bids = tuple(found.markets[best].tolist()), tuple(found.bids[best].tolist())
-            cost_usd, time_s = float(found.cost_usd[best]), float(found.time_s[best])
+        best = int(candidates.cost_usd.argmin())
+        if np.isfinite(candidates.cost_usd[best]):
+            numbers, bids = tuple(candidates.markets[best].tolist()), tuple(candidates.bids[best].tolist())
+            cost_usd, time_s = float(candidates.cost_usd[best]), float(candidates.time_s[best])
             plans.append(AttemptPlan(mechanism, numbers, bids, cost_usd, time_s))
     return plans
 
@@ -55,34 +55,37 @@ def _least(plans: Sequence[AttemptPlan]) -> AttemptPlan:
 
 @dataclass(frozen=True)
 class OnDemandOnly:
-    """The control: nothing is ever revoked."""
+    """Policy of the control: nothing is ever revoked."""
 
     name: str = "on-demand"
 
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
-        """Always the same."""
-        return options(state.job, (ON_DEMAND,), markets, overheads)[0]
+        """Return the on-demand plan."""
+        return list_plans(state.job, (ON_DEMAND,), markets, overheads)[0]
 
 
 @dataclass(frozen=True)
 class Basic:
-    """The market with the lowest price now, by migration if the job fits, else by checkpoints; from the first
-    revocation on on-demand (the paper's §4.1).
+    """Policy of the lowest current price; from the first revocation on, on-demand (003 §4.1).
+
+    It migrates if the job fits into the warning, else it checkpoints.
     """
 
     name: str = "basic"
 
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
-        """For what is left of the job."""
+        """Return a plan for all that is left of the job."""
         job = state.job
-        mechanism = next((one for one in (Migration(), Checkpoint()) if one.suits(job, overheads)), None)
+        mechanism = next(
+            (choice for choice in (Migration(), Checkpoint()) if choice.suits(job, overheads)), None
+        )
         if state.revocations or mechanism is None or not len(markets.price_now):
-            return options(job, (ON_DEMAND,), markets, overheads)[0]
+            return list_plans(job, (ON_DEMAND,), markets, overheads)[0]
         bid = mechanism.bid(job, markets, overheads)
         price = np.where(markets.memory_gb >= job.memory_gb, markets.price_now, np.inf)
         lowest = int(price.argmin())
         if price[lowest] > bid[lowest]:
-            return options(job, (ON_DEMAND,), markets, overheads)[0]
+            return list_plans(job, (ON_DEMAND,), markets, overheads)[0]
         wall_s = mechanism.wall_s(job, overheads)
         cost_usd = float(price[lowest]) * wall_s / HOUR_S
         return AttemptPlan(mechanism, (lowest,), (float(bid[lowest]),), cost_usd, wall_s)
@@ -90,7 +93,10 @@ class Basic:
 
 @dataclass(frozen=True)
 class CostAware:
-    """The mechanism and markets with the least expected cost of the whole rest; on-demand is one of them."""
+    """Policy of the least expected cost of all that is left, over mechanisms and markets.
+
+    On-demand is one of the markets (003 §4.2).
+    """
 
     name: str = "cost-aware"
     mechanisms: tuple[Mechanism, ...] = (
@@ -103,24 +109,26 @@ class CostAware:
     )
 
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
-        """For what is left of the job. Replicas that still run either go on as they are, or one is saved and
-        the job goes on from there in the way that is then best.
+        """Return the plan with the least expected cost of all that is left of the job.
+
+        Running replicas either go on as they are, or one is saved and the job goes on from there in the way
+        that is then best.
         """
         if state.only_on_demand:
-            return options(state.job, (ON_DEMAND,), markets, overheads)[0]
+            return list_plans(state.job, (ON_DEMAND,), markets, overheads)[0]
         if not state.running:
-            return _least(options(state.job, (*self.mechanisms, ON_DEMAND), markets, overheads))
-        replicas = next(one for one in self.mechanisms if isinstance(one, Replicate))
-        kept = replicas.kept(state, markets)
+            return _least(list_plans(state.job, (*self.mechanisms, ON_DEMAND), markets, overheads))
+        replicas = next(choice for choice in self.mechanisms if isinstance(choice, Replicate))
+        kept = replicas.plan_kept(state, markets)
         if state.job.instances > 1 or state.done_s <= 0:  # nothing that could be saved
             return kept
         left = replace(state.job, work_s=state.job.work_s - state.done_s)
-        plans = options(left, (*self.mechanisms, ON_DEMAND), markets, overheads)
+        plans = list_plans(left, (*self.mechanisms, ON_DEMAND), markets, overheads)
         state_gb = overheads.state_gb(left, StorageKind.LOCAL)
         moved_s = overheads.save_s(left, StorageKind.LOCAL) + overheads.restore_s(state_gb)
-        price = sum(float(markets.price_now[one.market]) for one in state.running)
+        price = sum(float(markets.price_now[replica.market]) for replica in state.running)
         moved_usd = price * moved_s / HOUR_S
-        return _least([kept, *(replace(one, cost_usd=one.cost_usd + moved_usd) for one in plans)])
+        return _least([kept, *(replace(plan, cost_usd=plan.cost_usd + moved_usd) for plan in plans)])
 
 
 CHECKPOINT_ONLY = CostAware("checkpoint only", (Checkpoint(), Checkpoint(StorageKind.LOCAL)))

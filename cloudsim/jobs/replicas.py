@@ -1,4 +1,7 @@
-"""Replicas of a job on spot instances of several markets, with local storage (JOBS.md "Model", third row)."""
+"""Run replicas of a job on spot instances of several markets (JOBS.md "Model", third row).
+
+Replicas use local storage.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,25 @@ from cloudsim.markets import bidding
 from cloudsim.markets.prices import FloatArray, IntArray
 from cloudsim.markets.revocation import HOUR_S, Markets, Odds
 
-#: Of this many markets, best alone first, all pairs and triples are tried.
+#: Sets are formed of this many markets, those that are best alone.
 _MOST_MARKETS = 32
 
 
 @lru_cache(maxsize=64)
 def _sets(markets: int, degree: int) -> IntArray:
-    """All sets of ``degree`` of the first markets, shape (sets, degree)."""
+    """Return all sets of ``degree`` of the first markets, int64[sets, degree]."""
     return np.array(list(combinations(range(markets), degree)), dtype=np.int64).reshape(-1, degree)
 
 
 @dataclass(frozen=True)
 class Replicate:
-    """``degree`` replicas in different markets, taken to be independent; the others stop when one is done.
+    """Run ``degree`` replicas in different markets, taken to be independent; all stop when one is done.
 
-    waits: as in the paper's §5 nothing is done until all are revoked; then the job starts again on-demand,
-    which is what the estimate says. Otherwise the job is planned again whenever one is revoked.
+    Attributes
+    ----------
+    waits
+        Do nothing until all are revoked, then start the job again on-demand, as in 003 §5; the estimate
+        always assumes that. Otherwise the job is planned again whenever a replica is revoked.
     """
 
     degree: int = 2
@@ -39,65 +45,70 @@ class Replicate:
 
     @property
     def name(self) -> str:
-        """``replicate``."""
+        """Name for display: ``replicate``."""
         return "replicate"
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
-        """It must bear to run twice."""
+        """Return True if the job may run twice."""
         del overheads
         return job.idempotent
 
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
-        """Sum of C_k M_k + product of P_k x C_od T. The last of n revocations is taken at n / (n + 1) of
-        twice the mean time to one, as if they were spread evenly.
+        """Return the sum of C_k M_k, plus the product of P_k x C_od T, for sets of markets.
+
+        The last of n revocations is taken at n / (n + 1) of twice the mean time to one, as if they were
+        spread evenly.
         """
         del overheads
-        bid = bidding.replica(markets.on_demand, self.degree)
+        bid = bidding.bid_for_replica(markets.on_demand, self.degree)
         odds = markets.odds(np.full(len(markets.price_now), bid), job.work_s, job.instances)
         usable = (markets.price_now <= bid) & (markets.memory_gb >= job.memory_gb) & ~np.isnan(odds.revoked)
-        found = np.flatnonzero(usable)
+        usable_markets = np.flatnonzero(usable)
         alone = odds.price * odds.running_s + odds.revoked * markets.on_demand * job.work_s
-        found = found[np.argsort(alone[found], kind="stable")][:_MOST_MARKETS]
-        sets = found[_sets(len(found), self.degree)]
-        cost_usd, time_s = _together(odds, sets, markets.on_demand * job.work_s, job.work_s)
+        usable_markets = usable_markets[np.argsort(alone[usable_markets], kind="stable")][:_MOST_MARKETS]
+        sets = usable_markets[_sets(len(usable_markets), self.degree)]
+        cost_usd, time_s = _estimate_sets(odds, sets, markets.on_demand * job.work_s, job.work_s)
         bids = np.full(sets.shape, bid)
         return MarketCandidates.where(
             np.ones(len(sets), np.bool_), cost_usd * job.instances, time_s, sets, bids
         )
 
-    def kept(self, state: JobPosition, markets: Markets) -> AttemptPlan:
-        """The plan to go on with the replicas that still run, and what it costs."""
+    def plan_kept(self, state: JobPosition, markets: Markets) -> AttemptPlan:
+        """Return the plan to go on with the replicas that still run, and what it costs."""
         job, left_s = state.job, state.job.work_s - state.done_s
-        numbers = tuple(one.market for one in state.running)
-        bids = tuple(one.bid for one in state.running)
+        numbers = tuple(replica.market for replica in state.running)
+        bids = tuple(replica.bid for replica in state.running)
         everywhere = np.full(len(markets.price_now), bids[0])
         odds = markets.odds(everywhere, left_s, job.instances)
         again_usd_h = markets.on_demand * job.work_s
-        cost, time_s = _together(odds, np.array([numbers]), again_usd_h, job.work_s)
+        cost, time_s = _estimate_sets(odds, np.array([numbers]), again_usd_h, job.work_s)
         return AttemptPlan(self, numbers, bids, float(cost[0]) * job.instances, float(time_s[0]), keeps=True)
 
     def step(
         self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
     ) -> AttemptResult:
-        """Until one is done, or all are revoked; unless it ``waits``, until the first is revoked."""
+        """Run until one is done, or all are revoked; unless it ``waits``, until the first is revoked."""
         running = state.running
         if not plan.keeps:
             since_s = max(state.at_s + overheads.boot_spot_s, state.saved_at_s)
-            running = tuple(Replica(*one, since_s) for one in zip(plan.markets, plan.bids, strict=True))
+            running = tuple(Replica(*choice, since_s) for choice in zip(plan.markets, plan.bids, strict=True))
             since_s += overheads.restore_s(state.saved_gb)
         else:
             since_s = state.at_s
         end_s = since_s + state.job.work_s - state.done_s
         revoked = sorted(
-            ((world.revoked_s(one.market, state.at_s, one.bid), one) for one in running), key=itemgetter(0)
+            ((world.revoked_s(replica.market, state.at_s, replica.bid), replica) for replica in running),
+            key=itemgetter(0),
         )
         charges = []
-        for place, (at_s, one) in enumerate(revoked):
+        for place, (at_s, replica) in enumerate(revoked):
             if at_s >= end_s:
                 break
-            if at_s > one.since_s:
+            if at_s > replica.since_s:
                 charges.append(
-                    world.spot(one.market, one.since_s, at_s, revoked=True, instances=state.job.instances)
+                    world.spot(
+                        replica.market, replica.since_s, at_s, revoked=True, instances=state.job.instances
+                    )
                 )
             rest = tuple(other for _, other in revoked[place + 1 :])
             heard_s = at_s + overheads.poll_s
@@ -113,18 +124,24 @@ class Replicate:
             )
             return AttemptResult(lost, False, tuple(charges))
         charges += [
-            world.spot(one.market, one.since_s, end_s, revoked=False, instances=state.job.instances)
-            for at_s, one in revoked
+            world.spot(replica.market, replica.since_s, end_s, revoked=False, instances=state.job.instances)
+            for at_s, replica in revoked
             if at_s >= end_s
         ]
         return AttemptResult(replace(state, at_s=end_s, running=()), True, tuple(charges))
 
 
-def _together(odds: Odds, sets: IntArray, again: float, again_s: float) -> tuple[FloatArray, FloatArray]:
-    """Expected cost in US dollars, and time in seconds, of each set of replicas, shape (sets, n).
+def _estimate_sets(odds: Odds, sets: IntArray, again: float, again_s: float) -> tuple[FloatArray, FloatArray]:
+    """Return the expected cost in US dollars, and time in seconds, of each set of replicas.
 
-    again, again_s: what doing it all on-demand costs, dollars x seconds / hour, and takes. Whose market gives
-    no evidence any more is taken as lost at once.
+    A market without evidence counts as lost at once.
+
+    Parameters
+    ----------
+    sets
+        int64[sets, n], markets of each set.
+    again, again_s
+        Doing all of it on-demand: its cost in dollars x seconds / hour, and its time in seconds.
     """
     revoked = np.nan_to_num(odds.revoked[sets], nan=1.0)
     revoked_s = np.nan_to_num(odds.revoked_s[sets])

@@ -1,4 +1,4 @@
-"""A job played against price histories: planned, run, revoked, planned again for what is left, to its end."""
+"""Play a job against price histories: plan, run, be revoked, and plan again for what is left, to its end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from cloudsim.jobs.job import Job, Overheads, StorageKind
 from cloudsim.jobs.planner import PlacementPolicy
 from cloudsim.jobs.world import World
 
-#: A job that needs more attempts than this is no longer a job but a fault.
+#: A job that needs more attempts than this is a fault of the simulation.
 _MOST_ATTEMPTS = 100_000
 
 
 @dataclass(frozen=True)
 class SimulatedAttempt:
-    """One plan and what came of it. ``start_s``: when it was made."""
+    """One plan and what came of it; ``start_s`` is when it was made."""
 
     mechanism: str
     markets: tuple[str, ...]
@@ -36,19 +36,24 @@ class SimulatedJob:
 
     @property
     def time_s(self) -> float:
-        """From when it was handed in until it was done."""
+        """Seconds from submission to the end."""
         return self.finished_s - self.submitted_s
 
 
-def play(job: Job, policy: PlacementPolicy, world: World, at_s: float, overheads: Overheads) -> SimulatedJob:
-    """Run a job that is handed in at ``at_s``. The planner knows the prices until then, and no later ones."""
+def simulate_job(
+    job: Job, policy: PlacementPolicy, world: World, at_s: float, overheads: Overheads
+) -> SimulatedJob:
+    """Run a job that is submitted at ``at_s`` to its end.
+
+    At each moment the planner knows the prices up to then, and no later ones.
+    """
     state, attempts = JobPosition(at_s, job), list[SimulatedAttempt]()
     for _ in range(_MOST_ATTEMPTS):
         plan = policy.plan(state, world.known(state.at_s), overheads)
-        left = _saved(state, plan, world, overheads)
+        left = _save_replica(state, plan, world, overheads)
         step = plan.mechanism.step(plan, left.state, world, overheads)
         charges = left.charges + step.charges
-        names = tuple(world.histories[one].name for one in plan.markets)
+        names = tuple(world.histories[market].name for market in plan.markets)
         attempts.append(SimulatedAttempt(plan.mechanism.name, names, state.at_s, step.state.at_s, charges))
         if step.finished:
             spent = sum(charge.usd for attempt in attempts for charge in attempt.charges)
@@ -63,15 +68,15 @@ class _Left:
     charges: tuple[Charge, ...]
 
 
-def _saved(state: JobPosition, plan: AttemptPlan, world: World, overheads: Overheads) -> _Left:
-    """Replicas that the plan does not keep are stopped, and one of them is saved first."""
+def _save_replica(state: JobPosition, plan: AttemptPlan, world: World, overheads: Overheads) -> _Left:
+    """Stop replicas that the plan does not keep; one of them is saved first."""
     if plan.keeps or not state.running:
         return _Left(state, ())
     job = state.job
     until_s = state.at_s + overheads.save_s(job, StorageKind.LOCAL)
     charges = tuple(
-        world.spot(one.market, one.since_s, until_s, revoked=False, instances=job.instances)
-        for one in state.running
+        world.spot(replica.market, replica.since_s, until_s, revoked=False, instances=job.instances)
+        for replica in state.running
     )
     saved = replace(
         state,

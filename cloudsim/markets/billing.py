@@ -1,4 +1,4 @@
-"""What an instance costs: second by second, or by the hour as EC2 billed it in 2015."""
+"""Bill an instance: second by second, or by the hour as EC2 billed in 2015."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cloudsim.markets.revocation import HOUR_S, PriceHistory
 
 
 class Billing(StrEnum):
-    """How time becomes money."""
+    """Rule by which time becomes money."""
 
     #: Every second at the price that then holds.
     CONTINUOUS = "continuous"
@@ -20,9 +20,14 @@ class Billing(StrEnum):
     def spot_usd(
         self, history: PriceHistory, start_s: float, end_s: float, *, revoked: bool, notice_s: float = 0.0
     ) -> float:
-        """An instance of a market from one time to another; ``revoked``: the provider ended it.
+        """Return the cost of a spot instance from one time to another, in US dollars.
 
-        notice_s: how long it is used after the price rose above the bid, at the price before that.
+        Parameters
+        ----------
+        revoked
+            True if the provider ended it.
+        notice_s
+            Seconds for which it is used after the price rose above the bid, at the price before that.
         """
         if self is Billing.CONTINUOUS:
             last = history.price_at(math.nextafter(end_s, start_s)) if notice_s else 0.0
@@ -32,6 +37,12 @@ class Billing(StrEnum):
         return math.fsum(history.price_at(start_s + hour * HOUR_S) for hour in range(paid))
 
     def on_demand_usd(self, price: float, length_s: float) -> float:
-        """An instance at a fixed price, US dollars an hour, that its user ends."""
+        """Return the cost of an instance at a fixed price that its user ends, in US dollars.
+
+        Parameters
+        ----------
+        price
+            US dollars an hour.
+        """
         hours = length_s / HOUR_S
         return price * (hours if self is Billing.CONTINUOUS else math.ceil(hours))

@@ -1,4 +1,4 @@
-"""Where a price history has holes: EC2 repeats every price daily, so longer silence means nobody listened."""
+"""Find holes in a price history: EC2 repeats every price daily, so longer silence means nobody listened."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from cloudsim.model.errors import SpecError
 
 @dataclass(frozen=True)
 class GapRule:
-    """What silence is a gap. A gap ends with a market's own next record: changes in it were missed.
+    """Rule by which silence is a gap. A gap ends with a market's own next record: changes in it were missed.
 
-    The shortest holes known (data of 2013 and 2015: 50 h, 56 h and 13 h) are longer than both limits; what
-    single markets keep quiet without a hole (30 h) and what all of them do (1 h) is shorter.
+    The shortest known holes (data of 2013 and 2015: 50 h, 56 h and 13 h) are longer than both limits; silence
+    of single markets without a hole (30 h) and of all markets (1 h) is shorter.
+
+    Raises
+    ------
+    SpecError
+        When a limit is not above 0.
     """
 
-    #: Silence of one market above this is a gap from its last record on, seconds; None: none is.
+    #: Silence of one market above this is a gap from its last record on, seconds; None for no limit.
     max_gap_s: float | None = 36 * 3600.0
-    #: Silence of all markets together above this is a gap in each of them, seconds; None: none is.
+    #: Silence of all markets together above this is a gap in each of them, seconds; None for no limit.
     max_silence_s: float | None = 6 * 3600.0
-    #: Of fewer markets than these a common silence says nothing.
+    #: With fewer markets than this, a common silence proves nothing.
     markets_at_least: int = 8
 
     def __post_init__(self) -> None:
@@ -33,9 +38,12 @@ class GapRule:
                 raise SpecError(f"must be above 0, not {limit}", field=name)
 
     def silences(self, series: Sequence[FloatArray]) -> FloatArray:
-        """When all markets were silent for too long, shape (silences, 2), unix seconds, ascending.
+        """Return when all markets were silent for too long, float64[silences, 2], unix seconds, ascending.
 
-        ``series`` holds the times of each market's records, ascending.
+        Parameters
+        ----------
+        series
+            Times of each market's records, ascending unix seconds.
         """
         if self.max_silence_s is None or len(series) < self.markets_at_least:
             return np.empty((0, 2))
@@ -44,10 +52,19 @@ class GapRule:
         return np.column_stack([times[before], times[before + 1]])
 
     def gaps(self, at_s: FloatArray, last_s: float, silences: FloatArray) -> tuple[FloatArray, float]:
-        """The gaps of one market, shape (gaps, 2), and until when its last price is known to have held.
+        """Return the gaps of one market, and until when its last price is known to have held.
 
-        ``last_s`` is the last record of any market: until then somebody listened, unless the market itself
-        was silent for too long.
+        The gaps are float64[gaps, 2], unix seconds.
+
+        Parameters
+        ----------
+        at_s
+            Times of the market's records.
+        last_s
+            Last record of any market: until then the recorder ran, unless the market itself was silent for
+            too long.
+        silences
+            Result of ``silences``.
         """
         starts: dict[float, float] = {}  # by the end of the gap
         ends_s = last_s

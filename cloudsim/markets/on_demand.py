@@ -1,4 +1,4 @@
-"""Lists of on-demand prices: CSV with ``Region,InstanceCode,Price``, US dollars an hour."""
+"""Read lists of on-demand prices: CSV with ``Region,InstanceCode,Price``, US dollars an hour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.columns import bad_ids, read_columns
-from cloudsim.traces.formats.source import load
+from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.report import QuarantinedLine, refuse_damaged
 from cloudsim.traces.trace import BoolArray
 
@@ -20,26 +20,28 @@ _ACCEPTED = f"accepted is CSV with {','.join(REQUIRED)}"
 
 @dataclass(frozen=True)
 class PriceList:
-    """What instances cost on demand."""
+    """List of on-demand prices of instances."""
 
     file: str
     #: (region, instance type) -> US dollars an hour, > 0, in the order of the file.
     usd_per_hour: dict[tuple[str, str], float]
     records: int
     quarantined: tuple[QuarantinedLine, ...]
-    #: What was mended to get at the records, a sentence each.
+    #: Repairs that were needed to read the records, a sentence each.
     repaired: tuple[str, ...]
     #: The last line has no end.
     ends_open: bool
 
 
-def read(path: str | os.PathLike[str], *, max_error_rate: float = 0.01) -> PriceList:
+def read_price_list(path: str | os.PathLike[str], *, max_error_rate: float = 0.01) -> PriceList:
     """Read a price list. Quarantined are prices that are not above 0, and a second price of a type.
 
-    Raises:
-        TraceError: not such a list, nothing in it, or too many of its rows are bad (``refuse_damaged``).
+    Raises
+    ------
+    TraceError
+        When it is no list of prices, is empty, or too many of its rows are bad (``refuse_damaged``).
     """
-    source = load(path, accepted=_ACCEPTED)
+    source = load_source(path, accepted=_ACCEPTED)
     columns = read_columns(source, REQUIRED)
     region, kind = ([cell.strip() for cell in columns.cells[name]] for name in REQUIRED[:2])
     price = columns.numbers(REQUIRED[2])

@@ -1,11 +1,11 @@
-"""The own load of a public cloud, of which nobody outside sees more than that it takes spot back.
+"""Make the own load of a public cloud, of which outsiders see only that it takes spot back.
 
-So its own users are one on-demand request for each node, of all cores of the node, for as long as spot is not
-to be had. Then all spot leaves at once, as the instances of one market do. The rest of the product sees an
+Its own users are one on-demand request for each node, for all cores of the node, for as long as no spot is
+sold. Then all spot leaves at once, as the instances of one market do. The rest of the product sees an
 ordinary cloud: its tables, promises and evictions follow from this load.
 
-A last request of one core and no length marks the end of what is known, so that a replay, which ends with the
-loads of its clouds, goes on until then.
+A last request of one core and no length marks the end of what is known: a replay ends with the loads of its
+clouds, and so goes on until then.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ _DAY_S = 86_400.0
 
 
 def priced_load(series: PriceSeries, bid_usd_per_hour: float, node_cores: Sequence[int]) -> Trace:
-    """Spot is taken back while the price of an instance is above the bid, and while it is unknown: a gap in
-    the recording is no time at which anybody could be sure of an instance.
+    """Make the load of a cloud that takes spot back while the price is above the bid or unknown.
 
-    Time 0 is the first known price, ``PriceHistory.at_s[0]`` in unix seconds.
+    A gap in the recording counts as unknown: nobody could be sure of an instance then. Time 0 is the first
+    known price, ``PriceHistory.at_s[0]`` in unix seconds.
+
+    Parameters
+    ----------
+    bid_usd_per_hour
+        Bid for an instance, US dollars an hour.
+    node_cores
+        Cores of each node of the cloud.
     """
     history = PriceHistory.of(series)
     taken = np.concatenate([[False], ~(history.price[:-1] <= bid_usd_per_hour), [False]])  # NaN: unknown
@@ -45,14 +52,25 @@ def preempted_load(
     taken_s: float,
     name: str = "preempted",
 ) -> Trace:
-    """A renewal process: the cloud is free for a lifetime, then taken for ``taken_s`` seconds, and again.
+    """Make a renewal process: the cloud is free for a lifetime, then taken for ``taken_s`` seconds.
 
-    An instance that starts when the cloud becomes free lives as long as those that were observed; who starts
-    later lives what is left of it. Assumed is that lifetimes do not depend on each other, on the hour or on
-    the day, that all nodes are taken at once (independent machines are clouds of one node with seeds of their
-    own), and how long a machine then is with others, which preemptions do not tell. Whole seconds.
+    An instance that starts when the cloud becomes free lives as long as those that were observed; one that
+    starts later lives for the rest of that. Assumed is that lifetimes do not depend on each other, on the
+    hour or on the day, and that all nodes are taken at once (independent machines are clouds of one node with
+    their own seeds). Preemptions do not tell for how long a machine is then with others. All times are whole
+    seconds.
 
-    Raises SpecError where the lifetimes hold no evidence.
+    Parameters
+    ----------
+    lifetimes
+        Distribution of the lifetimes.
+    days
+        Length of the load.
+
+    Raises
+    ------
+    SpecError
+        When the lifetimes hold no evidence.
     """
     if lifetimes.mean_s <= 0:
         raise SpecError("no lifetime is known", field="lifetimes")

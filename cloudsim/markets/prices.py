@@ -1,4 +1,4 @@
-"""The recorded prices of one spot market: a step function of time that is unknown where nobody looked."""
+"""Recorded prices of one spot market: a step function of time that is unknown where nothing was recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 
-#: How a price that nobody knows is written.
+#: Texts of an unknown price.
 _UNKNOWN_WORDS = frozenset({"", "null", "none", "nan"})
 
 
@@ -26,13 +26,14 @@ _UNKNOWN_WORDS = frozenset({"", "null", "none", "nan"})
 class PriceSeries:
     """The n records of one market (type, product, zone): read-only columns of shape (n,), ascending in time.
 
-    A record's price holds until the next record. It is *unknown*, and never free, where the record says 0, a
-    negative or infinite number, NaN or nothing; before the first record; inside a gap; and after ``ends_s``.
-
+    A record's price holds until the next record. It is *unknown*, and never free, where the record is 0, a
+    negative or infinite number, NaN or empty; before the first record; inside a gap; and after ``ends_s``.
     The constructor checks and does not sort; ``PriceSeries.of`` makes the columns from prices.
 
-    Raises:
-        TraceError: a column has the wrong length or type, or a row breaks one of the rules above.
+    Raises
+    ------
+    TraceError
+        When a column has the wrong length or type, or a row breaks one of the rules above.
     """
 
     instance_type: str
@@ -49,7 +50,7 @@ class PriceSeries:
     #: Shape (gaps, 2): from when until when nothing was recorded, unix seconds, ascending, apart. The price
     #: is known at both ends and unknown between them.
     gaps_s: FloatArray
-    #: What the same instance costs without the risk of losing it, where that is known.
+    #: Price of the instance without the risk of losing it, where that is known.
     on_demand_usd_per_hour: float | None = None
 
     def __post_init__(self) -> None:
@@ -69,15 +70,19 @@ class PriceSeries:
         gaps_s: ArrayLike = (),
         on_demand_usd_per_hour: float | None = None,
     ) -> PriceSeries:
-        """A series of prices as text or numbers, in order of time. It ends with its last record if not told.
+        """Make a series of prices as text or numbers, in order of time.
 
-        Raises:
-            TraceError: as the constructor; also for a price that is no number.
+        It ends with its last record unless ``ends_s`` is given.
+
+        Raises
+        ------
+        TraceError
+            When a column breaks a rule of the class, or a price is no number.
         """
         times = np.array(at_s, dtype=np.float64)
         texts = np.empty(len(prices), dtype=object)
         texts[:] = ["" if price is None else str(price) for price in prices]
-        values, bad = price_values(texts.tolist())
+        values, bad = parse_prices(texts.tolist())
         if bad.any():
             raise TraceError(f"{texts[bad][0]!r} is not a number", field="price_usd_per_hour")
         last_s = float(times[-1]) if times.ndim == 1 and len(times) else 0.0
@@ -101,32 +106,32 @@ class PriceSeries:
 
     @property
     def name(self) -> str:
-        """``m1.large us-east-1a``, and the product unless it is Linux/UNIX."""
+        """Name such as ``m1.large us-east-1a``, with the product unless it is Linux/UNIX."""
         words = (self.instance_type, self.zone, "" if self.product == "Linux/UNIX" else self.product)
         return " ".join(word for word in words if word)
 
     @property
     def market(self) -> str:
-        """``m1.large/us-east-1a``, and the product unless it is Linux/UNIX."""
+        """Market such as ``m1.large/us-east-1a``, with the product unless it is Linux/UNIX."""
         words = (self.instance_type, self.zone, "" if self.product == "Linux/UNIX" else self.product)
         return "/".join(word for word in words if word)
 
     @property
     def starts_s(self) -> float:
-        """The first record, unix seconds."""
+        """First record, unix seconds."""
         return float(self.at_s[0])
 
     @property
     def span_s(self) -> float:
-        """From the first record until ``ends_s``, seconds."""
+        """Seconds from the first record until ``ends_s``."""
         return self.ends_s - self.starts_s
 
     def decimal(self, record: int) -> Decimal | None:
-        """The price of a record exactly as it was written, US dollars an hour; None where unknown."""
+        """Return the price of a record exactly as it was written, US dollars an hour; None if unknown."""
         return None if np.isnan(self.price_usd_per_hour[record]) else Decimal(self.price_text[record].strip())
 
     def equals(self, other: PriceSeries) -> bool:
-        """Whether all fields are exactly the same (NaN equals NaN)."""
+        """Return True if all fields are exactly the same (NaN equals NaN)."""
         return all(
             np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f")
             if isinstance(mine, np.ndarray)
@@ -135,10 +140,15 @@ class PriceSeries:
         )
 
     def record_at(self, at_s: ArrayLike, *, carry: bool = False) -> IntArray:
-        """The record whose price holds at each time, in the shape of ``at_s``; -1 where it is unknown.
+        """Return the record whose price holds at each time, in the shape of ``at_s``; -1 where it is unknown.
 
-        With ``carry`` the last known price is carried forward over whatever is unknown after it: gaps,
-        records without a price, and the time after ``ends_s``. Then only what is before the first is unknown.
+        Parameters
+        ----------
+        at_s
+            Unix seconds.
+        carry
+            Carry the last known price forward over gaps, records without a price, and the time after
+            ``ends_s``. Then only the time before the first price is unknown.
         """
         times = np.asarray(at_s, dtype=np.float64)
         known = ~np.isnan(self.price_usd_per_hour)
@@ -153,18 +163,20 @@ class PriceSeries:
         )
 
     def price_at(self, at_s: ArrayLike, *, carry: bool = False) -> FloatArray:
-        """The price at each time, US dollars an hour, in the shape of ``at_s``; NaN where unknown."""
+        """Return the price at each time, US dollars an hour, in the shape of ``at_s``; NaN where unknown."""
         record = self.record_at(at_s, carry=carry)
         price: FloatArray = np.where(record >= 0, self.price_usd_per_hour[record], np.nan)
         return price
 
     def between(self, start_s: float, end_s: float) -> PriceSeries:
-        """The series from ``start_s`` until ``end_s``, unix seconds.
+        """Return the series from ``start_s`` until ``end_s``, unix seconds.
 
-        What holds at ``start_s`` becomes a record of that time: the price, or that it is unknown.
+        The price at ``start_s``, known or unknown, becomes a record of that time.
 
-        Raises:
-            SpecError: not start_s < end_s, or nothing of the series lies between them.
+        Raises
+        ------
+        SpecError
+            Unless start_s < end_s and some of the series lies between them.
         """
         if not start_s < end_s:
             raise SpecError(f"a window from {start_s:.0f} ends at {end_s:.0f}, not after it", field="end_s")
@@ -178,10 +190,10 @@ class PriceSeries:
         at_s, text = self.at_s[inside], self.price_text[inside]
         price = self.price_usd_per_hour[inside]
         if self.starts_s <= start_s:
-            held = int(self.record_at(start_s))
+            record = int(self.record_at(start_s))
             at_s = np.concatenate([[start_s], at_s])
-            text = np.concatenate([[self.price_text[held] if held >= 0 else ""], text])
-            price = np.concatenate([[self.price_usd_per_hour[held] if held >= 0 else np.nan], price])
+            text = np.concatenate([[self.price_text[record] if record >= 0 else ""], text])
+            price = np.concatenate([[self.price_usd_per_hour[record] if record >= 0 else np.nan], price])
         gaps = self.gaps_s[(self.gaps_s[:, 0] < end_s) & (self.gaps_s[:, 1] > start_s)]
         ends_s = min(self.ends_s, end_s)
         if len(gaps) and gaps[-1, 1] > end_s:  # the window ends in a gap: the price is known until that began
@@ -196,16 +208,16 @@ class PriceSeries:
         )
 
 
-def price_values(texts: Sequence[str]) -> tuple[FloatArray, BoolArray]:
-    """Prices as floats, shape (n,), NaN where unknown; and a mask of the texts that are no price at all."""
-    said = {text: _price(text) for text in set(texts)}
-    bad = np.fromiter((said[text] is None for text in texts), np.bool_, len(texts))
-    values = np.fromiter((said[text] or np.nan for text in texts), np.float64, len(texts))
+def parse_prices(texts: Sequence[str]) -> tuple[FloatArray, BoolArray]:
+    """Return prices as float64[n], NaN where unknown, and a mask of the texts that are no price at all."""
+    price_of = {text: _price(text) for text in set(texts)}
+    bad = np.fromiter((price_of[text] is None for text in texts), np.bool_, len(texts))
+    values = np.fromiter((price_of[text] or np.nan for text in texts), np.float64, len(texts))
     return values, bad
 
 
 def _price(text: str) -> float | None:
-    """The price that a text says, NaN if it says that it is unknown; None if it says nothing of the kind."""
+    """Return the price that a text holds, NaN if unknown; None if the text is neither."""
     word = text.strip()
     if word.lower() in _UNKNOWN_WORDS:
         return np.nan

@@ -1,27 +1,27 @@
-"""How good recorded prices are: one line for each thing that is known to go wrong, whether it did or not."""
+"""Check how good recorded prices are: one line for each known kind of fault, whether it was found or not."""
 
 from __future__ import annotations
 
 from cloudsim.markets.gaps import GapRule
 from cloudsim.markets.on_demand import PriceList
 from cloudsim.markets.report import FileReport, PriceReport
-from cloudsim.traces.quality import QUOTED_LINES, Check, of_file
+from cloudsim.traces.quality import QUOTED_LINES, QualityCheck, check_file
 from cloudsim.traces.report import QuarantinedLine
 
 _HOUR_S = 3600.0
 
 
-def of_prices(report: PriceReport, rule: GapRule) -> tuple[Check, ...]:
-    """All checks of a price history, in a fixed order."""
+def check_prices(report: PriceReport, rule: GapRule) -> tuple[QualityCheck, ...]:
+    """Run all checks of a price history, in a fixed order."""
     open_ends = [file.file for file in report.files if file.ends_open]
     repaired = tuple(sorted({sentence for file in report.files for sentence in file.repaired}))
     repeated = sum(file.repeated for file in report.files)
-    mended, cut = of_file(bool(open_ends), repaired)
+    mended, cut = check_file(bool(open_ends), repaired)
     return (
         mended,
-        Check(cut.name, len(open_ends), cut.says, cut.rule),
+        QualityCheck(cut.name, len(open_ends), cut.says, cut.rule),
         _quarantined(report.files),
-        Check(
+        QualityCheck(
             "repeated records",
             repeated,
             "dropped: of one market and time the first counts" if repeated else "",
@@ -33,55 +33,55 @@ def of_prices(report: PriceReport, rule: GapRule) -> tuple[Check, ...]:
     )
 
 
-def of_price_list(found: PriceList) -> tuple[Check, ...]:
-    """All checks of a list of on-demand prices."""
-    lines = found.quarantined
+def check_price_list(prices: PriceList) -> tuple[QualityCheck, ...]:
+    """Run all checks of a list of on-demand prices."""
+    lines = prices.quarantined
     return (
-        *of_file(found.ends_open, found.repaired),
-        _lines("quarantined", [(found.file, q) for q in lines]),
+        *check_file(prices.ends_open, prices.repaired),
+        _lines("quarantined", [(prices.file, q) for q in lines]),
     )
 
 
-def _not_there(report: PriceReport) -> Check:
+def _not_there(report: PriceReport) -> QualityCheck:
     says = report.missing
-    return Check("not there", len(says), f"files of the list, first {says[0]}" if says else "")
+    return QualityCheck("not there", len(says), f"files of the list, first {says[0]}" if says else "")
 
 
-def _quarantined(files: tuple[FileReport, ...]) -> Check:
+def _quarantined(files: tuple[FileReport, ...]) -> QualityCheck:
     return _lines("quarantined", [(file.file, line) for file in files for line in file.quarantined])
 
 
-def _lines(name: str, bad: list[tuple[str, QuarantinedLine]]) -> Check:
+def _lines(name: str, bad: list[tuple[str, QuarantinedLine]]) -> QualityCheck:
     named = [f"{file}:{line.line}: {line.reason}" for file, line in bad[:QUOTED_LINES]]
     if len(bad) > QUOTED_LINES:
         named.append(f"and {len(bad) - QUOTED_LINES} more")
-    return Check(name, len(bad), "; ".join(named))
+    return QualityCheck(name, len(bad), "; ".join(named))
 
 
-def _unknown(report: PriceReport) -> Check:
-    count = sum(one.unknown for one in report.series)
-    return Check(
+def _unknown(report: PriceReport) -> QualityCheck:
+    count = sum(market.unknown for market in report.series)
+    return QualityCheck(
         "no price", count, "unknown until the next record, not free" if count else "", "0, null or NaN"
     )
 
 
-def _gaps(report: PriceReport, rule: GapRule) -> Check:
-    gaps = [(end_s - start_s, one) for one in report.series for start_s, end_s in one.gaps_s]
+def _gaps(report: PriceReport, rule: GapRule) -> QualityCheck:
+    gaps = [(end_s - start_s, market) for market in report.series for start_s, end_s in market.gaps_s]
     says = ""
     if gaps:
-        longest_s, one = max(gaps, key=lambda gap: gap[0])
-        markets = len({(gap.instance_type, gap.zone, gap.product) for _, gap in gaps})
-        where = " ".join(filter(None, (one.instance_type, one.zone)))
+        longest_s, market = max(gaps, key=lambda gap: gap[0])
+        silent = len({(gap.instance_type, gap.zone, gap.product) for _, gap in gaps})
+        where = " ".join(filter(None, (market.instance_type, market.zone)))
         says = (
-            f"in {markets} of {len(report.series)} markets; the longest {longest_s / _HOUR_S:.1f} h ({where})"
+            f"in {silent} of {len(report.series)} markets; the longest {longest_s / _HOUR_S:.1f} h ({where})"
         )
     limit = "no limit" if rule.max_gap_s is None else f"above {rule.max_gap_s / _HOUR_S:g} h"
-    return Check("gaps", len(gaps), says, f"a market is silent, {limit}: its price is unknown then")
+    return QualityCheck("gaps", len(gaps), says, f"a market is silent, {limit}: its price is unknown then")
 
 
-def _silences(report: PriceReport, rule: GapRule) -> Check:
+def _silences(report: PriceReport, rule: GapRule) -> QualityCheck:
     if rule.max_silence_s is None or len(report.series) < rule.markets_at_least:
-        return Check(
+        return QualityCheck(
             "all silent",
             None,
             f"of {len(report.series)} markets a common silence says nothing",
@@ -89,6 +89,6 @@ def _silences(report: PriceReport, rule: GapRule) -> Check:
         )
     lengths = [end_s - start_s for start_s, end_s in report.silences_s]
     says = f"the longest {max(lengths) / _HOUR_S:.1f} h" if lengths else ""
-    return Check(
+    return QualityCheck(
         "all silent", len(lengths), says, f"all markets are silent above {rule.max_silence_s / _HOUR_S:g} h"
     )

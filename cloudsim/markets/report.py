@@ -1,4 +1,4 @@
-"""What a reader found in files of prices: nothing is lost without being named here."""
+"""Reports of what a reader found in files of prices: nothing is lost without being named here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cloudsim.traces.report import QuarantinedLine
 
 @dataclass(frozen=True)
 class FileReport:
-    """What became of one file: its ``records`` = those in the series + ``repeated`` + ``quarantined``."""
+    """Report on one file: ``records`` = those in the series + ``repeated`` + ``quarantined``."""
 
     file: str
     format: str
@@ -30,13 +30,16 @@ class FileReport:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """One market. Prices are US dollars an hour, over its records with a known one; None if there is none."""
+    """Report on one market.
+
+    Prices are US dollars an hour, over its records with a known price; None if there is none.
+    """
 
     instance_type: str
     product: str
     zone: str
     records: int
-    #: Records that say no price.
+    #: Records without a price.
     unknown: int
     #: Records that were there already and were dropped.
     repeated: int
@@ -52,7 +55,7 @@ class SeriesReport:
 
     @classmethod
     def of(cls, series: PriceSeries, repeated: int) -> SeriesReport:
-        """The report of a series."""
+        """Make the report of a series."""
         price = series.price_usd_per_hour
         known = price[~np.isnan(price)]
         low, median, high = np.quantile(known, (0, 0.5, 1)).tolist() if len(known) else (None, None, None)
@@ -75,7 +78,7 @@ class SeriesReport:
 
 @dataclass(frozen=True)
 class PriceReport:
-    """How files became ``PriceSeries``."""
+    """Report on how files became ``PriceSeries``."""
 
     files: tuple[FileReport, ...]
     series: tuple[SeriesReport, ...]
@@ -87,42 +90,42 @@ class PriceReport:
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON types."""
+        """Return the report as JSON types."""
         report: dict[str, Any] = _json_types(asdict(self))
         return report
 
 
-def warnings(
+def list_warnings(
     files: Sequence[FileReport],
     series: Sequence[SeriesReport],
     silences_s: Sequence[tuple[float, float]],
     missing: Sequence[str],
 ) -> tuple[str, ...]:
-    """One sentence for each kind of finding."""
-    found = []
+    """Return one sentence for each kind of finding."""
+    sentences = []
     if missing:
-        found.append(f"{len(missing)} files of the list are not there, first {missing[0]}.")
+        sentences.append(f"{len(missing)} files of the list are not there, first {missing[0]}.")
     bad = [(file.file, line) for file in files for line in file.quarantined]
     if bad:
         file, first = bad[0]
-        found.append(f"{len(bad)} records were quarantined, first {file}:{first.line}: {first.reason}.")
+        sentences.append(f"{len(bad)} records were quarantined, first {file}:{first.line}: {first.reason}.")
     if repeated := sum(file.repeated for file in files):
-        found.append(f"{repeated} records were there already and were dropped.")
-    if unknown := sum(one.unknown for one in series):
-        found.append(f"{unknown} records say no price: it is unknown until the next one, not free.")
+        sentences.append(f"{repeated} records were there already and were dropped.")
+    if unknown := sum(market.unknown for market in series):
+        sentences.append(f"{unknown} records say no price: it is unknown until the next one, not free.")
     if silences_s:
         longest = max(end_s - start_s for start_s, end_s in silences_s)
-        found.append(
+        sentences.append(
             f"{len(silences_s)} times all markets were silent, the longest {longest / 3600:.1f} h: "
             "prices are unknown then."
         )
-    if gaps := [end_s - start_s for one in series for start_s, end_s in one.gaps_s]:
-        markets = sum(bool(one.gaps_s) for one in series)
-        found.append(
+    if gaps := [end_s - start_s for market in series for start_s, end_s in market.gaps_s]:
+        markets = sum(bool(market.gaps_s) for market in series)
+        sentences.append(
             f"{len(gaps)} gaps in {markets} markets, the longest {max(gaps) / 3600:.1f} h: "
             "prices are unknown in them."
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _json_types(value: Any) -> Any:

@@ -1,8 +1,8 @@
-"""How long an instance runs at a bid before the price rises above it, from a recent window of prices or from
-the lifetimes that a cloud quotes (JOBS.md "Model").
+"""Estimate how long an instance runs at a bid before the price rises above it (JOBS.md "Model").
 
-Prices here are US dollars an hour for what one *reference instance* gives: a larger type that holds several
-is cheaper by that factor (``PriceHistory.of(scale=)``), so that markets of different types compare.
+The evidence is a recent window of prices, or the lifetimes that a cloud quotes. Prices here are US dollars an
+hour for one *reference instance*: a larger type that holds several is cheaper by that factor
+(``PriceHistory.of(scale=)``), so that markets of different types compare.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STEPS = 256
 
 @dataclass(frozen=True, eq=False)
 class Odds:
-    """What m markets do to an instance that needs ``wall_s`` seconds: columns of shape (m,).
+    """Odds of an instance that needs ``wall_s`` seconds in m markets: columns of shape (m,).
 
     NaN where a window holds no evidence.
     """
@@ -43,38 +43,61 @@ class Odds:
 
     @property
     def revoked_s(self) -> FloatArray:
-        """P E[Z | Z <= wall_s]: the part of ``running_s`` that ends in a revocation."""
+        """Part of ``running_s`` that ends in a revocation: P E[Z | Z <= wall_s]."""
         return self.running_s - (1.0 - self.revoked) * self.wall_s
 
 
 class Markets(Protocol):
-    """What a planner knows at one moment of m markets."""
+    """Knowledge of a planner about m markets at one moment."""
 
     @property
     def on_demand(self) -> float:
-        """US dollars an hour of an instance that is never revoked."""
+        """Price of an instance that is never revoked, US dollars an hour."""
         ...
 
     @property
     def price_now(self) -> FloatArray:
-        """Shape (m,); infinite where nothing is sold."""
+        """Current prices, US dollars an hour, float64[m]; infinite where nothing is sold."""
         ...
 
     @property
     def memory_gb(self) -> FloatArray:
-        """Of one instance, shape (m,)."""
+        """Memory of one instance, float64[m]."""
         ...
 
     def odds(self, bid: FloatArray, wall_s: float, instances: int) -> Odds:
-        """At a bid for each market, shape (m,), of ``instances`` that are all needed."""
+        """Return the odds in each market.
+
+        Parameters
+        ----------
+        bid
+            float64[m], bid for each market, US dollars an hour.
+        wall_s
+            Seconds that the instance needs.
+        instances
+            Number of instances, all of which are needed.
+        """
         ...
 
 
 class PriceHistory:
-    """The prices of one market as played back: a step function, from its first price on for ever.
+    """Prices of one market as played back: a step function, from its first price on for ever.
 
-    at_s: float64, ascending, seconds. price: float64, what holds from then on; NaN where nobody recorded it.
-    Such a time says nothing about revocations; whoever plays the history meets the last known price there.
+    Times without a known price tell nothing about revocations; a replay meets the last known price there.
+
+    Attributes
+    ----------
+    at_s
+        float64[records], seconds, ascending.
+    price
+        float64[records], holds from then on; NaN where unknown.
+    carried
+        float64[records], the last known price wherever it is unknown.
+
+    Raises
+    ------
+    SpecError
+        Unless the first price is known and times ascend.
     """
 
     def __init__(self, name: str, at_s: FloatArray, price: FloatArray, carried: FloatArray | None = None):
@@ -82,14 +105,21 @@ class PriceHistory:
             raise SpecError("a history begins with a known price, and its times ascend", field="at_s")
         self.name, self.at_s, self.price = name, at_s, price
         last = np.maximum.accumulate(np.where(np.isnan(price), 0, np.arange(len(price))))
-        #: The prices that are met: the last known one wherever it is unknown.
         self.carried = price[last] if carried is None else carried
 
     @classmethod
     def of(cls, series: PriceSeries, scale: float = 1.0) -> PriceHistory:
-        """A recorded series, unknown in its gaps and after its end; prices times ``scale``.
+        """Make the history of a recorded series, unknown in its gaps and after its end.
 
-        Raises SpecError when no price of the series is known.
+        Parameters
+        ----------
+        scale
+            Factor of the prices.
+
+        Raises
+        ------
+        SpecError
+            When no price of the series is known.
         """
         unknown_s = np.append(series.gaps_s[:, 0], series.ends_s)
         at_s = np.concatenate([series.at_s, unknown_s])
@@ -102,16 +132,16 @@ class PriceHistory:
 
     @cached_property
     def _paid(self) -> FloatArray:
-        """Dollars from the first record to each, of an instance that always runs."""
+        """Dollars from the first record to each record, for an instance that always runs."""
         return np.append(0.0, np.cumsum(np.diff(self.at_s) * self.carried[:-1])) / HOUR_S
 
     def price_at(self, at_s: float) -> float:
-        """The price at a time; infinite before the first record."""
+        """Return the price at a time; infinite before the first record."""
         record = int(np.searchsorted(self.at_s, at_s, side="right")) - 1
         return float(self.carried[record]) if record >= 0 else np.inf
 
     def above_s(self, at_s: float, bid: float) -> float:
-        """The first time from ``at_s`` on when the price is above a bid; infinity if it never is."""
+        """Return the first time from ``at_s`` on at which the price is above a bid; infinity for never."""
         record = int(np.searchsorted(self.at_s, at_s, side="right")) - 1
         if record < 0:
             return at_s
@@ -126,14 +156,23 @@ class PriceHistory:
         return np.inf
 
     def paid_usd(self, start_s: float, end_s: float) -> float:
-        """What an instance costs from one time to another, second by second; not before the first record."""
+        """Return the cost of an instance from one time to another, second by second.
+
+        Neither time is before the first record.
+        """
         record = np.searchsorted(self.at_s, (start_s, end_s), side="right") - 1
         since = np.array((start_s, end_s)) - self.at_s[record]
         until = self._paid[record] + self.carried[record] * since / HOUR_S
         return float(until[1] - until[0])
 
-    def spiked(self, starts_s: FloatArray, length_s: float, price: float) -> PriceHistory:
-        """The same with the price at ``price`` for ``length_s`` from each of the ascending ``starts_s``."""
+    def with_spikes(self, starts_s: FloatArray, length_s: float, price: float) -> PriceHistory:
+        """Return a copy in which the price is ``price`` for ``length_s`` seconds from each start.
+
+        Parameters
+        ----------
+        starts_s
+            float64[spikes], ascending seconds.
+        """
         ends_s = starts_s + length_s
         at_s = np.unique(np.concatenate([self.at_s, starts_s, ends_s]))
         at_s = at_s[at_s >= self.at_s[0]]
@@ -143,7 +182,7 @@ class PriceHistory:
         return PriceHistory(self.name, at_s, np.where(within, price, self.price[record]), met)
 
 
-def injected(
+def inject_revocations(
     history: PriceHistory,
     per_day: float,
     generator: np.random.Generator,
@@ -151,19 +190,23 @@ def injected(
     price: float,
     length_s: float = START_EVERY_S,
 ) -> PriceHistory:
-    """The history with revocations at random, ``per_day`` on the mean, each a spike of ``length_s`` (the
-    paper's Figure 11). price: above every bid.
+    """Add revocations at random, ``per_day`` on average, each a price spike of ``length_s`` (003 Figure 11).
+
+    Parameters
+    ----------
+    price
+        Price of the spikes, above every bid.
     """
     begin_s, end_s = float(history.at_s[0]), float(history.at_s[-1])
     count = generator.poisson(per_day * (end_s - begin_s) / 86_400)
-    return history.spiked(np.sort(generator.uniform(begin_s, end_s, count)), length_s, price)
+    return history.with_spikes(np.sort(generator.uniform(begin_s, end_s, count)), length_s, price)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """The prices of a window, market after market: pieces of one price, columns of the same shape.
+    """Prices of a window, market after market, as pieces of one price: columns of equal length.
 
-    Before, between and after the markets is a piece of no length and unknown price.
+    A piece of no length and unknown price stands before, between and after the markets.
     """
 
     #: How many pieces each market has, with the unknown one after it.
@@ -178,13 +221,13 @@ class _Pieces:
 
     @classmethod
     def of(cls, histories: Sequence[PriceHistory], begin_s: float, end_s: float) -> _Pieces:
-        """Of the prices from one time to another."""
+        """Cut the prices from one time to another."""
         at_s, price, sizes = [np.zeros(1)], [np.full(1, np.nan)], []
-        for one in histories:
-            first = max(int(one.at_s.searchsorted(begin_s, side="right")) - 1, 0)
-            last = int(one.at_s.searchsorted(end_s, side="left"))
-            at_s += [one.at_s[first:last] - begin_s, np.full(1, end_s - begin_s)]
-            price += [one.price[first:last], np.full(1, np.nan)]
+        for history in histories:
+            first = max(int(history.at_s.searchsorted(begin_s, side="right")) - 1, 0)
+            last = int(history.at_s.searchsorted(end_s, side="left"))
+            at_s += [history.at_s[first:last] - begin_s, np.full(1, end_s - begin_s)]
+            price += [history.price[first:last], np.full(1, np.nan)]
             sizes.append(last - first + 1)
         begins_s, prices = np.maximum(np.concatenate(at_s), 0.0), np.concatenate(price)
         known = ~np.isnan(prices[:-1])
@@ -197,11 +240,24 @@ class _Pieces:
 
 
 class PriceWindow:
-    """The recent prices of m markets at one moment: ``Markets`` from histories.
+    """Recent prices of m markets at one moment: ``Markets`` from histories.
 
     A run is a time without a price above the bid. Instances start every ``START_EVERY_S`` of the window while
-    the price is at most the bid. A start whose run ends in something unknown, or with the window, counts only
-    when the run still covers the wanted time.
+    the price is at most the bid. A start whose run ends in an unknown price, or with the window, counts only
+    if the run still covers the wanted time.
+
+    Parameters
+    ----------
+    histories
+        One for each market.
+    now_s
+        The moment, in seconds of the histories.
+    on_demand
+        US dollars an hour.
+    memory_gb
+        float64[m].
+    window_s
+        Length of the window in seconds.
     """
 
     def __init__(
@@ -214,7 +270,7 @@ class PriceWindow:
         window_s: float = WINDOW_S,
     ):
         self.on_demand, self.memory_gb = on_demand, memory_gb
-        self.price_now = np.array([one.price_at(now_s) for one in histories])
+        self.price_now = np.array([history.price_at(now_s) for history in histories])
         self._histories, self._now_s, self._window_s = histories, now_s, window_s
 
     @cached_property
@@ -222,7 +278,7 @@ class PriceWindow:
         return _Pieces.of(self._histories, self._now_s - self._window_s, self._now_s)
 
     def odds(self, bid: FloatArray, wall_s: float, instances: int) -> Odds:
-        """As ``Markets.odds``. All instances of a market have one price: they are revoked together."""
+        """Return the odds in each market, whose instances all have one price and are revoked together."""
         del instances
         pieces, markets = self._pieces, len(bid)
         running = pieces.price <= np.append(np.nan, np.repeat(bid, pieces.sizes))
@@ -260,24 +316,26 @@ class QuotedMarkets:
     memory_gb: FloatArray
 
     def odds(self, bid: FloatArray, wall_s: float, instances: int) -> Odds:
-        """As ``Markets.odds``; the instances of a cloud are revoked independently of each other."""
+        """Return the odds in each cloud, whose instances are revoked independently of each other."""
         del bid
         at_s = np.linspace(0.0, wall_s, _STEPS + 1)
-        alive = np.array([one.survival(at_s) for one in self.lifetimes]).reshape(-1, len(at_s)) ** instances
+        alive = (
+            np.array([lifetime.survival(at_s) for lifetime in self.lifetimes]).reshape(-1, len(at_s))
+            ** instances
+        )
         return Odds(wall_s, 1.0 - alive[:, -1], np.trapezoid(alive, at_s, axis=1), self.price_now)
 
 
 @dataclass(frozen=True)
 class Memoryless:
-    """Lifetimes with the same risk at any age, a ``cloudsim.model.lengths.Survival``: the paper's made
-    markets."""
+    """Lifetimes with the same risk at any age (``Survival``): the made markets of paper 003."""
 
     mean_s: float
 
     def survival(self, length_s: FloatArray) -> FloatArray:
-        """P(L >= length_s) of each; 1 at 0 and below."""
+        """Return P(L >= length_s) for each length; 1 at 0 and below."""
         return np.exp(-np.maximum(length_s, 0.0) / self.mean_s)
 
     def quantile_s(self, share: float) -> float:
-        """The length with P(L <= length) = share."""
+        """Return the length with P(L <= length) = share."""
         return -self.mean_s * float(np.log1p(-share))

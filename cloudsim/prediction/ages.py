@@ -1,10 +1,10 @@
-"""Better information from ages: how likely room runs short, given how long on-demand instances have run.
+"""Forecast how likely free slots run out, from how long on-demand instances have run.
 
-How long those will go on running is estimated from the cloud's own history (Kaplan-Meier): of age a, one ends
-within h with probability 1 - S(a + h) / S(a). With the requested ends of spot instances and the on-demand
-requests to be expected, that forecasts the room for an instance of a uniform cloud that starts now, as if it
-were normal. The forecast is no risk: it is a condition, by which what became of earlier births is looked up
-(PREDICTION.md "Beyond the papers" 3).
+How long they will go on is estimated from the cloud's own history (Kaplan-Meier): an instance of age a ends
+within h with probability 1 - S(a + h) / S(a). Together with the requested ends of spot instances and the
+expected on-demand arrivals, this forecasts the free slots of a uniform cloud, as if they were normally
+distributed. The forecast is not a risk by itself. It is a condition: tables look up what happened to earlier
+births with an equal forecast (PREDICTION.md "Beyond the papers" 3).
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ from numpy.typing import NDArray
 
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 
-#: Levels of a forecast: two for each factor of e by which room is less likely to run short; higher is safer.
+#: Levels of a forecast, higher is safer: each factor of e in the probability of running out is two levels.
 LEVELS = 30
 LEVELS_A_FACTOR = 2.0
 
-#: Ages are looked up in bins, four to a doubling, from this one; they end after a thousand years.
+#: Ages are looked up in bins, four to a doubling, from this age on; the last bin ends after a thousand years.
 FIRST_AGE_S = 10.0
 BINS_A_DOUBLING = 4
 AGE_BINS = 128
 
-_STEPS = 200  # of an integral over a horizon
+_STEPS = 200  # of the numerical integral over a horizon
 
 
 @dataclass(frozen=True)
-class Runs:
-    """On-demand instances that were placed, in order of start.
+class OnDemandRuns:
+    """Starts and ends of the on-demand instances that were placed, in order of start.
 
-    start_s: float64. left_s: float64, inf for those that still run.
+    Attributes
+    ----------
+    start_s
+        float64[instances], seconds.
+    left_s
+        float64[instances], seconds; inf for instances that still run.
     """
 
     start_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -41,36 +46,61 @@ class Runs:
 
 
 class Forecast:
-    """What a history of on-demand instances up to ``until_s`` says about the next ones.
+    """Estimates from a history of on-demand instances how many will end and start within each horizon.
 
-    ending: float64[age bins, horizons], the probability that one of that age ends within the horizon.
-    arriving: float64[horizons], how many of those that will have started in it are expected to run at its
-    end.
+    Attributes
+    ----------
+    ending
+        float64[AGE_BINS, horizons], probability that an instance of that age ends within the horizon.
+    arriving
+        float64[horizons], expected number of instances that start within the horizon and run at its end.
+
+    Parameters
+    ----------
+    runs
+        On-demand instances of the history.
+    until_s
+        End of the history in seconds.
+    horizons_s
+        Horizons in seconds, ascending.
     """
 
-    def __init__(self, runs: Runs, until_s: float, horizons_s: Sequence[float]):
+    def __init__(self, runs: OnDemandRuns, until_s: float, horizons_s: Sequence[float]):
         ended = np.isfinite(runs.left_s)
         duration_s = np.where(ended, runs.left_s, until_s) - runs.start_s
         lifetimes = LifetimeDistribution.from_samples(duration_s, ended)
 
-        def running(after_s: NDArray[np.float64]) -> NDArray[np.float64]:
-            """The share that runs for so long; nothing is known of later ends than were seen."""
+        def share_running(after_s: NDArray[np.float64]) -> NDArray[np.float64]:
+            """Return the probability of running longer; flat beyond the last time followed up."""
             return 1.0 - lifetimes.risk(np.minimum(after_s, lifetimes.followed_up_s))
 
         horizons = np.array(horizons_s, np.float64)
         middle = (np.arange(AGE_BINS) + 0.5) / BINS_A_DOUBLING
         ages_s = (FIRST_AGE_S * (2.0**middle - 1.0))[:, np.newaxis]
-        self.ending = 1.0 - running(ages_s + horizons) / running(ages_s)
+        self.ending = 1.0 - share_running(ages_s + horizons) / share_running(ages_s)
         steps = (np.arange(_STEPS) + 0.5) / _STEPS
-        a_second = len(runs.start_s) / until_s if until_s > 0 else 0.0
-        self.arriving = a_second * horizons * running(steps[:, np.newaxis] * horizons).mean(axis=0)
+        arrivals_per_s = len(runs.start_s) / until_s if until_s > 0 else 0.0
+        self.arriving = (
+            arrivals_per_s * horizons * share_running(steps[:, np.newaxis] * horizons).mean(axis=0)
+        )
 
-    def levels(self, at_s: NDArray[np.float64], room: NDArray[np.int64], runs: Runs) -> NDArray[np.int32]:
-        """How safe a birth is up to each horizon, int32[times, horizons], from 1 to ``LEVELS``.
+    def levels(
+        self, at_s: NDArray[np.float64], room: NDArray[np.int64], runs: OnDemandRuns
+    ) -> NDArray[np.int32]:
+        """Rate how safe a birth is up to each horizon: int32[times, horizons], from 1 to ``LEVELS``.
 
-        at_s: float64, ascending. room: int64[times, horizons], slots that are free once the spot instances
-        have left that are to end within the horizon. Up to a horizon counts the mean, over it and those
-        before it, of the probability that no slot is left at its end.
+        The level of a horizon comes from the mean, over it and the shorter ones, of the probability that no
+        slot is left at its end.
+
+        Parameters
+        ----------
+        at_s
+            float64[times], times of birth in seconds, ascending.
+        room
+            int64[times, horizons], slots that are free once the spot instances have left whose requested end
+            lies within the horizon.
+        runs
+            On-demand instances, in order of start.
         """
         from cloudsim.prediction.kernels import ages as kernel
 
@@ -79,8 +109,16 @@ class Forecast:
         return kernel.levels(at_s, room, runs.start_s, first, last, self.ending, self.arriving)
 
     def level(self, room: Sequence[int], ages_s: Sequence[float]) -> tuple[int, ...]:
-        """The same for one time, at which on-demand instances of these ages run (in order of start)."""
+        """Return the level of each horizon at one time, given the ages of the on-demand instances that run.
+
+        Parameters
+        ----------
+        room
+            Free slots once spot instances have left, for each horizon; see ``levels``.
+        ages_s
+            Ages in seconds, in order of start.
+        """
         start_s = -np.array(ages_s, np.float64)
-        runs = Runs(start_s, np.full(len(start_s), np.inf))
-        found = self.levels(np.zeros(1), np.array([room], np.int64), runs)
-        return tuple(int(one) for one in found[0])
+        runs = OnDemandRuns(start_s, np.full(len(start_s), np.inf))
+        levels = self.levels(np.zeros(1), np.array([room], np.int64), runs)
+        return tuple(int(level) for level in levels[0])

@@ -1,9 +1,8 @@
-"""When virtual instances are injected: a jittered grid, thinned by halves as the history grows.
+"""Choose when virtual instances are injected: a jittered grid, thinned by halves as the history grows.
 
-Number k of a size, from 1, is born at (k + u) * width, with u in [0, 1) drawn from a generator that is a
-function of (seed, size, k) alone. Level L keeps the numbers divisible by 2**L. So a birth never moves,
-whoever draws it and whenever, and a longer history only drops every second one (PREDICTION.md "10,000
-samples").
+Number k of a size, counted from 1, is born at (k + u) * width, with u in [0, 1) drawn from a generator that
+depends on (seed, size, k) only. Level L keeps the numbers divisible by 2**L. A birth therefore never moves,
+whoever draws it and whenever; a longer history only drops every second one (PREDICTION.md "10,000 samples").
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: Grid points a wanted birth in the first day, the time at which the first table is made. The grid must be
-#: finer than one a birth: a birth without a free slot makes no sample.
+#: Grid points for each wanted birth in the first day, after which the first table is made. More than one,
+#: because a birth without a free slot makes no sample.
 GRID_POINTS_A_BIRTH = 32
 FIRST_TABLE_S = 86_400.0
 
@@ -26,7 +25,7 @@ _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def _finalize(value: int) -> int:
-    """SplitMix64's finalizer, of one integer."""
+    """Return SplitMix64's finalizer of one integer."""
     value = ((value ^ (value >> 30)) * _MULTIPLIERS[0]) & _MASK
     value = ((value ^ (value >> 27)) * _MULTIPLIERS[1]) & _MASK
     return value ^ (value >> 31)
@@ -34,9 +33,16 @@ def _finalize(value: int) -> int:
 
 @dataclass(frozen=True)
 class BirthGrid:
-    """The births of virtual instances of one size.
+    """Births of virtual instances of one size.
 
-    seed: 0 to 2**64 - 1. cores: the size. births: how many of them are wanted in all.
+    Attributes
+    ----------
+    seed
+        0 to 2**64 - 1.
+    cores
+        The size.
+    births
+        Number of births wanted over the whole history.
     """
 
     seed: int
@@ -49,7 +55,7 @@ class BirthGrid:
         return FIRST_TABLE_S / (GRID_POINTS_A_BIRTH * self.births)
 
     def uniform(self, number: NDArray[np.int64]) -> NDArray[np.float64]:
-        """One draw from [0, 1) for each number, by (seed, size, number) alone."""
+        """Draw one value from [0, 1) for each number; it depends on (seed, size, number) only."""
         key = _finalize((_finalize(self.seed) + _INCREMENT * self.cores) & _MASK)
         value = number.astype(np.uint64)
         value *= np.uint64(_INCREMENT)
@@ -62,16 +68,23 @@ class BirthGrid:
         return (value >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def birth_s(self, number: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Seconds at which each number is born; never falls as the number grows."""
+        """Return the time of each number's birth in seconds; it never falls as the number grows."""
         return np.asarray((number + self.uniform(number)) * self.width_s, dtype=np.float64)
 
     def within(
         self, from_s: NDArray[np.float64], to_s: NDArray[np.float64], level: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Numbers of this level born in [from_s, to_s) of any of the given spans, and their births.
+        """Return the numbers of a level that are born in any of some spans, and their births in seconds.
 
-        from_s, to_s: ascending spans that do not overlap. Only numbers near a span are looked at, so that a
-        size that seldom finds room costs no more than its few births.
+        Only numbers near a span are drawn, so a size that seldom finds a free slot costs no more than its few
+        births.
+
+        Parameters
+        ----------
+        from_s, to_s
+            float64[spans], half-open spans [from_s, to_s) in seconds, ascending and disjoint.
+        level
+            Only numbers divisible by 2**level count.
         """
         step = 1 << level
         # A number is born within one width of its grid point; one more on each side is room for rounding.
@@ -83,11 +96,11 @@ class BirthGrid:
         before = np.cumsum(count) - count
         number = (first[span] + (np.arange(len(span)) - before[span])) * step
         birth = self.birth_s(number)
-        kept = (birth >= from_s[span]) & (birth < to_s[span])
-        return number[kept], birth[kept]
+        inside = (birth >= from_s[span]) & (birth < to_s[span])
+        return number[inside], birth[inside]
 
     def highest_level(self, until_s: float) -> int:
-        """A level above which [0, until_s) certainly holds fewer births than wanted."""
+        """Return a level above which [0, until_s) certainly holds fewer births than wanted."""
         points = int(until_s / self.width_s) + 2
         level = 0
         while points >> (level + 1) >= self.births:
@@ -95,7 +108,13 @@ class BirthGrid:
         return level
 
 
-def divisible_by_power(number: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The largest L such that 2**L divides the number, for each of some numbers from 1."""
+def find_level(number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the highest level that holds each number: the largest L such that 2**L divides it.
+
+    Parameters
+    ----------
+    number
+        int64[numbers], from 1.
+    """
     lowest_bit = (number & -number).astype(np.float64)
     return np.frexp(lowest_bit)[1].astype(np.int64) - 1

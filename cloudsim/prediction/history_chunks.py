@@ -1,8 +1,8 @@
-"""The recorded history, checked and cut into chunks that the kernel can run every replay through.
+"""Check the recorded history and cut it into chunks that a kernel can run every replay through.
 
-An instance gets a slot number when it starts and gives it back when it stops, by its *requested* stop: the
-same in every replay, whether the instance runs there or not. A number is given back only at the end of a
-chunk, so that within a chunk a slot, and a place in the line of spot instances, never means two instances.
+An instance gets a slot number when it starts and gives it back at its *requested* stop, which is the same in
+every replay, whether the instance runs there or not. Numbers are given back at the end of a chunk only, so
+that within a chunk a slot number, or a place in the line of spot instances, never means two instances.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cloudsim.history.event_log import (
     starts_among,
 )
 
-#: Few enough that replays which have met in the same state are soon found, and that a chunk stays in the
-#: first cache together with a replay's rows; many enough that looking for them costs little.
+#: Few enough that replays in equal states are joined soon, and that a chunk fits into the first-level cache
+#: together with a replay's rows; many enough that the search for equal states costs little.
 EVENTS_A_CHUNK = 256
 
-#: Up to so many nodes first-fit goes from node to node; on more, through an index of who has room for what
-#: (``FirstFit``), made anew for each replay and chunk. That must be spread over enough events.
+#: Up to this many nodes, first-fit searches node by node. Above, it uses an index of the nodes with room for
+#: each size (``FirstFit``), built for each replay and chunk, which pays only over enough events.
 NODES_SEARCHED_ONE_BY_ONE = 64
 EVENTS_A_NODE = 4
 
@@ -36,12 +36,22 @@ MOST_CORES = 2**31 - 1
 
 
 class Events(NamedTuple):
-    """Events of a chunk; all columns have the same length.
+    """Events of a chunk, as columns of equal length.
 
-    kind: int8, as in EventLog. slot, cores: int32, of the instance. spots_before: int32, how many places of
-    the chunk's ``SpotLine`` have started before the event. sizes: int32, ascending, the different cores of
-    the chunk's starts, or empty when nodes are to be searched one by one. level: int32, where in ``sizes`` an
-    event's cores are; of starts only.
+    Attributes
+    ----------
+    kind
+        int8[events], as in ``EventLog``.
+    slot
+        int32[events], slot number of the instance.
+    cores
+        int32[events], size of the instance.
+    spots_before
+        int32[events], places of the chunk's ``SpotLine`` that have started before the event.
+    sizes
+        int32[sizes], ascending, distinct cores of the chunk's starts; empty if nodes are searched one by one.
+    level
+        int32[events], index in ``sizes`` of a start's cores; meaningless for other events.
     """
 
     kind: NDArray[np.int8]
@@ -53,9 +63,18 @@ class Events(NamedTuple):
 
 
 class SpotLine(NamedTuple):
-    """Spot instances that are open, by requested stop, when a chunk begins or start in it; oldest first.
+    """Spot instances that are open when a chunk begins or start in it, oldest first.
 
-    slot, cores: int32. ordinal: int64, how many spot instances had started, or were renewed, before.
+    An instance is open until its requested stop.
+
+    Attributes
+    ----------
+    slot
+        int32[places], slot number.
+    cores
+        int32[places], size.
+    ordinal
+        int64[places], number of spot instances that had started, or were renewed, before.
     """
 
     slot: NDArray[np.int32]
@@ -64,7 +83,19 @@ class SpotLine(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Events begin to begin + len(events.kind) of a log. slots: slot numbers in use are below this."""
+    """Consecutive events of a log, from ``begin`` to ``begin + len(events.kind) - 1``.
+
+    Attributes
+    ----------
+    begin
+        Row of the first event in the log.
+    events
+        The events.
+    spots
+        Spot instances that are open or start in the chunk.
+    slots
+        All slot numbers in use are below this.
+    """
 
     begin: int
     events: Events
@@ -73,7 +104,13 @@ class Chunk(NamedTuple):
 
 
 class HistoryCutter:
-    """Cuts consecutive event logs of one cloud, and remembers who is still open between them."""
+    """Cuts consecutive event logs of one cloud into chunks, and remembers open instances between them.
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes of the cloud; wide clouds get longer chunks with an index of sizes.
+    """
 
     def __init__(self, nodes: int = 1) -> None:
         self._indexed = nodes > NODES_SEARCHED_ONE_BY_ONE
@@ -89,10 +126,19 @@ class HistoryCutter:
         self._line = SpotLine(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 
     def cut(self, events: EventLog, from_s: float, until_s: float) -> list[Chunk]:
-        """Chunks of a log of [from_s, until_s) that goes on where the last one ended; at least one.
+        """Return the chunks, at least one, of a log that goes on where the last one ended.
 
-        Raises InputError, and remembers nothing of the log, when it is out of order or stops an instance that
-        is not open.
+        A log that is refused leaves no trace.
+
+        Parameters
+        ----------
+        events
+            Events in [from_s, until_s), seconds.
+
+        Raises
+        ------
+        InputError
+            When events are out of order, or one stops an instance that is not open.
         """
         self._check(events, from_s, until_s)
         starts = np.flatnonzero(events.starts)
@@ -123,7 +169,7 @@ class HistoryCutter:
         return chunks
 
     def _check(self, events: EventLog, from_s: float, until_s: float) -> None:
-        """Columns, times and the order of starts."""
+        """Check columns, times and the order of starts."""
         check_times(events, from_s, until_s)
         if not len(events):
             return
@@ -141,31 +187,31 @@ class HistoryCutter:
     @staticmethod
     def _match(
         events: EventLog,
-        named: NDArray[np.int64],
+        events_naming: NDArray[np.int64],
         starts: NDArray[np.int64],
         number: NDArray[np.int64],
         cores: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """The row in ``number`` of the instance that each stop, or renewal, names."""
-        naming = events.instance[named]
-        rows = np.searchsorted(number, naming)
+        """Return the row in ``number`` of the instance that each stop or renewal names."""
+        instances = events.instance[events_naming]
+        rows = np.searchsorted(number, instances)
         unknown = rows == len(number)
-        unknown[~unknown] = number[rows[~unknown]] != naming[~unknown]
+        unknown[~unknown] = number[rows[~unknown]] != instances[~unknown]
         # Rows of instances that start in this log come last in ``number``; their stop must come after their
         # start.
         open_before = len(number) - len(starts)
         known = np.flatnonzero(~unknown & (rows >= open_before))
-        early = known[starts[rows[known] - open_before] > named[known]]
+        early = known[starts[rows[known] - open_before] > events_naming[known]]
         unknown[early] = True
         if np.any(unknown):
-            raise log_fault(f"instance {naming[unknown][0]} stops but does not run")
-        if np.any(cores[rows] != events.cores[named]):
-            wrong = naming[cores[rows] != events.cores[named]][0]
+            raise log_fault(f"instance {instances[unknown][0]} stops but does not run")
+        if np.any(cores[rows] != events.cores[events_naming]):
+            wrong = instances[cores[rows] != events.cores[events_naming]][0]
             raise log_fault(f"instance {wrong} stops with other cores than it started with")
         return rows
 
     def _renew(self, slot: int) -> None:
-        """The open spot instance with that slot number goes to the end of the line."""
+        """Move the open spot instance with that slot number to the end of the line."""
         newest = self._line.slot == slot
         order = np.argsort(newest, kind="stable")
         ordinal = np.where(newest, self.spot_starts, self._line.ordinal)
@@ -175,7 +221,17 @@ class HistoryCutter:
     def _chunk(
         self, events: EventLog, begin: int, instance: NDArray[np.int64], slot: NDArray[np.int32]
     ) -> Chunk:
-        """Gives slot numbers to the starts of a chunk, in ``slot``, and takes back those of its stops."""
+        """Give slot numbers to the starts of a chunk, and take back those of its stops.
+
+        Parameters
+        ----------
+        begin
+            Row of the first event in the log.
+        instance
+            int64[events], row in ``slot`` of each event's instance.
+        slot
+            int32[instances], slot numbers; those of the chunk's starts are written.
+        """
         end = begin + len(instance)
         kind = events.kind[begin:end].astype(np.int8)  # a copy: one kind of array is one compilation
         cores = events.cores[begin:end].astype(np.int32)

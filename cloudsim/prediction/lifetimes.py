@@ -1,7 +1,7 @@
-"""How long an instance lives, from samples of which some still run: the Kaplan-Meier estimate.
+"""Estimate how long instances live from samples of which some still run (Kaplan-Meier).
 
 Kaplan and Meier, "Nonparametric estimation from incomplete observations" (JASA 1958). A sample that still
-runs when the history ends is right-censored: counting it as evicted is far too careful, and leaving it out
+runs when the history ends is right-censored. Counting it as evicted is far too careful, and leaving it out
 deadlocks admission (PREDICTION.md "What the papers leave open").
 """
 
@@ -22,15 +22,23 @@ from cloudsim.prediction.rule import OUR_RULE, Censoring, PredictionRule
 
 
 class LifetimeDistribution:
-    """Risk of eviction before a lifetime: a step function that is constant on (ends_s[i-1], ends_s[i]].
+    """Risk of eviction before a lifetime: a step function, constant on (ends_s[i-1], ends_s[i]].
 
-    risk(L) = 1 - S(L-): the estimated probability of an eviction strictly before L; risk(0) = 0. Beyond the
-    last time that was followed up nothing is known, and the risk is taken as 1: reading the curve as flat
-    there breaks promises.
+    risk(L) = 1 - S(L-) is the estimated probability of an eviction strictly before L; risk(0) = 0. Beyond the
+    last time followed up the risk is 1: reading the curve as flat there breaks promises.
 
-    ends_s: float64, ascending, unique; the last one is ``followed_up_s``. risks: float64, never falling, in
-    [0, 1]. samples, evictions: how many it is made from. estimates: the risks before a bound was put on them,
-    the risks themselves without one.
+    Attributes
+    ----------
+    ends_s
+        float64[steps], seconds, ascending and unique; the last one is ``followed_up_s``.
+    risks
+        float64[steps], never falling, in [0, 1].
+    samples
+        Number of samples behind the estimate.
+    evictions
+        Number of these that were evicted.
+    estimates
+        float64[steps], risks without the confidence bound; ``risks`` themselves if there is no bound.
     """
 
     def __init__(
@@ -54,14 +62,27 @@ class LifetimeDistribution:
         span_s: NDArray[np.float64] | None = None,
         rule: PredictionRule = OUR_RULE,
     ) -> LifetimeDistribution:
-        """Estimate from samples; who was not ``evicted`` still ran. At ties evictions come first.
+        """Estimate the distribution from samples; at ties evictions come first.
 
-        span_s: seconds of births that an interval sample stands for (``Samples``): its lifetimes are spread
-        evenly over (duration_s - span_s, duration_s], and it weighs ``span_s``. None or zeros: all are
-        points. rule: its censoring, horizon and confidence are applied.
+        Without any sample the distribution is followed up for no time.
 
-        No sample at all gives a distribution that was followed up for no time. Raises SpecError when a
-        duration or a span is negative or not a number, or when points and intervals are mixed.
+        Parameters
+        ----------
+        duration_s
+            float64[samples], seconds.
+        evicted
+            bool[samples]; the others still ran.
+        span_s
+            float64[samples], seconds of births that an interval sample stands for (``Samples``): its
+            lifetimes are spread evenly over (duration_s - span_s, duration_s], and it weighs ``span_s``. None
+            or zeros: all samples are points.
+        rule
+            Its censoring, horizon and confidence are applied.
+
+        Raises
+        ------
+        SpecError
+            When a duration or a span is negative or not a number, or points and intervals are mixed.
         """
         duration_s = np.asarray(duration_s, dtype=np.float64)
         evicted = np.asarray(evicted, dtype=np.bool_)
@@ -72,9 +93,9 @@ class LifetimeDistribution:
         elif rule.censoring is Censoring.AS_EVICTED:
             evicted = np.ones(len(evicted), np.bool_)
         if np.any(span_s):
-            ends_s, risks = _of_intervals(duration_s, evicted, span_s)
+            ends_s, risks = _estimate_intervals(duration_s, evicted, span_s)
         else:
-            ends_s, risks = _of_points(duration_s, evicted)
+            ends_s, risks = _estimate_points(duration_s, evicted)
         ends_s, risks = _cut(ends_s, risks, rule.horizon_s)
         estimate = cls(ends_s, risks, len(duration_s), int(np.count_nonzero(evicted)))
         return estimate.bounded(rule.confidence_z)
@@ -83,38 +104,42 @@ class LifetimeDistribution:
     def mixture(
         cls, lower: LifetimeDistribution | None, upper: LifetimeDistribution, weight: float
     ) -> LifetimeDistribution:
-        """Risk interpolated linearly: (1 - weight) x the risk of ``lower`` + weight x that of ``upper``.
+        """Interpolate risks linearly: (1 - weight) x the risk of ``lower`` + weight x that of ``upper``.
 
         Without ``lower`` its risk is 1 at any lifetime. The mixture is followed up as far as both are. Its
-        ``samples`` and ``evictions`` are those of the one with fewer samples, which is what its sampling
-        error hangs on.
+        ``samples`` and ``evictions`` are those of the part with fewer samples, which limits its precision.
         """
         ends_s, fewer = upper.ends_s, upper
         if lower is not None:
             ends_s = np.union1d(lower.ends_s, upper.ends_s)
             ends_s = ends_s[ends_s <= min(lower.followed_up_s, upper.followed_up_s)]
-            fewer = min(lower, upper, key=lambda one: one.samples)
+            fewer = min(lower, upper, key=lambda part: part.samples)
         above = np.searchsorted(upper.ends_s, ends_s)
         below = None if lower is None else np.searchsorted(lower.ends_s, ends_s)
 
-        def mixed(of_lower: NDArray[np.float64] | None, of_upper: NDArray[np.float64]) -> NDArray[np.float64]:
+        def mix(of_lower: NDArray[np.float64] | None, of_upper: NDArray[np.float64]) -> NDArray[np.float64]:
             from_lower = 1.0 if of_lower is None else of_lower[below]
             values = np.minimum((1.0 - weight) * from_lower + weight * of_upper[above], 1.0)
             return np.where(ends_s > 0, values, 0.0)
 
         return cls(
             ends_s,
-            mixed(None if lower is None else lower.risks, upper.risks),
+            mix(None if lower is None else lower.risks, upper.risks),
             fewer.samples,
             fewer.evictions,
-            mixed(None if lower is None else lower.estimates, upper.estimates),
+            mix(None if lower is None else lower.estimates, upper.estimates),
         )
 
     def bounded(self, confidence_z: float) -> LifetimeDistribution:
-        """The same, each risk replaced by its upper Wilson bound at so many standard errors for as many
-        independent samples as there are; itself at 0.
+        """Return the distribution with each risk replaced by its upper Wilson bound.
 
-        It never falls either, so that ``survives_s`` is exact for it, too.
+        The bound never falls either, so ``survives_s`` stays exact. With ``confidence_z`` 0 the distribution
+        itself is returned.
+
+        Parameters
+        ----------
+        confidence_z
+            Standard errors above the estimate, for as many independent samples as there are.
         """
         if confidence_z == 0.0 or not self.samples:
             return self
@@ -125,11 +150,11 @@ class LifetimeDistribution:
     def spliced(
         cls, parts: Sequence[LifetimeDistribution | None], limits_s: Sequence[float]
     ) -> LifetimeDistribution | None:
-        """One for lifetimes up to the first limit, the next one up to the second, and so on; the risk never
-        falls from one to the next.
+        """Join parts for consecutive ranges of lifetimes; the risk never falls from one part to the next.
 
-        It is followed up to where the first gap is; None when the first part is missing. ``samples`` and
-        ``evictions`` are those of the part with fewest samples.
+        The first part holds for lifetimes up to ``limits_s[0]``, the next up to ``limits_s[1]``, and so on.
+        The result is followed up to the first gap, and is None when the first part is missing. Its
+        ``samples`` and ``evictions`` are those of the part with fewest samples.
         """
         ends: list[NDArray[np.float64]] = []
         risks: list[NDArray[np.float64]] = []
@@ -150,16 +175,19 @@ class LifetimeDistribution:
             below_s, least = limit_s, float(own[-1])
         if not used:
             return None
-        fewest = min(used, key=lambda one: one.samples)
+        fewest = min(used, key=lambda part: part.samples)
         return cls(np.concatenate(ends), np.concatenate(risks), fewest.samples, fewest.evictions)
 
     @cached_property
     def _steps(self) -> tuple[list[float], list[float]]:
-        """Plain floats: bisect on a list is several times faster than numpy for a single lifetime."""
+        """Ends and risks as plain floats.
+
+        For one lifetime, bisect on a list is several times faster than numpy.
+        """
         return self.ends_s.tolist(), self.risks.tolist()
 
     def has_evidence(self, lifetime_s: float) -> bool:
-        """True as long as somebody was followed up for that long."""
+        """Return True if some sample was followed up for that long."""
         return lifetime_s <= self.followed_up_s
 
     @overload
@@ -168,7 +196,10 @@ class LifetimeDistribution:
     def risk(self, lifetime_s: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
     def risk(self, lifetime_s: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
-        """Probability of eviction strictly before it; 1 beyond ``followed_up_s``; 0 at 0 and below."""
+        """Return the probability of eviction strictly before a lifetime.
+
+        It is 0 for lifetimes up to 0, and 1 beyond ``followed_up_s``.
+        """
         if isinstance(lifetime_s, np.ndarray):
             step = np.searchsorted(self.ends_s, lifetime_s, side="left")
             risks = np.append(self.risks, 1.0)[step]
@@ -180,16 +211,22 @@ class LifetimeDistribution:
         return steps[index] if index < len(steps) else 1.0
 
     def survival(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(L >= length_s), for what a cloud tells of its lifetimes (``cloudsim.model.lengths.Survival``).
-        Whoever
-        still ran at ``followed_up_s`` is taken as evicted there, here and in the mean and the quantiles.
+        """Return P(L >= length_s), the interface by which a cloud discloses its lifetimes (``Survival``).
+
+        Samples that still ran at ``followed_up_s`` count as evicted there, also in the mean and the
+        quantiles.
         """
         return 1.0 - self.risk(np.asarray(length_s, dtype=np.float64))
 
     def quantile_s(self, share: float) -> float:
-        """The smallest lifetime with P(L <= lifetime) >= share; at most ``followed_up_s``, 0 without samples.
+        """Return the smallest lifetime in seconds with P(L <= lifetime) >= share.
 
-        Raises SpecError unless 0 < share <= 1.
+        It is at most ``followed_up_s``, and 0 without samples.
+
+        Raises
+        ------
+        SpecError
+            Unless 0 < share <= 1.
         """
         check_share(share)
         if not len(self.ends_s):
@@ -200,14 +237,19 @@ class LifetimeDistribution:
 
     @property
     def mean_s(self) -> float:
-        """The mean restricted to ``followed_up_s``: the area below the curve."""
+        """Mean restricted to ``followed_up_s``: the area below the survival curve, in seconds."""
         return float(np.diff(self.ends_s, prepend=0.0) @ (1.0 - self.risks))
 
     def interval(self, lifetime_s: float, confidence: float = 0.95) -> tuple[float, float]:
-        """Within which the risk before ``lifetime_s`` is with this confidence (Wilson), for people.
+        """Return bounds of the risk before ``lifetime_s`` at a confidence (Wilson), for display.
 
-        (0, 1) where there is no evidence, (0, 0) at 0. Neighbouring samples meet the same evictions, so that
-        the truth is somewhat less certain than this. Raises SpecError unless 0 < confidence < 1.
+        (0, 1) where there is no evidence, (0, 0) at 0. Neighbouring samples meet the same evictions, so the
+        truth is somewhat less certain than this.
+
+        Raises
+        ------
+        SpecError
+            Unless 0 < confidence < 1.
         """
         if not 0.0 < confidence < 1.0:
             raise SpecError(f"a confidence is between 0 and 1, not {confidence}", field="confidence")
@@ -220,10 +262,14 @@ class LifetimeDistribution:
         return float(low), float(high)
 
     def survives_s(self, sla: float) -> float:
-        """The longest lifetime in seconds whose risk is at most ``sla``, never beyond ``followed_up_s``.
+        """Return the longest lifetime in seconds whose risk is at most ``sla``, up to ``followed_up_s``.
 
-        Exact: ``risk(survives_s(p)) <= p``, and any longer lifetime has a greater risk or no evidence. Raises
-        SpecError unless 0 <= sla <= 1.
+        Exact: ``risk(survives_s(p)) <= p``, and any longer lifetime has a greater risk or no evidence.
+
+        Raises
+        ------
+        SpecError
+            Unless 0 <= sla <= 1.
         """
         if not 0.0 <= sla <= 1.0:
             raise SpecError(f"an SLA is a probability from 0 to 1, not {sla}", field="sla")
@@ -243,10 +289,10 @@ def _check(duration_s: NDArray[np.float64], evicted: NDArray[np.bool_], span_s: 
         raise SpecError("points and intervals of births do not mix in one estimate")
 
 
-def _of_points(
+def _estimate_points(
     duration_s: NDArray[np.float64], evicted: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Kaplan-Meier: ends and risks of the steps."""
+    """Return ends and risks of the Kaplan-Meier steps of point samples."""
     deaths, censored = np.sort(duration_s[evicted]), np.sort(duration_s[~evicted])
     times, first, died = np.unique(deaths, return_index=True, return_counts=True)
     # A sample censored at the very time of a death was still at risk then: side="left".
@@ -257,14 +303,14 @@ def _of_points(
     return ends_s, risks[: len(ends_s)]
 
 
-def _of_intervals(
+def _estimate_intervals(
     duration_s: NDArray[np.float64], evicted: NDArray[np.bool_], span_s: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What Kaplan-Meier tends to when ever more births are drawn from the intervals: ends and risks of steps.
+    """Return ends and risks to which Kaplan-Meier tends as ever more births are drawn from the intervals.
 
-    Between two neighbours of all the ends of lifetimes, c intervals are on their way out, d of them by
-    eviction: of Y seconds of births at risk, c a second leave. The hazard d / Y integrates to
-    -d / c x log(Y after / Y before). In between the risk is taken as what it is at the end, which is careful.
+    Between two neighbouring ends of lifetimes, c intervals are on their way out, d of them by eviction: of Y
+    seconds of births at risk, c leave each second. The hazard d / Y integrates to -d / c x log(Y after / Y
+    before). In between, the risk is taken as what it is at the end, which is careful.
     """
     begins_s = np.maximum(duration_s - span_s, 0.0)
     breaks_s, where = np.unique(np.concatenate((begins_s, duration_s)), return_inverse=True)
@@ -273,10 +319,10 @@ def _of_intervals(
     dying = np.cumsum(np.bincount(where, change * np.tile(evicted, 2), len(breaks_s)))[:-1]
     left = leaving * np.diff(breaks_s)
     at_risk = np.cumsum(left[::-1])[::-1]  # summed from the end, where it is small: nothing cancels
-    some = dying > 0
+    deaths = dying > 0
     hazard = np.zeros(len(left))
     with np.errstate(divide="ignore"):  # the last may end all: log(0)
-        hazard[some] = -dying[some] / leaving[some] * np.log1p(-left[some] / at_risk[some])
+        hazard[deaths] = -dying[deaths] / leaving[deaths] * np.log1p(-left[deaths] / at_risk[deaths])
     risks = np.append(0.0, -np.expm1(-np.cumsum(hazard)))
     stepped = np.append(risks[1:] > risks[:-1], True) & (breaks_s > 0)  # of equal steps the last stays
     return breaks_s[stepped], risks[stepped]
@@ -285,7 +331,7 @@ def _of_intervals(
 def _cut(
     ends_s: NDArray[np.float64], risks: NDArray[np.float64], horizon_s: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The curve up to a horizon; beyond it nothing is known."""
+    """Cut the curve at a horizon, beyond which nothing is known."""
     if not len(ends_s) or ends_s[-1] <= horizon_s:
         return ends_s, risks
     steps = int(np.searchsorted(ends_s, horizon_s, side="left")) + 1
@@ -303,7 +349,7 @@ def _wilson(
 def _wilson(
     risk: float | NDArray[np.float64], samples: int, z: float
 ) -> tuple[float | NDArray[np.float64], float | NDArray[np.float64]]:
-    """Wilson's score interval of a share, at z standard errors (JASA 1927)."""
+    """Return Wilson's score interval of a share at z standard errors (JASA 1927)."""
     spread = z * np.sqrt(z * z + 4.0 * samples * risk * (1.0 - risk))
     middle, scale = 2.0 * samples * risk + z * z, 2.0 * (samples + z * z)
     return np.maximum((middle - spread) / scale, 0.0), np.minimum((middle + spread) / scale, 1.0)

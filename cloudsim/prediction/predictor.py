@@ -1,4 +1,4 @@
-"""A cloud's tables from its growing history: exact where all is of one size, by replays elsewhere."""
+"""Make a cloud's tables from its growing history: exact where all is of one size, by replays elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from cloudsim.admission.pools import STACK_TOP
 from cloudsim.history.event_log import EventLog
 from cloudsim.model.requests import Amounts
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
@@ -15,7 +14,7 @@ from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.pool import PoolSampler
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
-from cloudsim.prediction.samples import Flavour, Samples, flavour_of
+from cloudsim.prediction.samples import STACK_TOP, Flavour, Samples, flavour_of
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 
@@ -25,7 +24,11 @@ __all__ = ["LocalPredictor", "Sampler", "SamplerSpec"]
 def replay_sampler(
     spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()
 ) -> ReplaySampler:
-    """The sampler by replays: the fast one for youngest-job-first where cores are all that counts."""
+    """Return a sampler by replays.
+
+    It is the fast one for youngest-job-first where only cores count, and the general one for any other
+    line-up.
+    """
     plain = spec.lineup == YOUNGEST_JOB_FIRST.name and not (spec.details.amounts or spec.details.labels)
     if plain and not amounts:
         return ReplaySampler(spec, cores, share, shares)
@@ -33,21 +36,34 @@ def replay_sampler(
 
 
 class Sampler:
-    """Samples of the time until eviction of one flavour: of all births as long as everything fed had that
-    size, of births drawn at random from when another one showed up (``UniformSampler``, ``ReplaySampler``).
+    """Samples the time until eviction of one flavour, exactly for as long as its history allows.
 
-    Where all is of one size the place does not matter, but the victims do: other orders than
-    youngest-job-first, further resources and restricted instances are always replayed (``LineUpSampler``).
-    Of a pool (``cloudsim.admission.pools``) only own users count (``PoolSampler``).
-    Which of them it is hangs on the spec and on the events before the boundary alone, so that all shares
-    agree, and so does whoever is fed the same history elsewhere.
+    As long as everything fed had the flavour's size, every birth counts (``UniformSampler``). From the first
+    other size on, births are drawn at random (``ReplaySampler``). With uniform sizes the node does not
+    matter, but the order of victims does: orders other than youngest-job-first, further resources and
+    restricted instances are always replayed (``LineUpSampler``). For a flavour of a pool
+    (``cloudsim.admission.pools``), only own users' requests count (``PoolSampler``).
+
+    The choice depends only on the spec and the events before the boundary, so all shares agree, and so does
+    any other process that is fed the same history.
+
+    Parameters
+    ----------
+    spec
+        The cloud, and how well it is sampled.
+    cores
+        The size.
+    share, shares
+        Sample only the births whose number modulo ``shares`` is ``share``.
+    amounts
+        Amounts of other resources that the flavour needs.
     """
 
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         self.spec, self.cores, self.share, self.shares = spec, int(cores), share, shares
         self.amounts = amounts
-        of = lineup(spec.lineup)
-        youngest_first = of.victims is YOUNGEST_JOB_FIRST.victims and not of.renews
+        policy = lineup(spec.lineup)
+        youngest_first = policy.victims is YOUNGEST_JOB_FIRST.victims and not policy.renews
         self._sampler: UniformSampler | ReplaySampler | PoolSampler
         if STACK_TOP in dict(amounts):
             self._sampler = PoolSampler(spec, dict(amounts)[STACK_TOP], amounts, share, shares)
@@ -55,19 +71,31 @@ class Sampler:
             self._sampler = UniformSampler(spec, self.cores, share, shares)
         else:
             self._sampler = replay_sampler(spec, self.cores, share, shares, amounts)
-        self._log: list[EventLog] = []  # as long as replays may still have to start from it
+        self._log: list[EventLog] = []  # kept as long as replays may still have to start from it
 
     @property
     def until_s(self) -> float:
-        """The boundary fed last."""
+        """The boundary fed last, in seconds."""
         return self._sampler.until_s
 
     def feed(self, events: EventLog, until_s: float) -> None:
-        """Goes on with the history up to, not including, ``until_s``.
+        """Go on with the history up to, not including, ``until_s``.
 
-        events: those in [previous ``until_s``, ``until_s``), going on where the last feed ended. Raises
-        SpecError when the boundary goes back, InputError when the events are out of order; then nothing has
-        changed.
+        A refused feed changes nothing.
+
+        Parameters
+        ----------
+        events
+            Events in [previous ``until_s``, ``until_s``), going on where the last feed ended.
+        until_s
+            The new boundary in seconds.
+
+        Raises
+        ------
+        SpecError
+            When the boundary goes back.
+        InputError
+            When the events are out of order.
         """
         sampler = self._sampler
         if isinstance(sampler, UniformSampler):
@@ -83,15 +111,22 @@ class Sampler:
         self._sampler, self._log = sampler, []
 
     def samples(self) -> Samples:
-        """What is known at ``until_s``."""
+        """Return the samples known at ``until_s``."""
         return self._sampler.samples()
 
 
 class LocalPredictor:
     """Makes a cloud's tables in this process: one sampler a flavour, all fed the same history.
 
-    sizes: cores, or cores with further amounts. rule: whether the virtual instance is always the youngest,
-    how long samples are followed up, and how they become risks. It adds to what ``spec`` says.
+    Parameters
+    ----------
+    spec
+        The cloud, and how well it is sampled.
+    sizes
+        Cores, or cores with amounts of other resources.
+    rule
+        Whether the virtual instance is always the youngest, how long samples are followed up, and how they
+        become risks; applied on top of ``spec``.
     """
 
     def __init__(self, spec: SamplerSpec, sizes: Iterable[int | Flavour], rule: PredictionRule = OUR_RULE):
@@ -114,9 +149,12 @@ class LocalPredictor:
         return tuple(sorted({cores for cores, _ in self._samplers}))
 
     def add(self, cores: int, amounts: Amounts = ()) -> None:
-        """A further flavour: it starts from the beginning of the history, and gives the same bits as ever.
+        """Add a flavour; it is sampled from the beginning of the history.
 
-        Raises SpecError when it is not a size.
+        Raises
+        ------
+        SpecError
+            When ``cores`` is no size.
         """
         if (cores, amounts) in self._samplers:
             return
@@ -130,9 +168,14 @@ class LocalPredictor:
         self._samplers[cores, amounts] = sampler
 
     def table(self, new_events: EventLog, boundary_s: float) -> QuantileTable:
-        """The table made at ``boundary_s`` from the events so far and the new ones, all before it.
+        """Return the table made at ``boundary_s`` from the events so far and the new ones, all before it.
 
-        Raises SpecError or InputError as ``Sampler.feed`` does.
+        Raises
+        ------
+        SpecError
+            When the boundary goes back.
+        InputError
+            When the events are out of order.
         """
         for sampler in self._samplers.values():
             sampler.feed(new_events, boundary_s)

@@ -1,4 +1,4 @@
-"""What became of the virtual instances of one size: values that travel between processes and merge."""
+"""Results of the virtual instances of one size: values that travel between processes and merge."""
 
 from __future__ import annotations
 
@@ -10,46 +10,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.model.requests import Amounts
-from cloudsim.prediction.ages import Runs
+from cloudsim.prediction.ages import OnDemandRuns
 
 # Little-endian: mark, bytes a number, level, bytes a span (0 when all are points), cores, until_s, count.
 # Then the columns: number (as multiples of 2**level), birth_s (float64), free_slots (int32), duration_s
 # (float64), span_s (float64, if any), evicted (one bit each).
 _HEADER = struct.Struct("<4sBBBqdQ")
 _MARK = b"SFS2"
-# A flavour's begin so, and a JSON object of its amounts follows the header, after its length (uint32).
+# Samples of a flavour with other resources begin with this mark; after the header come the length (uint32) of
+# a JSON object of its amounts, and that object.
 _MARK_OF_FLAVOUR = b"SFS3"
 _LENGTH = struct.Struct("<I")
 
-
-#: Cores, and what is needed beside them.
+#: Cores, and the amounts of other resources.
 Flavour = tuple[int, Amounts]
+
+#: Name of the pseudo-resource that marks a flavour of a pool (``cloudsim.admission.pools``): its amount is
+#: the position T in the stack, in cores from the bottom. Free slots of this flavour count cores above T.
+STACK_TOP = "stack_top"
 
 
 def flavour_of(size: int | Flavour) -> Flavour:
-    """A size in cores is a flavour that needs nothing else."""
+    """Return a flavour; a size in cores is a flavour that needs nothing else."""
     return size if isinstance(size, tuple) else (int(size), ())
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples of the time until eviction of one size, in order of number. All columns have the same length.
+    """Samples of the time until eviction of one size, in order of number, as columns of equal length.
 
-    A sample is a point, one virtual instance drawn at random (``ReplaySampler``), or an interval: all
-    virtual instances born in it, which ended together (``UniformSampler``).
+    A sample is a point, one virtual instance drawn at random (``ReplaySampler``), or an interval: all virtual
+    instances born in it, which ended together (``UniformSampler``). On a cloud that gives notice, an instance
+    ends when it must leave, which is later than the notice.
 
-    cores: the size. until_s: the boundary; only events strictly before it have been replayed. level: only
-    numbers divisible by 2**level are samples (births.py). number: int64, ascending, unique; intervals are
-    counted from 0. birth_s: float64, seconds of the cloud's time. free_slots: int32, free slots of this size
-    just before the instance was placed, at least 1. duration_s: float64, seconds until eviction, or from
-    birth to until_s if it still ran then (right-censored). evicted: bool. span_s: float64, 0 for a point; an
-    interval's births are uniform over [birth_s, birth_s + span_s), and duration_s is that of the first.
-    releases: int32[samples, horizons], how many of the spot instances that ran at birth were to end within
-    each release horizon; no columns where that was not asked for. on_demand: the on-demand instances of the
-    history, where releases were asked for. Neither travels. amounts: what an instance of this size needs
-    beside cores.
-
-    On a cloud that gives notice, an instance ends when it must leave, later than when it was told so.
+    Attributes
+    ----------
+    cores
+        The size.
+    until_s
+        The boundary in seconds: only events strictly before it have been replayed.
+    level
+        Only numbers divisible by 2**level are samples (``births``).
+    number
+        int64[samples], ascending and unique; intervals are counted from 0.
+    birth_s
+        float64[samples], seconds of the cloud's time.
+    free_slots
+        int32[samples], free slots of this size just before the instance was placed, at least 1.
+    duration_s
+        float64[samples], seconds until eviction, or from birth to ``until_s`` for those that still ran
+        (right-censored).
+    evicted
+        bool[samples].
+    span_s
+        float64[samples], 0 for a point. Births of an interval are uniform over [birth_s, birth_s + span_s),
+        and ``duration_s`` is that of the first.
+    releases
+        int32[samples, horizons], number of spot instances running at birth whose requested end lay within
+        each release horizon; no columns if the rule has no horizons. Not part of the bytes.
+    on_demand
+        On-demand instances of the history, if the rule has release horizons. Not part of the bytes.
+    amounts
+        Amounts of other resources that an instance of this flavour needs.
     """
 
     cores: int
@@ -62,21 +84,21 @@ class Samples:
     evicted: NDArray[np.bool_]
     span_s: NDArray[np.float64]
     releases: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))
-    on_demand: Runs = field(default_factory=Runs)
+    on_demand: OnDemandRuns = field(default_factory=OnDemandRuns)
     amounts: Amounts = ()
 
     def __len__(self) -> int:
         return len(self.number)
 
     def __eq__(self, other: object) -> bool:
-        """True when all values are the same bits."""
+        """Return True if all values have the same bits."""
         return isinstance(other, Samples) and self.to_bytes() == other.to_bytes()
 
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
     def empty(cls, cores: int, until_s: float = 0.0, amounts: Amounts = ()) -> Samples:
-        """No samples of a flavour."""
+        """Return no samples of a flavour."""
         return cls(
             cores,
             until_s,
@@ -92,14 +114,17 @@ class Samples:
 
     @property
     def flavour(self) -> Flavour:
-        """Cores and what is needed beside them."""
+        """Cores and the amounts of other resources."""
         return self.cores, self.amounts
 
     @classmethod
     def merge(cls, parts: list[Samples]) -> Samples:
-        """All shares of one size at one boundary, in any order, as one.
+        """Merge all shares of one flavour at one boundary, given in any order.
 
-        Raises ValueError when the parts are of different sizes, boundaries or levels, or hold a number twice.
+        Raises
+        ------
+        ValueError
+            When the parts are of different flavours, boundaries or levels, or hold a number twice.
         """
         if not parts:
             raise ValueError("nothing to merge")
@@ -127,7 +152,7 @@ class Samples:
         )
 
     def to_bytes(self) -> bytes:
-        """A header and the columns, little-endian: about 24 bytes a point, 32 bytes an interval."""
+        """Encode a header and the columns, little-endian: about 24 bytes a point, 32 bytes an interval."""
         multiple = self.number >> self.level
         width = 4 if len(self) == 0 or int(multiple[-1]) < 2**32 else 8
         span_width = 8 if np.any(self.span_s) else 0
@@ -148,7 +173,13 @@ class Samples:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Samples:
-        """The inverse of ``to_bytes``. Raises ValueError when the bytes are something else or cut off."""
+        """Decode what ``to_bytes`` encoded.
+
+        Raises
+        ------
+        ValueError
+            When the bytes are something else or cut off.
+        """
         if len(data) < _HEADER.size or data[:4] not in (_MARK, _MARK_OF_FLAVOUR):
             raise ValueError("these bytes are not samples")
         mark, width, level, span_width, cores, until_s, count = _HEADER.unpack_from(data)
@@ -176,7 +207,7 @@ class Samples:
 
 
 def _amounts(data: bytes) -> tuple[Amounts, int]:
-    """Those in the bytes of a flavour's samples, and where the columns begin."""
+    """Return the amounts in the bytes of a flavour's samples, and the offset at which the columns begin."""
     begin = _HEADER.size + _LENGTH.size
     end = begin + (_LENGTH.unpack_from(data, _HEADER.size)[0] if len(data) >= begin else 0)
     if len(data) < end:

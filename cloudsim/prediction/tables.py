@@ -1,8 +1,7 @@
 """Quantile tables: the risk of eviction before a lifetime, by size and number of free slots of that size.
 
-P1 §III and P2 §2.3: the condition of a request is the number of free slots of its size on the cloud before it
-is placed. What the papers leave open (bins, rare conditions, conditions never seen) is settled in
-PREDICTION.md.
+The condition of a request is the number of free slots of its size on the cloud before it is placed (P1 §III,
+P2 §2.3). PREDICTION.md settles what the papers leave open: bins, rare conditions, and conditions never seen.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
 from cloudsim.prediction.samples import Flavour, Samples
 
-#: Bins of free slots: one a number below this, then so many to each doubling.
+#: Bins of free slots: one for each number below SINGLE_BELOW, then BINS_A_DOUBLING for each doubling.
 SINGLE_BELOW = 8
 BINS_A_DOUBLING = 3
-#: A cell with fewer samples says too little by itself.
+#: A cell with fewer samples is merged with the next lower one.
 FEWEST_SAMPLES = 30
 
 SHOWN_SLAS = (0.01, 0.05, 0.10, 0.25, 0.5)
@@ -38,10 +37,16 @@ _VERSION_DIGITS = 16
 
 
 class Estimate(NamedTuple):
-    """What a table says of one size, condition and lifetime.
+    """Answer of a table for one size, condition and lifetime.
 
-    eviction_probability: risk of eviction before that lifetime. evidence: False when nobody was followed up
-    for that long; the risk is then 1. samples: how many stand behind it, of the smaller cell if interpolated.
+    Attributes
+    ----------
+    eviction_probability
+        Risk of eviction before that lifetime.
+    evidence
+        False if no sample was followed up for that long; the risk is then 1.
+    samples
+        Number of samples behind it, of the smaller cell if interpolated.
     """
 
     eviction_probability: float
@@ -50,7 +55,7 @@ class Estimate(NamedTuple):
 
 
 def bin_edges(most: int) -> NDArray[np.int64]:
-    """First number of free slots of each bin, on a cloud with at most ``most`` of them; from 0."""
+    """Return the first number of free slots of each bin, from 0, on a cloud with at most ``most`` of them."""
     edges = list(range(SINGLE_BELOW + 1))
     power = 1
     while edges[-1] <= most:
@@ -60,8 +65,17 @@ def bin_edges(most: int) -> NDArray[np.int64]:
 
 
 class Condition(NamedTuple):
-    """A range of free slots, both ends included, how long instances live that were admitted in it, and its
-    weight: seconds of births, or samples where these are points."""
+    """A range of free slots and the lifetimes of instances that were admitted in it.
+
+    Attributes
+    ----------
+    free_slots_from, free_slots_to
+        The range, both ends included.
+    distribution
+        How long these instances live.
+    weight
+        Seconds of births, or number of samples where samples are points.
+    """
 
     free_slots_from: int
     free_slots_to: int
@@ -85,8 +99,8 @@ class _Cell:
         return LifetimeDistribution.from_samples(self.duration_s, self.evicted, self.span_s, self.rule)
 
 
-class _Size:
-    """The cells of one size, lowest first, and the distributions between them that were asked for."""
+class _SizeCells:
+    """Cells of one size, lowest first, and the distributions interpolated between them so far."""
 
     def __init__(
         self,
@@ -97,15 +111,15 @@ class _Size:
         rule: PredictionRule,
     ):
         bins = np.searchsorted(edges, condition, side="right") - 1
-        # Cut the samples, ordered by bin, into pooled cells: from the highest down, one that is too small is
+        # Cut the samples, ordered by bin, into cells: from the highest bin down, one that is too small is
         # merged with the next lower one that was seen. The lowest has none to merge with and stays as it is:
-        # taken for unseen it would refuse whatever meets a scarce condition (B-A: .805 admitted, not .835).
+        # as unseen, it would refuse every request in a scarce condition (B-A: .805 admitted, not .835).
         order = np.argsort(bins, kind="stable")
         counts = np.bincount(bins, minlength=len(edges))
         upper_edges = np.append(edges[1:] - 1, max(most, 0))
         ends = np.cumsum(counts)
         cells: list[_Cell] = []
-        top: int | None = None  # highest bin of the cell that is being pooled
+        top: int | None = None  # highest bin of the cell that is being merged
         seen = np.flatnonzero(counts).tolist()
         for index in reversed(seen):
             top = index if top is None else top
@@ -128,7 +142,10 @@ class _Size:
         self._mixed: dict[int, LifetimeDistribution | None] = {}
 
     def distribution(self, free_slots: int) -> LifetimeDistribution | None:
-        """Of that condition, interpolated if it was never seen; None when there is nothing to go by."""
+        """Return the distribution of a condition, None without any sample.
+
+        A condition that was never seen is interpolated between its neighbours.
+        """
         if not self.cells or free_slots <= 0:
             return None
         index = bisect_left(self._upper_ends, free_slots)
@@ -148,14 +165,20 @@ class _Size:
 
 
 class QuantileTable:
-    """What a cloud's history says about spot instances at one refresh boundary.
+    """Risks and lifetimes of spot instances, as a cloud's history tells them at one refresh boundary.
 
-    made_at_s: the boundary; the table holds events strictly before it. version: digest of the content; equal
-    tables have equal versions, wherever and in however many parts they were made. rule: how samples become
-    risks.
+    Attributes
+    ----------
+    made_at_s
+        The boundary in seconds; the table holds events strictly before it.
+    version
+        Digest of the content. Equal tables have equal versions, wherever and in however many parts they were
+        made.
+    rule
+        How samples become risks.
     """
 
-    #: Whether the risk that is left to an instance that has lived for a while may be read from it.
+    #: True if the remaining risk of an instance that has lived for a while may be read from the table.
     conditional = True
 
     def __init__(
@@ -169,10 +192,10 @@ class QuantileTable:
         self.made_at_s, self.rule = made_at_s, rule
         self.node_cores = tuple(node_cores)
         self.details = details
-        self.samples = {one.flavour: one for one in sorted(samples, key=lambda one: one.flavour)}
+        self.samples = {part.flavour: part for part in sorted(samples, key=lambda part: part.flavour)}
         if len(self.samples) != len(samples):
             raise SpecError("a table takes the samples of each flavour once: merge the shares first")
-        self._sizes: dict[tuple[Flavour, int], _Size] = {}  # by flavour and release horizon, -1 for none
+        self._sizes: dict[tuple[Flavour, int], _SizeCells] = {}  # by flavour and release horizon, -1 for none
         self._informed: dict[tuple[int, tuple[int, ...]], LifetimeDistribution | None] = {}
         self._forecasts: dict[int, Forecast] = {}
         self._levels: dict[int, NDArray[np.int32]] = {}
@@ -186,9 +209,12 @@ class QuantileTable:
         rule: PredictionRule = OUR_RULE,
         details: NodeDetails = CORES_ONLY,
     ) -> QuantileTable:
-        """A table from merged samples, one ``Samples`` a flavour. Cells are worked out when first asked for.
+        """Make a table from merged samples, one ``Samples`` a flavour. Cells are computed on first use.
 
-        Raises SpecError when a flavour comes twice.
+        Raises
+        ------
+        SpecError
+            When a flavour comes twice.
         """
         return cls(samples, node_cores, made_at_s, rule, details)
 
@@ -198,7 +224,7 @@ class QuantileTable:
         return tuple(sorted({cores for cores, _ in self.samples}))
 
     def has(self, cores: int, amounts: Amounts = ()) -> bool:
-        """True when the flavour was sampled, whether or not it ever found room."""
+        """Return True if the flavour was sampled, whether or not it ever found a free slot."""
         return (cores, amounts) in self.samples
 
     @cached_property
@@ -216,17 +242,22 @@ class QuantileTable:
         return digest.hexdigest()[:_VERSION_DIGITS]
 
     def distribution(self, cores: int, free_slots: int, amounts: Amounts = ()) -> LifetimeDistribution | None:
-        """Lifetime of an instance of a flavour admitted with so many free slots; None when there is nothing
-        to go by.
+        """Return the lifetime of an instance admitted at this number of free slots; None without any sample.
 
-        Raises NoTableError when the table does not hold the flavour.
+        Raises
+        ------
+        NoTableError
+            When the table does not hold the flavour.
         """
         return self._cells((cores, amounts)).distribution(free_slots)
 
     def conditions(self, flavour: Flavour) -> tuple[Condition, ...]:
-        """All that were seen of a flavour, fewest free slots first.
+        """Return all conditions that were seen of a flavour, fewest free slots first.
 
-        Raises NoTableError when the table does not hold the flavour.
+        Raises
+        ------
+        NoTableError
+            When the table does not hold the flavour.
         """
         return tuple(
             Condition(
@@ -239,9 +270,12 @@ class QuantileTable:
         )
 
     def release_horizons_s(self, cores: int, amounts: Amounts = ()) -> tuple[float, ...]:
-        """The horizons for which ``informed_distribution`` wants the room; none where samples do not tell.
+        """Return the horizons for which ``informed_distribution`` needs free slots; none without releases.
 
-        Raises NoTableError when the table does not hold the flavour.
+        Raises
+        ------
+        NoTableError
+            When the table does not hold the flavour.
         """
         known = self.rule.release_horizons_s
         return known if self._samples_of((cores, amounts)).releases.shape[1] == len(known) else ()
@@ -249,25 +283,43 @@ class QuantileTable:
     def informed_distribution(
         self, cores: int, room: tuple[int, ...], ages_s: Sequence[float] = ()
     ) -> LifetimeDistribution | None:
-        """Lifetime of an instance that finds so many free slots once the spot instances have left that end
-        within each of ``release_horizons_s``; None when there is nothing to go by.
+        """Return the lifetime of an instance given the slots that running instances will leave.
 
-        ages_s: of the running on-demand instances, in order of start; looked at where the rule says so. Each
-        lifetime goes by its own horizon; from one to the next the risk never falls.
+        Each lifetime is looked up by its own horizon; from one to the next the risk never falls. None without
+        any sample.
+
+        Parameters
+        ----------
+        room
+            Free slots once the spot instances have left whose requested end lies within each of
+            ``release_horizons_s``.
+        ages_s
+            Ages in seconds of the running on-demand instances, in order of start; used if the rule has
+            ``on_demand_ages``.
+
+        Raises
+        ------
+        NoTableError
+            When the table does not hold the size.
         """
-        # Samples tell of releases on uniform sizes only, which need nothing beside cores.
+        # Only samples of uniform sizes have releases, and those need nothing beside cores.
         condition = self._forecast(cores).level(room, ages_s) if self.rule.on_demand_ages else room
         key = cores, condition
         if key not in self._informed:
             cells = (self._cells((cores, ()), index) for index in range(len(condition)))
-            parts = [cell.distribution(one) for cell, one in zip(cells, condition, strict=True)]
+            parts = [cell.distribution(slots) for cell, slots in zip(cells, condition, strict=True)]
             self._informed[key] = LifetimeDistribution.spliced(parts, self.rule.lookup_limits_s)
         return self._informed[key]
 
     def levels(self, cores: int) -> NDArray[np.int32]:
-        """What the ages at the birth of each sample come to: ``Forecast.levels``, a row a sample.
+        """Return the forecast level at the birth of each sample: int32[samples, horizons].
 
-        Raises NoTableError when the table does not hold the size.
+        ``Forecast.levels`` defines the levels.
+
+        Raises
+        ------
+        NoTableError
+            When the table does not hold the size.
         """
         if cores not in self._levels:
             samples = self._samples_of((cores, ()))
@@ -282,8 +334,14 @@ class QuantileTable:
             self._forecasts[cores] = Forecast(runs, self.made_at_s, self.rule.release_horizons_s)
         return self._forecasts[cores]
 
-    def _cells(self, flavour: Flavour, horizon: int = -1) -> _Size:
-        """Cells by free slots at birth, or once those have left that end within the horizon."""
+    def _cells(self, flavour: Flavour, horizon: int = -1) -> _SizeCells:
+        """Return the cells by free slots at birth, or once releases within a horizon have happened.
+
+        Parameters
+        ----------
+        horizon
+            Index of the release horizon, -1 for none.
+        """
         if (flavour, horizon) not in self._sizes:
             samples = self._samples_of(flavour)
             most = self._most(flavour)
@@ -293,29 +351,32 @@ class QuantileTable:
                 condition, edges, most = levels[:, horizon], np.arange(LEVELS + 1), LEVELS
             elif horizon >= 0:
                 condition = condition + samples.releases[:, horizon]
-            self._sizes[flavour, horizon] = _Size(samples, condition, edges, most, self.rule)
+            self._sizes[flavour, horizon] = _SizeCells(samples, condition, edges, most, self.rule)
         return self._sizes[flavour, horizon]
 
     def _most(self, flavour: Flavour) -> int:
-        """Free slots of the empty cloud."""
+        """Return the free slots of the empty cloud."""
         cores, amounts = flavour
         has = dict(self.details.amounts)
         needs = [(self.node_cores, cores), *((has[name], need) for name, need in amounts if name in has)]
-        by_node = zip(*([one // need for one in each] for each, need in needs if need), strict=True)
+        by_node = zip(*([amount // need for amount in column] for column, need in needs if need), strict=True)
         return sum(map(min, by_node))
 
     def _samples_of(self, flavour: Flavour) -> Samples:
         if flavour not in self.samples:
-            held = ", ".join(map(_named, self.samples)) or "none"
+            flavours = ", ".join(map(_named, self.samples)) or "none"
             raise NoTableError(
-                f"the table made at {self.made_at_s} s has no size {_named(flavour)} (it has {held})"
+                f"the table made at {self.made_at_s} s has no size {_named(flavour)} (it has {flavours})"
             )
         return self.samples[flavour]
 
     def estimate(self, cores: int, free_slots: int, lifetime_s: float, amounts: Amounts = ()) -> Estimate:
-        """Risk of eviction before ``lifetime_s``.
+        """Return the risk of eviction before ``lifetime_s`` seconds.
 
-        Raises NoTableError when the table does not hold the flavour.
+        Raises
+        ------
+        NoTableError
+            When the table does not hold the flavour.
         """
         distribution = self.distribution(cores, free_slots, amounts)
         if distribution is None:
@@ -325,35 +386,42 @@ class QuantileTable:
         )
 
     def survives_s(self, cores: int, free_slots: int, sla: float, amounts: Amounts = ()) -> float:
-        """The longest lifetime in seconds whose ``estimate`` is at most ``sla`` and has evidence.
+        """Return the longest lifetime in seconds whose ``estimate`` is at most ``sla`` and has evidence.
 
-        Raises NoTableError when the table does not hold the flavour, SpecError unless 0 <= sla <= 1.
+        Raises
+        ------
+        NoTableError
+            When the table does not hold the flavour.
+        SpecError
+            Unless 0 <= sla <= 1.
         """
         distribution = self.distribution(cores, free_slots, amounts)
         return 0.0 if distribution is None else distribution.survives_s(sla)
 
     def rows(self, slas: Sequence[float] = SHOWN_SLAS) -> list[dict[str, Any]]:
-        """One dictionary a cell, by flavour and free slots, fit for JSON: for people and plots.
+        """Return one dictionary a cell, by flavour and free slots, fit for JSON, for display and plots.
 
-        amounts: of flavours that have some. quantiles_s: longest lifetime by SLA. risk_intervals: within
-        which the risk before that lifetime is, with .95 confidence.
+        ``amounts`` is there for flavours that have some, ``quantiles_s`` is the longest lifetime by SLA, and
+        ``risk_intervals`` bounds the risk before that lifetime at .95 confidence.
         """
         rows = []
         for flavour in self.samples:
             cores, amounts = flavour
             for cell in self._cells(flavour).cells:
-                found = cell.distribution
-                quantiles_s = {sla: found.survives_s(sla) for sla in slas}
+                distribution = cell.distribution
+                quantiles_s = {sla: distribution.survives_s(sla) for sla in slas}
                 rows.append(
                     {
                         "cores": cores,
                         "free_slots_from": cell.free_slots_from,
                         "free_slots_to": cell.free_slots_to,
-                        "samples": found.samples,
-                        "evictions": found.evictions,
-                        "followed_up_s": found.followed_up_s,
+                        "samples": distribution.samples,
+                        "evictions": distribution.evictions,
+                        "followed_up_s": distribution.followed_up_s,
                         "quantiles_s": quantiles_s,
-                        "risk_intervals": {sla: found.interval(one) for sla, one in quantiles_s.items()},
+                        "risk_intervals": {
+                            sla: distribution.interval(lifetime_s) for sla, lifetime_s in quantiles_s.items()
+                        },
                         **({"amounts": dict(amounts)} if amounts else {}),
                     }
                 )

@@ -1,7 +1,8 @@
-"""How good a recorded trace is: one line for each thing that is known to go wrong, whether it did or not.
+"""Check how good a recorded trace is: one line for each known kind of fault, whether it was found or not.
 
-Nothing here changes a trace: replay takes it as written. What a reader found itself is in its report; what
-only the whole trace shows (repeated rows, an id that runs twice at once, silence) is counted here.
+Nothing here changes a trace: replay takes it as written. Faults that a reader finds itself are in its report;
+faults that only the whole trace shows (repeated rows, an id that runs twice at once, silence) are counted
+here.
 """
 
 from __future__ import annotations
@@ -15,40 +16,42 @@ from cloudsim.traces import statistics
 from cloudsim.traces.report import ImportReport
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
 
-#: So many quarantined lines are quoted.
+#: Number of quarantined lines that are quoted.
 QUOTED_LINES = 5
 _CROWD = 2
 
 
 @dataclass(frozen=True)
-class Check:
-    """One thing that goes wrong with data: how often it did, and where and what it means."""
+class QualityCheck:
+    """One kind of fault of data: how often it was found, where, and what it means."""
 
     name: str
-    #: None: it cannot be known; ``says`` tells why.
+    #: How often it was found; None if that cannot be known, for the reason in ``says``.
     found: int | None
     says: str
-    #: What counts as found, where that is a choice.
+    #: The rule by which it is found, where that is a choice.
     rule: str = ""
 
 
-def of_trace(trace: Trace, report: ImportReport) -> tuple[Check, ...]:
-    """All checks of a trace and of the file it came from, in a fixed order."""
+def check_trace(trace: Trace, report: ImportReport) -> tuple[QualityCheck, ...]:
+    """Run all checks of a trace and of the file it came from, in a fixed order."""
     return (
-        *of_file(report.ends_open, report.repaired),
+        *check_file(report.ends_open, report.repaired),
         _quarantined(report),
-        Check(
+        QualityCheck(
             "skipped",
             sum(count for _, count in report.skipped),
             "; ".join(f"{count}: {reason}" for reason, count in report.skipped),
         ),
-        Check("out of order", report.out_of_order, _unless(report.out_of_order, "sorted when it was read")),
+        QualityCheck(
+            "out of order", report.out_of_order, _unless(report.out_of_order, "sorted when it was read")
+        ),
         _repeated(trace),
         _twice_at_once(trace),
         _began_before(trace),
         _cut_at_the_end(trace),
         _no_length(trace),
-        Check(
+        QualityCheck(
             "off the grid",
             report.off_grid,
             f"times lie on a grid of {report.grid_s:g} s" if report.grid_s else "times lie on no grid",
@@ -60,11 +63,11 @@ def of_trace(trace: Trace, report: ImportReport) -> tuple[Check, ...]:
     )
 
 
-def of_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[Check, ...]:
-    """What is wrong with a file as text."""
+def check_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[QualityCheck, ...]:
+    """Check a file as text."""
     return (
-        Check("mended", len(repaired), " ".join(repaired)),
-        Check(
+        QualityCheck("mended", len(repaired), " ".join(repaired)),
+        QualityCheck(
             "cut off",
             int(ends_open),
             "the last line has no end: whoever wrote it may have been stopped" if ends_open else "",
@@ -73,8 +76,8 @@ def of_file(ends_open: bool, repaired: tuple[str, ...]) -> tuple[Check, ...]:
     )
 
 
-def repeated_rows(trace: Trace) -> int:
-    """Rows that are there already: the same id, start, stop and cores."""
+def count_repeated_rows(trace: Trace) -> int:
+    """Count rows that repeat the id, start, stop and cores of an earlier row."""
     order = np.lexsort((trace.cores, trace.stop_s, trace.start_s))
     same = np.ones(max(len(trace) - 1, 0), dtype=np.bool_)
     for column in (trace.start_s, trace.stop_s, trace.cores):
@@ -86,8 +89,8 @@ def repeated_rows(trace: Trace) -> int:
     return int(several.sum()) - len(set(ids))
 
 
-def twice_at_once(trace: Trace) -> int:
-    """Instances that start while another one of the same id runs; equal rows are ``repeated_rows``."""
+def count_overlapping_ids(trace: Trace) -> int:
+    """Count instances that start while another one of the same id runs; repeated rows do not count."""
     codes = _id_codes(trace.instance)
     again = np.bincount(codes, minlength=1)[codes] > 1
     if not again.any():
@@ -104,9 +107,10 @@ def twice_at_once(trace: Trace) -> int:
     return int(np.count_nonzero(follows & ~equal & (np.searchsorted(times, start)[1:] < latest[:-1])))
 
 
-def longest_silence(trace: Trace) -> tuple[float, float] | None:
-    """From when until when no instance started or stopped, the longest such time, seconds; None of fewer than
-    two times. Ends that nobody saw and starts before the trace are no events.
+def find_longest_silence(trace: Trace) -> tuple[float, float] | None:
+    """Return the longest time in which no instance started or stopped, as two times in seconds.
+
+    None if there are fewer than two times. Censored stops and starts before the trace are no events.
     """
     times = np.sort(
         np.concatenate([trace.start_s[~trace.left_truncated], trace.stop_s[~trace.right_censored]])
@@ -118,14 +122,14 @@ def longest_silence(trace: Trace) -> tuple[float, float] | None:
 
 
 def _id_codes(instance: NDArray[np.object_]) -> NDArray[np.int64]:
-    """A number for each id, equal for equal ids, shape (n,)."""
+    """Return a number for each id, equal for equal ids, int64[instances]."""
     numbers: dict[str, int] = {}
-    codes = (numbers.setdefault(one, len(numbers)) for one in instance.tolist())
+    codes = (numbers.setdefault(name, len(numbers)) for name in instance.tolist())
     return np.fromiter(codes, np.int64, len(instance))
 
 
 def _crowd(times: FloatArray, edge_s: float) -> int:
-    """How many of ``times`` are at ``edge_s``, if that is more than twice as many as usual; else 0."""
+    """Count the ``times`` at ``edge_s`` if that is more than twice as many as usual; else return 0."""
     at_edge = int(np.count_nonzero(times == edge_s))
     usual = float(np.median(np.unique(times, return_counts=True)[1]))
     return at_edge if at_edge > _CROWD * usual else 0
@@ -135,17 +139,17 @@ def _unless(count: int, text: str) -> str:
     return text if count else ""
 
 
-def _quarantined(report: ImportReport) -> Check:
+def _quarantined(report: ImportReport) -> QualityCheck:
     lines = report.quarantined
     named = [f"line {bad.line}: {bad.reason}" for bad in lines[:QUOTED_LINES]]
     if len(lines) > QUOTED_LINES:
         named.append(f"and {len(lines) - QUOTED_LINES} more")
-    return Check("quarantined", len(lines), "; ".join(named))
+    return QualityCheck("quarantined", len(lines), "; ".join(named))
 
 
-def _repeated(trace: Trace) -> Check:
-    count = repeated_rows(trace)
-    return Check(
+def _repeated(trace: Trace) -> QualityCheck:
+    count = count_repeated_rows(trace)
+    return QualityCheck(
         "repeated rows",
         count,
         _unless(count, "kept as written: each is replayed as an instance of its own"),
@@ -153,84 +157,89 @@ def _repeated(trace: Trace) -> Check:
     )
 
 
-def _twice_at_once(trace: Trace) -> Check:
-    count = twice_at_once(trace)
-    return Check(
+def _twice_at_once(trace: Trace) -> QualityCheck:
+    count = count_overlapping_ids(trace)
+    return QualityCheck(
         "an id twice at once", count, _unless(count, "they start while another one of the same id runs")
     )
 
 
-def _began_before(trace: Trace) -> Check:
+def _began_before(trace: Trace) -> QualityCheck:
     count = int(trace.left_truncated.sum())
     says = "counted from the begin on, their age is unknown" if count else ""
     if not count and (crowd := _crowd(trace.start_s, float(trace.start_s[0]))):
         says = f"but {crowd} start at the very first time: they probably ran before"
     elif not count:
         says = "none that ran before is there: use grows from nothing"
-    return Check("cut at the begin", count, says)
+    return QualityCheck("cut at the begin", count, says)
 
 
-def _cut_at_the_end(trace: Trace) -> Check:
+def _cut_at_the_end(trace: Trace) -> QualityCheck:
     count = int(trace.right_censored.sum())
     says = "they would have lived on: their lifetimes are lower bounds" if count else ""
     if not count and (crowd := _crowd(trace.stop_s, trace.last_stop_s)):
         says = f"but {crowd} stop at the very last time: they were probably closed by the end of the log"
-    return Check("cut at the end", count, says)
+    return QualityCheck("cut at the end", count, says)
 
 
-def _no_length(trace: Trace) -> Check:
+def _no_length(trace: Trace) -> QualityCheck:
     count = int(np.count_nonzero(trace.lifetime_s == 0))
-    return Check("no length", count, _unless(count, "they stop when they start and use nothing"))
+    return QualityCheck("no length", count, _unless(count, "they stop when they start and use nothing"))
 
 
-def _drop_outs(trace: Trace, report: ImportReport) -> Check:
+def _drop_outs(trace: Trace, report: ImportReport) -> QualityCheck:
     if not report.continuous:
-        return Check(
+        return QualityCheck(
             "drop-outs", None, "instances were observed in campaigns: silence between them says nothing"
         )
-    found = report.drop_outs
+    drop_outs = report.drop_outs
     says = "; ".join(
         f"{_days(gap.end_s - gap.start_s)} from day {gap.start_s / 86400:.1f} "
         f"({gap.closed} closed before, {gap.reopened} opened after)"
-        for gap in found
+        for gap in drop_outs
     )
-    if found:
-        cut: BoolArray = statistics.cut_by(trace, found)
+    if drop_outs:
+        cut: BoolArray = statistics.cut_by(trace, drop_outs)
         says += f"; {int(cut.sum())} lifetimes that they cut are left out of the statistics"
-    return Check("drop-outs", len(found), says, statistics.DROP_OUT_RULE if found else "")
+    return QualityCheck("drop-outs", len(drop_outs), says, statistics.DROP_OUT_RULE if drop_outs else "")
 
 
-def _silences(trace: Trace, report: ImportReport) -> Check:
-    """Improbable silences that are no drop-outs, longest first; the longest one in any case."""
+def _silences(trace: Trace, report: ImportReport) -> QualityCheck:
+    """List improbable silences that are no drop-outs, longest first; the longest silence in any case."""
     known = {gap.start_s for gap in report.drop_outs}
-    found = [gap for gap in statistics.find_silences(trace) if report.continuous and gap.start_s not in known]
-    found.sort(key=lambda gap: gap.start_s - gap.end_s)
+    silences = [
+        gap for gap in statistics.find_silences(trace) if report.continuous and gap.start_s not in known
+    ]
+    silences.sort(key=lambda gap: gap.start_s - gap.end_s)
     says = "; ".join(
-        f"{_days(gap.end_s - gap.start_s)} from day {gap.start_s / 86400:.1f}" for gap in found[:QUOTED_LINES]
+        f"{_days(gap.end_s - gap.start_s)} from day {gap.start_s / 86400:.1f}"
+        for gap in silences[:QUOTED_LINES]
     )
-    if found:
+    if silences:
         says += ": holidays, or a logger that was off"
-    elif (longest := longest_silence(trace)) is not None:
+    elif (longest := find_longest_silence(trace)) is not None:
         says = f"the longest lasts {_days(longest[1] - longest[0])}, from day {longest[0] / 86400:.1f}"
-    return Check("silences", len(found), says, statistics.SILENCE_RULE)
+    return QualityCheck("silences", len(silences), says, statistics.SILENCE_RULE)
 
 
-def _overcommit(trace: Trace, report: ImportReport) -> Check:
+def _overcommit(trace: Trace, report: ImportReport) -> QualityCheck:
     if report.capacity_cores is None:
-        return Check("overcommit", None, "the file does not say how many cores there were; --nodes does")
+        return QualityCheck(
+            "overcommit", None, "the file does not say how many cores there were; --nodes does"
+        )
     over = statistics.overcommit(trace, report.capacity_cores)
     says = f"{over.peak_cores} cores at the peak on {over.capacity_cores}"
     if over.seconds > 0:
         says += f"; above for {_days(over.seconds)}, {over.share:.2%} of the time"
-    return Check(
+    return QualityCheck(
         "overcommit", int(over.peak_cores > over.capacity_cores), says, "more cores in use than there are"
     )
 
 
-def _other(report: ImportReport) -> Check:
+def _other(report: ImportReport) -> QualityCheck:
     unused = [warning for warning in report.warnings if warning.startswith("column ")]
     waits = [warning for warning in report.warnings if "no known wait" in warning]
-    return Check("not used", len(unused) + len(waits), " ".join([*unused, *waits]))
+    return QualityCheck("not used", len(unused) + len(waits), " ".join([*unused, *waits]))
 
 
 def _days(seconds: float) -> str:

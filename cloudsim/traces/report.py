@@ -1,4 +1,4 @@
-"""What a reader found in a trace file: nothing is lost without being named here."""
+"""Reports of what a reader found in a trace file: nothing is lost without being named here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINES_NAMED = 5
 
 @dataclass(frozen=True)
 class QuarantinedLine:
-    """A line that was set aside: its number (from 1), its text (cut to ``QUOTED_CHARS``), and why."""
+    """A line that was set aside: its number (from 1), its text (cut to ``QUOTED_CHARS``), and the reason."""
 
     line: int
     text: str
@@ -25,7 +25,7 @@ class QuarantinedLine:
 
     @classmethod
     def of(cls, line: int, text: str, reason: str) -> QuarantinedLine:
-        """Cuts the text to its limit."""
+        """Make one, cutting the text to its limit."""
         return cls(line, text.strip()[:QUOTED_CHARS], reason)
 
 
@@ -34,10 +34,12 @@ def refuse_damaged(
 ) -> None:
     """Refuse a file that is too damaged to use.
 
-    Of a short file some lines, up to half of it, may always be bad, unless the rate is 0.
+    In a short file up to half of the lines may always be bad, unless the rate is 0.
 
-    Raises:
-        TraceError: more than ``max_error_rate`` of its lines are bad; the first of them are named.
+    Raises
+    ------
+    TraceError
+        When more than ``max_error_rate`` of its lines are bad; names the first of them.
     """
     few = len(quarantined) <= min(_FEW_BAD_LINES, lines / 2) and max_error_rate > 0
     if len(quarantined) > max_error_rate * lines and not few:
@@ -52,38 +54,38 @@ def refuse_damaged(
 
 @dataclass(frozen=True)
 class ImportReport:
-    """How a file became a ``Trace``. ``records`` = ``rows`` + ``quarantined_records`` + all ``skipped``."""
+    """Report of how a file became a ``Trace``: records = rows + quarantined_records + all ``skipped``."""
 
     file: str
     format: str
-    #: Instances the file speaks of (START lines, jobs, CSV rows), readable or not.
+    #: Instances in the file (START lines, jobs, CSV rows), readable or not.
     records: int
     #: Instances in the trace.
     rows: int
     #: Instances that were set aside; a quarantined STOP of an unknown instance is a line and no record.
     quarantined_records: int
     quarantined: tuple[QuarantinedLine, ...]
-    #: (reason, count) of records the format itself says never ran.
+    #: (reason, count) of records that never ran, according to the file itself.
     skipped: tuple[tuple[str, int], ...]
     left_truncated: int
     right_censored: int
     #: The raster of the times, seconds, if one is evident, and how many times are off it.
     grid_s: float | None
     off_grid: int
-    #: None are looked for where the log was not meant to see every instance.
+    #: Not searched for where the log was not meant to see every instance.
     drop_outs: tuple[DropOut, ...]
     continuous: bool
     peak_cores: int
     #: Records whose time is before that of the record above them.
     out_of_order: int
-    #: What was mended to get at the records, a sentence each.
+    #: Repairs that were needed to read the records, a sentence each.
     repaired: tuple[str, ...]
     #: The last line has no end.
     ends_open: bool
     #: Unix time at which the times of the trace begin to count, and the clock's zone, where the file says so.
     begins_at_s: float | None
     time_zone: str
-    #: Given by the caller, or by the file (SWF: MaxProcs).
+    #: Cores of the machine, from the caller or the file (SWF: MaxProcs).
     capacity_cores: int | None
     #: Seconds of usage above capacity; 0 if the capacity is not known.
     overcommitted_s: float
@@ -91,7 +93,7 @@ class ImportReport:
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON types."""
+        """Return the report as JSON types."""
         report = asdict(self)
         report["skipped"] = dict(self.skipped)
         for field in ("quarantined", "drop_outs", "repaired", "warnings"):

@@ -1,8 +1,7 @@
-"""What a trace is like: sizes, load, lifetimes; and what is odd about it: drop-outs, overcommit, times off a
-grid.
+"""Describe a trace: sizes, load over time, lifetimes, and oddities such as drop-outs and overcommit.
 
-Nothing here changes a trace. Replay takes it as written; statistics leave out the lifetimes that are not
-lifetimes and say how many.
+Nothing here changes a trace. Replay takes it as written; statistics leave out lifetimes that were not seen
+whole, and say how many.
 """
 
 from __future__ import annotations
@@ -19,19 +18,25 @@ from cloudsim.traces.trace import BoolArray, FloatArray, IntArray, Trace
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
-# A drop-out is a gap of so many usual gaps, and no shorter than a day: a quiet night is not one. Measured on
+# A drop-out is a gap of 40 usual gaps, and no shorter than a day: a quiet night is not one. Measured on
 # DS2: the drop-out of day 40 is 53 usual gaps; quiet times with as many stops before and starts after reach
 # 31 (DS3).
 _GAP_TIMES_USUAL = 40.0
+
 _GAP_AT_LEAST_S = 86_400.0
+
 _SEVERAL = 2
-#: ``find_silences`` and ``find_drop_outs`` in a sentence.
+
+#: The rules of ``find_silences`` and ``find_drop_outs`` in a sentence.
 SILENCE_RULE = "nothing starts or stops for a day and for 40 times the mean of all shorter gaps"
+
 DROP_OUT_RULE = f"{SILENCE_RULE}, and at least two stop at its begin and two start at its end"
+
 # Stops are "at" the start of a gap within this share of its length (three hours of twelve days).
 _EDGE_SHARE = 0.01
 
 _GRIDS_S = (3600.0, 1800.0, 900.0, 600.0, 300.0, 60.0)
+
 _GRID_EVIDENCE = 20
 
 
@@ -48,13 +53,31 @@ class DropOut:
 
     @property
     def edge_s(self) -> float:
-        """How far from its ends a stop or start still belongs to it, seconds."""
+        """Seconds from its ends within which a stop or start still belongs to it."""
         return _EDGE_SHARE * (self.end_s - self.start_s)
+
+
+def core_seconds(trace: Trace) -> float:
+    """Return the sum of cores x lifetime."""
+    return float(trace.cores @ trace.lifetime_s)
+
+
+def peak_cores(trace: Trace) -> int:
+    """Return the most cores in use at once.
+
+    At one instant come stops, then starts, then stops of zero-length instances.
+    """
+    if not len(trace):
+        return 0
+    empty = trace.stop_s == trace.start_s
+    times = np.concatenate([trace.stop_s[~empty], trace.start_s, trace.stop_s[empty]])
+    steps = np.concatenate([-trace.cores[~empty], trace.cores, -trace.cores[empty]])
+    return int(np.cumsum(steps[np.argsort(times, kind="stable")]).max())
 
 
 @dataclass(frozen=True)
 class Overcommit:
-    """How far the recorded usage exceeds a capacity."""
+    """Amount by which the recorded usage exceeds a capacity."""
 
     capacity_cores: int
     peak_cores: int
@@ -69,16 +92,30 @@ class Overcommit:
 
 @dataclass(frozen=True)
 class Grid:
-    """The raster most times of a trace lie on, and the exceptions."""
+    """Raster that most times of a trace lie on, and the exceptions."""
 
     step_s: float
     off_times: int
     off_instances: int
 
 
+def mean_cores(trace: Trace) -> float:
+    """Return the cores in use, averaged over the span; 0 for an empty span."""
+    span = span_s(trace)
+    return core_seconds(trace) / span if span > 0 else 0.0
+
+
+def span_s(trace: Trace) -> float:
+    """Return the seconds from the first start to the last stop; 0 for an empty trace."""
+    return trace.last_stop_s - float(trace.start_s[0]) if len(trace) else 0.0
+
+
 @dataclass(frozen=True)
 class Summary:
-    """A trace in numbers. Cores are averaged over the span, from the first start to the last stop."""
+    """Summary of a trace in numbers.
+
+    Cores are averaged over the span, from the first start to the last stop.
+    """
 
     name: str
     instances: int
@@ -101,9 +138,10 @@ class Summary:
 
 
 def usage(trace: Trace) -> tuple[FloatArray, IntArray]:
-    """Cores in use as a step function: ``cores[i]`` from ``times[i]`` until the next, ascending time.
+    """Return the cores in use as a step function: ``cores[i]`` from ``times[i]`` until the next time.
 
-    Instances of zero length are invisible here, but not in ``peak_cores``.
+    Instances of zero length are invisible here, but not in ``peak_cores``. Returns times in seconds,
+    float64[times], ascending, and cores, int64[times].
     """
     times = np.concatenate([trace.start_s, trace.stop_s])
     steps = np.concatenate([trace.cores, -trace.cores])
@@ -113,48 +151,21 @@ def usage(trace: Trace) -> tuple[FloatArray, IntArray]:
     return distinct, np.cumsum(change)
 
 
-def peak_cores(trace: Trace) -> int:
-    """The most cores in use at once. At one instant: stops, then starts, then stops of zero-length
-    instances.
-    """
-    if not len(trace):
-        return 0
-    empty = trace.stop_s == trace.start_s
-    times = np.concatenate([trace.stop_s[~empty], trace.start_s, trace.stop_s[empty]])
-    steps = np.concatenate([-trace.cores[~empty], trace.cores, -trace.cores[empty]])
-    return int(np.cumsum(steps[np.argsort(times, kind="stable")]).max())
-
-
-def core_seconds(trace: Trace) -> float:
-    """Sum of cores x lifetime."""
-    return float(trace.cores @ trace.lifetime_s)
-
-
-def span_s(trace: Trace) -> float:
-    """From the first start to the last stop, seconds; 0 of an empty trace."""
-    return trace.last_stop_s - float(trace.start_s[0]) if len(trace) else 0.0
-
-
-def mean_cores(trace: Trace) -> float:
-    """Cores in use, averaged over the span; 0 of an empty span."""
-    span = span_s(trace)
-    return core_seconds(trace) / span if span > 0 else 0.0
-
-
 def find_drop_outs(trace: Trace) -> tuple[DropOut, ...]:
-    """Gaps that look like a logger that was off (CASES.md 14), by time.
+    """Find gaps that look like a logger that was off (CASES.md 14), by time.
 
     A gap between two neighbouring event times is one if it lasts a day and 40 times the mean of all shorter
     gaps, and at least two instances stop at its start and two start at its end ("at": within 1 % of its
-    length; in a busy log any silence so long qualifies). Ends that were never recorded (``right_censored``)
-    and starts before the trace (``left_truncated``) are no events.
+    length; in a busy log any silence of that length qualifies). Ends that were never recorded
+    (``right_censored``) and starts before the trace (``left_truncated``) are no events.
     """
-    return tuple(one for one in find_silences(trace) if one.closed >= _SEVERAL and one.reopened >= _SEVERAL)
+    return tuple(gap for gap in find_silences(trace) if gap.closed >= _SEVERAL and gap.reopened >= _SEVERAL)
 
 
 def find_silences(trace: Trace) -> tuple[DropOut, ...]:
-    """All gaps of a day and 40 times the mean of all shorter ones, by time; also those that nobody closed or
-    reopened anything at, which may as well be holidays.
+    """Find all gaps of a day and 40 times the mean of all shorter ones, by time.
+
+    Gaps at which nothing was closed or reopened count too: they may as well be holidays.
     """
     starts = trace.start_s[~trace.left_truncated]
     stops = np.sort(trace.stop_s[~trace.right_censored])
@@ -165,18 +176,21 @@ def find_silences(trace: Trace) -> tuple[DropOut, ...]:
     long = np.flatnonzero(gaps >= _GAP_AT_LEAST_S)
     shorter = np.searchsorted(ascending, gaps[long], side="left")
     usual = before[shorter] / np.maximum(shorter, 1)
-    found = []
+    silences = []
     for i in long[(shorter > 0) & (gaps[long] >= _GAP_TIMES_USUAL * usual)]:
         begin, end = float(times[i]), float(times[i + 1])
         edge = DropOut(begin, end, 0, 0).edge_s
         closed = np.searchsorted(stops, begin, "right") - np.searchsorted(stops, begin - edge, "left")
         reopened = np.searchsorted(starts, end + edge, "right") - np.searchsorted(starts, end, "left")
-        found.append(DropOut(begin, end, int(closed), int(reopened)))
-    return tuple(found)
+        silences.append(DropOut(begin, end, int(closed), int(reopened)))
+    return tuple(silences)
 
 
 def cut_by(trace: Trace, drop_outs: Sequence[DropOut]) -> BoolArray:
-    """Mask (n,) of the instances whose lifetime a drop-out cut: closed at its start or opened at its end."""
+    """Mark the instances whose lifetime a drop-out cut, bool[instances].
+
+    Those are closed at its start or opened at its end.
+    """
     cut = np.zeros(len(trace), dtype=np.bool_)
     for gap in drop_outs:
         cut |= (trace.stop_s >= gap.start_s - gap.edge_s) & (trace.stop_s <= gap.start_s)
@@ -185,15 +199,20 @@ def cut_by(trace: Trace, drop_outs: Sequence[DropOut]) -> BoolArray:
 
 
 def seen_whole(trace: Trace, drop_outs: Sequence[DropOut]) -> BoolArray:
-    """Mask (n,) of the instances whose lifetime is known: not left-truncated, right-censored or cut."""
+    """Mark the instances whose lifetime is known, bool[instances].
+
+    It is unknown if the instance is left-truncated, right-censored or cut by a drop-out.
+    """
     return ~(trace.left_truncated | trace.right_censored | cut_by(trace, drop_outs))
 
 
 def overcommit(trace: Trace, capacity_cores: int) -> Overcommit:
-    """How long and by how much recorded usage exceeds ``capacity_cores`` (CASES.md 15).
+    """Compute how long and by how much recorded usage exceeds ``capacity_cores`` (CASES.md 15).
 
-    Raises:
-        SpecError: capacity_cores < 1.
+    Raises
+    ------
+    SpecError
+        When ``capacity_cores`` is below 1.
     """
     if capacity_cores < 1:
         raise SpecError(f"must be at least 1, not {capacity_cores}", field="capacity_cores")
@@ -214,8 +233,10 @@ def overcommit(trace: Trace, capacity_cores: int) -> Overcommit:
 
 
 def find_grid(trace: Trace) -> Grid | None:
-    """The raster of a trace's times, if one is evident: the coarsest of 1 h .. 1 min that 90 % of them lie
-    on, else the coarsest that more than half do. None with fewer than 20 recorded times other than 0.
+    """Find the raster of a trace's times, if one is evident.
+
+    It is the coarsest of 1 h to 1 min that 90 % of the times lie on, else the coarsest that more than half
+    do. None with fewer than 20 recorded times other than 0.
     """
     start_known, stop_known = ~trace.left_truncated, ~trace.right_censored
     times = np.concatenate([trace.start_s[start_known], trace.stop_s[stop_known]])
@@ -236,9 +257,10 @@ def find_grid(trace: Trace) -> Grid | None:
 def summarise(
     trace: Trace, *, quantiles: Sequence[float] = QUANTILES, drop_outs: tuple[DropOut, ...] | None = None
 ) -> Summary:
-    """The trace in numbers. Lifetimes leave out those left-truncated, right-censored or cut by a drop-out.
+    """Summarise a trace in numbers.
 
-    ``drop_outs`` are looked for unless they are given.
+    Lifetimes leave out those left-truncated, right-censored or cut by a drop-out. ``drop_outs`` are searched
+    for unless they are given.
     """
     drop_outs = find_drop_outs(trace) if drop_outs is None else drop_outs
     truncated = trace.left_truncated
@@ -265,3 +287,122 @@ def summarise(
         left_out_drop_outs=int(cut.sum()),
         drop_outs=drop_outs,
     )
+
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Arrivals of a trace.
+
+    Attributes
+    ----------
+    per_day
+        Instances that start per day.
+    mean_gap_s
+        Mean seconds between two starts.
+    variation
+        Standard deviation of the gaps between starts over their mean: 1 for independent arrivals, more for
+        bursts; None for fewer than three instances.
+    busiest_hour_s
+        Begin of the hour in which most start, in seconds of the trace.
+    most_an_hour
+        Instances that start in that hour.
+    """
+
+    per_day: float
+    mean_gap_s: float | None
+    variation: float | None
+    busiest_hour_s: float
+    most_an_hour: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> Arrivals:
+        """Describe the arrivals of a trace that is not empty; those before its begin count at its begin."""
+        gaps = np.diff(trace.start_s)
+        mean_s = float(gaps.mean()) if len(gaps) else None
+        hours, counts = np.unique(trace.start_s // _HOUR_S, return_counts=True)
+        most = int(np.argmax(counts))
+        span = span_s(trace)
+        return cls(
+            per_day=len(trace) * 86400.0 / span if span else float(len(trace)),
+            mean_gap_s=mean_s,
+            variation=float(gaps.std()) / mean_s if mean_s and len(gaps) > 1 else None,
+            busiest_hour_s=float(hours[most] * _HOUR_S),
+            most_an_hour=int(counts[most]),
+        )
+
+
+def peak_at_s(trace: Trace) -> float:
+    """Return when most cores are in use for the first time, in seconds; the trace is not empty."""
+    times, cores = usage(trace)
+    return float(times[int(np.argmax(cores))])
+
+
+@dataclass(frozen=True)
+class Load:
+    """Load over a span in n equal stretches.
+
+    Attributes
+    ----------
+    edges_s
+        float64[n + 1], edges of the stretches in seconds.
+    mean_cores
+        float64[n], mean cores in use.
+    peak_cores
+        int64[n], most cores in use.
+    starts
+        int64[n], instances that start in each; the end belongs to the last.
+    """
+
+    edges_s: FloatArray
+    mean_cores: FloatArray
+    peak_cores: IntArray
+    starts: IntArray
+
+
+def load_over_time(trace: Trace, stretches: int) -> Load:
+    """Compute the load of a trace that is not empty, from its first start to its last stop, or for a second.
+
+    Raises
+    ------
+    SpecError
+        When ``stretches`` is below 1.
+    """
+    if stretches < 1:
+        raise SpecError(f"must be at least 1, not {stretches}", field="stretches")
+    times, cores = usage(trace)
+    begin_s = float(times[0])
+    edges = np.linspace(begin_s, max(float(times[-1]), begin_s + 1.0), stretches + 1)
+    widths = np.diff(edges)
+    lengths = np.diff(times)
+    area = np.concatenate([[0.0], np.cumsum(cores[:-1] * lengths)])
+    step = np.maximum(np.searchsorted(times, edges, side="right") - 1, 0)
+    until = area[step] + cores[step] * (edges - times[step])
+    # What a stretch begins with counts in it, and so does every change inside it.
+    at = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, stretches - 1)
+    peak = cores[step[:-1]].copy()
+    np.maximum.at(peak, at, cores)
+    starts = np.histogram(trace.start_s, bins=edges)[0]
+    # Of times so late that stretches have no width there is no mean.
+    mean = np.divide(np.diff(until), widths, out=np.zeros(stretches), where=widths > 0)
+    return Load(edges, mean, peak, starts.astype(np.int64))
+
+
+def lifetime_shares(
+    trace: Trace, drop_outs: Sequence[DropOut], points: int = 400
+) -> tuple[FloatArray, FloatArray]:
+    """Return lifetimes seen whole, in seconds ascending, and the share no longer than each.
+
+    Parameters
+    ----------
+    points
+        At most this many lifetimes are returned.
+    """
+    lives = np.sort(trace.lifetime_s[seen_whole(trace, drop_outs)])
+    if not len(lives):
+        return lives, lives
+    ranks = np.unique(np.linspace(0, len(lives) - 1, min(points, len(lives))).round().astype(np.int64))
+    shares: FloatArray = (ranks + 1) / len(lives)
+    return lives[ranks], shares

@@ -1,25 +1,133 @@
-"""Workloads made from numbers. Every function takes its generator; the same generator state gives the same
-trace.
+"""Make workloads from numbers.
+
+Every function takes its generator; the same generator state gives the same trace.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
+from types import MappingProxyType
 
 import numpy as np
 
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.profiles import PRODUCTION, TraceProfile
 from cloudsim.traces.trace import FloatArray, IntArray, Trace
+
+
+@dataclass(frozen=True)
+class SizeProfile:
+    """Instances of one size: how many there are, and their lifetimes in seconds."""
+
+    cores: int
+    count: int
+    median_s: float
+    mean_s: float
+
+
+@dataclass(frozen=True)
+class TraceProfile:
+    """A recorded trace in numbers, enough to make another like it."""
+
+    name: str
+    nodes: int
+    cores_per_node: int
+    span_s: float
+    peak_cores: int
+    sizes: tuple[SizeProfile, ...]
+
+    @property
+    def instances(self) -> int:
+        """Number of instances of all sizes."""
+        return sum(size.count for size in self.sizes)
+
+    @property
+    def mean_cores(self) -> float:
+        """Cores in use, averaged over the span."""
+        return sum(size.cores * size.count * size.mean_s for size in self.sizes) / self.span_s
+
+
+def _sizes_of(*rows: tuple[int, int, float, float]) -> tuple[SizeProfile, ...]:
+    return tuple(SizeProfile(*row) for row in rows)
+
+
+#: The four production traces of P1 and P2. Nodes, spans, sizes, counts and peaks are those of
+#: data/eucalyptus/PROVENANCE.md; medians and means of lifetimes were measured on DS2, DS3, DS5 and DS6.
+PRODUCTION: Mapping[str, TraceProfile] = MappingProxyType(
+    {
+        "A": TraceProfile(
+            "A",
+            nodes=7,
+            cores_per_node=12,
+            span_s=24_531_071.0,
+            peak_cores=83,
+            sizes=_sizes_of(
+                (1, 296, 4072, 594226),
+                (2, 407, 3816, 81482),
+                (4, 119, 3604, 127201),
+                (8, 27, 166976, 500959),
+                (12, 51, 27233, 74105),
+            ),
+        ),
+        "B": TraceProfile(
+            "B",
+            nodes=7,
+            cores_per_node=8,
+            span_s=24_176_472.0,
+            peak_cores=44,
+            sizes=_sizes_of(
+                (1, 1430, 879, 44246),
+                (2, 842, 1815, 42808),
+                (4, 328, 3938, 32017),
+            ),
+        ),
+        "C": TraceProfile(
+            "C",
+            nodes=31,
+            cores_per_node=32,
+            span_s=2_886_162.0,
+            peak_cores=749,
+            sizes=_sizes_of(
+                (1, 4375, 1190, 3264),
+                (2, 2658, 490, 8493),
+                (4, 1325, 1620, 195217),
+                (6, 24, 676964, 1347213),
+                (12, 21, 6902, 134206),
+                (16, 13, 60875, 112438),
+                (24, 40, 183091, 298794),
+            ),
+        ),
+        "D": TraceProfile(
+            "D",
+            nodes=31,
+            cores_per_node=32,
+            span_s=2_994_952.0,
+            peak_cores=816,
+            sizes=_sizes_of(
+                (1, 969, 1157, 1118),
+                (2, 1880, 467, 3553),
+                (4, 1175, 679, 109882),
+                (6, 3, 1963263, 1686818),
+                (12, 35, 40420, 836724),
+                (16, 19, 729, 4141),
+                (24, 71, 115542, 556839),
+                (30, 5, 409158, 351386),
+            ),
+        ),
+    }
+)
 
 #: One size for all instances, or sizes and their weights (which need not sum to 1).
 Sizes = int | tuple[Sequence[int], Sequence[float]]
 
 _DAY_S = 86_400.0
+
 _DAILY_SHARE = 0.4
+
 _TRIES = 16
+
 _BINS = 4000
 
 
@@ -34,13 +142,15 @@ def lognormal_trace(
     cores: Sizes = 1,
     name: str = "lognormal",
 ) -> Trace:
-    """Log-normal inter-arrival times and durations, in seconds; arrivals from 0 until ``hours`` have passed.
+    """Make a trace with log-normal inter-arrival times and durations in seconds, from 0 until ``hours``.
 
     The defaults are Table I of P1 as settled in PREDICTION.md: mean inter-arrival exp(3.5 + 1/2) = 54.6 s,
     mean duration exp(6 + 1.5²/2) = 1,243 s. Instances that run past the end keep their stop.
 
-    Raises:
-        SpecError: a parameter that is not finite or out of range.
+    Raises
+    ------
+    SpecError
+        When a parameter is not finite or out of range.
     """
     end_s = _positive("hours", hours) * 3600
     mean_gap_s = math.exp(_finite("arrival_mu", arrival_mu) + _sigma("arrival_sigma", arrival_sigma) ** 2 / 2)
@@ -70,16 +180,27 @@ def bursty_trace(
     cores: Sizes = 1,
     name: str = "bursty",
 ) -> Trace:
-    """Bursts and change points (PREDICTION.md, "Test beds").
+    """Make a trace with bursts and change points (PREDICTION.md "Test beds").
 
     Arrivals of a minute are Poisson with rate base × exp(OU − σ²/2) × (1 + daily · sin(2πt/day)) × change
     points. OU is a stationary Ornstein–Uhlenbeck process of deviation ``ou_sigma`` and memory
-    ``ou_memory_s``. A change point is (share of the time, factor from then on); factors multiply.
-    ``batch_share`` of the arrivals are batches of ``batch_sizes`` (from, to) instances at once, each with a
-    duration of its own.
+    ``ou_memory_s``.
 
-    Raises:
-        SpecError: a parameter that is not finite or out of range.
+    Parameters
+    ----------
+    base_per_minute
+        Mean arrivals a minute without bursts and change points.
+    change_points
+        (Share of the time, factor from then on); factors multiply.
+    batch_share
+        Share of the arrivals that are batches of instances at once, each with a duration of its own.
+    batch_sizes
+        Smallest and largest batch.
+
+    Raises
+    ------
+    SpecError
+        When a parameter is not finite or out of range.
     """
     end_s = _positive("hours", hours) * 3600
     base = _positive("base_per_minute", base_per_minute)
@@ -113,8 +234,9 @@ def arrival_mu_for_load(
     cores: Sizes = 1,
     arrival_sigma: float = 1.0,
 ) -> float:
-    """``arrival_mu`` at which ``lognormal_trace`` offers ``load`` × ``capacity_cores`` on average (Little's
-    law).
+    """Return ``arrival_mu`` at which ``lognormal_trace`` offers ``load`` × ``capacity_cores`` on average.
+
+    It follows from Little's law.
     """
     sizes, weights = _sizes(cores)
     mean_core_seconds = float(sizes @ weights) * math.exp(duration_mu + duration_sigma**2 / 2)
@@ -123,10 +245,12 @@ def arrival_mu_for_load(
 
 
 def production_like(rng: np.random.Generator, which: str, days: float | None = None) -> Trace:
-    """A stand-in for production trace A, B, C or D, for machines without the data; see ``modelled_on``.
+    """Make a stand-in for production trace A, B, C or D, for machines without the data; see ``modelled_on``.
 
-    Raises:
-        SpecError: another letter, or days not above 0.
+    Raises
+    ------
+    SpecError
+        When there is no trace of that letter, or ``days`` is not above 0.
     """
     if which not in PRODUCTION:
         raise SpecError(f"{which!r} is not one of {', '.join(PRODUCTION)}", field="which")
@@ -134,17 +258,19 @@ def production_like(rng: np.random.Generator, which: str, days: float | None = N
 
 
 def modelled_on(rng: np.random.Generator, profile: TraceProfile, *, days: float | None = None) -> Trace:
-    """A trace with a profile's statistics, in whole seconds, ``days`` long (default: as long as the profile).
+    """Make a trace with a profile's statistics, in whole seconds, by default as long as the profile.
 
-    What matches: the count of each size, the median and mean lifetime of each size, hence the mean cores in
-    use; the peak stays at or below the profile's (as a rule: it is a placement that looks for room, not a
-    proof). Of a shorter trace the counts lie between the mean number running (days → 0) and the profile's, so
-    that the mean cores stay. What does not: batches of equal instances, idle weeks, drop-outs, a peak that is
+    Alike are the count of each size, and the median and mean lifetime of each size, hence the mean cores in
+    use. The peak stays at or below the profile's (as a rule: it is a placement that looks for room, not a
+    proof). In a shorter trace the counts lie between the mean number running (days → 0) and the profile's, so
+    that the mean cores stay. Not alike are batches of equal instances, idle weeks, drop-outs, a peak that is
     reached, the shape of lifetimes beyond median and mean (log-normal, cut at the trace's length), and which
     instances come together. Starts follow a mild daily cycle.
 
-    Raises:
-        SpecError: days is not above 0.
+    Raises
+    ------
+    SpecError
+        When ``days`` is not above 0.
     """
     span_s = profile.span_s if days is None else _positive("days", days) * _DAY_S
     cores, lifetimes = [], []
@@ -156,16 +282,16 @@ def modelled_on(rng: np.random.Generator, profile: TraceProfile, *, days: float 
             lifetimes.append(_lifetimes(rng, count, size.median_s, running * span_s / count, span_s))
     if not cores:
         raise SpecError(f"{days} days of {profile.name} hold no instance", field="days")
-    return _placed(rng, profile, np.concatenate(cores), np.concatenate(lifetimes), span_s)
+    return _place_starts(rng, profile, np.concatenate(cores), np.concatenate(lifetimes), span_s)
 
 
 def _lifetimes(
     rng: np.random.Generator, count: int, median_s: float, mean_s: float, longest_s: float
 ) -> FloatArray:
-    """Log-normal lifetimes of a median, cut at the longest, with the deviation at which their mean is
-    ``mean_s``.
+    """Draw log-normal lifetimes of a median, cut at the longest, with the deviation that gives the mean.
 
-    Stratified: one in each of ``count`` equally likely strata, as a few long ones carry most of the mean.
+    One lifetime is drawn in each of ``count`` equally likely strata, as a few long ones carry most of the
+    mean.
     """
     probabilities = (np.arange(count) + rng.uniform(0.01, 0.99, count)) / count
     normal = np.array([NormalDist().inv_cdf(p) for p in probabilities.tolist()])
@@ -186,7 +312,7 @@ def _bisect(rising: Callable[[float], float], low: float, high: float, target: f
     return high
 
 
-def _placed(
+def _place_starts(
     rng: np.random.Generator, profile: TraceProfile, cores: IntArray, lifetimes: FloatArray, span_s: float
 ) -> Trace:
     """Choose the starts, largest work first, so that the peak of the profile is kept."""
@@ -234,7 +360,7 @@ def _finish(
 
 
 def _ornstein_uhlenbeck(rng: np.random.Generator, minutes: int, sigma: float, memory_s: float) -> FloatArray:
-    """The stationary process, once a minute, shape (minutes,)."""
+    """Draw the stationary process once a minute, float64[minutes]."""
     keep = math.exp(-60 / _positive("ou_memory_s", memory_s))
     noise = rng.normal(0.0, sigma, minutes)
     noise[1:] *= math.sqrt(1 - keep**2)
@@ -246,7 +372,7 @@ def _ornstein_uhlenbeck(rng: np.random.Generator, minutes: int, sigma: float, me
 
 
 def _sizes(cores: Sizes) -> tuple[IntArray, FloatArray]:
-    """Sizes and their probabilities."""
+    """Return sizes and their probabilities."""
     sizes, weights = ([cores], [1.0]) if isinstance(cores, int) else cores
     chances = np.array(weights, dtype=np.float64)
     counts = np.array(sizes, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The one table every workload becomes: who started when, until when, on how many cores."""
+"""The one table that every workload becomes: who started when, until when, on how many cores."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Trace:
     """A workload of n instances as read-only columns of shape (n,), sorted by (start_s, file order).
 
     Times are seconds since the beginning of the trace. An instance whose stop equals its start is legal: it
-    counts, and ends after all starts of its instant (PREDICTION.md, "Order of events"). Ids need not be
-    unique: a cloud may use one again after its instance has stopped.
+    counts, and ends after all starts of its instant (PREDICTION.md "Order of events"). Ids need not be
+    unique: a cloud may use one again after its instance has stopped. The constructor checks and does not
+    sort; ``Trace.checked`` takes anything array-like in any order.
 
-    The constructor checks and does not sort; ``Trace.checked`` takes anything array-like in any order.
-
-    Raises:
-        TraceError: a column has the wrong length or type, or a row breaks one of the rules above.
+    Raises
+    ------
+    TraceError
+        When a column has the wrong length or type, or a row breaks one of the rules above.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Trace:
     requested_s: FloatArray
     #: Started before the trace did: start_s is where the trace begins and the age is unknown.
     left_truncated: BoolArray
-    #: No end is known: stop_s is the last timestamp of the trace or the end of its window.
+    #: The end is not known: stop_s is the last timestamp of the trace or the end of its window.
     right_censored: BoolArray
 
     def __post_init__(self) -> None:
@@ -70,10 +71,12 @@ class Trace:
         left_truncated: ArrayLike | None = None,
         right_censored: ArrayLike | None = None,
     ) -> Trace:
-        """Build a trace from columns in file order: converts, sorts stably by start, checks.
+        """Build a trace from columns in file order: convert, sort stably by start, and check.
 
-        Raises:
-            TraceError: as the constructor; also for cores that are not whole numbers.
+        Raises
+        ------
+        TraceError
+            When a column has the wrong length or type, or cores are not whole numbers.
         """
         ids = np.empty(len(instance), dtype=object)
         ids[:] = instance
@@ -108,30 +111,32 @@ class Trace:
 
     @property
     def lifetime_s(self) -> FloatArray:
-        """stop_s - start_s, shape (n,); a lower bound where ``left_truncated`` or ``right_censored``."""
+        """Column stop_s - start_s; a lower bound where ``left_truncated`` or ``right_censored``."""
         return self.stop_s - self.start_s
 
     @property
     def last_stop_s(self) -> float:
-        """The latest stop, seconds; 0 of an empty trace."""
+        """Latest stop in seconds; 0 for an empty trace."""
         return float(self.stop_s.max()) if len(self) else 0.0
 
     def equals(self, other: Trace) -> bool:
-        """Whether name, rows and their order are exactly the same (NaN equals NaN)."""
+        """Return True if name, rows and their order are exactly the same (NaN equals NaN)."""
         return self.name == other.name and all(
             np.array_equal(getattr(self, f.name), getattr(other, f.name), equal_nan=f.name == "requested_s")
             for f in fields(self)[1:]
         )
 
     def select(self, which: BoolArray | IntArray | slice) -> Trace:
-        """The rows of a mask, of ascending indices, or of a slice."""
+        """Return the rows of a mask, of ascending indices, or of a slice."""
         return replace(self, **{f.name: getattr(self, f.name)[which] for f in fields(self)[1:]})
 
     def delayed(self, by_s: float) -> Trace:
-        """The same instances, all ``by_s`` seconds later.
+        """Return the same instances, all ``by_s`` seconds later.
 
-        Raises:
-            SpecError: by_s is not finite, or would move a start before 0.
+        Raises
+        ------
+        SpecError
+            When ``by_s`` is not finite, or would move a start before 0.
         """
         if not np.isfinite(by_s) or (len(self) and self.start_s[0] + by_s < 0):
             raise SpecError(
@@ -140,15 +145,15 @@ class Trace:
         return replace(self, start_s=self.start_s + by_s, stop_s=self.stop_s + by_s)
 
     def until(self, end_s: float) -> Trace:
-        """Those that start at or before ``end_s``; their stops are unchanged."""
+        """Return the instances that start at or before ``end_s``; their stops are unchanged."""
         return self.select(self.start_s <= end_s)
 
     def head(self, n: int) -> Trace:
-        """The first n instances."""
+        """Return the first n instances."""
         return self.select(slice(0, max(n, 0)))
 
     def to_frame(self) -> pd.DataFrame:
-        """The columns as a pandas frame (pandas is imported here, not before)."""
+        """Return the columns as a pandas frame (pandas is imported here, not before)."""
         import pandas as pd
 
         return pd.DataFrame({f.name: getattr(self, f.name) for f in fields(self)[1:]})
@@ -183,7 +188,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 
 def _named(instance: NDArray[np.object_]) -> BoolArray:
-    """Which ids are non-empty printable strings."""
+    """Mark the ids that are non-empty printable strings."""
     ids = instance.tolist()
     if set(map(type, ids)) <= {str} and all(ids) and "".join(ids).isprintable():
         return np.ones(len(ids), dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""How many units of a pool are idle, inferred from spot prices (VOLATILE.md, "From price to availability").
+"""Infer how many units of a pool are idle from spot prices (VOLATILE.md "From price to availability").
 
 The market is taken to be cleared at all times: the highest price of a window means that nothing is idle, its
-lowest that everything is, and between them it is linear (the paper's Equation 1).
+lowest that everything is, and between them the relation is linear (002 Equation 1).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ UnitArray = NDArray[np.int32]
 MAX_UNITS = 5000
 STEP_S = 300
 DAY_S = 86_400
-#: 90 days, as the paper's traces have.
+#: 90 days, the length of the traces of paper 002.
 STUDY_SAMPLES = 90 * DAY_S // STEP_S
 
 
 class Unknown(StrEnum):
-    """What becomes of samples whose price is unknown: holes of the recording, records without a price."""
+    """Treatment of samples whose price is unknown: holes of the recording, and records without a price."""
 
-    #: The pool is excluded: what nobody recorded is not known.
+    #: Excludes the pool.
     REFUSE = "refuse"
-    #: The last price is carried forward. This is the study's reading (last observation carried forward); it
+    #: Carries the last price forward. This is the study's reading (last observation carried forward); it
     #: makes a pool look calmer than it was, and ``Availability.known`` says where.
     CARRY = "carry"
 
 
 class ExclusionReason(StrEnum):
-    """Why a series makes no pool."""
+    """Reason why a series makes no pool."""
 
     NEVER_CHANGES = "never_changes"
     UNKNOWN_PRICES = "unknown_prices"
@@ -49,7 +49,7 @@ class ExclusionReason(StrEnum):
 
 @dataclass(frozen=True)
 class ExcludedSeries:
-    """A series that makes no pool, and why in a sentence."""
+    """A series that makes no pool, with the reason and a sentence of detail."""
 
     name: str
     reason: ExclusionReason
@@ -58,10 +58,12 @@ class ExcludedSeries:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Availability:
-    """The idle units of a pool at equidistant times: read-only columns of shape (samples,).
+    """Idle units of a pool at equidistant times, as read-only columns of shape (samples,).
 
-    Raises:
-        SpecError: no sample, units outside 0..``MAX_UNITS``, columns of different length or other types.
+    Raises
+    ------
+    SpecError
+        When there is no sample, units are outside 0 to ``MAX_UNITS``, or columns have wrong types or lengths.
     """
 
     name: str
@@ -85,7 +87,7 @@ class Availability:
 
     @classmethod
     def of(cls, name: str, units: ArrayLike) -> Availability:
-        """A pool of units that are all known, in steps of 5 minutes from 0 on."""
+        """Make a pool of units that are all known, in steps of 5 minutes from 0 on."""
         column = np.array(units, dtype=np.int32)
         return cls(name, column, np.ones(column.shape, dtype=np.bool_))
 
@@ -97,12 +99,12 @@ class Availability:
 
     @property
     def days(self) -> float:
-        """The length of the trace, days."""
+        """Length of the trace in days."""
         return len(self) * self.step_s / DAY_S
 
     @property
     def total_volatile_hours(self) -> float:
-        """Unit hours available in the whole trace (the paper's Table 3)."""
+        """Unit hours available in the whole trace (002 Table 3)."""
         return float(self.units.sum(dtype=np.int64)) * self.step_s / 3600
 
     @property
@@ -112,12 +114,14 @@ class Availability:
 
     @property
     def periodicity(self) -> float:
-        """How daily it is: amplitude at one cycle a day over the mean of all other positive frequencies.
+        """Amplitude at one cycle a day over the mean amplitude of all other positive frequencies.
 
-        What is beyond the last whole day is left out. 0 if nothing changes.
+        Samples beyond the last whole day are left out. 0 if nothing changes.
 
-        Raises:
-            SpecError: the trace is shorter than a day, or a day is no whole number of steps.
+        Raises
+        ------
+        SpecError
+            When the trace is shorter than a day, or a day is not a whole number of steps.
         """
         steps = DAY_S // self.step_s
         whole_days = len(self) // steps
@@ -126,17 +130,24 @@ class Availability:
                 f"{self.name}: {self.days:.2f} days in steps of {self.step_s} s have no daily cycle"
             )
         amplitude = np.abs(np.fft.rfft(self.units[: whole_days * steps].astype(np.float64)))
-        others = np.delete(amplitude, [0, whole_days])
-        level = float(others.mean())
+        other_amplitudes = np.delete(amplitude, [0, whole_days])
+        level = float(other_amplitudes.mean())
         return float(amplitude[whole_days]) / level if level > 0 else 0.0
 
     def split(self, first_part: float = 0.5) -> tuple[Availability, Availability]:
-        """The first part, to inform from, and the rest, to evaluate on.
+        """Split into a first part, to inform users from, and the rest, to evaluate on.
 
-        The units stay those of the whole window: both parts are the same pool.
+        Units stay relative to the whole window: both parts are the same pool.
 
-        Raises:
-            SpecError: not 0 < first_part < 1, or one part would be empty.
+        Parameters
+        ----------
+        first_part
+            Share of the samples in the first part.
+
+        Raises
+        ------
+        SpecError
+            Unless 0 < first_part < 1 and neither part is empty.
         """
         cut = round(len(self) * first_part) if 0 < first_part < 1 else 0
         if not 0 < cut < len(self):
@@ -144,19 +155,29 @@ class Availability:
         return self.part(0, cut), self.part(cut, len(self))
 
     def part(self, begin: int, end: int) -> Availability:
-        """The samples from ``begin`` until before ``end``."""
+        """Return the samples from ``begin`` until before ``end``."""
         starts_at_s = self.starts_at_s + begin * self.step_s
         return Availability(self.name, self.units[begin:end], self.known[begin:end], starts_at_s, self.step_s)
 
     def known_stretches(self) -> tuple[Availability, ...]:
-        """The parts without unknown samples, in order: a gap stays a gap (CASES.md 5)."""
+        """Return the parts without unknown samples, in order: a gap stays a gap (CASES.md 5)."""
         edges = np.flatnonzero(np.diff(np.concatenate([[0], self.known.astype(np.int8), [0]])))
         return tuple(self.part(begin, end) for begin, end in edges.reshape(-1, 2).tolist())
 
 
 @dataclass(frozen=True)
 class Window:
-    """Equidistant times: ``samples`` of them from ``starts_at_s`` on, unix seconds."""
+    """Equidistant times.
+
+    Attributes
+    ----------
+    starts_at_s
+        Unix time of the first one, in seconds.
+    samples
+        How many there are.
+    step_s
+        Seconds between two of them.
+    """
 
     starts_at_s: float
     samples: int
@@ -164,24 +185,28 @@ class Window:
 
     @property
     def at_s(self) -> FloatArray:
-        """The times, shape (samples,)."""
+        """Unix times in seconds, float64[samples]."""
         return self.starts_at_s + np.arange(self.samples, dtype=np.float64) * self.step_s
 
 
-def whole(series: PriceSeries, step_s: int = STEP_S) -> Window:
-    """All multiples of ``step_s`` from the first record until ``ends_s``; at least one."""
+def whole_window(series: PriceSeries, step_s: int = STEP_S) -> Window:
+    """Return all multiples of ``step_s`` from the first record until ``ends_s``; at least one."""
     begin = np.ceil(series.starts_s / step_s) * step_s
     return Window(float(begin), max(int((series.ends_s - begin) // step_s) + 1, 1), step_s)
 
 
-def first(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | ExcludedSeries:
-    """The first samples of a series, 90 days if not told."""
-    return _cut(series, samples, whole(series, step_s), from_end=False)
+def first_window(
+    series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S
+) -> Window | ExcludedSeries:
+    """Return the first samples of a series, by default 90 days."""
+    return _cut(series, samples, whole_window(series, step_s), from_end=False)
 
 
-def last(series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S) -> Window | ExcludedSeries:
-    """The last samples of a series, 90 days if not told."""
-    return _cut(series, samples, whole(series, step_s), from_end=True)
+def last_window(
+    series: PriceSeries, samples: int = STUDY_SAMPLES, step_s: int = STEP_S
+) -> Window | ExcludedSeries:
+    """Return the last samples of a series, by default 90 days."""
+    return _cut(series, samples, whole_window(series, step_s), from_end=True)
 
 
 def _cut(series: PriceSeries, samples: int, window: Window, *, from_end: bool) -> Window | ExcludedSeries:
@@ -195,18 +220,17 @@ def _cut(series: PriceSeries, samples: int, window: Window, *, from_end: bool) -
     return Window(window.starts_at_s + skipped, samples, window.step_s)
 
 
-def availability(
+def infer_availability(
     series: PriceSeries, window: Window | None = None, unknown: Unknown = Unknown.REFUSE
 ) -> Availability | ExcludedSeries:
-    """The idle units of a pool over a window, the whole series if not told.
+    """Infer the idle units of a pool over a window, by default the whole series.
 
     ``V(t) = floor((max p - p(t)) / (max p - min p) * 5000)``, in exact decimals; the highest and the lowest
-    price are those of the window's samples.
-
-    A series that never changes its price in the window is excluded; with ``Unknown.REFUSE`` also one with
-    unknown prices in it. The price before the first record is never known.
+    price are those of the window's samples. A series that never changes its price in the window is excluded;
+    with ``Unknown.REFUSE``, also one with unknown prices in it. The price before the first record is never
+    known.
     """
-    chosen = whole(series) if window is None else window
+    chosen = whole_window(series) if window is None else window
     at_s = chosen.at_s
     record = series.record_at(at_s)
     known = record >= 0
@@ -223,14 +247,14 @@ def availability(
     return Availability(series.name, units, known, chosen.starts_at_s, chosen.step_s)
 
 
-def pools(
+def infer_pools(
     series: Iterable[PriceSeries], unknown: Unknown = Unknown.REFUSE
 ) -> tuple[tuple[Availability, ...], tuple[ExcludedSeries, ...]]:
-    """The pool of each series over its whole length, and those that are excluded."""
-    made = [availability(one, unknown=unknown) for one in series]
+    """Return the pool of each series over its whole length, and the series that are excluded."""
+    made = [infer_availability(market, unknown=unknown) for market in series]
     return (
-        tuple(one for one in made if isinstance(one, Availability)),
-        tuple(one for one in made if isinstance(one, ExcludedSeries)),
+        tuple(pool for pool in made if isinstance(pool, Availability)),
+        tuple(market for market in made if isinstance(market, ExcludedSeries)),
     )
 
 
@@ -247,7 +271,7 @@ def _unfit(
 
 
 def _units(series: PriceSeries, record: IntArray) -> UnitArray | None:
-    """The units at each sample; None if the price never changes."""
+    """Return the units at each sample; None if the price never changes."""
     begins = np.diff(record, prepend=-1) != 0  # records ascend
     used, sample_of = record[begins], np.cumsum(begins) - 1
     texts, text_of = np.unique(series.price_text[used].astype(np.str_), return_inverse=True)
@@ -264,7 +288,7 @@ def _units(series: PriceSeries, record: IntArray) -> UnitArray | None:
 
 @dataclass(frozen=True)
 class PriceStatistics:
-    """The prices of a window's samples, US dollars an hour (the paper's Table 2)."""
+    """Statistics of the prices of a window's samples, US dollars an hour (002 Table 2)."""
 
     dynamic_range: float
     mean: float
@@ -272,8 +296,16 @@ class PriceStatistics:
 
     @classmethod
     def of(cls, series: PriceSeries, window: Window | None = None) -> PriceStatistics:
-        """Over all samples, the last price carried forward; what is before the first price is left out."""
-        price = series.price_at((whole(series) if window is None else window).at_s, carry=True)
+        """Compute the statistics over all samples, with the last price carried forward.
+
+        Samples before the first price are left out.
+
+        Raises
+        ------
+        SpecError
+            When no price is known in the window.
+        """
+        price = series.price_at((whole_window(series) if window is None else window).at_s, carry=True)
         price = price[~np.isnan(price)]
         if not len(price):
             raise SpecError(f"{series.name} has no known price in the window", field="window")

@@ -1,8 +1,8 @@
-"""Intervals of all units of a pool under each order of revocation, compiled (VOLATILE.md "One sample, in this
-order"). All counts are exact whole numbers.
+"""Count the intervals of a pool's units under each order of revocation, compiled (numba).
 
-Units are kept by when they started, not singly: a rise is one entry, a fall takes from entries. Only the
-random order needs the units themselves.
+VOLATILE.md "One sample, in this order" defines the orders. All counts are exact whole numbers. Units are kept
+by when they started, not singly: a rise is one entry, a fall takes from entries. Only the random order needs
+the units themselves.
 """
 
 from __future__ import annotations
@@ -10,25 +10,32 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.jit import compiled
 from cloudsim.model.lengths import LONGEST_BINS
-from cloudsim.prediction.kernels.youngest_first import compiled
 
 
 @compiled
 def _end(counts: NDArray[np.int64], samples: int, units: int) -> None:
-    """Counts units that were up for so many samples and were renewed in their place as often as was due."""
+    """Count units that were up for this many samples and were renewed in their place as often as was due."""
     counts[LONGEST_BINS] += units * (samples // LONGEST_BINS)
     if samples % LONGEST_BINS:
         counts[samples % LONGEST_BINS] += units
 
 
 @compiled
-def stack(units: NDArray[np.int64], floors: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Last in, first out; a renewed unit keeps its place. So a position is up in runs of samples with at
-    least so many units, and a run is cut into 48 hours and a rest.
+def count_stack(units: NDArray[np.int64], floors: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count intervals under last in, first out, where a renewed unit keeps its place.
 
-    units: of each sample. floors: of the bands of positions, falling to 0; a band ends where the one before
-    begins. Returns counts of lengths in samples, a row for each band.
+    A position of the stack is thus up in runs of samples with at least that many units, and a run is cut into
+    48 hours and a rest. Returns counts by length in samples, int64[bands, LONGEST_BINS + 1].
+
+    Parameters
+    ----------
+    units
+        int64[samples].
+    floors
+        int64[bands], lower ends of the bands of positions, falling to 0; a band ends where the one before
+        begins.
     """
     counts = np.zeros((len(floors), LONGEST_BINS + 1), np.int64)
     # Entries: units above `below` and up to the next entry's came at `start`.
@@ -54,10 +61,18 @@ def stack(units: NDArray[np.int64], floors: NDArray[np.int64]) -> NDArray[np.int
 
 
 @compiled
-def queue(units: NDArray[np.int64], newest_first: bool) -> NDArray[np.int64]:
-    """Oldest current start first, or newest; a renewed unit starts anew and so becomes the newest.
+def count_queue(units: NDArray[np.int64], newest_first: bool) -> NDArray[np.int64]:
+    """Count intervals where the oldest current start is revoked first, or the newest.
 
-    units: of each sample. Returns counts of lengths in samples.
+    A renewed unit starts anew and so becomes the newest. Returns counts by length in samples,
+    int64[LONGEST_BINS + 1].
+
+    Parameters
+    ----------
+    units
+        int64[samples].
+    newest_first
+        Revoke the newest current start first.
     """
     counts = np.zeros(LONGEST_BINS + 1, np.int64)
     # Units that started at a sample, in a ring: what is due for renewal lies where its new start belongs.
@@ -91,23 +106,29 @@ def queue(units: NDArray[np.int64], newest_first: bool) -> NDArray[np.int64]:
 
 
 @compiled
-def at_random(units: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Any active unit is as likely as any other; the last unit of the row takes the place of one that ends.
+def count_random(units: NDArray[np.int64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Count intervals where any active unit is as likely to be revoked as any other.
 
-    A unit is drawn whatever its age, so that its renewals can be counted at the end. units: of each sample.
-    draws: uniform in [0, 1), one for each unit that is revoked, in order. Returns counts of lengths in
-    samples.
+    The last unit of the row takes the place of one that ends. A unit is drawn whatever its age, so that its
+    renewals can be counted at the end. Returns counts by length in samples, int64[LONGEST_BINS + 1].
+
+    Parameters
+    ----------
+    units
+        int64[samples].
+    draws
+        float64[revocations], uniform in [0, 1), in order.
     """
     ended = np.zeros(len(units) + 1, np.int64)
     start = np.empty(units.max(), np.int32)
     active, drawn = 0, 0
     for sample in range(len(units)):
         for _ in range(active - units[sample]):
-            one = int(draws[drawn] * active)
+            unit = int(draws[drawn] * active)
             drawn += 1
             active -= 1
-            ended[sample - start[one]] += 1
-            start[one] = start[active]
+            ended[sample - start[unit]] += 1
+            start[unit] = start[active]
         for row in range(active, units[sample]):
             start[row] = sample
         active = units[sample]

@@ -1,9 +1,8 @@
-"""Who loses their unit when a pool shrinks, and how long intervals are then (paper §3.1; VOLATILE.md "One
-sample, in this order").
+"""Revoke units when a pool shrinks, by four policies, and count the intervals that result (002 §3.1).
 
-The four policies get the same number of units at the same time and take them from different holders, so that
-the sum of all lengths is the same and only their distribution differs. ``kernels`` does it, ``events`` is its
-plain twin.
+The policies get the same number of units at the same time and take them from different holders, so the sum of
+all lengths is the same and only their distribution differs (VOLATILE.md "One sample, in this order").
+``kernels`` does the work, and ``reference`` is its plain-Python reference.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from cloudsim.model.lengths import LengthHistogram
 
 
 class RevocationPolicy(StrEnum):
-    """Which unit is revoked first."""
+    """Policy that decides which unit is revoked first."""
 
     RANDOM = "random"  # any
     FIFO = "fifo"  # oldest current start first
@@ -28,59 +27,77 @@ class RevocationPolicy(StrEnum):
 
 
 class Renewal(StrEnum):
-    """Where a unit of a stack stands after its 48 hours: where it stood, or on top as the newest."""
+    """Place of a unit of a stack after its 48 hours: where it stood, or on top as the newest."""
 
     SLOT = "slot"
     RECENCY = "recency"
 
 
-#: LIFO-pools: so many bands of so many positions; pool 0 is on top, and the last one at the bottom.
+#: Bands of LIFO-pools, and positions in each: pool 0 is on top of the stack, the last one at the bottom.
 POOLS = 5
 POOL_UNITS = 1000
 _FLOORS = np.arange(POOLS)[::-1] * POOL_UNITS
 
 
-def intervals(
+def count_intervals(
     units: NDArray[np.integer[Any]],
     policy: RevocationPolicy,
     generator: np.random.Generator | None = None,
     renewal: Renewal = Renewal.SLOT,
 ) -> tuple[LengthHistogram, ...]:
-    """Lengths of all intervals of a pool, cut at 48 hours and closed at the end: one histogram, of LIFO-pools
-    one for each pool, pool 0 first.
+    """Count the lengths of all intervals of a pool, cut at 48 hours and closed at the end.
 
-    units: how many there are at each sample of 5 minutes. generator: for the random policy alone, which draws
-    one uniform number for each unit that it revokes. renewal: of LIFO and of each of the LIFO-pools.
+    Returns one histogram, or for LIFO-pools one for each pool, pool 0 first.
 
-    Raises SpecError naming the field when units are none, negative or, for LIFO-pools, more than all pools
-    hold; or when the random policy has no generator.
+    Parameters
+    ----------
+    units
+        Units at each sample of 5 minutes.
+    generator
+        Needed by the random policy only, which draws one uniform number for each unit that it revokes.
+    renewal
+        Used by LIFO and LIFO-pools only.
+
+    Raises
+    ------
+    SpecError
+        When there are no units, units are negative or, for LIFO-pools, more than all pools hold; or when the
+        random policy has no generator. Names the field.
     """
     from cloudsim.volatile import kernels
 
-    units = checked_units(units)
+    units = check_units(units)
     match policy:
         case RevocationPolicy.RANDOM:
             if generator is None:
                 raise SpecError("the random policy draws from a generator: give it one", field="generator")
-            counts = [kernels.at_random(units, generator.random(revocations(units)))]
+            counts = [kernels.count_random(units, generator.random(count_revocations(units)))]
         case RevocationPolicy.FIFO:
-            counts = [kernels.queue(units, False)]
+            counts = [kernels.count_queue(units, False)]
         case RevocationPolicy.LIFO if renewal is Renewal.RECENCY:
-            counts = [kernels.queue(units, True)]
+            counts = [kernels.count_queue(units, True)]
         case RevocationPolicy.LIFO:
-            counts = list(kernels.stack(units, _FLOORS[-1:]))
+            counts = list(kernels.count_stack(units, _FLOORS[-1:]))
         case RevocationPolicy.LIFO_POOLS:
             if units.max() > POOLS * POOL_UNITS:
                 raise SpecError(f"{POOLS} pools hold {POOLS * POOL_UNITS:,} units", field="units")
             if renewal is Renewal.RECENCY:
-                counts = [kernels.queue(np.clip(units - floor, 0, POOL_UNITS), True) for floor in _FLOORS]
+                counts = [
+                    kernels.count_queue(np.clip(units - floor, 0, POOL_UNITS), True) for floor in _FLOORS
+                ]
             else:
-                counts = list(kernels.stack(units, _FLOORS))
-    return tuple(LengthHistogram(one) for one in counts)
+                counts = list(kernels.count_stack(units, _FLOORS))
+    return tuple(LengthHistogram(count) for count in counts)
 
 
-def checked_units(units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """The same as int64. Raises SpecError unless they are one row of whole numbers from 0."""
+def check_units(units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return the units as int64[samples].
+
+    Raises
+    ------
+    SpecError
+        Unless they are one row of whole numbers from 0.
+    """
     units = np.asarray(units)
     if units.ndim != 1 or not len(units) or not np.issubdtype(units.dtype, np.integer):
         raise SpecError("units are one row of whole numbers, one for each sample", field="units")
@@ -89,6 +106,6 @@ def checked_units(units: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     return np.array(units, dtype=np.int64)
 
 
-def revocations(units: NDArray[np.integer[Any]]) -> int:
-    """How many units are revoked before the end."""
+def count_revocations(units: NDArray[np.integer[Any]]) -> int:
+    """Count the units that are revoked before the end."""
     return int(np.maximum(-np.diff(units), 0).sum())

@@ -1,4 +1,4 @@
-"""The slow twin of ``kernels``: one event loop in plain Python for all policies, unit by unit."""
+"""Reference of ``kernels``: one event loop in plain Python for all policies, unit by unit."""
 
 from __future__ import annotations
 
@@ -10,42 +10,55 @@ from cloudsim.model.lengths import LONGEST_BINS
 
 @dataclass(slots=True)
 class Unit:
-    """start: the sample at which its current interval began. place: units with a higher one came later."""
+    """A unit that is up.
+
+    Attributes
+    ----------
+    start
+        Sample at which its current interval began.
+    place
+        Units with a higher place came later.
+    """
 
     start: int
     place: int
 
 
-#: The row of the unit that is revoked next, of those that are up in a pool.
+#: Chooses the unit that is revoked next: its row among those that are up in a pool.
 Order = Callable[[Sequence[Unit]], int]
 
 
 def oldest_first(up: Sequence[Unit]) -> int:
-    """FIFO."""
+    """Choose the unit with the oldest current start (FIFO)."""
     return min(range(len(up)), key=lambda row: (up[row].start, up[row].place))
 
 
 def top_first(up: Sequence[Unit]) -> int:
-    """LIFO in which a renewed unit keeps its place."""
+    """Choose the unit on top of the stack (LIFO where a renewed unit keeps its place)."""
     return max(range(len(up)), key=lambda row: up[row].place)
 
 
 def newest_first(up: Sequence[Unit]) -> int:
-    """LIFO in which a renewed unit is the newest."""
+    """Choose the unit with the newest current start (LIFO where a renewed unit is the newest)."""
     return max(range(len(up)), key=lambda row: (up[row].start, up[row].place))
 
 
-def drawn(draws: Iterable[float]) -> Order:
-    """Uniform over all that are up, by the next of these numbers in [0, 1)."""
+def random_order(draws: Iterable[float]) -> Order:
+    """Return an order that chooses uniformly among all units that are up, by the next number in [0, 1)."""
     numbers = iter(draws)
     return lambda up: int(next(numbers) * len(up))
 
 
-def intervals(units: Sequence[int], order: Order, pool_units: Sequence[int]) -> list[list[int]]:
-    """Lengths in samples of all intervals, for each pool.
+def list_intervals(units: Sequence[int], order: Order, pool_units: Sequence[int]) -> list[list[int]]:
+    """Return the lengths in samples of all intervals, for each pool.
 
-    units: how many are up at each sample, never more than all pools hold. pool_units: how many each pool
-    holds, from the top, which is revoked from first, to the bottom, which is filled first.
+    Parameters
+    ----------
+    units
+        Units that are up at each sample, never more than all pools hold.
+    pool_units
+        Units that each pool holds, from the top, which is revoked from first, to the bottom, which is filled
+        first.
     """
     pools: list[list[Unit]] = [[] for _ in pool_units]
     lengths: list[list[int]] = [[] for _ in pool_units]
@@ -53,7 +66,7 @@ def intervals(units: Sequence[int], order: Order, pool_units: Sequence[int]) -> 
     for sample, here in enumerate(units):
         while sum(map(len, pools)) > here:
             top = next(pool for pool, up in enumerate(pools) if up)
-            lengths[top].append(sample - _taken(pools[top], order).start)
+            lengths[top].append(sample - _take(pools[top], order).start)
         for up, ended in zip(pools, lengths, strict=True):
             for unit in up:
                 if sample - unit.start == LONGEST_BINS:
@@ -68,8 +81,8 @@ def intervals(units: Sequence[int], order: Order, pool_units: Sequence[int]) -> 
     return lengths
 
 
-def _taken(up: list[Unit], order: Order) -> Unit:
-    """Takes a unit out of a pool; the last one stands in its row then."""
+def _take(up: list[Unit], order: Order) -> Unit:
+    """Take a unit out of a pool; the last one then stands in its row."""
     row = order(up)
     up[row], up[-1] = up[-1], up[row]
     return up.pop()

@@ -1,5 +1,6 @@
-"""What users get out of a pool under each policy, by what they are told (paper §4.3, §5; VOLATILE.md
-"Information, targeting, value").
+"""Compute what users get out of a pool under each policy, by what they are told (002 §4.3, §5).
+
+VOLATILE.md "Information, targeting, value" settles what the paper leaves open.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.disclosure.levels import Disclosed, Disclosure, disclose
+from cloudsim.disclosure.targeting import HOUR_S, LINEAR, POLYNOMIAL, Value, expected_value, find_target_s
 from cloudsim.model.lengths import LengthHistogram
-from cloudsim.volatile.managers import Renewal, RevocationPolicy, intervals
-from cloudsim.volatile.targeting import HOUR_S, LINEAR, POLYNOMIAL, Value, expected_value, target_s
+from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_intervals
 
 
-class Model(StrEnum):
-    """What users know when they choose a target."""
+class InformationModel(StrEnum):
+    """Knowledge of users when they choose a target (002 §3.2)."""
 
     MTTR = "mttr"
     P10 = "p10"
@@ -30,15 +31,26 @@ class Model(StrEnum):
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """Of one policy, model and value function.
+    """Outcome of one policy, information model and value function.
 
-    targets_s: of each pool, None where none is told, empty for the Oracle. value: of all intervals, in hours.
-    of_oracle: share of what the Oracle gets under the same policy. success_rate: share of the intervals that
-    reach their target. per_unit_hour: value by hour of a unit that is up. Shares of nothing are 0.
+    Shares of nothing are 0.
+
+    Attributes
+    ----------
+    targets_s
+        Target of each pool in seconds, None where none is told; empty for the Oracle.
+    value
+        Value of all intervals, in hours.
+    of_oracle
+        Share of what the Oracle gets under the same policy.
+    success_rate
+        Share of the intervals that reach their target.
+    per_unit_hour
+        Value for each hour of a unit that is up.
     """
 
     policy: RevocationPolicy
-    model: Model
+    model: InformationModel
     value_name: str
     targets_s: tuple[float | None, ...]
     value: float
@@ -49,15 +61,21 @@ class StudyOutcome:
 
 @dataclass(frozen=True)
 class Study:
-    """lengths: of each policy, one histogram for each of its pools. outcomes: by policy, by model and by
-    value function.
+    """Results of a study.
+
+    Attributes
+    ----------
+    lengths
+        One histogram for each pool of each policy.
+    outcomes
+        By policy, by information model and by value function.
     """
 
     lengths: Mapping[RevocationPolicy, tuple[LengthHistogram, ...]]
     outcomes: tuple[StudyOutcome, ...]
 
 
-def study(
+def run_study(
     units: NDArray[np.integer[Any]],
     generator: np.random.Generator,
     *,
@@ -65,50 +83,60 @@ def study(
     renewal: Renewal = Renewal.SLOT,
     values: Sequence[Value] = (LINEAR, POLYNOMIAL),
 ) -> Study:
-    """All policies under all models on the units of one pool, a number for each sample of 5 minutes.
+    """Study all policies under all information models on the units of one pool.
 
-    informed_by: units of an earlier part of the trace, whose intervals users are told of; None tells them of
-    those on which they are judged, as the paper does.
+    Parameters
+    ----------
+    units
+        Units at each sample of 5 minutes.
+    generator
+        Draws the revocations of the random policy.
+    informed_by
+        Units of an earlier part of the trace, whose intervals users are told of; None tells them of those on
+        which they are judged, as the paper does.
 
-    Raises SpecError naming the field when units are none or negative, or more than LIFO-pools hold.
+    Raises
+    ------
+    SpecError
+        When there are no units, units are negative, or more than LIFO-pools hold. Names the field.
     """
     lengths: dict[RevocationPolicy, tuple[LengthHistogram, ...]] = {}
     outcomes: list[StudyOutcome] = []
     for policy in RevocationPolicy:
-        lengths[policy] = told = intervals(units, policy, generator, renewal)
+        lengths[policy] = known = count_intervals(units, policy, generator, renewal)
         if informed_by is not None:
-            told = intervals(informed_by, policy, generator, renewal)
-        for model in Model:
-            pools = _disclosed(told, model)
+            known = count_intervals(informed_by, policy, generator, renewal)
+        for model in InformationModel:
+            pools = _disclosed(known, model)
             outcomes += [_outcome(policy, model, value, lengths[policy], pools) for value in values]
     return Study(lengths, tuple(outcomes))
 
 
-def _disclosed(pools: Sequence[LengthHistogram], model: Model) -> list[Disclosed]:
-    """What is told of each pool; the Oracle is told nothing that holds for all intervals."""
-    if model is Model.ORACLE:
+def _disclosed(pools: Sequence[LengthHistogram], model: InformationModel) -> list[Disclosed]:
+    """Return the figures that users get of each pool; the Oracle gets none that hold for all intervals."""
+    if model is InformationModel.ORACLE:
         return []
-    return [disclose(one, Disclosure(model)) for one in pools]
+    return [disclose(lengths, Disclosure(model)) for lengths in pools]
 
 
 def _outcome(
     policy: RevocationPolicy,
-    model: Model,
+    model: InformationModel,
     value: Value,
     pools: Sequence[LengthHistogram],
-    told: Sequence[Disclosed],
+    disclosed: Sequence[Disclosed],
 ) -> StudyOutcome:
-    perfect = float(sum(one.counts @ value.perfect(one.lengths_s) for one in pools))
-    count = sum(one.count for one in pools)
-    hours = sum(one.total_s for one in pools) / HOUR_S
-    if model is Model.ORACLE:
+    perfect = float(sum(lengths.counts @ value.perfect(lengths.lengths_s) for lengths in pools))
+    count = sum(lengths.count for lengths in pools)
+    hours = sum(lengths.total_s for lengths in pools) / HOUR_S
+    if model is InformationModel.ORACLE:
         targets: tuple[float | None, ...] = ()
         total, reached = perfect, float(count)
     else:
-        targets = tuple(target_s(one, value) for one in told)
+        targets = tuple(find_target_s(figures, value) for figures in disclosed)
         aimed = list(zip(targets, pools, strict=True))
-        total = sum(one.count * expected_value(value, target, one) for target, one in aimed)
-        reached = sum(one.count * _success(target, one) for target, one in aimed)
+        total = sum(lengths.count * expected_value(value, target, lengths) for target, lengths in aimed)
+        reached = sum(lengths.count * _success(target, lengths) for target, lengths in aimed)
     return StudyOutcome(
         policy,
         model,

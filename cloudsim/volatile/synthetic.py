@@ -1,10 +1,10 @@
-"""Made pools: in the shapes of the paper's four exemplars, and the profile of its Section 3.3.
+"""Make pools in the shapes of the paper's four exemplars, and the profile of its Section 3.3.
 
 The prices of the exemplars cannot be had any more. The shapes are tuned so that their pools have the
 volatility that the paper prints (Table 2's standard deviation over its dynamic range), the unit hours and
 numbers of intervals of Table 3, and about the share of the Oracle's value that §5.3 gives for full
-information under LIFO. Of periodicity there is only a picture (Figure 8): here the periodic pool is far
-more daily than the others.
+information under LIFO. Of periodicity there is only a picture (Figure 8): here the periodic pool is far more
+daily than the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPIKE_SHAPE = 4.0
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind of pool as shares of its units: a level that dips, swings daily, and is cut by spikes."""
+    """Shape of a pool as shares of its units: a level that dips, swings daily, and is cut by spikes."""
 
     #: The share that is idle without dips, swing and spikes.
     level: float
@@ -41,14 +41,14 @@ class Shape:
     spikes_per_day: float
     spike_hours: float
     spike_depth: tuple[float, float]
-    #: They come in bursts: how many in one on the mean, and over how long a time.
+    #: Spikes come in bursts: mean number in a burst, and its length.
     spikes_per_burst: float
     burst_hours: float
 
 
 @dataclass(frozen=True)
 class PublishedExemplar:
-    """What the paper prints of an exemplar."""
+    """Figures that the paper prints of an exemplar."""
 
     #: Table 2: standard deviation over dynamic range.
     volatility: float
@@ -76,22 +76,28 @@ EXEMPLARS: Mapping[str, Shape] = MappingProxyType(
 )
 
 
-def exemplar(name: str, rng: np.random.Generator, samples: int = STUDY_SAMPLES) -> Availability:
-    """A pool like one of the paper's exemplars: ``stable-1``, ``stable-2``, ``periodic``, ``unstable``.
+def make_exemplar(name: str, rng: np.random.Generator, samples: int = STUDY_SAMPLES) -> Availability:
+    """Make a pool like one of the paper's exemplars: ``stable-1``, ``stable-2``, ``periodic``, ``unstable``.
 
-    Raises:
-        SpecError: there is no such exemplar, or there are not at least two samples.
+    Raises
+    ------
+    SpecError
+        When there is no such exemplar, or there are not at least two samples.
     """
     if name not in EXEMPLARS:
         raise SpecError(f"{name!r} is not one of {', '.join(EXEMPLARS)}", field="name")
-    return pool(name, EXEMPLARS[name], rng, samples)
+    return make_pool(name, EXEMPLARS[name], rng, samples)
 
 
-def pool(name: str, shape: Shape, rng: np.random.Generator, samples: int = STUDY_SAMPLES) -> Availability:
-    """A pool of a shape. As in pools made from prices, nothing is idle at the lowest and all at the highest.
+def make_pool(
+    name: str, shape: Shape, rng: np.random.Generator, samples: int = STUDY_SAMPLES
+) -> Availability:
+    """Make a pool of a shape; as in pools made from prices, units range from nothing to everything.
 
-    Raises:
-        SpecError: there are not at least two samples.
+    Raises
+    ------
+    SpecError
+        When there are not at least two samples.
     """
     if samples < 2:
         raise SpecError(f"must be at least 2, not {samples}", field="samples")
@@ -107,7 +113,7 @@ def pool(name: str, shape: Shape, rng: np.random.Generator, samples: int = STUDY
 
 
 def _spikes(shape: Shape, rng: np.random.Generator, samples: int) -> FloatArray:
-    """How much is taken by spikes, shape (samples,); the deepest counts where some overlap."""
+    """Return how much spikes take, float64[samples]; where some overlap the deepest counts."""
     taken = np.zeros(samples)
     count = round(shape.spikes_per_day * samples / _STEPS_A_DAY)
     bursts = rng.integers(0, samples, size=max(round(count / shape.spikes_per_burst), 1))
@@ -121,13 +127,15 @@ def _spikes(shape: Shape, rng: np.random.Generator, samples: int) -> FloatArray:
     return taken
 
 
-def daily_ramp(days: int = 90) -> Availability:
-    """Section 3.3's profile: from half of all units to all within 6 h, back within 6 h, 12 h at half.
+def make_daily_ramp(days: int = 90) -> Availability:
+    """Make Section 3.3's profile: from half of all units to all within 6 h, back within 6 h, 12 h at half.
 
     Units leave in the order and the portions in which they came.
 
-    Raises:
-        SpecError: not at least one day.
+    Raises
+    ------
+    SpecError
+        When ``days`` is below 1.
     """
     if days < 1:
         raise SpecError(f"must be at least 1, not {days}", field="days")

@@ -1,4 +1,4 @@
-"""Prediction: the compiled replay beside its naive twin, in the same run.
+"""Prediction: the compiled replay beside its plain reference, in the same run.
 
     python -m tests.bench.bench_prediction [--births 10000] [--data ../shared/data] [--json]
 
@@ -25,11 +25,11 @@ import numpy as np
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
 from cloudsim.prediction.kernels import youngest_first as kernel
 from cloudsim.prediction.predictor import LocalPredictor
-from cloudsim.prediction.reference import youngest_first as naive
+from cloudsim.prediction.reference import youngest_first as reference
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
-NAIVE_SAMPLES = 8  # replayed by the twin to estimate what all would take it
+REFERENCE_SAMPLES = 8  # replayed by the expected to estimate what all would take it
 GOAL_NS, GOAL_RUN_S, GOAL_REFRESH_MS = 40.0, 40.0, 500.0
 
 Requests = list[tuple[float, float, int]]  # start, stop, cores
@@ -40,7 +40,7 @@ def admitted(node_cores: tuple[int, ...], on_demand: Requests, spot: Requests, u
     arrivals = [(start, START_ON_DEMAND, stop, cores) for start, stop, cores in on_demand]
     arrivals += [(start, START_SPOT, stop, cores) for start, stop, cores in spot]
     arrivals.sort(key=lambda one: one[:2])
-    cloud = naive.ReferenceCloud(node_cores)
+    cloud = reference.ReferenceCloud(node_cores)
     stops: list[tuple[float, int, int, int]] = []  # time, phase, instance, cores
     events: list[tuple[float, int, int, int]] = []  # time, kind, instance, cores
     number = 0
@@ -108,7 +108,7 @@ class CountedAdvance:
 def side_by_side(
     name: str, node_cores: tuple[int, ...], log: EventLog, until_s: float, births: int
 ) -> dict[str, Any]:
-    """All sizes of a history, in one feed, and a few samples through the twin."""
+    """All sizes of a history, in one feed, and a few samples through the reference."""
     spec = SamplerSpec(node_cores, seed=1, births=births)
     ours_s = naive_s = 0.0
     samples = replayed = 0
@@ -123,14 +123,14 @@ def side_by_side(
             ours_s += time.perf_counter() - began
             samples += len(result)
             chosen = (
-                np.linspace(0, len(result) - 1, NAIVE_SAMPLES).astype(int).tolist() if len(result) else []
+                np.linspace(0, len(result) - 1, REFERENCE_SAMPLES).astype(int).tolist() if len(result) else []
             )
             began = time.perf_counter()
             for row in chosen:
-                twin = naive.replay(node_cores, log, until_s, cores, float(result.birth_s[row]))
-                assert twin is not None
-                assert twin.duration_s == result.duration_s[row]
-                assert twin.evicted == result.evicted[row]
+                expected = reference.replay(node_cores, log, until_s, cores, float(result.birth_s[row]))
+                assert expected is not None
+                assert expected.duration_s == result.duration_s[row]
+                assert expected.evicted == result.evicted[row]
             if chosen:
                 naive_s += (time.perf_counter() - began) / len(chosen) * len(result)
                 replayed += len(chosen)

@@ -30,7 +30,7 @@ from broker.settings import Settings
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from workers.owner.__main__ import parser, process_spec
 from workers.owner.process import OwnerProcess, epochs_directory
 
@@ -60,7 +60,9 @@ def fill(client: redis.Redis, directory: Path, entries: int) -> None:
     """So many journal entries of leases that come and go, written by a real owner in this process."""
     (directory / "federation.toml").write_text(FEDERATION)
     settings = Settings(state_dir=directory / "state", key_prefix=PREFIX)
-    spec = process_spec(parser().parse_args(ARGUMENTS), settings, load(directory / "federation.toml", None))
+    spec = process_spec(
+        parser().parse_args(ARGUMENTS), settings, load_federation(directory / "federation.toml", None)
+    )
     archive = Archive(archive_directory(settings.state_dir, PREFIX, "A"))
     journal = Journal(client, KEYS, "A")
     runtime = OwnerProcess(spec, settings, journal, lambda *_: None, _fail, archive)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog
 from cloudsim.prediction.history_chunks import Events, HistoryCutter, SpotLine
 from cloudsim.prediction.kernels import youngest_first
-from cloudsim.prediction.kernels.replays import Replays, base_replay, resized
+from cloudsim.prediction.kernels.replays import Replays, base_replay, resize_replays
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from tests.bench.bench_prediction import CountedAdvance
 
@@ -120,7 +120,7 @@ def admitted(case: Case, seed: int = 1) -> EventLog:
     base = base_replay((CORES,) * nodes)
     placed = np.empty(len(log), np.bool_)
     for chunk in HistoryCutter(nodes).cut(log, 0.0, DAYS * DAY_S):
-        base = resized(base, 1, max(chunk.slots, base.node.shape[1]))
+        base = resize_replays(base, 1, max(chunk.slots, base.node.shape[1]))
         _place(chunk.events, chunk.spots, base, placed[chunk.begin : chunk.begin + len(chunk.events.kind)])
     refused = log.instance[~placed]
     kept = ~np.isin(log.instance, refused)

@@ -88,7 +88,7 @@ def measure(rows: int, folder: Path) -> dict[str, float]:
         "csv_by_pandas": csv_s / plain_s,
         "parquet_by_pandas": parquet_s / plain_s,
         "log_per_s": len(few) / seconds(lambda: read(log)),
-        "quality_s": seconds(lambda: quality.of_trace(trace, report)),
+        "quality_s": seconds(lambda: quality.check_trace(trace, report)),
         "write_csv_s": written_csv_s,
         "write_parquet_s": written_parquet_s,
     }

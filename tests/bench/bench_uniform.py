@@ -26,7 +26,7 @@ from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 from tests.bench.bench_prediction import admitted, synthetic
-from tests.unit.cloudsim.prediction.compiled_twin import CompiledTwin
+from tests.unit.cloudsim.prediction.compiled_reference import CompiledReference
 
 HOUR_S = 3600.0
 NODES = (4,) * 8
@@ -67,10 +67,10 @@ def side_by_side(seed: int, births: int, *, always_youngest: bool = False) -> di
     if always_youngest:
         return line
     born_s = drawn(samples, births, generator)
-    twin = CompiledTwin(NODES, log)
-    twin.replay(until_s, 1, float(born_s[0]))  # compiles
+    reference = CompiledReference(NODES, log)
+    reference.replay(until_s, 1, float(born_s[0]))  # compiles
     began = time.thread_time()
-    replayed = [twin.replay(until_s, 1, birth_s) for birth_s in born_s.tolist()]
+    replayed = [reference.replay(until_s, 1, birth_s) for birth_s in born_s.tolist()]
     compiled_s = time.thread_time() - began
     compare(samples, born_s, replayed)
     began = time.thread_time()
@@ -104,11 +104,11 @@ def compare(
     """Every replay must say what its interval says."""
     rows = np.searchsorted(samples.birth_s, born_s, side="right") - 1
     ends_s = samples.birth_s + samples.duration_s
-    for row, birth_s, twin in zip(rows.tolist(), born_s.tolist(), replayed, strict=True):
-        assert twin is not None
-        assert twin.free_slots == samples.free_slots[row]
-        assert twin.evicted == samples.evicted[row]
-        assert abs(birth_s + twin.duration_s - ends_s[row]) < 1e-6
+    for row, birth_s, reference in zip(rows.tolist(), born_s.tolist(), replayed, strict=True):
+        assert reference is not None
+        assert reference.free_slots == samples.free_slots[row]
+        assert reference.evicted == samples.evicted[row]
+        assert abs(birth_s + reference.duration_s - ends_s[row]) < 1e-6
 
 
 def million() -> dict[str, Any]:

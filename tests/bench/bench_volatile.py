@@ -23,10 +23,10 @@ from broker.settings import settings
 from cloudsim.markets.formats import read
 from cloudsim.volatile import kernels, reference
 from cloudsim.volatile.availability import Availability, Unknown
-from cloudsim.volatile.availability import pools as of_prices
-from cloudsim.volatile.managers import revocations
-from cloudsim.volatile.study import study
-from cloudsim.volatile.synthetic import EXEMPLARS, exemplar
+from cloudsim.volatile.availability import infer_pools as of_prices
+from cloudsim.volatile.managers import count_revocations
+from cloudsim.volatile.study import run_study
+from cloudsim.volatile.synthetic import EXEMPLARS, make_exemplar
 from tests.bench.targets import line
 
 REPEATS = 7
@@ -47,30 +47,30 @@ def seconds(run: Callable[[], object], repeats: int = 1) -> float:
 
 def side_by_side() -> dict[str, float]:
     """How many times as fast each kernel is as the loop that does the same."""
-    units = exemplar("stable-2", np.random.default_rng(0), SMALL_SAMPLES).units.astype(np.int64)
+    units = make_exemplar("stable-2", np.random.default_rng(0), SMALL_SAMPLES).units.astype(np.int64)
     units = units * SMALL_UNITS // units.max()
-    plain, draws = units.tolist(), np.random.default_rng(1).random(revocations(units))
+    plain, draws = units.tolist(), np.random.default_rng(1).random(count_revocations(units))
     floors = np.arange(5)[::-1] * BANDS[0]
     pairs: dict[str, tuple[Callable[[], np.ndarray], Callable[[], list[list[int]]]]] = {
         "random": (
-            lambda: kernels.at_random(units, draws)[np.newaxis],
-            lambda: reference.intervals(plain, reference.drawn(draws), [SMALL_UNITS]),
+            lambda: kernels.count_random(units, draws)[np.newaxis],
+            lambda: reference.list_intervals(plain, reference.random_order(draws), [SMALL_UNITS]),
         ),
         "fifo": (
-            lambda: kernels.queue(units, False)[np.newaxis],
-            lambda: reference.intervals(plain, reference.oldest_first, [SMALL_UNITS]),
+            lambda: kernels.count_queue(units, False)[np.newaxis],
+            lambda: reference.list_intervals(plain, reference.oldest_first, [SMALL_UNITS]),
         ),
         "lifo": (
-            lambda: kernels.stack(units, floors[-1:]),
-            lambda: reference.intervals(plain, reference.top_first, [SMALL_UNITS]),
+            lambda: kernels.count_stack(units, floors[-1:]),
+            lambda: reference.list_intervals(plain, reference.top_first, [SMALL_UNITS]),
         ),
         "lifo, recency": (
-            lambda: kernels.queue(units, True)[np.newaxis],
-            lambda: reference.intervals(plain, reference.newest_first, [SMALL_UNITS]),
+            lambda: kernels.count_queue(units, True)[np.newaxis],
+            lambda: reference.list_intervals(plain, reference.newest_first, [SMALL_UNITS]),
         ),
         "lifo-pools": (
-            lambda: kernels.stack(units, floors),
-            lambda: reference.intervals(plain, reference.top_first, BANDS),
+            lambda: kernels.count_stack(units, floors),
+            lambda: reference.list_intervals(plain, reference.top_first, BANDS),
         ),
     }
     ratios = {}
@@ -89,13 +89,13 @@ def compare(counted: np.ndarray, lengths: list[list[int]]) -> None:
 def made_up(count: int) -> list[np.ndarray]:
     """Pools of 90 days in the shapes of the paper's four, the one with most revocations first."""
     shapes = list(EXEMPLARS)[::-1]
-    return [exemplar(shapes[seed % 4], np.random.default_rng(seed)).units for seed in range(count)]
+    return [make_exemplar(shapes[seed % 4], np.random.default_rng(seed)).units for seed in range(count)]
 
 
 def studied_s(pools: list[np.ndarray]) -> float:
     """Seconds of all studies, one after the other."""
     generator = np.random.default_rng(1)
-    return seconds(lambda: [study(one, generator) for one in pools])
+    return seconds(lambda: [run_study(one, generator) for one in pools])
 
 
 def year(data: Path) -> tuple[list[Availability], float]:
@@ -115,8 +115,8 @@ def main() -> None:
     ratios = side_by_side()
     pools = made_up(arguments.pools)
     measured = {
-        "revocations": float(revocations(pools[0])),
-        "one_pool_ms": 1e3 * seconds(lambda: study(pools[0], np.random.default_rng(1)), REPEATS),
+        "revocations": float(count_revocations(pools[0])),
+        "one_pool_ms": 1e3 * seconds(lambda: run_study(pools[0], np.random.default_rng(1)), REPEATS),
         "pools_s": studied_s(pools),
     }
     data = settings().data

@@ -19,7 +19,7 @@ from cloudsim.volatile.availability import (
     ExcludedSeries,
     ExclusionReason,
     Unknown,
-    availability,
+    infer_availability,
 )
 from tests.unit.cloudsim.markets.histories import BEGIN, HOUR, Record, csv, page, record, source
 
@@ -161,7 +161,7 @@ def test_a_gap_stays_a_gap(texts: list[str], position: int, gap_s: int, as_csv: 
     assert list(report.series[0].gaps_s) == [(start_s, end_s)]
     assert np.isnan(series.price_at([start_s + 1, (start_s + end_s) / 2, end_s - 1])).all()
     assert np.array_equal(series.price_at(times), np.array(texts, dtype=float))
-    made, carried = availability(series), availability(series, unknown=Unknown.CARRY)
+    made, carried = infer_availability(series), infer_availability(series, unknown=Unknown.CARRY)
     assert isinstance(made, ExcludedSeries)
     assert made.reason is ExclusionReason.UNKNOWN_PRICES
     assert isinstance(carried, Availability)

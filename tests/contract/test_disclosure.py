@@ -17,7 +17,7 @@ import pytest
 from broker.client import Client, NotFoundError
 from broker.requests.members import REFRESH_S
 from cloudsim.disclosure.levels import Disclosure
-from cloudsim.disclosure.masked_tables import shown_table
+from cloudsim.disclosure.masked_tables import describe_table
 from cloudsim.model.errors import SpecError
 from tests.contract.harness import KEY, Federation, Run
 from tests.contract.twins import LIVES, NODES, table_of
@@ -38,7 +38,7 @@ def join(federation: Federation, api: httpx.Client, level: Disclosure, *, table:
             owner.owner.cloud.table = table_of(lives_s)
             told = owner.owner.cloud.table
             assert told is not None
-            owner.show_table(shown_table(told))
+            owner.show_table(describe_table(told))
     if table and level not in (Disclosure.NOTHING, Disclosure.MTTR):
         wait_until(
             lambda: all(one["advert"]["table_version"] for one in api.get("/v1/clouds").json()["clouds"])

@@ -34,7 +34,7 @@ from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from tests.integration.checker import Findings, check
 from tests.integration.storm_kills import Budget, Killers
 from tests.integration.storm_users import Storm, listen_plainly, listen_to_api, listen_with_consumer, submit
@@ -110,7 +110,7 @@ def ask_again(storm: Storm, client: Client) -> list[str]:
 def fold_equals_inventory(redis_client: Any, federation_file: Path, findings: Findings) -> list[str]:
     """Recovers each owner from its journal and compares it with the advert that its last commit wrote."""
     breaches = []
-    for member in load(federation_file, None).clouds:
+    for member in load_federation(federation_file, None).clouds:
         cloud = member.spec.id
         journal = Journal(redis_client, KEYS, cloud)
         spec = OwnerSpec(CloudSpec(cloud, member.spec.node_cores), own_load=member.own_load)

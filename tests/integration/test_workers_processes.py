@@ -13,7 +13,7 @@ import pytest
 from broker.contract import EventKind, LeaseGranted, LeaseState, QuoteView
 from broker.queue.send import ring
 from broker.storage.embedded_server import EmbeddedRedis
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from tests.integration.worker_processes import Processes
@@ -41,7 +41,7 @@ def processes(server: EmbeddedRedis, tmp_path: Path) -> Iterator[Processes]:
 
 def folded(processes: Processes) -> Owner:
     """The owner as its journal tells it."""
-    federation = load(processes.file, None)
+    federation = load_federation(processes.file, None)
     member = federation.clouds[0]
     spec = OwnerSpec(member.spec, own_load=member.own_load)
     owner = Owner.recover(spec, 0, processes.events())
@@ -173,7 +173,7 @@ def test_in_trace_time_a_request_waits_for_its_table(processes: Processes) -> No
     processes.montecarlo()
     answer, second = processes.answer(question.id), processes.answer(behind.id)
 
-    federation = load(processes.file, None)
+    federation = load_federation(processes.file, None)
     member = federation.clouds[0]
     live = Live(
         OwnerSpec(member.spec, trace_time=True, own_load=member.own_load, own_load_until_s=federation.ends_s)

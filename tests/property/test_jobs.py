@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cloudsim.jobs.job import IMMEDIATE, OVERHEADS, Job
 from cloudsim.jobs.planner import POLICIES, CostAware
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import play
+from cloudsim.jobs.simulation import simulate_job
 from cloudsim.jobs.world import World
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.revocation import START_EVERY_S, PriceHistory, PriceWindow
@@ -111,7 +111,7 @@ def test_every_job_ends_once_and_pays_for_what_it_used(
     markets: list[PriceHistory], policy: CostAware, job: Job, overheads, billing: Billing, at_min: int
 ) -> None:
     world = World(markets, 1.0, billing=billing)
-    outcome = play(job, policy, world, at_min * 60.0, overheads)
+    outcome = simulate_job(job, policy, world, at_min * 60.0, overheads)
     assert outcome.time_s >= job.work_s * (1 - 1e-9), "nothing is faster than on-demand"
     if billing is Billing.CONTINUOUS:
         assert outcome.cost_usd >= 0.1 * job.instances * job.work_s / HOUR * (1 - 1e-9), "nothing is free"

@@ -23,7 +23,7 @@ from cloudsim.admission.origin_caps import SpotCaps
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.replay import replay
 from cloudsim.model.changes import Ended, Started
 from cloudsim.model.instances import Quote
@@ -117,7 +117,7 @@ def test_ranking(slots: list[int], data: st.DataObject) -> None:
     clouds = [f"c{number}" for number in range(len(slots))]
     renamed = data.draw(st.permutations(clouds))
     ranked = [
-        [quote.cloud for quote in tightest_fit(
+        [quote.cloud for quote in rank_quotes(
             (order, Quote(name, 1, free, None, None, None, None))
             for order, (name, free) in enumerate(zip(names, slots, strict=True))
         )]

@@ -54,10 +54,12 @@ def test_samples_are_those_of_the_plain_replay(
         parts.append(one.samples())
     merged = Samples.merge(parts)
     for row in range(len(merged)):
-        twin = youngest_first.replay(nodes, log, UNTIL_S, cores, float(merged.birth_s[row]))
-        assert twin is not None
+        reference = youngest_first.replay(nodes, log, UNTIL_S, cores, float(merged.birth_s[row]))
+        assert reference is not None
         cut = youngest_first.ReferenceSample(
-            twin.free_slots, min(twin.duration_s, horizon_s), twin.evicted and twin.duration_s < horizon_s
+            reference.free_slots,
+            min(reference.duration_s, horizon_s),
+            reference.evicted and reference.duration_s < horizon_s,
         )
         assert cut == youngest_first.ReferenceSample(
             int(merged.free_slots[row]), float(merged.duration_s[row]), bool(merged.evicted[row])

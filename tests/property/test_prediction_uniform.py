@@ -32,25 +32,25 @@ def fed(spec: SamplerSpec, cores: int, log: EventLog, bounds: list[float]) -> Un
     return one
 
 
-def assert_equal_twin(
+def assert_equals_reference(
     found: Samples, spec: SamplerSpec, log: EventLog, births: np.ndarray, told: str
 ) -> None:
     """Each birth is in the interval that says of it what the replay says, or in none if it had no room."""
     ends_s = found.birth_s + found.span_s
     for birth_s in births.tolist():
-        twin = youngest_first.replay(
+        reference = youngest_first.replay(
             spec.node_cores, log, found.until_s, found.cores, birth_s, always_youngest=spec.always_youngest
         )
         row = np.flatnonzero((found.birth_s <= birth_s) & (birth_s < ends_s))
-        if twin is None:
+        if reference is None:
             assert len(row) == 0, f"{told}, born at {birth_s}"
             continue
         assert len(row) == 1, f"{told}, born at {birth_s}"
         at = int(row[0])
-        assert twin.free_slots == found.free_slots[at], f"{told}, born at {birth_s}"
-        assert twin.evicted == found.evicted[at], f"{told}, born at {birth_s}"
+        assert reference.free_slots == found.free_slots[at], f"{told}, born at {birth_s}"
+        assert reference.evicted == found.evicted[at], f"{told}, born at {birth_s}"
         end_s = found.birth_s[at] + found.duration_s[at]
-        assert birth_s + twin.duration_s == pytest.approx(end_s, abs=1e-9), f"{told}, born at {birth_s}"
+        assert birth_s + reference.duration_s == pytest.approx(end_s, abs=1e-9), f"{told}, born at {birth_s}"
 
 
 @pytest.mark.parametrize("always_youngest", [False, True])
@@ -66,7 +66,7 @@ def test_random_clouds(seed: int, always_youngest: bool):
         cuts = np.sort(generator.uniform(0, DAY_S, generator.integers(0, 4))).tolist()
         found = fed(spec, cores, log, [*cuts, DAY_S]).samples()
         births = np.concatenate((generator.uniform(0, DAY_S, 8), generator.choice(log.time_s, 4)))
-        assert_equal_twin(found, spec, log, births, f"seed {seed}, cloud {cloud}")
+        assert_equals_reference(found, spec, log, births, f"seed {seed}, cloud {cloud}")
         born += len(found)
         evicted += int(np.count_nonzero(found.evicted))
         deaths = np.unique((found.birth_s + found.duration_s)[found.evicted])
@@ -107,7 +107,7 @@ def test_any_history_and_boundaries(started, nodes, cores, bounds, always_younge
     found = fed(spec, cores, log, [*sorted(bounds), DAY_S]).samples()
     assert found == fed(spec, cores, log, [DAY_S]).samples()
     births = np.concatenate((np.arange(0, 24, 1.0), np.arange(0.5, 24, 3.0))) * HOUR_S
-    assert_equal_twin(found, spec, log, births, "")
+    assert_equals_reference(found, spec, log, births, "")
     assert np.all(found.span_s > 0)
     assert np.all(found.birth_s[1:] >= (found.birth_s + found.span_s)[:-1])
     assert Samples.from_bytes(found.to_bytes()) == found
@@ -171,9 +171,9 @@ def test_a_faulty_history_is_refused_and_changes_nothing(rows, told: str):
         one.feed(from_rows(rows), 100.0)
     assert caught.value.field == "events"
     one.feed(from_rows([(20.0, 0, 3, STOP, 1)]), 100.0)
-    twin = fed(SamplerSpec((2,), 0), 1, good, [10.0])
-    twin.feed(from_rows([(20.0, 0, 3, STOP, 1)]), 100.0)
-    assert one.samples() == twin.samples()
+    reference = fed(SamplerSpec((2,), 0), 1, good, [10.0])
+    reference.feed(from_rows([(20.0, 0, 3, STOP, 1)]), 100.0)
+    assert one.samples() == reference.samples()
 
 
 @pytest.mark.parametrize("until_s", [9.0, float("nan"), float("inf")])

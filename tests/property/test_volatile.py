@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudsim.disclosure.levels import Disclosure, disclose
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL, expected_value, find_target_s
 from cloudsim.model.lengths import BIN_S, LengthHistogram
 from cloudsim.volatile import kernels, reference
-from cloudsim.volatile.managers import Renewal, RevocationPolicy, intervals, revocations
-from cloudsim.volatile.study import Model, study
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL, expected_value, target_s
+from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_intervals, count_revocations
+from cloudsim.volatile.study import InformationModel, run_study
 
 #: Runs of samples; many of them end just when somebody is renewed.
 RUNS = st.one_of(st.integers(1, 4), st.sampled_from([287, 288, 575, 576, 577, 1152]), st.integers(1, 700))
@@ -31,21 +31,21 @@ def counted(lengths: Sequence[int]) -> list[int]:
 @settings(max_examples=60, deadline=None)
 @given(units=traces(most=9), seed=st.integers(0, 2**32))
 def test_kernels_equal_the_event_loop(units: np.ndarray, seed: int):
-    draws = np.random.default_rng(seed).random(revocations(units))
+    draws = np.random.default_rng(seed).random(count_revocations(units))
     plain = units.tolist()
-    (oldest,) = reference.intervals(plain, reference.oldest_first, [9])
-    assert kernels.queue(units, False).tolist() == counted(oldest)
-    (newest,) = reference.intervals(plain, reference.newest_first, [9])
-    assert kernels.queue(units, True).tolist() == counted(newest)
-    (any_one,) = reference.intervals(plain, reference.drawn(draws), [9])
-    assert kernels.at_random(units, draws).tolist() == counted(any_one)
-    (stack,) = reference.intervals(plain, reference.top_first, [9])
-    assert kernels.stack(units, np.array([0])).tolist() == [counted(stack)]
-    bands = reference.intervals(plain, reference.top_first, [2, 1, 3, 3])
-    assert kernels.stack(units, np.array([7, 6, 3, 0])).tolist() == [counted(one) for one in bands]
-    recent = reference.intervals(plain, reference.newest_first, [2, 1, 3, 3])
+    (oldest,) = reference.list_intervals(plain, reference.oldest_first, [9])
+    assert kernels.count_queue(units, False).tolist() == counted(oldest)
+    (newest,) = reference.list_intervals(plain, reference.newest_first, [9])
+    assert kernels.count_queue(units, True).tolist() == counted(newest)
+    (any_one,) = reference.list_intervals(plain, reference.random_order(draws), [9])
+    assert kernels.count_random(units, draws).tolist() == counted(any_one)
+    (stack,) = reference.list_intervals(plain, reference.top_first, [9])
+    assert kernels.count_stack(units, np.array([0])).tolist() == [counted(stack)]
+    bands = reference.list_intervals(plain, reference.top_first, [2, 1, 3, 3])
+    assert kernels.count_stack(units, np.array([7, 6, 3, 0])).tolist() == [counted(one) for one in bands]
+    recent = reference.list_intervals(plain, reference.newest_first, [2, 1, 3, 3])
     for floor, room, lengths in zip([7, 6, 3, 0], [2, 1, 3, 3], recent, strict=True):
-        assert kernels.queue(np.clip(units - floor, 0, room), True).tolist() == counted(lengths)
+        assert kernels.count_queue(np.clip(units - floor, 0, room), True).tolist() == counted(lengths)
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,33 +54,36 @@ def test_the_sum_of_all_lengths_is_the_same_for_every_policy(units: np.ndarray, 
     up_s = int(units.sum()) * BIN_S
     for policy in RevocationPolicy:
         for renewal in Renewal:
-            found = intervals(units, policy, np.random.default_rng(seed), renewal)
+            found = count_intervals(units, policy, np.random.default_rng(seed), renewal)
             assert sum(one.total_s for one in found) == up_s, f"{policy}, {renewal}"
 
 
 @settings(max_examples=60, deadline=None)
 @given(units=traces(most=5000))
 def test_with_full_information_pools_are_never_worse_than_the_stack_that_they_cut(units: np.ndarray):
-    (whole,), pools = intervals(units, RevocationPolicy.LIFO), intervals(units, RevocationPolicy.LIFO_POOLS)
+    (whole,), pools = (
+        count_intervals(units, RevocationPolicy.LIFO),
+        count_intervals(units, RevocationPolicy.LIFO_POOLS),
+    )
     assert LengthHistogram.merged(pools) == whole
     for value in (LINEAR, POLYNOMIAL):
-        of_each = [target_s(disclose(one, Disclosure.FULL), value) for one in pools]
+        of_each = [find_target_s(disclose(one, Disclosure.FULL), value) for one in pools]
         parts = sum(
             one.count * expected_value(value, aim, one) for one, aim in zip(pools, of_each, strict=True)
         )
-        aim = target_s(disclose(whole, Disclosure.FULL), value)
+        aim = find_target_s(disclose(whole, Disclosure.FULL), value)
         assert parts >= whole.count * expected_value(value, aim, whole) * (1 - 1e-12)
 
 
 @settings(max_examples=30, deadline=None)
 @given(units=traces(most=5000), seed=st.integers(0, 2**32))
 def test_nobody_gets_more_than_the_oracle_nor_than_full_information(units: np.ndarray, seed: int):
-    outcomes = study(units, np.random.default_rng(seed)).outcomes
-    best = {(one.policy, one.value_name): one.value for one in outcomes if one.model is Model.FULL}
+    outcomes = run_study(units, np.random.default_rng(seed)).outcomes
+    best = {(one.policy, one.value_name): one.value for one in outcomes if one.model is InformationModel.FULL}
     for one in outcomes:
         assert 0 <= one.of_oracle <= 1 + 1e-12
         assert 0 <= one.success_rate <= 1
-        if one.model is not Model.ORACLE:
+        if one.model is not InformationModel.ORACLE:
             assert one.value <= best[one.policy, one.value_name] * (1 + 1e-12)
 
 
@@ -89,7 +92,7 @@ def test_random_revocation_spares_old_and_young_alike(seed: int):
     """Where one unit at a time is replaced, lengths are geometric."""
     most, samples = 50, 20_000
     units = np.tile([most, most - 1], samples // 2)
-    (found,) = intervals(units, RevocationPolicy.RANDOM, np.random.default_rng(seed))
+    (found,) = count_intervals(units, RevocationPolicy.RANDOM, np.random.default_rng(seed))
     # A unit meets one revocation in two samples, and survives it with 49 in 50.
     met = np.arange(1, 40, dtype=np.float64)
     expected = (1 - 1 / most) ** met

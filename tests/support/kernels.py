@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from cloudsim.history.event_log import START_ON_DEMAND, EventLog
-from cloudsim.prediction.ages import Forecast, Runs
+from cloudsim.prediction.ages import Forecast, OnDemandRuns
 from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.scheduling.lineups import LINEUPS
 from cloudsim.scheduling.pipeline import warm_up as warm_up_scheduling
-from cloudsim.volatile.managers import RevocationPolicy, intervals
+from cloudsim.volatile.managers import RevocationPolicy, count_intervals
 from workers.montecarlo.worker import warm_up as warm_up_prediction
 
 _DAY_S = 86_400.0
@@ -37,10 +37,10 @@ def compile_kernels() -> None:
         spec = SamplerSpec((2, 2), seed=0, births=2, always_youngest=always_youngest)
         LineUpSampler(spec, 1).feed(starts, _DAY_S)
         UniformSampler(spec, 1).feed(starts, _DAY_S)
-    runs = Runs(np.array([0.0, 0.0]), np.array([_DAY_S / 2, np.inf]))
+    runs = OnDemandRuns(np.array([0.0, 0.0]), np.array([_DAY_S / 2, np.inf]))
     Forecast(runs, _DAY_S, (_DAY_S / 4,)).level((1,), (_DAY_S / 8,))
     for policy in RevocationPolicy:
-        intervals(np.array([3, 1, 2]), policy, np.random.default_rng(0))
+        count_intervals(np.array([3, 1, 2]), policy, np.random.default_rng(0))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
@@ -51,7 +51,7 @@ def read_cloud_options(path: Path, cloud: str, data: Path | None) -> CommonOptio
     InputError
         When the file has no cloud of that id, or the cloud is simulated.
     """
-    for number, member in enumerate(load(path, data).clouds):
+    for number, member in enumerate(load_federation(path, data).clouds):
         if member.spec.id == cloud:
             if member.instances is None:
                 message = f"{cloud} is simulated: its table in {path} has no table instances"

@@ -13,11 +13,10 @@ from broker.client import Client, NotFoundError, ProblemAnswer, find_lifetimes
 from broker.contract import CloudInfo, QuoteView, SpotRequest
 from broker.jobs.record import JobRecord
 from broker.jobs.work_queue import WorkStore
-from cloudsim.disclosure.target_choice import disclosed_of
+from cloudsim.disclosure.targeting import infer_survival, parse_disclosed
 from cloudsim.markets.prices import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
-from cloudsim.volatile.targeting import believed
 from workers.job_manager.effects import describe_refusal
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 
@@ -136,7 +135,7 @@ class MarketClient:
         if product is None:
             return None
         try:
-            return believed(disclosed_of(table.disclosure, product.model_dump()))
+            return infer_survival(parse_disclosed(table.disclosure, product.model_dump()))
         except SpecError:
             return None
 

@@ -18,7 +18,7 @@ from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism, Replica
 from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
-from cloudsim.jobs.planner import CostAware, options
+from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import QuotedMarkets
 from workers.job_manager.attempt_plan import explain_choice, explain_no_room, make_entry
@@ -96,13 +96,13 @@ def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand 
             mechanisms.append(Backup())
     markets = _markets(offers, home, request.cores)
     overheads = planning.overheads.of()
-    plans = options(left, mechanisms, markets, overheads)
+    plans = list_plans(left, mechanisms, markets, overheads)
     choices += [PlanOption(plan, tuple(offers[number] for number in plan.markets)) for plan in plans]
     if request.checkpoint is not None:
         for offer in offers:  # each gives another notice
             alone = _markets((offer,), home, request.cores)
             warned = planning.overheads.of(offer.grace_s)
-            moves = options(
+            moves = list_plans(
                 left, (Migration(StorageKind.LOCAL), Migration(StorageKind.REMOTE)), alone, warned
             )
             choices += [PlanOption(plan, (offer,)) for plan in moves]
@@ -114,7 +114,7 @@ def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand 
 def on_demand_option(planning: PlanningInput, home: HomeOnDemand) -> PlanOption:
     """Return the option to run all that is left on-demand at home, undisturbed."""
     nothing = _markets((), home, planning.job.wish.cores)
-    (plan,) = options(planning.left(), (OnDemand(),), nothing, planning.overheads.of())
+    (plan,) = list_plans(planning.left(), (OnDemand(),), nothing, planning.overheads.of())
     return PlanOption(plan, ())
 
 

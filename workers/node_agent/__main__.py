@@ -28,7 +28,7 @@ from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.agents.agent_lock import lock_path, open_lock, try_lock
@@ -65,7 +65,7 @@ def read_node_cores(path: Path, cloud: str, data: Path | None) -> tuple[int, ...
     InputError
         When the file has no cloud of that id, or the cloud runs no commands.
     """
-    members = {member.spec.id: member for member in load(path, data).clouds}
+    members = {member.spec.id: member for member in load_federation(path, data).clouds}
     if cloud not in members:
         raise InputError(f"no cloud is called {cloud!r}; there are: {', '.join(members)}", field="--cloud")
     if members[cloud].driver != "process":

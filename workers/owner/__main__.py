@@ -38,7 +38,7 @@ from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import ContractError, FederationVersion
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import InputError
@@ -163,7 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = settings()
         app = celery_app.create_app(config, options.cloud)
         until_s = math.inf if options.until is None else parse_duration_s(options.until, field="--until")
-        federation = load(options.federation, config.data, until_s=None if math.isinf(until_s) else until_s)
+        federation = load_federation(
+            options.federation, config.data, until_s=None if math.isinf(until_s) else until_s
+        )
         spec = process_spec(options, config, federation)
         celery_app.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))

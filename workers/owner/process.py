@@ -31,7 +31,7 @@ from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
 from cloudsim.disclosure.levels import Disclosure
-from cloudsim.disclosure.masked_tables import shown_table, told_by
+from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.prediction.samples import Flavour
 from cloudsim.prediction.tables import QuantileTable
@@ -340,7 +340,9 @@ class OwnerProcess:
         if full is None:
             return
         self._stats.note_table_end()
-        table = told_by(full, self._spec.owner.cloud.disclosure)  # the full table stays in the refresher
+        table = coarsen_table(
+            full, self._spec.owner.cloud.disclosure
+        )  # the full table stays in the refresher
         log.info("table", cloud=self._journal.cloud, version=table.version, made_at_s=table.made_at_s)
         self._unpublished = table
         failpoint(Failpoint.OWNER_MERGED)
@@ -355,7 +357,7 @@ class OwnerProcess:
         """
         table, self._unpublished = self._unpublished, None
         if table is not None:
-            body = json.dumps(shown_table(table))
+            body = json.dumps(describe_table(table))
             until_answered(lambda: self._journal.set_table(body))
 
     # -- threads ---------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ from broker.requests.routing import Member, route
 from broker.requests.validation import check_request
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.refusals import RefusalReason
 
 #: Whoever is passed over for another reason is asked what would be accepted instead.
@@ -170,7 +170,7 @@ class CloudService:
                 for cloud, one in question.answers(heard).items()
             }
             views = {cloud: one for cloud, one in answered.items() if isinstance(one, QuoteView)}
-            ranked = tightest_fit((order[cloud], to_quote(one)) for cloud, one in views.items())
+            ranked = rank_quotes((order[cloud], to_quote(one)) for cloud, one in views.items())
             ranked.sort(key=lambda quote: broken[quote.cloud] is not None)
             quotes += [views[quote.cloud] for quote in ranked]
             refusals += [

@@ -174,15 +174,15 @@ def _capacity(nodes: str | None) -> int | None:
 
 def _import(file: Path, out: Path, max_error_rate: float, hint: str | None, schema: str) -> dict[str, Any]:
     """Reads and writes. With a ``hint`` what to do about bad lines, a single one is an error."""
+    from cloudsim.markets.recognition import FileKind, recognise_file
     from cloudsim.model.errors import SpecError
     from cloudsim.traces.formats import read, swf, write
-    from cloudsim.traces.recognition import FileKind, kind_of
 
     field = "--out" if schema == IMPORT_SCHEMA else "OUT"
     ending = ending_of(out, field)
     if out.exists() and file.exists() and out.samefile(file):
         raise SpecError(f"{out} is the file that is read", field=field)
-    if kind_of(file) is not FileKind.TRACE:
+    if recognise_file(file) is not FileKind.TRACE:
         raise CommandError(
             f"{file}: holds prices, not a trace: spotfed prices {file} reads them as they are",
             ExitCode.BAD_INPUT,
@@ -211,7 +211,7 @@ def _import(file: Path, out: Path, max_error_rate: float, hint: str | None, sche
         "quarantined": len(report.quarantined),
         "rejected": None if rejected is None else str(rejected),
         "skipped": dict(report.skipped),
-        "lost": list(swf.losses(found)) if ending in {".swf", ".swf.gz"} else [],
+        "lost": list(swf.list_losses(found)) if ending in {".swf", ".swf.gz"} else [],
         "warnings": list(report.warnings),
         "read_s": round(seconds, 3),
         "read_cpu_s": round(cpu_s, 3),
@@ -257,9 +257,9 @@ def _write_rejected(file: Path, path: Path, report: ImportReport) -> Path | None
     """The quarantined lines, whole, with their numbers and reasons; an older file of that name is emptied."""
     if not report.quarantined and not path.exists():
         return None
-    from cloudsim.traces.formats.source import load
+    from cloudsim.traces.formats.source import load_source
 
-    lines = load(file).lines if report.quarantined and report.format != "parquet" else None
+    lines = load_source(file).lines if report.quarantined and report.format != "parquet" else None
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(("line", "reason", "text"))

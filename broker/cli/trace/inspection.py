@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cloudsim.traces.quality import Check
+    from cloudsim.traces.quality import QualityCheck
     from cloudsim.traces.report import ImportReport
     from cloudsim.traces.trace import Trace
 
@@ -68,13 +68,13 @@ def _is_document(path: Path) -> bool:
 
 
 def _is_history(files: list[Path]) -> bool:
+    from cloudsim.markets.recognition import FileKind, recognise_file
     from cloudsim.model.errors import TraceError
-    from cloudsim.traces.recognition import FileKind, kind_of
 
     if not all(one.is_file() for one in files):
         return False
     try:
-        return all(kind_of(one) is FileKind.PRICES for one in files)
+        return all(recognise_file(one) is FileKind.PRICES for one in files)
     except TraceError:
         return False
 
@@ -84,9 +84,9 @@ def inspect_one(path: Path, *, capacity_cores: int | None, max_error_rate: float
 
     Raises TraceError where it cannot be read.
     """
-    from cloudsim.traces.recognition import FileKind, kind_of
+    from cloudsim.markets.recognition import FileKind, recognise_file
 
-    kind = FileKind.PRICES if path.is_dir() else kind_of(path)
+    kind = FileKind.PRICES if path.is_dir() else recognise_file(path)
     if kind is FileKind.PRICES:
         return {"path": str(path), "kind": kind.value, **_of_prices(path, max_error_rate)}
     if kind is FileKind.ON_DEMAND_PRICES:
@@ -99,10 +99,10 @@ def inspect_one(path: Path, *, capacity_cores: int | None, max_error_rate: float
 
 def of_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, Any]:
     """A trace: its figures, its checks and the commands that use it."""
-    from cloudsim.traces import quality, shape, statistics
+    from cloudsim.traces import quality, statistics
 
     summary = statistics.summarise(trace, drop_outs=report.drop_outs)
-    arrivals = shape.Arrivals.of(trace)
+    arrivals = statistics.Arrivals.of(trace)
     whole = trace.lifetime_s[statistics.seen_whole(trace, summary.drop_outs)]
     begins_at_s = report.begins_at_s
     return {
@@ -117,7 +117,7 @@ def of_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, Any]:
             "span_s": summary.span_s,
             "mean_cores": summary.mean_cores,
             "peak_cores": summary.peak_cores,
-            "peak_at_s": shape.peak_at_s(trace),
+            "peak_at_s": statistics.peak_at_s(trace),
             "capacity_cores": report.capacity_cores,
             "core_hours": summary.core_seconds / 3600.0,
             "sizes": [{"cores": cores, "instances": count} for cores, count in summary.sizes],
@@ -135,7 +135,7 @@ def of_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, Any]:
                 "most_an_hour": arrivals.most_an_hour,
             },
         },
-        "quality": _checks(quality.of_trace(trace, report)),
+        "quality": _checks(quality.check_trace(trace, report)),
         "next": [*_trace_commands(path, report, summary.sizes[-1][0]), *_experiments(path)],
     }
 
@@ -172,7 +172,7 @@ def _of_prices(path: Path, max_error_rate: float) -> dict[str, Any]:
             "max_in": " ".join(filter(None, (highest.instance_type, highest.zone))) if highest else None,
             "on_demand_prices_known": sum(one.on_demand_usd_per_hour is not None for one in report.series),
         },
-        "quality": _checks(quality.of_prices(report, rule)),
+        "quality": _checks(quality.check_prices(report, rule)),
         "next": [
             f"spotfed prices {file}",
             f"spotfed trace plot {file} --picture {shlex.quote(f'{_stem(path)}.png')}",
@@ -184,7 +184,7 @@ def _of_prices(path: Path, max_error_rate: float) -> dict[str, Any]:
 def _of_price_list(path: Path, max_error_rate: float) -> dict[str, Any]:
     from cloudsim.markets import on_demand, quality
 
-    found = on_demand.read(path, max_error_rate=max_error_rate)
+    found = on_demand.read_price_list(path, max_error_rate=max_error_rate)
     prices = found.usd_per_hour
     cheapest, dearest = min(prices, key=lambda one: prices[one]), max(prices, key=lambda one: prices[one])
     return {
@@ -199,12 +199,12 @@ def _of_price_list(path: Path, max_error_rate: float) -> dict[str, Any]:
             "max_usd_per_hour": prices[dearest],
             "max_in": " ".join(dearest),
         },
-        "quality": _checks(quality.of_price_list(found)),
+        "quality": _checks(quality.check_price_list(found)),
         "next": _experiments(path),
     }
 
 
-def _checks(checks: tuple[Check, ...]) -> list[dict[str, Any]]:
+def _checks(checks: tuple[QualityCheck, ...]) -> list[dict[str, Any]]:
     return [{"check": one.name, "found": one.found, "says": one.says, "rule": one.rule} for one in checks]
 
 
@@ -243,9 +243,9 @@ def _experiments(path: Path) -> list[str]:
 
 
 def _stem(path: Path) -> str:
-    from cloudsim.traces.formats.source import name_of
+    from cloudsim.traces.formats.source import trace_name
 
-    return name_of(str(path.absolute()))
+    return trace_name(str(path.absolute()))
 
 
 def _iso(at_s: float) -> str:

@@ -25,10 +25,10 @@ def draw(
         TraceError: the file cannot be read, or holds nothing that changes over time.
         SpecError: there is no such market.
     """
+    from cloudsim.markets.recognition import FileKind, recognise_file
     from cloudsim.model.errors import TraceError
-    from cloudsim.traces.recognition import FileKind, kind_of
 
-    kind = FileKind.PRICES if path.is_dir() else kind_of(path)
+    kind = FileKind.PRICES if path.is_dir() else recognise_file(path)
     if kind is FileKind.ON_DEMAND_PRICES:
         raise TraceError("holds on-demand prices, which have no time to draw them over", file=str(path))
     if kind is FileKind.PRICES:
@@ -41,17 +41,16 @@ def draw(
 def _draw_trace(path: Path, picture: Path, capacity_cores: int | None, max_error_rate: float) -> str:
     import numpy as np
 
-    from cloudsim.plots import save
-    from cloudsim.traces import shape
+    from cloudsim.plots import save, trace_figure
+    from cloudsim.traces import statistics
     from cloudsim.traces.formats import read
-    from cloudsim.traces.plots import trace_figure
 
     trace, report = read(path, capacity_cores=capacity_cores, max_error_rate=max_error_rate)
     drop_outs = np.array([(gap.start_s, gap.end_s) for gap in report.drop_outs]).reshape(-1, 2)
     shows = f"{len(trace):,} instances, {report.peak_cores:,} cores at the peak"
     figure = trace_figure(
-        shape.load_over_time(trace, _STRETCHES),
-        shape.lifetime_shares(trace, report.drop_outs),
+        statistics.load_over_time(trace, _STRETCHES),
+        statistics.lifetime_shares(trace, report.drop_outs),
         drop_outs,
         title=f"{trace.name}: {shows}",
         capacity_cores=report.capacity_cores,
@@ -62,8 +61,7 @@ def _draw_trace(path: Path, picture: Path, capacity_cores: int | None, max_error
 
 def _draw_prices(path: Path, picture: Path, markets: list[str], max_error_rate: float) -> str:
     from cloudsim.markets.formats import read
-    from cloudsim.plots import save
-    from cloudsim.traces.plots import PriceLine, price_figure
+    from cloudsim.plots import PriceLine, price_figure, save
 
     series, _ = read(path, max_error_rate=max_error_rate)
     chosen = _chosen(series, markets)

@@ -15,7 +15,7 @@ from broker.contract import CloudInfo
 
 @dataclass(frozen=True)
 class LifetimeTarget:
-    """The lifetime to ask a cloud for, see ``cloudsim.disclosure.target_choice.Choice``.
+    """The lifetime to ask a cloud for, see ``cloudsim.disclosure.targeting.TargetChoice``.
 
     ``pool`` is the number of the pool to ask, on a cloud that sells pools. ``lifetime_s`` is None if the
     cloud does not disclose enough to choose; ``why`` then says what to do.
@@ -47,7 +47,7 @@ class TargetsResource(Resource):
         cores
             Size of the instance.
         value
-            Worth of a lifetime: a name in ``cloudsim.volatile.targeting.VALUES``.
+            Worth of a lifetime: a name in ``cloudsim.disclosure.targeting.VALUES``.
 
         Raises
         ------
@@ -57,10 +57,9 @@ class TargetsResource(Resource):
             When ``value`` is unknown.
         """
         # numpy is heavy, and only this call needs it
-        from cloudsim.disclosure.target_choice import choose, disclosed_of
-        from cloudsim.volatile.targeting import named_value
+        from cloudsim.disclosure.targeting import choose_target, find_value, parse_disclosed
 
-        worth = named_value(value)
+        worth = find_value(value)
         path = f"/v1/clouds/{quote(cloud, safe='')}"
         info = parse(CloudView, self._transport.send("GET", path)).info
         try:
@@ -73,7 +72,7 @@ class TargetsResource(Resource):
             return LifetimeTarget(cloud, cores, value, level, why=why)
         targets = []
         for pool, lifetimes in find_lifetimes(info, table, cores).items():
-            choice = choose(disclosed_of(level, lifetimes.model_dump()), worth)
+            choice = choose_target(parse_disclosed(level, lifetimes.model_dump()), worth)
             if choice is not None:
                 figures = (choice.lifetime_s, choice.chance, choice.value_h, choice.value_per_core_hour)
                 targets.append(
@@ -95,7 +94,7 @@ def find_lifetimes(info: CloudInfo, table: Table, cores: int) -> Mapping[int | N
             lifetimes for lifetimes in table.lifetimes if lifetimes.cores == cores and not lifetimes.amounts
         ]
         return {None: plain[0]} if plain else {}
-    from cloudsim.admission.pools import STACK_TOP
+    from cloudsim.prediction.samples import STACK_TOP
 
     tops = list(accumulate(reversed(info.pools)))[::-1]
     by_top = {

@@ -1,41 +1,37 @@
-"""Our own question: what planning again, the choice of storage, billing and shared backups are worth."""
+"""The worth of planning again, of the choice of storage, of billing and of shared backups in paper 003."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import Dot, Figure, dots_by_group, legend_below, panels
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, where
 from cloudsim.experiments.jobs.runs import (
     JOBS,
     MARKETS_2015,
     PRICES_OD_2015,
+    describe,
     job_of,
     policy_rows,
-    said,
     world_2015,
 )
 from cloudsim.experiments.jobs.synthetic_job import Always, baseline, made_world, quoted
-from cloudsim.jobs.backup_servers import packed
+from cloudsim.jobs.backup_servers import pack_backups
 from cloudsim.jobs.job import IMMEDIATE
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.planner import CostAware, options
+from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import play
+from cloudsim.jobs.simulation import simulate_job
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.revocation import WINDOW_S
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 POLICY, SHARED = "policy", "shared backup"
 REPLAN, STORAGE, BILLING, PARALLEL = "replicas", "storage", "billing", "parallel"
-#: Injected revocations: the choice of storage pays where there are few, all else shows where there are many.
+#: Injected revocations a day: the choice of storage pays where there are few, the rest where there are many.
 _PER_DAY = {REPLAN: 6.0, STORAGE: 0.0, BILLING: 6.0, PARALLEL: 6.0}
 
 _REPLICAS = (
@@ -51,10 +47,11 @@ _CONTINUOUS = "billing: by the second"
 _TOGETHER = (1, 2, 5, 10, 50)
 
 
-def measure(data: Path | None, *, ablation: str, jobs: int) -> list[Row]:
-    """A case: one part with and without. Columns: row = "policy", ablation, per_day, and those of
-    ``jobs_runs.policy_rows``."""
-    assert data is not None, "a case with needs has data"
+def measure(data: Path, *, ablation: str, jobs: int) -> list[Row]:
+    """Run the planner with and without one part.
+
+    Columns: row = "policy", ablation, per_day, and those of ``jobs.runs.policy_rows``.
+    """
     per_day = _PER_DAY[ablation]
     world = world_2015(data, per_day)
     if ablation == REPLAN:
@@ -74,29 +71,24 @@ def measure(data: Path | None, *, ablation: str, jobs: int) -> list[Row]:
 
 
 def share(_data: Path | None, *, together: int) -> list[Row]:
-    """A case: jobs at once, each with a backup replica on a fifth of an on-demand server. Columns: row =
-    "shared backup", together, servers, paid_hours (server hours, by the jobs) and up_hours."""
+    """Run jobs at once, each with a backup replica on a fifth of an on-demand server.
+
+    Columns: row = "shared backup", together, servers, paid_hours (server hours paid by jobs) and up_hours.
+    """
     job = baseline()
-    (plan,) = options(job, (Backup(),), quoted(2.4, 0.2), IMMEDIATE)
+    (plan,) = list_plans(job, (Backup(),), quoted(2.4, 0.2), IMMEDIATE)
     world, policy = made_world(2.4, 0.2, 3), Always(plan.mechanism, plan.bids)
     begin_s = np.random.default_rng(3).uniform(WINDOW_S, 2 * WINDOW_S, together)
-    at_s = [WINDOW_S + (float(one) - WINDOW_S) % 1800.0 for one in begin_s]  # within half an hour
+    at_s = [WINDOW_S + (float(drawn_s) - WINDOW_S) % 1800.0 for drawn_s in begin_s]  # within half an hour
     charges = [
         charge
-        for one in at_s
-        for attempt in play(job, policy, world, one, IMMEDIATE).attempts
+        for submit_s in at_s
+        for attempt in simulate_job(job, policy, world, submit_s, IMMEDIATE).attempts
         for charge in attempt.charges
     ]
-    found = packed(charges)
-    return [
-        {
-            "row": SHARED,
-            "together": together,
-            "servers": found.servers,
-            "paid_hours": found.paid_hours,
-            "up_hours": found.up_hours,
-        }
-    ]
+    bill = pack_backups(charges)
+    hours = {"paid_hours": bill.paid_hours, "up_hours": bill.up_hours}
+    return [{"row": SHARED, "together": together, "servers": bill.servers, **hours}]
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -104,67 +96,48 @@ def _cases(quick: bool) -> list[Case]:
     jobs = 6 if quick else JOBS
     return [
         *(
-            Case(one, measure, {"ablation": one, "jobs": jobs}, needs)
-            for one in (REPLAN, STORAGE, BILLING, PARALLEL)
+            Case(name, measure, {"ablation": name, "jobs": jobs}, needs)
+            for name in (REPLAN, STORAGE, BILLING, PARALLEL)
         ),
-        *(Case(f"{one} jobs share", share, {"together": one}) for one in _TOGETHER),
+        *(Case(f"{jobs} jobs share", share, {"together": jobs}) for jobs in _TOGETHER),
     ]
 
 
 def _cost(rows: Sequence[Row], policy: str) -> float:
-    (cost,) = [row["cost"] for row in rows if row["row"] == POLICY and row["policy"] == policy]
-    return float(cost)
+    (row,) = where(rows, row=POLICY, policy=policy)
+    return float(row["cost"])
 
 
 def _first_is_cheaper(first: str, second: str) -> Claim:
     def check(rows: Sequence[Row]) -> Verdict:
-        one, other = _cost(rows, first), _cost(rows, second)
-        return Verdict(one < other, f"{one:.3f} and {other:.3f} of on-demand")
+        cost, other = _cost(rows, first), _cost(rows, second)
+        return Verdict(cost < other, f"{cost:.3f} and {other:.3f} of on-demand")
 
     return Claim("JOBS.md", f"“{first}” costs less than “{second}”", check)
 
 
 def _sharing_fills(rows: Sequence[Row]) -> Verdict:
-    filled = {row["together"]: row["paid_hours"] / row["up_hours"] for row in rows if row["row"] == SHARED}
-    told = ", ".join(f"{share:.0%} of {jobs}" for jobs, share in filled.items())
-    return Verdict(max(filled.values()) > 0.8, f"servers are paid for by jobs to {told}")
+    filled = {row["together"]: row["paid_hours"] / row["up_hours"] for row in where(rows, row=SHARED)}
+    shares = ", ".join(f"{share:.0%} of {jobs}" for jobs, share in filled.items())
+    return Verdict(max(filled.values()) > 0.8, f"servers are paid for by jobs to {shares}")
 
 
-CLAIMS = (
-    _first_is_cheaper(_REPLICAS[0].name, _REPLICAS[1].name),
-    _first_is_cheaper(_CHOICE.name, _REMOTE_ONLY.name),
-    _first_is_cheaper(_HOURLY, _CONTINUOUS),
-    Claim("§3.3.2", "jobs that share backup servers pay for nearly all of them", _sharing_fills),
-)
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    lines = [
-        f"{row['policy']}, {row['per_day']:g} injected revocations a day: {said(row)}, "
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{row['policy']}, {row['per_day']:g} injected revocations a day: {describe(row)}, "
         f"{row['revocations']:.2f} revocations a job."
-        for row in rows
-        if row["row"] == POLICY
+        for row in where(rows, row=POLICY)
     ]
-    return [*lines, *judged(CLAIMS, rows)]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import Dot, dots_by_group, legend_below, panels
-
-    own = [row for row in rows if row["row"] == POLICY]
+    own = {row["policy"].replace(": ", ":\n"): row for row in where(rows, row=POLICY)}
     with panels("With and without parts of the planner", 1, 1, size=(10, 4)) as (figure, axes):
         axis = axes[0, 0]
-        groups = [row["policy"].replace(": ", ":\n") for row in own]
         series = {
-            what: {
-                group: Dot(
-                    row[what], row[what] - row[f"{what}_plus_minus"], row[what] + row[f"{what}_plus_minus"]
-                )
-                for group, row in zip(groups, own, strict=True)
-            }
-            for what in ("cost", "time")
+            name: {group: Dot.of_mean(row, name) for group, row in own.items()} for name in ("cost", "time")
         }
-        dots_by_group(axis, groups, series)
+        dots_by_group(axis, list(own), series)
         legend_below(figure, axis)
         axis.tick_params(axis="x", labelsize=7)
         axis.set_ylabel("over on-demand")
@@ -178,5 +151,11 @@ EXPERIMENT = Experiment(
     source="our own question; paper 003, §3.3.2, §5 and §7",
     cases=_cases,
     pictures=(Picture("jobs-ablations", "Cost and time with and without a part of the planner.", _draw),),
-    findings=_findings,
+    sentences=_sentences,
+    claims=(
+        _first_is_cheaper(_REPLICAS[0].name, _REPLICAS[1].name),
+        _first_is_cheaper(_CHOICE.name, _REMOTE_ONLY.name),
+        _first_is_cheaper(_HOURLY, _CONTINUOUS),
+        Claim("§3.3.2", "jobs that share backup servers pay for nearly all of them", _sharing_fills),
+    ),
 )

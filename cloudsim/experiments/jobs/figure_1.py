@@ -1,27 +1,24 @@
-"""The paper's Figure 1: how dear and how volatile markets are, here those recorded in 2015."""
+"""Paper 003, Figure 1: price and volatility of markets, here those recorded in 2015."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import LINES, Figure, panels
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict
 from cloudsim.experiments.jobs.runs import DAY_S, MARKETS_2015, series_2015
 from cloudsim.markets.revocation import PriceHistory
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
+def measure(data: Path) -> list[Row]:
+    """Return a row for each market.
 
-def measure(data: Path | None) -> list[Row]:
-    """A case: a row for each market. Columns: market; price: the mean over the on-demand price while it is
-    not above that; revocations_per_day of who bids it; price_rank and volatility_rank, 1 for the least."""
-    assert data is not None, "a case with needs has data"
+    Columns: market; price: mean over the on-demand price while it is not above that; revocations_per_day at a
+    bid of the on-demand price; price_rank and volatility_rank, 1 for the least.
+    """
     rows: list[Row] = []
     for series in series_2015(data):
         assert series.on_demand_usd_per_hour is not None, f"{series.name} has no on-demand price"
@@ -45,10 +42,9 @@ def measure(data: Path | None) -> list[Row]:
 
 def _cheapest_is_not_calmest(rows: Sequence[Row]) -> Verdict:
     cheapest = min(rows, key=lambda row: row["price_rank"])
-    told = (
-        f"{cheapest['market']} is the cheapest and {cheapest['volatility_rank']} of {len(rows)} in volatility"
-    )
-    return Verdict(cheapest["volatility_rank"] > 1, told)
+    rank = f"{cheapest['volatility_rank']} of {len(rows)}"
+    figures = f"{cheapest['market']} is the cheapest and {rank} in volatility"
+    return Verdict(cheapest["volatility_rank"] > 1, figures)
 
 
 def _ten_times_less(rows: Sequence[Row]) -> Verdict:
@@ -56,24 +52,15 @@ def _ten_times_less(rows: Sequence[Row]) -> Verdict:
     return Verdict(least <= 0.1, f"at the least {least:.3f} of on-demand")
 
 
-CLAIMS = (
-    Claim("Figure 1", "the lowest price is not the lowest volatility", _cheapest_is_not_calmest),
-    Claim("Figure 1", "volatile markets are up to ten times cheaper than on-demand", _ten_times_less),
-)
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    lines = [
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [
         f"{row['market']}: {row['revocations_per_day']:.2f} revocations a day at the on-demand price, "
         f"mean price {row['price']:.3f} of it."
         for row in sorted(rows, key=lambda row: -row["revocations_per_day"])
     ]
-    return [*lines, *judged(CLAIMS, rows)]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import panels
-
     with panels("Markets of 2015 by price and volatility", 1, 1, size=(6, 4.4)) as (figure, axes):
         axis = axes[0, 0]
         axis.plot(
@@ -103,5 +90,9 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
+    claims=(
+        Claim("Figure 1", "the lowest price is not the lowest volatility", _cheapest_is_not_calmest),
+        Claim("Figure 1", "volatile markets are up to ten times cheaper than on-demand", _ten_times_less),
+    ),
 )

@@ -1,24 +1,19 @@
-"""The paper's Figure 2: how different jobs are, here those of batch logs.
+"""Paper 003, Figure 2: the diversity of jobs, here those of batch logs.
 
-The Google trace is not among our data. The logs know running times and processors, but none of them recorded
-memory or I/O.
+The Google trace is not among our data. The logs record running times and processors, but neither memory nor
+I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import LINES, Figure, panels
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict
 from cloudsim.traces.formats import read
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LOGS = {
     "KTH SP2": "swf/KTH-SP2-1996-2.1-cln.swf.gz",
@@ -29,11 +24,13 @@ _SMALLEST = "NASA iPSC"
 _SHOWN = 400
 
 
-def measure(data: Path | None, *, log: str) -> list[Row]:
-    """A case: one log. Columns: log, jobs, hours_p50, hours_p90, cores_p50, cores_p90; parallel: the share on
-    more than one processor; correlation: of the logarithms of hours and cores; sample: a list of [hours,
-    cores] over their 99th percentiles."""
-    assert data is not None, "a case with needs has data"
+def measure(data: Path, *, log: str) -> list[Row]:
+    """Return the statistics of one log.
+
+    Columns: log, jobs, hours_p50, hours_p90, cores_p50, cores_p90; parallel: share on more than one
+    processor; correlation: of the logarithms of hours and cores; sample: a list of [hours, cores] over their
+    99th percentiles.
+    """
     trace, _ = read(data / LOGS[log])
     hours, cores = trace.lifetime_s / 3600.0, trace.cores.astype(np.float64)
     shown = np.random.default_rng(0).choice(len(trace), _SHOWN, replace=False)
@@ -46,33 +43,27 @@ def measure(data: Path | None, *, log: str) -> list[Row]:
             **{f"cores_p{share}": float(np.percentile(cores, share)) for share in (50, 90)},
             "parallel": float((cores > 1).mean()),
             "correlation": float(np.corrcoef(np.log(hours), np.log(cores))[0, 1]),
-            "sample": [[float(hours[one] / tops[0]), float(cores[one] / tops[1])] for one in shown],
+            "sample": [[float(hours[job] / tops[0]), float(cores[job] / tops[1])] for job in shown],
         }
     ]
 
 
 def _diverse(rows: Sequence[Row]) -> Verdict:
-    told = ", ".join(f"{row['log']} {row['hours_p90'] / row['hours_p50']:.0f} times" for row in rows)
+    ratios = ", ".join(f"{row['log']} {row['hours_p90'] / row['hours_p50']:.0f} times" for row in rows)
     diverse = all(row["hours_p90"] >= 10 * row["hours_p50"] for row in rows)
-    return Verdict(diverse, f"the 90th percentile of running times over the median: {told}")
+    return Verdict(diverse, f"the 90th percentile of running times over the median: {ratios}")
 
 
-CLAIMS = (Claim("Figure 2", "jobs differ widely in what they use", _diverse),)
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    lines = [
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [
         f"{row['log']}: {row['jobs']:,} jobs, half of them below {row['hours_p50']:.2f} h and a tenth above "
         f"{row['hours_p90']:.1f} h; {row['parallel']:.0%} are parallel; hours and cores correlate by "
         f"{row['correlation']:+.2f}."
         for row in rows
     ]
-    return [*lines, *judged(CLAIMS, rows)]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import panels
-
     with panels("Jobs of batch logs", 1, len(rows), size=(10, 3.8), sharey=True) as (figure, axes):
         for axis, row, (colour, marker) in zip(axes.flat, rows, LINES, strict=False):
             axis.plot(*zip(*row["sample"], strict=True), marker, color=colour, ms=3, mew=0, alpha=0.6)
@@ -98,5 +89,6 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
+    claims=(Claim("Figure 2", "jobs differ widely in what they use", _diverse),),
 )

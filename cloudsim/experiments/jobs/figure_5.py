@@ -1,23 +1,18 @@
-"""The paper's Figure 5: which number of replicas most often brings a job through, bids being shared."""
+"""Paper 003, Figure 5: the number of replicas that most often completes a job when they share one bid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import LINES, Figure, legend_below, panels, share_axis
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, distinct, where
 from cloudsim.experiments.jobs.runs import DAY_S, MARKETS_2015, PRICES_OD_2015, series_2015, world_2015
 from cloudsim.markets import bidding
 from cloudsim.markets.revocation import HOUR_S, WINDOW_S
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ZONES = ("us-east-1a", "us-east-1b")
 DEGREES = (1, 2, 3, 4)
@@ -25,59 +20,49 @@ HOURS = (1.0, 2.0, 4.0, 8.0, 16.0, 24.0)
 _WEEKS = 20
 
 
-def measure(data: Path | None, *, zone: str, weeks: int) -> list[Row]:
-    """A case: a zone. Columns: zone, degree, hours; completes: the probability that one of ``degree``
-    replicas gets through, mean over weeks and over all sets of markets of the zone; price: the median of what
-    is paid, over on-demand. Every replica bids the on-demand price over the degree."""
-    assert data is not None, "a case with needs has data"
+def measure(data: Path, *, zone: str, weeks: int) -> list[Row]:
+    """Compute the odds of replicas in a zone; every replica bids the on-demand price over the degree.
+
+    Columns: zone, degree, hours; completes: probability that one of ``degree`` replicas completes, mean over
+    weeks and over all sets of markets of the zone; price: median price paid, over on-demand.
+    """
     world = world_2015(data)
-    inside = [number for number, one in enumerate(series_2015(data)) if one.zone == zone]
-    begin_s = max(float(one.at_s[0]) for one in world.histories)
+    inside = [number for number, series in enumerate(series_2015(data)) if series.zone == zone]
+    begin_s = max(float(history.at_s[0]) for history in world.histories)
     known = [world.known(begin_s + WINDOW_S + week * 7 * DAY_S) for week in range(weeks)]
     rows: list[Row] = []
     for degree in DEGREES:
-        bid = np.full(len(world.histories), bidding.replica(world.on_demand, degree))
+        bid = np.full(len(world.histories), bidding.bid_for_replica(world.on_demand, degree))
         sets = np.array(list(combinations(inside, degree)))
         for hours in HOURS:
-            odds = [one.odds(bid, hours * HOUR_S, 1) for one in known]
+            odds = [markets.odds(bid, hours * HOUR_S, 1) for markets in known]
             # Without a start in a week nothing would have run at this bid.
-            revoked = np.nan_to_num(np.array([one.revoked for one in odds]), nan=1.0)
+            revoked = np.nan_to_num(np.array([each.revoked for each in odds]), nan=1.0)
             completes = 1.0 - revoked[:, sets].prod(axis=2)
-            price = np.nanmedian([one.price[inside] for one in odds]) / world.on_demand
-            rows.append(
-                {
-                    "zone": zone,
-                    "degree": degree,
-                    "hours": hours,
-                    "completes": float(completes.mean()),
-                    "price": float(price),
-                }
-            )
+            price = np.nanmedian([each.price[inside] for each in odds]) / world.on_demand
+            shares = {"completes": float(completes.mean()), "price": float(price)}
+            rows.append({"zone": zone, "degree": degree, "hours": hours, **shares})
     return rows
 
 
 def _completes(rows: Sequence[Row], zone: str, degree: int) -> list[float]:
-    return [row["completes"] for row in rows if (row["zone"], row["degree"]) == (zone, degree)]
-
-
-def _zones(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row["zone"] for row in rows))
+    return [row["completes"] for row in where(rows, zone=zone, degree=degree)]
 
 
 def _two_beat_one(rows: Sequence[Row]) -> Verdict:
     pairs = [
-        (one, two)
-        for zone in _zones(rows)
-        for one, two in zip(_completes(rows, zone, 1), _completes(rows, zone, 2), strict=True)
+        (single, double)
+        for zone in distinct(rows, "zone")
+        for single, double in zip(_completes(rows, zone, 1), _completes(rows, zone, 2), strict=True)
     ]
-    better = sum(two > one for one, two in pairs)
+    better = sum(double > single for single, double in pairs)
     return Verdict(better == len(pairs), f"{better} of {len(pairs)} lengths and zones")
 
 
 def _more_is_worse(rows: Sequence[Row]) -> Verdict:
     pairs = [
         (two, more)
-        for zone in _zones(rows)
+        for zone in distinct(rows, "zone")
         for degree in DEGREES[2:]
         for two, more in zip(_completes(rows, zone, 2), _completes(rows, zone, degree), strict=True)
     ]
@@ -90,32 +75,19 @@ def _more_is_worse(rows: Sequence[Row]) -> Verdict:
     )
 
 
-CLAIMS = (
-    Claim("Figure 5", "two replicas complete more often than one", _two_beat_one),
-    Claim("Figure 5", "more than two complete less often than two", _more_is_worse),
-)
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    lines = [
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [
         f"{zone}, degree {degree}, at {', '.join(f'{hours:g}' for hours in HOURS)} h: completes "
-        f"{', '.join(f'{one:.3f}' for one in _completes(rows, zone, degree))}."
-        for zone in _zones(rows)
+        f"{', '.join(f'{share:.3f}' for share in _completes(rows, zone, degree))}."
+        for zone in distinct(rows, "zone")
         for degree in DEGREES
     ]
-    return [*lines, *judged(CLAIMS, rows)]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import legend_below, panels, share_axis
-
-    zones = _zones(rows)
-    with panels(
-        "Replicas that share one bid", 1, len(zones), size=(1 + 4.2 * len(zones), 4), sharey=True
-    ) as (
-        figure,
-        axes,
-    ):
+    zones = distinct(rows, "zone")
+    size = (1 + 4.2 * len(zones), 4)
+    with panels("Replicas that share one bid", 1, len(zones), size=size, sharey=True) as (figure, axes):
         for axis, zone in zip(axes.flat, zones, strict=True):
             for degree, (colour, marker) in zip(DEGREES, LINES, strict=False):
                 axis.plot(
@@ -145,5 +117,9 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
+    claims=(
+        Claim("Figure 5", "two replicas complete more often than one", _two_beat_one),
+        Claim("Figure 5", "more than two complete less often than two", _more_is_worse),
+    ),
 )

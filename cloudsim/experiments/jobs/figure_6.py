@@ -1,27 +1,27 @@
-"""The paper's Figure 6: what saving and restoring take, and remote storage. Constants that all else rests on;
-they are the paper's and not measured here."""
+"""Paper 003, Figure 6: the time to save and restore a job, and the cost of remote storage.
+
+All other figures rest on these constants; they are the paper's and not measured here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import LINES, Figure, panels
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict
 from cloudsim.jobs.job import OVERHEADS, Job, StorageKind
 from cloudsim.jobs.mechanisms import Migration
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MEMORY_GB = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.5, 15.0)
 
 
 def measure(_data: Path | None) -> list[Row]:
-    """A case. Columns: memory_gb, save_s, restore_s, migrates: whether it is saved within the warning; and
-    hour_on_remote: how long an hour becomes that is half I/O."""
+    """Return a row for each memory size.
+
+    Columns: memory_gb, save_s, restore_s; migrates: whether it is saved within the warning; hour_on_remote:
+    hours that remote storage makes of one hour which is half I/O.
+    """
     rows: list[Row] = []
     for memory_gb in MEMORY_GB:
         job = Job(3600.0, memory_gb, io_share=0.5)
@@ -42,21 +42,16 @@ def _four_gb(rows: Sequence[Row]) -> Verdict:
     return Verdict(max(fits) == 4.0, f"the largest that fits has {max(fits):g} GB")
 
 
-CLAIMS = (Claim("§6", "jobs up to about 4 GB are saved within the warning of two minutes", _four_gb),)
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
+def _sentences(rows: Sequence[Row]) -> list[str]:
     last = rows[-1]
-    told = (
+    text = (
         f"Saving {last['memory_gb']:g} GB takes {last['save_s']:.0f} s, restoring as long; an hour that is "
         f"half I/O takes {last['hour_on_remote']:.2f} h on remote storage."
     )
-    return [told, *judged(CLAIMS, rows)]
+    return [text]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import panels
-
     with panels("Saving and restoring a job", 1, 1, size=(6, 4)) as (figure, axes):
         axis = axes[0, 0]
         memory = [row["memory_gb"] for row in rows]
@@ -79,5 +74,6 @@ EXPERIMENT = Experiment(
             "jobs-figure-6", "Seconds to save or restore a job by its memory, beside the warning.", _draw
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
+    claims=(Claim("§6", "jobs up to about 4 GB are saved within the warning of two minutes", _four_gb),),
 )

@@ -1,42 +1,40 @@
-"""The paper's Table 1: which mechanism is best for which job in which market."""
+"""Paper 003, Table 1: the best mechanism for each kind of job in each kind of market."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import LINES, Figure, legend_below, panels
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, where
 from cloudsim.experiments.jobs.synthetic_job import BASE_S, baseline, quoted
 from cloudsim.jobs.job import IMMEDIATE
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.planner import ON_DEMAND, options
+from cloudsim.jobs.planner import ON_DEMAND, list_plans
 from cloudsim.jobs.replicas import Replicate
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-#: Low, medium and high, as far as the paper's §6 gives figures for them.
+#: Low, medium and high, where the paper's §6 gives numbers for them.
 MEMORY_GB = {"low": 2.0, "medium": 8.0}
 IO_SHARE = {"low": 0.05, "high": 0.5}
 PER_DAY = {"low": 0.5, "high": 24.0}
 PRICE = {"low": 0.1, "high": 0.4}
 
-#: As in the paper: what is saved works on remote storage, replicas on local.
+#: Mechanisms that save a job use remote storage, replicas local storage, as in the paper.
 _MECHANISMS = (Migration(), Checkpoint(), Replicate(), Backup(), ON_DEMAND)
 ORDER = ("migrate", "checkpoint", "replicate", "backup", "on-demand")
 
 
 def measure(_data: Path | None) -> list[Row]:
-    """A case: every combination. Columns: memory, io, volatility, price (low, medium or high), best, and the
-    cost of each mechanism that is possible over on-demand."""
+    """Estimate every combination.
+
+    Columns: memory, io, volatility, price (low, medium or high), best, and for each mechanism its cost over
+    on-demand, None where it is impossible.
+    """
     rows: list[Row] = []
     for memory, io, volatility, price in product(MEMORY_GB, IO_SHARE, PER_DAY, PRICE):
         job = baseline(BASE_S, MEMORY_GB[memory], IO_SHARE[io])
-        plans = options(job, _MECHANISMS, quoted(PER_DAY[volatility], PRICE[price]), IMMEDIATE)
+        plans = list_plans(job, _MECHANISMS, quoted(PER_DAY[volatility], PRICE[price]), IMMEDIATE)
         costs = {plan.mechanism.name: plan.cost_usd / plans[-1].cost_usd for plan in plans}
         best = min(costs, key=costs.__getitem__)
         levels = {"memory": memory, "io": io, "volatility": volatility, "price": price}
@@ -44,48 +42,26 @@ def measure(_data: Path | None) -> list[Row]:
     return rows
 
 
-def _best(rows: Sequence[Row], **levels: str) -> list[str]:
-    return [row["best"] for row in rows if all(row[name] == level for name, level in levels.items())]
-
-
 def _claim(text: str, names: tuple[str, ...], **levels: str) -> Claim:
     def check(rows: Sequence[Row]) -> Verdict:
-        best = _best(rows, **levels)
-        told = ", ".join(f"{name} {best.count(name)}" for name in dict.fromkeys(best))
-        return Verdict(set(best) <= set(names), f"best of {len(best)}: {told}")
+        best = [row["best"] for row in where(rows, **levels)]
+        counts = ", ".join(f"{name} {best.count(name)}" for name in dict.fromkeys(best))
+        return Verdict(set(best) <= set(names), f"best of {len(best)}: {counts}")
 
     return Claim("Table 1", text, check)
 
 
-CLAIMS = (
-    _claim("little memory and I/O: migrate", ("migrate",), memory="low", io="low"),
-    _claim(
-        "medium memory, little I/O, high volatility and price: checkpoint",
-        ("checkpoint",), memory="medium", io="low", volatility="high", price="high",
-    ),
-    _claim(
-        "much I/O, low volatility and price: replicate",
-        ("replicate", "backup"), io="high", volatility="low", price="low",
-    ),
-)  # fmt: skip
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    lines = [
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [
         f"Memory {row['memory']}, I/O {row['io']}, volatility {row['volatility']}, price {row['price']}: "
         f"{row['best']} at {row['cost_' + row['best']]:.3f} of on-demand."
         for row in rows
     ]
-    return [*lines, *judged(CLAIMS, rows)]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import legend_below, panels
-
-    with panels("Cost of each mechanism, a line for each kind of job and market", 1, 1, size=(9, 5.4)) as (
-        figure,
-        axes,
-    ):
+    title = "Cost of each mechanism, a line for each kind of job and market"
+    with panels(title, 1, 1, size=(9, 5.4)) as (figure, axes):
         axis = axes[0, 0]
         for name, (colour, marker) in zip(ORDER, LINES, strict=False):
             at = [(row[f"cost_{name}"], place) for place, row in enumerate(rows) if row[f"cost_{name}"]]
@@ -115,5 +91,23 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
+    claims=(
+        _claim("little memory and I/O: migrate", ("migrate",), memory="low", io="low"),
+        _claim(
+            "medium memory, little I/O, high volatility and price: checkpoint",
+            ("checkpoint",),
+            memory="medium",
+            io="low",
+            volatility="high",
+            price="high",
+        ),
+        _claim(
+            "much I/O, low volatility and price: replicate",
+            ("replicate", "backup"),
+            io="high",
+            volatility="low",
+            price="low",
+        ),
+    ),
 )

@@ -1,5 +1,4 @@
-"""What better information is worth, and what it costs: the requested ends of running spot instances and the
-ages of on-demand instances as conditions."""
+"""The worth of better information: requested ends of spot instances and ages of on-demand instances."""
 
 from __future__ import annotations
 
@@ -8,8 +7,7 @@ from pathlib import Path
 
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
 from cloudsim.experiments.promise import outcomes
-from cloudsim.experiments.promise.beds import SPOT_DELAY_S, draw
-from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.experiments.promise.beds import draw
 from cloudsim.prediction.rule import AGED_RULE, INFORMED_RULE, OUR_RULE
 
 SEEDS = range(30)
@@ -18,13 +16,13 @@ SLAS = (0.05, 0.01)
 
 PLAIN, INFORMED, AGED = "free slots", "and requested ends", "and ages"
 _RULES = {PLAIN: OUR_RULE, INFORMED: INFORMED_RULE, AGED: AGED_RULE}
-#: Ages are slow to look up, and asked where they could matter most.
+#: SLAs with ages: they are slow to look up, and matter most here.
 _AGED_SLAS = (0.01,)
 
-#: PREDICTION.md, "Beyond the papers" 3; what ages add is asked to bring it above .45 in any case.
+#: PREDICTION.md, "Beyond the papers" 3; with ages, more than .45 is asked for in any case.
 GOALS: outcomes.Goals = {(BED, PLAIN, 0.01): 0.428, (BED, INFORMED, 0.01): 0.454, (BED, AGED, 0.01): 0.45}
 
-#: Measured beside the experiment, since nothing in a simulation knows a clock.
+#: Measured outside of the experiment, because a simulation reads no clock.
 COST = (
     "What it costs: a run of 240 h takes about 1 s of processor time by free slots alone, 3.5 s with "
     "requested ends and about 7 s with ages as well, on one core."
@@ -32,21 +30,16 @@ COST = (
 
 
 def measure(
-    data: Path | None, *, seed: int, slas: Sequence[float] = SLAS, hours: float | None = None
+    _data: Path | None, *, seed: int, slas: Sequence[float] = SLAS, hours: float | None = None
 ) -> list[Row]:
-    """A case: one draw of the synthetic bed, strict, looked up by free slots alone and informed."""
-    del data
-    drawn = draw(BED, seed, hours)
+    """Run one draw of the synthetic bed, strict, looked up by free slots alone and informed."""
+    bed = draw(BED, seed, hours)
     return [
-        single_cloud_row(
-            pair=BED, nodes=drawn.nodes, on_demand=drawn.on_demand, spot=drawn.spot, sla=sla,
-            spot_delay_s=SPOT_DELAY_S, prediction=rule, seed=seed,
-        )
-        | {"bed": BED, "rule": name}
+        bed.row(sla=sla, prediction=rule, seed=seed) | {"bed": BED, "rule": name}
         for name, rule in _RULES.items()
         for sla in slas
         if name != AGED or sla in _AGED_SLAS
-    ]  # fmt: skip
+    ]
 
 
 def _cases(quick: bool) -> list[Case]:
@@ -73,5 +66,5 @@ EXPERIMENT = Experiment(
             lambda rows: outcomes.reliability(rows, "Risks by free slots, by requested ends and by ages too"),
         ),
     ),
-    findings=lambda rows: [*outcomes.findings(rows, GOALS), COST],
+    sentences=lambda rows: [*outcomes.sentences(rows, GOALS), COST],
 )

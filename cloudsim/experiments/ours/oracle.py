@@ -1,9 +1,8 @@
-"""What could have been admitted by one who knows the future: an upper bound for every admission rule.
+"""The zero-eviction oracle, which knows the future: an upper bound for every admission rule.
 
-The zero-eviction oracle (PREDICTION.md "Beyond the papers" 5): the largest number of spot requests that can
-be admitted so that none is evicted and on-demand requests fare as if there were no spot instances. Exact
-where all instances have one size, as then a free slot is a free slot and nodes do not matter; for mixed sizes
-a linear relaxation bounds it from above.
+It admits the largest number of spot requests so that none is evicted and on-demand requests fare as if there
+were no spot instances (PREDICTION.md "Beyond the papers" 5). It is exact where all instances have one size,
+because nodes do not matter then; for mixed sizes a linear relaxation bounds it from above.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from cloudsim.model.changes import Started
 from cloudsim.model.errors import SpecError
 from cloudsim.traces.trace import BoolArray, FloatArray, IntArray, Trace
 
-#: What happens, after (time, phase): an on-demand instance stops or starts, a spot instance stops or starts.
+#: Kind of an event: an on-demand instance stops or starts, a spot instance stops or starts.
 _ON_DEMAND_STOP, _ON_DEMAND_START, _SPOT_STOP, _SPOT_START = range(4)
 
 
 def zero_eviction(on_demand: Trace, spot: Trace, node_cores: Sequence[int]) -> BoolArray:
-    """Which rows of ``spot`` the oracle admits, shape (len(spot),); their number is the largest possible.
+    """Return which rows of ``spot`` the oracle admits, shape (len(spot),): as many as possible.
 
     ``spot`` is in the cloud's time (delayed, and without the requests that are not asked). On-demand requests
     are admitted when a slot is free that no on-demand instance holds, as always: spot instances give way.
@@ -38,8 +37,10 @@ def zero_eviction(on_demand: Trace, spot: Trace, node_cores: Sequence[int]) -> B
     y that runs as well, for not all of them fit. Take y for x: from now on y needs no slot that x did not
     have, and until now all that were kept fitted, hence so does every part of them.
 
-    Raises:
-        SpecError: the instances are not all of one size, or no node holds that size.
+    Raises
+    ------
+    SpecError
+        When the instances are not all of one size, or no node holds that size.
     """
     slots = _slots(on_demand, spot, node_cores)
     events = [*_events(on_demand, _ON_DEMAND_START, _ON_DEMAND_STOP), *_events(spot, _SPOT_START, _SPOT_STOP)]
@@ -48,12 +49,12 @@ def zero_eviction(on_demand: Trace, spot: Trace, node_cores: Sequence[int]) -> B
     served: set[int] = set()  # rows of running on-demand instances
     running = 0
     latest: list[tuple[float, int, int]] = []  # heap of (-stop, -phase, row) of spot, some of them ended
-    for at_s, _, row, what in events:
-        if what == _ON_DEMAND_STOP:
+    for at_s, _, row, kind in events:
+        if kind == _ON_DEMAND_STOP:
             served.discard(row)
-        elif what == _SPOT_STOP:
+        elif kind == _SPOT_STOP:
             running -= int(kept[row])
-        elif what == _SPOT_START:
+        elif kind == _SPOT_START:
             running += 1
             stop_s = float(spot.stop_s[row])
             heapq.heappush(latest, (-stop_s, -stop_phase(at_s, stop_s), row))
@@ -68,16 +69,16 @@ def zero_eviction(on_demand: Trace, spot: Trace, node_cores: Sequence[int]) -> B
 
 
 def zero_eviction_bound(on_demand: Trace, spot: Trace, node_cores: Sequence[int]) -> float:
-    """More spot requests than this cannot be admitted without an eviction, whatever their sizes.
+    """Return an upper bound of the spot requests of any size that can be admitted without an eviction.
 
-    A linear relaxation: the cloud is one pool of cores, and a part of a request may be admitted. Loose, as
-    instances neither span nodes nor can be cut; exact for one size, where an optimum without cut requests
-    exists (the matrix of intervals is totally unimodular). On-demand instances are those of the cloud
-    without spot. ``spot`` as in ``zero_eviction``; requests larger than a node are left out. Needs scipy
-    (``pip install 'spotfed[solvers]'``).
+    In the linear relaxation the cloud is one pool of cores, and a part of a request may be admitted. The
+    bound is loose, because instances neither span nodes nor can be cut; it is exact for one size, where an
+    optimum without cut requests exists (the matrix of intervals is totally unimodular). On-demand instances
+    are those of the cloud without spot; ``spot`` is in the cloud's time, and requests larger than a node are
+    left out. Needs scipy (``pip install 'spotfed[solvers]'``).
 
-    A network flow: cores in use flow from one start of an instance to the next, as many as are free there;
-    spot requests are arcs into that flow at their start and out of it at their stop.
+    It is a network flow: cores in use flow from one start of an instance to the next, as many as are free
+    there; spot requests are arcs into that flow at their start and out of it at their stop.
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_matrix
@@ -90,10 +91,10 @@ def zero_eviction_bound(on_demand: Trace, spot: Trace, node_cores: Sequence[int]
     served_start_s = np.array([instance.start_s for instance in served])
     served_stop_s = np.array([instance.end_s for instance in served])
     served_cores = np.array([instance.cores for instance in served], dtype=np.int64)
-    # What is in use rises at starts only: at no other time need it be compared with what is free.
+    # The cores in use rise at starts only: at no other time need they be compared with the free ones.
     starts_s = np.unique(np.concatenate((served_start_s, spot.start_s)))
     used = np.zeros(len(starts_s) + 1)
-    # Whoever stops in the very instant in which it started is there at that instant.
+    # An instance that stops in the very instant in which it started is there at that instant.
     np.add.at(used, np.searchsorted(starts_s, served_start_s), served_cores)
     np.add.at(used, _after(starts_s, served_start_s, served_stop_s), -served_cores)
     free = sum(node_cores) - np.cumsum(used)[:-1]
@@ -125,7 +126,7 @@ def zero_eviction_bound(on_demand: Trace, spot: Trace, node_cores: Sequence[int]
 
 
 def _after(times_s: FloatArray, start_s: FloatArray, stop_s: FloatArray) -> IntArray:
-    """Index of the first time at which an instance is gone, at least one after that of its start."""
+    """Return the index of the first time at which an instance is gone, at least one after its start's."""
     index: IntArray = np.maximum(np.searchsorted(times_s, stop_s), np.searchsorted(times_s, start_s) + 1)
     return index
 
@@ -141,7 +142,7 @@ def _slots(on_demand: Trace, spot: Trace, node_cores: Sequence[int]) -> int:
 
 
 def _events(trace: Trace, start: int, stop: int) -> list[tuple[float, int, int, int]]:
-    """(time, phase, row, what) of a trace's starts and stops; PREDICTION.md "Order of events"."""
+    """List (time, phase, row, kind) of a trace's starts and stops; PREDICTION.md "Order of events"."""
     phase = PHASE_ON_DEMAND if start == _ON_DEMAND_START else PHASE_SPOT
     starts_s, stops_s = trace.start_s.tolist(), trace.stop_s.tolist()
     events = [(start_s, phase, row, start) for row, start_s in enumerate(starts_s)]

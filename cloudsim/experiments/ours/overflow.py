@@ -1,10 +1,10 @@
-"""Four clouds lend each other room: what becomes of the on-demand requests that a cloud must turn away?
+"""Four clouds that lend each other room for the on-demand requests that a cloud must turn away.
 
 Clouds A to D each play their own production trace. Without overflow a request that fits nowhere at home is
-lost; with it, it is offered to the others as a spot request, at that very instant, with one promise or none.
-What is evicted elsewhere is offered again for what remains (the rules of the live federation). No other spot
-requests are about, so all that is evicted here is overflow. A federation ends with its shortest trace:
-after 33 days of C with all four clouds, and after 280 days with A and B, which are much quieter.
+lost; with it, it is offered at once to the others as a spot request, with one promise or none. An instance
+evicted elsewhere is offered again for its remaining time (the rules of the live federation). There are no
+other spot requests, so all evictions are of overflow. A federation ends with its shortest trace: after 33
+days of C with all four clouds, and after 280 days with A and B, which are much quieter.
 
 On the full platforms nothing is turned away; on reduced ones there is something to lend.
 """
@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.promise.pairs import FULL_NODES, TRACES
+from cloudsim.cloud.inventory import parse_nodes
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.experiments.drawing import LINES, Figure, legend_below, panels, share_axis
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, total, where
+from cloudsim.experiments.promise.pairs import FULL_NODES, TRACES, shape
+from cloudsim.federation.model import FederatedCloud, Federation
+from cloudsim.federation.replay import replay
 from cloudsim.model.binomial import clopper_pearson
+from cloudsim.traces.formats import read
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-#: Nodes of each cloud, by the federation's name.
+#: Name of a federation → cloud → nodes.
 PLATFORMS: dict[str, dict[str, int]] = {
     "A to D, reduced": {"A": 4, "B": 4, "C": 16, "D": 16},
     "A to D, full": FULL_NODES,
@@ -30,7 +33,7 @@ PLATFORMS: dict[str, dict[str, int]] = {
 }
 
 OFF = "off"
-#: Name → the promise that overflow asks for.
+#: Column overflow → the SLA that is asked for.
 WAYS: dict[str, float | None] = {OFF: None, "none": None, "0.05": 0.05, "0.01": 0.01}
 BIRTHS, QUICK_BIRTHS, _QUICK_REQUESTS = 10_000, 100, 300
 
@@ -38,7 +41,7 @@ BIRTHS, QUICK_BIRTHS, _QUICK_REQUESTS = 10_000, 100, 300
 def run(
     data: Path, *, platform: str, way: str, births: int, most: int | None, nodes: Mapping[str, int]
 ) -> list[Row]:
-    """The federation under one way of overflowing: a row a cloud. ``most``: requests of each trace.
+    """Run the federation with one kind of overflow: a row a cloud. ``most``: first requests of each trace.
 
     Columns: platform, overflow (off, or the SLA asked for, or none), cloud, nodes, on_demand_requests,
     at_home, elsewhere (its own, completed on another cloud), lost (all other requests), taken (instances of
@@ -46,21 +49,14 @@ def run(
     offers_admitted, evicted (its own, elsewhere), evicted_share, evicted_low, evicted_high,
     on_demand_core_hours_elsewhere and core_hours_lost (to these evictions).
     """
-    from cloudsim.cloud.inventory import parse_nodes
-    from cloudsim.cloud.spec import CloudSpec
-    from cloudsim.federation.model import FederatedCloud, Federation
-    from cloudsim.federation.replay import replay
-    from cloudsim.traces.formats import read
-
     clouds = []
     for cloud, count in nodes.items():
-        file, cores = TRACES[cloud]
-        load, _ = read(data / file)
-        shape = f"{count}x{cores}"
+        load, _ = read(data / TRACES[cloud][0])
+        platform_nodes = shape(cloud, count)
         clouds.append(
             FederatedCloud(
-                CloudSpec(cloud, parse_nodes(shape)), shape, load if most is None else load.head(most),
-                overflow=way != OFF, overflow_sla=WAYS[way],
+                CloudSpec(cloud, parse_nodes(platform_nodes)), platform_nodes,
+                load if most is None else load.head(most), overflow=way != OFF, overflow_sla=WAYS[way],
             )
         )  # fmt: skip
     report = replay(Federation(tuple(clouds), ()), seed=0, births=births)
@@ -111,22 +107,18 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def _of(rows: Sequence[Row], platform: str, way: str) -> list[Row]:
-    return [row for row in rows if row["platform"] == platform and row["overflow"] == way]
+    return where(rows, platform=platform, overflow=way)
 
 
-def _sum(rows: Sequence[Row], column: str) -> float:
-    return float(sum(row[column] for row in rows))
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    found = []
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    texts = []
     for platform in PLATFORMS:
         alone = _of(rows, platform, OFF)
         if not alone:
             continue
-        requests = _sum(alone, "on_demand_requests")
-        lost = _sum(alone, "lost")
-        found.append(
+        requests = total(alone, "on_demand_requests")
+        lost = total(alone, "lost")
+        texts.append(
             f"{platform}, each cloud alone: {lost:.0f} of "
             f"{requests:.0f} on-demand requests are lost ("
             + ", ".join(f"{row['cloud']} {row['lost']}" for row in alone)
@@ -136,11 +128,11 @@ def _findings(rows: Sequence[Row]) -> list[str]:
             own = [] if way == OFF else _of(rows, platform, way)
             if not own or not lost:
                 continue
-            admitted, evicted = int(_sum(own, "offers_admitted")), int(_sum(own, "evicted"))
+            admitted, evicted = int(total(own, "offers_admitted")), int(total(own, "evicted"))
             low, high = clopper_pearson(evicted, admitted)
-            found.append(
-                f"{platform}, overflow with SLA {way}: {_sum(own, 'elsewhere'):.0f} of them complete "
-                f"elsewhere, {_sum(own, 'lost'):.0f} are still lost; {evicted} of {admitted} placements "
+            texts.append(
+                f"{platform}, overflow with SLA {way}: {total(own, 'elsewhere'):.0f} of them complete "
+                f"elsewhere, {total(own, 'lost'):.0f} are still lost; {evicted} of {admitted} placements "
                 f"evicted ({evicted / max(admitted, 1):.4f}, 95 % {low:.4f} to {high:.4f}; by "
                 + ", ".join(f"{row['cloud']} {row['evicted_here']} of {row['taken']}" for row in own)
                 + "), utilisation "
@@ -150,14 +142,11 @@ def _findings(rows: Sequence[Row]) -> list[str]:
                 )
                 + "."
             )
-    return found
+    return texts
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
     from matplotlib.ticker import MaxNLocator
-
-    from cloudsim.experiments.drawing import LINES
-    from cloudsim.experiments.panels import legend_below, panels, share_axis
 
     shown = [
         (platform, row["cloud"])
@@ -201,5 +190,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

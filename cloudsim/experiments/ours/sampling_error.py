@@ -1,30 +1,23 @@
-"""How many samples a promise needs: the same loads with tables from few births, from many, and from all.
+"""The number of samples that a promise needs: tables from few births, from many, and from all.
 
 Where all instances are of one size, tables can be worked out for every time of birth (PREDICTION.md "Fast"):
-what is then left of broken promises is not sampling error.
+promises that are still broken then are not broken by sampling error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.panels import legend_below, panels, share_axis
+from cloudsim.experiments.drawing import LINES, Axes, Figure, legend_below, panels, promise_line, share_axis
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, where
 from cloudsim.experiments.promise import outcomes
-from cloudsim.experiments.promise.beds import ONE_SIZE, SPOT_DELAY_S, draw
-from cloudsim.experiments.promise.outcomes import chosen, outcome, share
-from cloudsim.experiments.runs import single_cloud_row
-from cloudsim.plots import GREY
+from cloudsim.experiments.promise.beds import ONE_SIZE, draw
+from cloudsim.experiments.promise.outcomes import outcome, share
 from cloudsim.prediction.rule import PredictionRule
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SLA = 0.01
 #: Bed → seeds. Five sizes take longer than one, and have no exact table.
@@ -32,30 +25,22 @@ SEEDS = {"synthetic": range(6), "bursts": range(6), "mixed-bursts": range(3)}
 BIRTHS = (100, 300, 1_000, 2_500, 10_000, 40_000)
 MOST_BIRTHS_MIXED = 10_000
 ALL = "all"  # births of an exact table
-#: Evicted shares that PREDICTION.md reports of prototypes under bursts.
+#: Births → evicted share that PREDICTION.md reports of prototypes under bursts.
 PROTOTYPE = {"1000": 0.0230, "2500": 0.0187, "10000": 0.0114, "40000": 0.0079}
 
 
 def measure(
-    data: Path | None, *, bed: str, seed: int, births: Sequence[int], hours: float | None = None
+    _data: Path | None, *, bed: str, seed: int, births: Sequence[int], hours: float | None = None
 ) -> list[Row]:
-    """A case: one draw of a bed at SLA .01, strict, with so many births a size, and with all (one size)."""
-    del data
+    """Run one draw of a bed at SLA .01, strict, with each number of births a size; one size also with all."""
     drawn = draw(bed, seed, hours)
+    sampled = PredictionRule(sampled=True)
     rows = [
-        single_cloud_row(
-            pair=bed, nodes=drawn.nodes, on_demand=drawn.on_demand, spot=drawn.spot, sla=SLA,
-            spot_delay_s=SPOT_DELAY_S, prediction=PredictionRule(sampled=True), births=count, seed=seed,
-        )
-        | {"bed": bed, "births": str(count)}
+        drawn.row(sla=SLA, prediction=sampled, births=count, seed=seed) | {"bed": bed, "births": str(count)}
         for count in births
-    ]  # fmt: skip
+    ]
     if bed in ONE_SIZE:
-        exact = single_cloud_row(
-            pair=bed, nodes=drawn.nodes, on_demand=drawn.on_demand, spot=drawn.spot, sla=SLA,
-            spot_delay_s=SPOT_DELAY_S, seed=seed,
-        )  # fmt: skip
-        rows.append(exact | {"bed": bed, "births": ALL})
+        rows.append(drawn.row(sla=SLA, seed=seed) | {"bed": bed, "births": ALL})
     return rows
 
 
@@ -75,40 +60,36 @@ def _births(bed: str) -> list[int]:
 
 
 def _numbers(rows: Sequence[Row]) -> list[str]:
-    """Of births, ascending; all of them last."""
-    found = {str(row["births"]) for row in rows}
-    return sorted(found - {ALL}, key=int) + sorted(found & {ALL})
+    """Return the numbers of births, ascending; all of them last."""
+    births = {str(row["births"]) for row in rows}
+    return sorted(births - {ALL}, key=int) + sorted(births & {ALL})
 
 
 def _written(births: str) -> str:
     return births if births == ALL else f"{int(births):,}"
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    said = []
-    for bed in outcomes.values(rows, "bed"):
-        for births in _numbers(chosen(rows, bed=bed)):
-            found = outcome(chosen(rows, bed=bed, births=births))
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    texts = []
+    for bed in distinct(rows, "bed"):
+        for births in _numbers(where(rows, bed=bed)):
+            pooled = outcome(where(rows, bed=bed, births=births))
             prototype = PROTOTYPE.get(births) if bed == "bursts" else None
             beside = "" if prototype is None else f" (prototype: {share(prototype)})"
-            said.append(
-                f"{bed} with {_written(births)} births: {share(found.evicted)} evicted{beside}, "
-                f"{share(found.admitted)} admitted; {SLA:g} is kept in {found.held_text} seeds."
+            texts.append(
+                f"{bed} with {_written(births)} births: {share(pooled.evicted)} evicted{beside}, "
+                f"{share(pooled.admitted)} admitted; {SLA:g} is kept in {pooled.kept_text} seeds."
             )
-    return said
+    return texts
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    with panels("Sampling error", 2, 1, size=(6.6, 6.4), sharex=True) as (figure, grid):
-        evicted, admitted = grid[:, 0]
+    with panels("Sampling error", 2, 1, size=(6.6, 6.4), sharex=True) as (figure, axes):
+        evicted, admitted = axes[:, 0]
         numbers = _numbers(rows)
-        for number, bed in enumerate(outcomes.values(rows, "bed")):
-            _draw_bed(evicted, admitted, chosen(rows, bed=bed), numbers, bed, number)
-        evicted.axhline(SLA, color=GREY, lw=1)
-        evicted.annotate(
-            "promise", (1, SLA), xycoords=("axes fraction", "data"), xytext=(0, 2),
-            textcoords="offset points", ha="right", color=GREY, fontsize=8,
-        )  # fmt: skip
+        for number, bed in enumerate(distinct(rows, "bed")):
+            _draw_bed(evicted, admitted, where(rows, bed=bed), numbers, bed, number)
+        promise_line(evicted, SLA)
         share_axis(evicted, "evicted share of admitted", log=True)
         share_axis(admitted, "admitted share of requests")
         admitted.set_ylim(bottom=0)
@@ -123,22 +104,16 @@ def _draw_bed(
 ) -> None:
     colour, marker = LINES[number]
     places = {births: place + 0.08 * (number - 1) for place, births in enumerate(numbers)}
-    own = _numbers(rows)
-    found = [outcome(chosen(rows, births=births)) for births in own]
-    at = [places[births] for births in own]
+    pooled = {places[births]: outcome(where(rows, births=births)) for births in _numbers(rows)}
     x = [places[row["births"]] for row in rows]
-    each = [row["evicted"] / max(row["spot_admitted"], 1) or np.nan for row in rows]
-    taken = [row["spot_admitted"] / max(row["spot_requests"], 1) for row in rows]
     pale: Any = {"color": colour, "alpha": 0.3, "ms": 4.0, "mew": 0.0}
-    evicted.plot(x, each, ".", **pale)
-    admitted.plot(x, taken, ".", **pale)
-    for place, one in zip(at, found, strict=True):
-        evicted.plot([place, place], [one.low or np.nan, one.high], color=colour, lw=1.4)
-    line = f"{marker}-"
-    evicted.plot(at, [one.evicted or np.nan for one in found], line, color=colour, ms=6, mec="white", lw=1.2)
-    admitted.plot(
-        at, [one.admitted for one in found], line, color=colour, ms=6, mec="white", lw=1.2, label=bed
-    )
+    evicted.plot(x, [row["evicted"] / max(row["spot_admitted"], 1) or np.nan for row in rows], ".", **pale)
+    admitted.plot(x, [row["spot_admitted"] / max(row["spot_requests"], 1) for row in rows], ".", **pale)
+    for place, all_seeds in pooled.items():
+        evicted.plot([place, place], [all_seeds.low or np.nan, all_seeds.high], color=colour, lw=1.4)
+    style: Any = {"marker": marker, "color": colour, "ms": 6, "mec": "white", "lw": 1.2}
+    evicted.plot(list(pooled), [all_seeds.evicted or np.nan for all_seeds in pooled.values()], **style)
+    admitted.plot(list(pooled), [all_seeds.admitted for all_seeds in pooled.values()], label=bed, **style)
 
 
 EXPERIMENT = Experiment(
@@ -155,5 +130,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

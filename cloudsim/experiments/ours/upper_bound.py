@@ -1,7 +1,7 @@
-"""How much there was to be had: admission rules against an oracle that knows both traces.
+"""Admission rules against an oracle that knows both traces.
 
 The oracle (``cloudsim.experiments.ours.oracle``) admits as many spot requests as possible without a single
-eviction. Who accepts evictions may admit more, so the fair comparison is by requests that are completed.
+eviction. A rule that accepts evictions may admit more, so the fair comparison is by completed requests.
 """
 
 from __future__ import annotations
@@ -9,25 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cloudsim.cloud.inventory import parse_nodes
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import Figure, dots_by_group, legend_below, panels, share_axis, spread
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, where
 from cloudsim.experiments.ours.oracle import zero_eviction, zero_eviction_bound
-from cloudsim.experiments.panels import dots_by_group, legend_below, panels, share_axis, spread
 from cloudsim.experiments.promise import outcomes
-from cloudsim.experiments.promise.beds import ONE_SIZE, SPOT_DELAY_S, draw
-from cloudsim.experiments.promise.outcomes import POPULATION, STRICT, UNAWARE, chosen, share
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from cloudsim.experiments.promise.beds import ONE_SIZE, draw
+from cloudsim.experiments.promise.outcomes import POPULATION, STRICT, UNAWARE, share
+from cloudsim.experiments.runs import SPOT_DELAY_S
 
 SLA = 0.01
 RULES = (UNAWARE, STRICT, POPULATION)
 ORACLE, BOUND = "oracle", "relaxation"
 UNIFORM, MIXED = ("synthetic", "bursts"), ("mixed", "mixed-bursts")
 SEEDS, MIXED_SEEDS = range(8), range(4)
-BIRTHS = 2_500  # of mixed sizes; tables of one size are exact
+BIRTHS = 2_500  # a size of mixed ones; tables of one size are exact
 
 _LABELS = {
     UNAWARE: "unaware of SLAs", STRICT: f"strict, {SLA:g}", POPULATION: f"population, {SLA:g}",
@@ -36,7 +33,7 @@ _LABELS = {
 
 
 def measure(data: Path | None, *, bed: str, seed: int, births: int, hours: float | None = None) -> list[Row]:
-    """A case: one draw of a bed under the rules, and what was possible.
+    """Run one draw of a bed under the rules, and compute what was possible.
 
     The last row is the oracle's where all sizes are equal, else that of the relaxation, whose admitted may be
     a fraction.
@@ -69,58 +66,52 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def _mixed() -> tuple[str, ...]:
-    """The relaxation is solved by scipy, which is an extra."""
+    """Return the beds with mixed sizes if scipy, an extra, is there to solve the relaxation."""
     return MIXED if find_spec("scipy") is not None else ()
 
 
 def _shares(rows: Sequence[Row], bed: str, rule: str, column: str) -> list[float]:
-    return [row[column] / max(row["spot_requests"], 1) for row in chosen(rows, bed=bed, rule=rule)]
+    return [row[column] / max(row["spot_requests"], 1) for row in where(rows, bed=bed, rule=rule)]
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    said = []
-    for bed in outcomes.values(rows, "bed"):
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    texts = []
+    for bed in distinct(rows, "bed"):
         best = ORACLE if bed in ONE_SIZE else BOUND
         possible = spread(_shares(rows, bed, best, "spot_completed"))
         what = "the oracle admits" if best == ORACLE else "no rule without evictions can admit more than"
-        said.append(
+        texts.append(
             f"{bed}: {what} {share(possible.value)} of the requests (seeds: {share(possible.low)} to "
             f"{share(possible.high)})" + (" (prototype: .664)." if bed == "synthetic" else ".")
         )
         for rule in RULES:
             completed = spread(_shares(rows, bed, rule, "spot_completed")).value
             admitted = spread(_shares(rows, bed, rule, "spot_admitted")).value
-            said.append(
+            texts.append(
                 f"{bed}, {_LABELS[rule]}: {share(admitted)} admitted, {share(completed)} completed, which is "
                 f"{100 * completed / possible.value:.0f} % of that."
             )
     if not any(row["rule"] == BOUND for row in rows):
-        said.append("Mixed sizes are left out: the relaxation needs scipy (pip install 'spotfed[solvers]').")
-    return said
+        texts.append("Mixed sizes are left out: the relaxation needs scipy (pip install 'spotfed[solvers]').")
+    return texts
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    beds = outcomes.values(rows, "bed")
-    rules = outcomes.values(rows, "rule")
-    with panels("Against one who knows the future", 1, 2, size=(9.6, 4.2), sharey=True) as (figure, grid):
-        for axes, (column, label) in zip(
-            grid[0],
-            (
-                ("spot_admitted", "admitted share of requests"),
-                ("spot_completed", "completed share of requests"),
-            ),
-            strict=True,
-        ):
+    beds = distinct(rows, "bed")
+    with panels("Against one who knows the future", 1, 2, size=(9.6, 4.2), sharey=True) as (figure, axes):
+        for panel, name in zip(axes[0], ("admitted", "completed"), strict=True):
             series = {
                 _LABELS[rule]: {
-                    bed: spread(shares) for bed in beds if (shares := _shares(rows, bed, rule, column))
+                    bed: spread(shares)
+                    for bed in beds
+                    if (shares := _shares(rows, bed, rule, f"spot_{name}"))
                 }
-                for rule in rules
+                for rule in distinct(rows, "rule")
             }
-            dots_by_group(axes, beds, series)
-            share_axis(axes, label)
-            axes.set_ylim(0, 1)
-        legend_below(figure, grid[0, 0])
+            dots_by_group(panel, beds, series)
+            share_axis(panel, f"{name} share of requests")
+            panel.set_ylim(0, 1)
+        legend_below(figure, axes[0, 0])
     return figure
 
 
@@ -138,5 +129,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

@@ -1,8 +1,8 @@
-"""Tables 3 to 6 of the preemption paper (004 §4.4): who leaves full hosts for one more on-demand instance.
+"""Tables 3 to 6 of the preemption paper (004 §4.4): the victims on full hosts for one more instance.
 
-The product's own cloud decides: the hosts as they are printed, line-up ``partial-hour``, nodes of 8 vCPU and
-16,000 MB (PREEMPTION.md, "Acceptance"). Beside it the same line-up as OpenStack ranks, and what comes of the
-paper's Algorithms 4 and 5 taken word by word (``as_printed``).
+The product's own cloud decides: the hosts as printed, line-up ``partial-hour``, nodes of 8 vCPU and 16,000 MB
+(PREEMPTION.md, "Acceptance"). Beside it stand the same line-up ranked as OpenStack does, and the result of
+the paper's Algorithms 4 and 5 taken word by word (``as_printed``).
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import Axes, Figure, legend_below, panels
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, where
 from cloudsim.model.changes import End, Ended, Started
 from cloudsim.model.instances import Instance
 from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.requests import Amounts, Kind, Request
+from cloudsim.plots import GREY, INK, LEVELS, PALE
 from cloudsim.scheduling.lineups import PARTIAL_HOUR, PARTIAL_HOUR_WEIGHTED, lineup
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MEMORY = "memory_mb"
 CORES, MEMORY_MB = 8, 16_000  # of a host
-#: vCPU and MB (004 Table 2); disks are not looked at.
+#: Size → vCPU and MB (004 Table 2); disks are left out.
 SIZES = {"S": (1, 2_000), "M": (2, 4_000), "L": (4, 8_000)}
 _NOW_MINUTES = 600  # after every start
 _LONGEST_MINUTES = 300  # that instances were asked to run (004 §4.4.1)
 
 
 class Test(NamedTuple):
-    """A table. size: of the request. hosts: on each the instances, by name: minutes run and size; those whose
-    second letter is P are preemptible. victims: those that the paper marks.
+    """One table of the paper.
+
+    size: of the request. hosts: host → its instances, each with name, minutes run and size; a second letter P
+    in the name means preemptible. victims: the instances that the paper marks.
     """
 
     size: str
@@ -89,7 +89,7 @@ TESTS = {
 
 
 def run(_data: Path | None, *, table: str, order: str) -> list[Row]:
-    """A row for each instance of a table, with what the line-up ``order`` does to it.
+    """Return a row for each instance of a table, with the decision of the line-up ``order`` about it.
 
     Columns: table, lineup, request (size), host, instance, preemptible, size, cores, memory_mb, run_minutes,
     partial_minutes (since the last full hour), marked (by the paper), evicted (by us).
@@ -116,8 +116,8 @@ def run(_data: Path | None, *, table: str, order: str) -> list[Row]:
         )  # fmt: skip
     request = Request("new", Kind.ON_DEMAND, SIZES[test.size][0], None, amounts=_memory(test.size))
     changes = cloud.start_on_demand(request, 60.0 * _NOW_MINUTES)
-    evicted = {one.instance.id for one in changes if isinstance(one, Ended) and one.how is End.EVICTED}
-    return [row | {"evicted": row["instance"] in evicted} for row in rows]
+    victims = {end.instance.id for end in changes if isinstance(end, Ended) and end.how is End.EVICTED}
+    return [row | {"evicted": row["instance"] in victims} for row in rows]
 
 
 def _row(table: str, order: str, host: str, printed: Sequence[str]) -> Row:
@@ -152,11 +152,11 @@ def _cases(_quick: bool) -> list[Case]:
 
 
 def _of(rows: Sequence[Row], table: str, order: str = PARTIAL_HOUR.name) -> list[Row]:
-    return [row for row in rows if (row["table"], row["lineup"]) == (table, order)]
+    return where(rows, table=table, lineup=order)
 
 
 def evicted(rows: Sequence[Row], table: str, order: str = PARTIAL_HOUR.name) -> list[str]:
-    """Who leaves for the request of a table, by name."""
+    """Return the names of the instances that leave for the request of a table."""
     return sorted(row["instance"] for row in _of(rows, table, order) if row["evicted"])
 
 
@@ -164,31 +164,35 @@ def _victims(rows: Sequence[Row]) -> dict[str, Any]:
     return {table: evicted(rows, table) for table in TESTS}
 
 
-# -- the paper's algorithms, word by word --------------------------------------------------------------------
-
-
 class Printed(NamedTuple):
-    """host: that Algorithm 4 ranks best of those whom the request fits without spot. victims: of Algorithm 5
-    on the right host, with a first cost that anything is less than; the printed one is that of nobody, 0.
+    """Results of the paper's algorithms as printed.
+
+    host: ranked best by Algorithm 4 of those that the request fits without spot. victims: of Algorithm 5 on
+    the right host, with an infinite first cost; the printed first cost is that of no victims, 0.
     """
 
     host: str
     victims: tuple[str, ...]
 
 
+def _marked_host(rows: Sequence[Row]) -> str:
+    return str(where(rows, marked=True)[0]["host"])
+
+
 def as_printed(rows: Sequence[Row], table: str) -> Printed:
-    """What the paper's algorithms make of a table: Algorithm 4 sums over all spot instances of a host, and
-    Algorithm 5 asks for more than the request (``>``), whatever is free."""
+    """Run the paper's algorithms on a table, word by word.
+
+    Algorithm 4 sums over all spot instances of a host, and Algorithm 5 asks for more than the request
+    (``>``), whatever is free.
+    """
     own = _of(rows, table)
     cores, memory_mb = SIZES[TESTS[table].size]
     sums: dict[str, int] = {}
     for host in TESTS[table].hosts:
-        here = [row for row in own if row["host"] == host]
-        normal = [row for row in here if not row["preemptible"]]
+        normal = where(own, host=host, preemptible=False)
         if CORES - sum(row["cores"] for row in normal) >= cores:
-            sums[host] = sum(row["partial_minutes"] for row in here if row["preemptible"])
-    right = next(row["host"] for row in own if row["marked"])
-    spot = [row for row in own if row["host"] == right and row["preemptible"]]
+            sums[host] = sum(row["partial_minutes"] for row in where(own, host=host, preemptible=True))
+    spot = where(own, host=_marked_host(own), preemptible=True)
     least, victims = math.inf, ()
     for count in range(1, len(spot) + 1):
         for some in itertools.combinations(spot, count):
@@ -199,9 +203,6 @@ def as_printed(rows: Sequence[Row], table: str) -> Printed:
     return Printed(min(sums, key=lambda host: sums[host]), victims)
 
 
-# -- what is said --------------------------------------------------------------------------------------------
-
-
 def _title(table: str) -> str:
     return table.replace("table", "Table ")
 
@@ -210,13 +211,13 @@ def _names(names: Sequence[str]) -> str:
     return " + ".join(names) or "nobody"
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    found = []
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    texts = []
     for table, test in TESTS.items():
         own, ours = _of(rows, table), evicted(rows, table)
         cost = sum(row["partial_minutes"] for row in own if row["evicted"])
         same = "as the paper marks" if ours == sorted(test.victims) else f"not {_names(test.victims)}"
-        found.append(
+        texts.append(
             f"{_title(table)}: for a request of size {test.size}, {_names(ours)} must leave, {cost} min "
             f"since the last full hours, {same}."
         )
@@ -224,19 +225,19 @@ def _findings(rows: Sequence[Row]) -> list[str]:
     wrong = [
         f"{_title(table)} {printed[table].host} instead of {right}"
         for table in TESTS
-        if printed[table].host != (right := next(r["host"] for r in _of(rows, table) if r["marked"]))
+        if printed[table].host != (right := _marked_host(_of(rows, table)))
     ]
-    found.append(
+    texts.append(
         "Printed wrongly: Algorithm 4 ranks a host by the partial hours of all its spot instances, also of "
         f"those who can stay; taken at its word it picks the wrong host in {len(wrong)} of {len(TESTS)} "
         f"tables: {'; '.join(wrong) or 'none'}. The cost of a host is that of its cheapest sufficient set."
     )
     longer = [
-        f"{_title(table)} {_names(one.victims)}"
-        for table, one in printed.items()
-        if sorted(one.victims) != sorted(TESTS[table].victims)
+        f"{_title(table)} {_names(result.victims)}"
+        for table, result in printed.items()
+        if sorted(result.victims) != sorted(TESTS[table].victims)
     ]
-    found.append(
+    texts.append(
         "Printed wrongly: Algorithm 5 compares with the cost of nobody, which is 0, so that it never finds "
         "anybody. With an infinite cost to begin with, its > instead of >=, which also forgets what is free, "
         f"still evicts others than those marked in {len(longer)} of {len(TESTS)} tables: {'; '.join(longer)}."
@@ -246,51 +247,44 @@ def _findings(rows: Sequence[Row]) -> list[str]:
         for table in TESTS
         if evicted(rows, table, PARTIAL_HOUR_WEIGHTED.name) != evicted(rows, table)
     ]
-    found.append(
+    texts.append(
         "Ranked as OpenStack does, costs and free cores each stretched to 0..1 and summed, other victims "
         f"leave in {len(weighted)} of {len(TESTS)} tables: {'; '.join(weighted) or 'none'}. So the cost "
         "comes first here, and other weighers decide among equals."
     )
-    times = [row["run_minutes"] for row in rows if row["lineup"] == PARTIAL_HOUR.name]
+    times = [row["run_minutes"] for row in where(rows, lineup=PARTIAL_HOUR.name)]
     long = sum(minutes > _LONGEST_MINUTES for minutes in times)
-    found.append(
+    texts.append(
         f"The text has instances run for 10 to {_LONGEST_MINUTES} min, but {long} of the {len(times)} that "
         f"the tables show have already run for longer, up to {max(times)} min."
     )
-    return found
-
-
-# -- picture -------------------------------------------------------------------------------------------------
+    return texts
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import panels
-
-    with panels("Who leaves for one more on-demand instance", 2, 2, size=(9, 7), sharey=True) as (fig, axes):
+    title = "Who leaves for one more on-demand instance"
+    with panels(title, 2, 2, size=(9, 7), sharey=True) as (figure, axes):
         for axis, table in zip(axes.flat, TESTS, strict=True):
             _draw_hosts(axis, _of(rows, table))
             axis.set_title(f"{_title(table)}: request of size {TESTS[table].size}", loc="left")
         for line in axes:
             line[0].set_ylabel("vCPU")
-        handles, labels = axes.flat[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    return fig
+        legend_below(figure, axes[0, 0])
+    return figure
 
 
 def _draw_hosts(axis: Axes, rows: Sequence[Row]) -> None:
-    from cloudsim.plots import GREY, INK, LEVELS, PALE
-
     looks: dict[str, Any] = {
         "on-demand": {"color": PALE, "edgecolor": GREY},
         "spot": {"color": LEVELS[5][0], "edgecolor": "white", "alpha": 0.55},
         "evicted": {"color": LEVELS[0][0], "edgecolor": INK, "hatch": "//", "alpha": 0.85},
     }
-    hosts = list(dict.fromkeys(row["host"] for row in rows))
+    hosts = distinct(rows, "host")
     for name, look in looks.items():
         axis.bar([0], [0], label=name, **look)
     for place, host in enumerate(hosts):
         bottom = 0
-        for row in (row for row in rows if row["host"] == host):
+        for row in where(rows, host=host):
             name = "evicted" if row["evicted"] else "spot" if row["preemptible"] else "on-demand"
             axis.bar([place], [row["cores"]], 0.8, bottom, **looks[name])
             text = f"{row['instance']}  {row['run_minutes'] // 60} h {row['partial_minutes']:02}"
@@ -319,6 +313,6 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
     own_keys=_victims,
 )

@@ -1,10 +1,10 @@
 """The test beds of PREDICTION.md: a seed gives a cloud's on-demand load and the spot requests sent to it.
 
-On-demand and spot requests come from two generators keyed (seed, 1) and (seed, 2), so one can be changed
-without the other. Whoever replays a bed delays the spot requests by ``SPOT_DELAY_S`` (P2 §3.1). Those that
-would then come when no on-demand request comes any more are left out here: the cloud drains for hours after
-its last arrival, and whatever is admitted then is safe (.723 admitted and .360 evicted of the baseline on the
-synthetic bed with them, instead of .708 and .386).
+On-demand and spot requests come from two generators keyed (seed, 1) and (seed, 2), so that one can be changed
+without the other. A replay delays the spot requests by ``SPOT_DELAY_S`` (P2 §3.1). Requests that would then
+come after the last on-demand request are left out: the cloud drains for hours after its last arrival, and
+everything admitted then is safe (with them, the baseline on the synthetic bed admits .723 and evicts .360
+instead of .708 and .386).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from cloudsim.experiments.experiment import Row
+from cloudsim.experiments.runs import SPOT_DELAY_S, single_cloud_row
 from cloudsim.model.errors import SpecError
 from cloudsim.traces.synthesis import Sizes, arrival_mu_for_load, bursty_trace, lognormal_trace
 from cloudsim.traces.trace import Trace
-
-SPOT_DELAY_S = 86_400.0
 
 _ON_DEMAND, _SPOT = 1, 2  # keys of the two random streams of a seed
 
@@ -44,10 +45,16 @@ class Bed:
     on_demand: Trace
     spot: Trace
 
+    def row(self, **options: Any) -> Row:
+        """Run the bed and return its row; ``options`` are the others of ``single_cloud_row``."""
+        return single_cloud_row(
+            pair=self.name, nodes=self.nodes, on_demand=self.on_demand, spot=self.spot, **options
+        )
+
 
 @dataclass(frozen=True)
 class _Batches:
-    """The share of arrivals that are batches, and their sizes, from and to."""
+    """Arrivals in batches: their share of all arrivals, and the smallest and largest size."""
 
     share: float
     sizes: tuple[int, int]
@@ -58,7 +65,7 @@ _MIXED_BATCHES = _Batches(0.03, (2, 10))
 
 
 def _base_per_minute(mean_gap_s: float, batches: _Batches) -> float:
-    """Arrivals a minute, batches counted once, that bring an instance every ``mean_gap_s`` on average."""
+    """Return arrivals a minute, batches counted once, for an instance every ``mean_gap_s`` on average."""
     mean_batch = sum(batches.sizes) / 2
     return 60 / mean_gap_s / (1 + batches.share * (mean_batch - 1))
 
@@ -72,7 +79,7 @@ def _bed(name: str, nodes: str, hours: float, on_demand: Trace, spot: Trace) -> 
 
 
 def synthetic(seed: int, hours: float = _SYNTHETIC_HOURS) -> Bed:
-    """P2 Figure 1: 8 nodes of 4 cores, 240 h of single-core instances with the parameters of Table I."""
+    """Draw P2's Figure 1: 8 nodes of 4 cores, 240 h of single-core instances, parameters of Table I."""
     for_on_demand, for_spot = _streams(seed)
     return _bed(
         "synthetic", "8x4", hours,
@@ -82,13 +89,12 @@ def synthetic(seed: int, hours: float = _SYNTHETIC_HOURS) -> Bed:
 
 
 def bursts(seed: int, hours: float = _SYNTHETIC_HOURS) -> Bed:
-    """The synthetic bed under bursts and change points.
+    """Draw the synthetic bed under bursts and change points.
 
-    Both loads are bursty, each with an Ornstein-Uhlenbeck process and batches of its own: federated users
-    have rush hours too, but not the same ones. The daily cycle and the change points, at a third and two
-    thirds of either trace, are common to both. PREDICTION.md leaves the base rate open: it is the one at
-    which the mean load before the first change point is that of the synthetic bed, so that batches gather
-    arrivals instead of adding to them.
+    Each load has an Ornstein-Uhlenbeck process and batches of its own: federated users have rush hours too,
+    but others. The daily cycle and the change points, at a third and two thirds of either trace, are common
+    to both. PREDICTION.md leaves the base rate open. Here the mean load before the first change point is that
+    of the synthetic bed, so that batches gather arrivals instead of adding to them.
     """
     for_on_demand, for_spot = _streams(seed)
     base_per_minute = _base_per_minute(_SYNTHETIC_GAP_S, _BATCHES)
@@ -106,7 +112,7 @@ def _mixed_arrival_mu() -> float:
 
 
 def mixed(seed: int, hours: float = _MIXED_HOURS) -> Bed:
-    """12 nodes of 16 cores, 30 days, five sizes; on-demand and spot requests would each fill .6 of it."""
+    """Draw 12 nodes of 16 cores, 30 days, five sizes; each kind of request alone would fill .6 of it."""
     arrival_mu = _mixed_arrival_mu()
     on_demand, spot = (
         lognormal_trace(
@@ -119,7 +125,7 @@ def mixed(seed: int, hours: float = _MIXED_HOURS) -> Bed:
 
 
 def mixed_bursts(seed: int, hours: float = _MIXED_HOURS) -> Bed:
-    """The mixed bed under bursts: OU memory 3 h, 3 % batches of 2 to 10, change points × 1.2 and × .8.
+    """Draw the mixed bed under bursts: OU memory 3 h, 3 % batches of 2 to 10, change points × 1.2 and × .8.
 
     The base rate keeps the mean load of ``mixed`` before the first change point, as in ``bursts``.
     """
@@ -137,10 +143,10 @@ def mixed_bursts(seed: int, hours: float = _MIXED_HOURS) -> Bed:
 
 
 def long_lived(seed: int, hours: float = _LONG_LIVED_HOURS) -> Bed:
-    """8 nodes of 4 cores, 60 days of instances that run for 17 hours on average: half full of on-demand
-    instances, and seldom short of room.
+    """Draw 8 nodes of 4 cores, 60 days of instances that run for 17 hours on average.
 
-    Where nearly all samples still run when the history ends, it matters what they are taken for.
+    Half of it is full of on-demand instances, and room is seldom short: nearly all samples still run when
+    the history ends, so that it matters how they are counted.
     """
     mu, sigma = 10.5, 1.0
     on_demand, spot = (
@@ -153,7 +159,7 @@ def long_lived(seed: int, hours: float = _LONG_LIVED_HOURS) -> Bed:
     return _bed("long-lived", "8x4", hours, on_demand, spot)
 
 
-#: Name of a bed → from a seed and a length in hours to its draw.
+#: Name of a bed → function that draws it from a seed and a length in hours.
 BEDS: dict[str, Callable[..., Bed]] = {
     "synthetic": synthetic,
     "bursts": bursts,
@@ -162,15 +168,17 @@ BEDS: dict[str, Callable[..., Bed]] = {
     "long-lived": long_lived,
 }
 
-#: Those whose instances all have one core: their tables are exact, whatever the number of births.
+#: Beds whose instances all have one core: their tables are exact, whatever the number of births.
 ONE_SIZE = frozenset({"synthetic", "bursts", "long-lived"})
 
 
 def draw(name: str, seed: int, hours: float | None = None) -> Bed:
-    """A bed by name; ``hours`` None takes the bed's own length.
+    """Draw a bed by name; ``hours`` None takes the bed's own length.
 
-    Raises:
-        SpecError: no bed has this name.
+    Raises
+    ------
+    SpecError
+        When no bed has this name.
     """
     if name not in BEDS:
         raise SpecError(f"{name!r} is not one of {', '.join(BEDS)}", field="bed")
@@ -178,5 +186,5 @@ def draw(name: str, seed: int, hours: float | None = None) -> Bed:
 
 
 def seeds(full: Sequence[int], quick: bool, few: int = 2) -> Sequence[int]:
-    """All seeds of an experiment, or the first few."""
+    """Return all seeds of an experiment, or the first few."""
     return full[:few] if quick else full

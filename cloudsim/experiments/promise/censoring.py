@@ -1,28 +1,30 @@
-"""What becomes of samples that still run when the history ends: three answers, and the papers' rank beside.
+"""Samples that still run when the history ends: three ways to count them, and the papers' rank beside them.
 
 A virtual instance that has not been evicted yet says something, but not when it will be. Leaving it out makes
-the risk of the few that were evicted the risk of all; where nobody was evicted there is nothing to go by, so
-that nothing is admitted, and nobody ever will be. Taking it for evicted is far too careful.
+the risk of the few that were evicted the risk of all; where none was evicted there is no sample, so that
+nothing is admitted and nothing will ever be evicted. Counting it as evicted is far too careful.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.panels import Dot, dots_by_group, legend_below, panels, share_axis
+from cloudsim.experiments.drawing import (
+    Dot,
+    Figure,
+    dots_by_group,
+    legend_below,
+    panels,
+    promise_line,
+    share_axis,
+)
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, total, where
 from cloudsim.experiments.promise import outcomes, pairs
-from cloudsim.experiments.promise.beds import SPOT_DELAY_S, draw
-from cloudsim.experiments.promise.outcomes import chosen, outcome, share
-from cloudsim.experiments.runs import single_cloud_row
-from cloudsim.plots import GREY
+from cloudsim.experiments.promise.beds import draw
+from cloudsim.experiments.promise.outcomes import BedOutcome, outcome, share
 from cloudsim.prediction.rule import Censoring, PredictionRule
-from cloudsim.traces.formats import read
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SLA = 0.01
 SEEDS = range(10)
@@ -30,7 +32,7 @@ BIRTHS = 10_000
 BEDS = ("synthetic", "long-lived")
 PAIRS = ("A-B", "B-A", "C-D", "D-C")
 
-#: What is compared, by name.
+#: Name → how running samples are counted.
 VARIANTS: dict[str, PredictionRule] = {
     "Kaplan–Meier": PredictionRule(),
     "always youngest": PredictionRule(always_youngest=True),
@@ -39,28 +41,18 @@ VARIANTS: dict[str, PredictionRule] = {
 }
 
 
-def on_bed(data: Path | None, *, bed: str, seed: int, births: int, hours: float | None = None) -> list[Row]:
-    """One draw of a bed under every variant."""
-    del data
+def on_bed(_data: Path | None, *, bed: str, seed: int, births: int, hours: float | None = None) -> list[Row]:
+    """Run one draw of a bed under every variant."""
     drawn = draw(bed, seed, hours)
     return [
-        single_cloud_row(
-            pair=bed, nodes=drawn.nodes, on_demand=drawn.on_demand, spot=drawn.spot, sla=SLA,
-            spot_delay_s=SPOT_DELAY_S, prediction=prediction, births=births, seed=seed,
-        )
-        | {"bed": bed, "variant": variant}
+        drawn.row(sla=SLA, prediction=prediction, births=births, seed=seed) | {"bed": bed, "variant": variant}
         for variant, prediction in VARIANTS.items()
-    ]  # fmt: skip
+    ]
 
 
 def on_pair(data: Path, *, pair: str, variant: str, births: int) -> list[Row]:
-    """A pair of production traces on the platform of the first, under one variant."""
-    on_demand, spot = (read(data / name)[0] for name in pairs.needs(pair))
-    platform = pair[0]
-    row = single_cloud_row(
-        pair=pair, nodes=f"{pairs.FULL_NODES[platform]}x{pairs.TRACES[platform][1]}", on_demand=on_demand,
-        spot=spot, sla=SLA, prediction=VARIANTS[variant], births=births,
-    )  # fmt: skip
+    """Run a pair of production traces on the platform of the first under one variant."""
+    row = pairs.pair_row(data, pair, sla=SLA, prediction=VARIANTS[variant], births=births)
     return [row | {"bed": pair, "variant": variant}]
 
 
@@ -82,61 +74,57 @@ def _cases(quick: bool) -> list[Case]:
     ]  # fmt: skip
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    said = []
-    for bed in outcomes.values(rows, "bed"):
-        found = {variant: outcome(chosen(rows, bed=bed, variant=variant)) for variant in VARIANTS}
+def _outcomes(rows: Sequence[Row]) -> dict[str, dict[str, BedOutcome]]:
+    """Return variant → bed → outcome of all its runs."""
+    return {
+        variant: {bed: outcome(where(rows, bed=bed, variant=variant)) for bed in distinct(rows, "bed")}
+        for variant in VARIANTS
+    }
+
+
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    beds, pooled = distinct(rows, "bed"), _outcomes(rows)
+    texts = []
+    for bed in beds:
         each = ", ".join(
-            f"{variant} {share(one.admitted)} ({share(one.evicted)} evicted, kept in {one.held_text})"
-            for variant, one in found.items()
+            f"{variant} {share(of[bed].admitted)} ({share(of[bed].evicted)} evicted, "
+            f"kept in {of[bed].kept_text})"
+            for variant, of in pooled.items()
         )
-        said.append(f"{bed} at {SLA:g}, admitted: {each}.")
-    stuck = [
-        bed
-        for bed in outcomes.values(rows, "bed")
-        if sum(row["spot_admitted"] for row in chosen(rows, bed=bed, variant="dropped")) == 0
-    ]
+        texts.append(f"{bed} at {SLA:g}, admitted: {each}.")
+    stuck = [bed for bed in beds if total(where(rows, bed=bed, variant="dropped"), "spot_admitted") == 0]
     if stuck:
-        said.append(
+        texts.append(
             f"Deadlock: on {', '.join(stuck)} nothing at all is admitted when running samples are dropped, "
             "whatever the seed."
         )
-    return said
+    return texts
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    beds = outcomes.values(rows, "bed")
-    found = {
-        variant: {bed: outcome(chosen(rows, bed=bed, variant=variant)) for bed in beds}
-        for variant in VARIANTS
+    beds, pooled = distinct(rows, "bed"), _outcomes(rows)
+    shares = {
+        name: {bed: Dot.at(all_seeds.admitted) for bed, all_seeds in of.items()}
+        for name, of in pooled.items()
     }
-    with panels("Samples that still run when the history ends", 2, 1, size=(8.6, 6.2), sharex=True) as (
-        figure,
-        grid,
-    ):
-        admitted, evicted = grid[:, 0]
-        dots_by_group(
-            admitted, beds,
-            {name: {bed: Dot(*[one.admitted] * 3) for bed, one in of.items()} for name, of in found.items()},
-        )  # fmt: skip
+    evictions = {
+        name: {
+            bed: Dot(all_seeds.evicted, all_seeds.low, all_seeds.high)
+            for bed, all_seeds in of.items()
+            if all_seeds.admitted
+        }
+        for name, of in pooled.items()
+    }
+    floor, title = SLA / 30, "Samples that still run when the history ends"
+    with panels(title, 2, 1, size=(8.6, 6.2), sharex=True) as (figure, axes):
+        admitted, evicted = axes[:, 0]
+        dots_by_group(admitted, beds, shares)
         share_axis(admitted, "admitted share of requests")
         admitted.set_ylim(0, 1)
-        floor = SLA / 30
-        dots_by_group(
-            evicted, beds,
-            {
-                name: {bed: Dot(one.evicted, one.low, one.high) for bed, one in of.items() if one.admitted}
-                for name, of in found.items()
-            },
-            floor=floor,
-        )  # fmt: skip
+        dots_by_group(evicted, beds, evictions, floor=floor)
         share_axis(evicted, "evicted share of admitted", log=True)
         evicted.set_ylim(floor, 1)
-        evicted.axhline(SLA, color=GREY, lw=1)
-        evicted.annotate(
-            "promise", (1, SLA), xycoords=("axes fraction", "data"), xytext=(0, 2),
-            textcoords="offset points", ha="right", color=GREY, fontsize=8,
-        )  # fmt: skip
+        promise_line(evicted, SLA)
         legend_below(figure, admitted)
     return figure
 
@@ -156,5 +144,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

@@ -1,25 +1,32 @@
 """P1 Figures 2 and 3, P2 Figures 2 and 3: samples and quantiles of the lifetime by number of free slots.
 
 The table of the synthetic set-up at the 9-day mark. Spot requests are admitted at SLA .25: the papers do not
-say at which, but this is where 2 to 4 free slots are the most frequent, as in their Figure 2. Each number of
-free slots is a condition by itself here, as there; our tables pool the rare ones. They show 80,000 to 100,000
-samples in all, so that many are made.
+say at which, but there 2 to 4 free slots are the most frequent, as in their Figure 2. As in the papers, each
+number of free slots is a condition by itself; our tables pool the rare ones. They show 80,000 to 100,000
+samples in all, and so do we.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+import numpy as np
+
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.inventory import parse_nodes
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.experiments.drawing import LINES, Axes, Figure, figure_of, legend_below, styled
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, where
 from cloudsim.experiments.promise import beds, published_numbers
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from cloudsim.prediction.samples import Samples
+from cloudsim.experiments.runs import SPOT_DELAY_S
+from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.history.event_log import PHASE_STOP, EventLog
+from cloudsim.plots import INK
+from cloudsim.prediction.lifetimes import LifetimeDistribution
+from cloudsim.prediction.predictor import LocalPredictor
+from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
+from cloudsim.prediction.samples import Samples
 
 SEEDS = range(5)
 QUANTILES = (0.01, 0.05, 0.10, 0.25)
@@ -27,24 +34,20 @@ MOST_SLOTS = 32
 _SLA = 0.25
 _DAY_S = 86_400.0
 _BIRTHS = 80_000
-#: Fewer samples than this and a quantile says nothing.
+#: Fewest samples for a quantile.
 _FEWEST = 30
 
-#: What the virtual instance is taken for: of its own age, or the youngest as long as it lives (P2 §2.4).
+#: Rank of the virtual instance: by its own age, or the youngest as long as it lives (P2 §2.4).
 EXACT, ALWAYS_YOUNGEST = "exact", "always youngest"
 
 
 def run(_data: Path | None, *, seed: int, days: float, births: int) -> list[Row]:
-    """The conditional distributions after so many days: a row for each rank, number of slots and quantile."""
-    import numpy as np
-
-    from cloudsim.prediction.lifetimes import LifetimeDistribution
-
+    """Measure the distributions after ``days``: a row for each rank, number of free slots and quantile."""
     rows: list[Row] = []
     for rank, samples in _samples(seed, days * _DAY_S, births).items():
         for slots in range(1, MOST_SLOTS + 1):
             own = np.flatnonzero(samples.free_slots == slots)
-            found = LifetimeDistribution.from_samples(samples.duration_s[own], samples.evicted[own])
+            lifetimes = LifetimeDistribution.from_samples(samples.duration_s[own], samples.evicted[own])
             rows += [
                 {
                     "rank": rank,
@@ -53,7 +56,7 @@ def run(_data: Path | None, *, seed: int, days: float, births: int) -> list[Row]
                     "samples": len(own),
                     "evicted": int(samples.evicted[own].sum()),
                     "quantile": quantile,
-                    "quantile_s": found.survives_s(quantile) if len(own) >= _FEWEST else None,
+                    "quantile_s": lifetimes.survives_s(quantile) if len(own) >= _FEWEST else None,
                 }
                 for quantile in QUANTILES
             ]
@@ -61,23 +64,15 @@ def run(_data: Path | None, *, seed: int, days: float, births: int) -> list[Row]
 
 
 def _samples(seed: int, at_s: float, births: int) -> dict[str, Samples]:
-    """What a refresh at ``at_s`` samples from one history, by rank of the virtual instance.
+    """Sample one history by a refresh at ``at_s``, for each rank of the virtual instance.
 
     Births are drawn as the papers draw them, although with a single size all of them could be had exactly.
     """
-    from cloudsim.cloud.cloud import Cloud
-    from cloudsim.cloud.inventory import parse_nodes
-    from cloudsim.cloud.spec import CloudSpec
-    from cloudsim.federation.model import FederatedCloud, Federation, Workload
-    from cloudsim.history.event_log import PHASE_STOP, EventLog
-    from cloudsim.prediction.predictor import LocalPredictor
-    from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
-
     bed = beds.draw("synthetic", seed)
     spec = CloudSpec("cloud", parse_nodes(bed.nodes))
     federation = Federation(
         (FederatedCloud(spec, bed.nodes, bed.on_demand),),
-        (Workload("spot", bed.spot, beds.SPOT_DELAY_S, _SLA, (spec.id,)),),
+        (Workload("spot", bed.spot, SPOT_DELAY_S, _SLA, (spec.id,)),),
     )
     cloud = Cloud(spec, bed.on_demand, federation.ends_s)
     predictor = LocalPredictor(SamplerSpec(spec.node_cores, seed=seed), (1,))
@@ -95,8 +90,10 @@ def _samples(seed: int, at_s: float, births: int) -> dict[str, Samples]:
     history.append(cloud.history.cut(at_s))
     samples: dict[str, Samples] = {}
     for rank in (EXACT, ALWAYS_YOUNGEST):
-        told = SamplerSpec(spec.node_cores, seed=seed, births=births, always_youngest=rank == ALWAYS_YOUNGEST)
-        sampler = ReplaySampler(told, 1)
+        sampling = SamplerSpec(
+            spec.node_cores, seed=seed, births=births, always_youngest=rank == ALWAYS_YOUNGEST
+        )
+        sampler = ReplaySampler(sampling, 1)
         sampler.feed(EventLog.concatenate(history), at_s)
         samples[rank] = sampler.samples()
     return samples
@@ -110,21 +107,21 @@ def _cases(quick: bool) -> list[Case]:
     ]
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
+def _sentences(rows: Sequence[Row]) -> list[str]:
     counts = _mean_by_slots(rows, EXACT, QUANTILES[0], "samples")
     frequent = sorted(counts, key=lambda slots: -counts[slots])[:3]
     most = ", ".join(f"{slots} ({counts[slots]:,.0f} samples)" for slots in sorted(frequent))
-    found = [f"The most frequent numbers of free slots are {most}; the papers: 2 to 4, about 10,000 each."]
+    texts = [f"The most frequent numbers of free slots are {most}; the papers: 2 to 4, about 10,000 each."]
     many = [slots for slots in counts if counts[slots] > 1000]
     some = [slots for slots in counts if counts[slots] > 200]
-    found.append(
+    texts.append(
         f"More than 1,000 samples up to {max(many, default=0)} free slots (the papers: up to 14), more than "
         f"200 up to {max(some, default=0)} (the papers: up to 20)."
     )
     for rank in (EXACT, ALWAYS_YOUNGEST):
         lives = {q: _mean_by_slots(rows, rank, q, "quantile_s").get(15) for q in (0.01, 0.05, 0.25)}
         if all(life is not None for life in lives.values()):
-            found.append(
+            texts.append(
                 f"Rank {rank}: with 15 free slots the .01, .05 and .25 quantiles are "
                 f"{', '.join(f'{life:,.0f}' for life in lives.values())} s "
                 "(the papers: 900, 1,500 and 3,200 s)."
@@ -133,18 +130,18 @@ def _findings(rows: Sequence[Row]) -> list[str]:
         slots for slots, life in _mean_by_slots(rows, EXACT, 0.05, "quantile_s").items()
         if life > _mean_by_slots(rows, ALWAYS_YOUNGEST, 0.05, "quantile_s").get(slots, life)
     ]  # fmt: skip
-    found.append(
+    texts.append(
         "Youngest-job-first protects an instance as it ages: its exact rank gives a longer .05 quantile than "
         f"taking it for the youngest at {len(longer)} of {len(counts)} numbers of free slots."
     )
-    return found
+    return texts
 
 
 def _mean_by_slots(rows: Sequence[Row], rank: str, quantile: float, column: str) -> dict[int, float]:
-    """Number of free slots → mean over the seeds that have a value."""
+    """Return number of free slots → mean over the seeds that have a value."""
     by_slots: dict[int, list[float]] = {}
-    for row in rows:
-        if row["rank"] == rank and row["quantile"] == quantile and row[column] is not None:
+    for row in where(rows, rank=rank, quantile=quantile):
+        if row[column] is not None:
             by_slots.setdefault(row["free_slots"], []).append(row[column])
     return {
         slots: published_numbers.interval(values)[0]
@@ -155,8 +152,6 @@ def _mean_by_slots(rows: Sequence[Row], rank: str, quantile: float, column: str)
 
 def _draw(rows: Sequence[Row]) -> Figure:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    from cloudsim.experiments.drawing import figure_of, styled
 
     with styled():
         marks = {60: "1 min", 600: "10 min", 3600: "1 h", 6 * 3600: "6 h", 86400: "1 day"}
@@ -178,14 +173,12 @@ def _draw(rows: Sequence[Row]) -> Figure:
             axes.yaxis.set_minor_locator(NullLocator())
         assert first is not None
         first.set_ylabel("longest lifetime")
-        figure.legend(*first.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        legend_below(figure, first, columns=5)
     return figure
 
 
 def _draw_counts(axes: Axes, rows: Sequence[Row]) -> None:
     from matplotlib.ticker import FuncFormatter
-
-    from cloudsim.experiments.drawing import LINES
 
     counts = _mean_by_slots(rows, EXACT, QUANTILES[0], "samples")
     axes.bar(list(counts), list(counts.values()), 0.8, color=LINES[5][0])
@@ -196,9 +189,6 @@ def _draw_counts(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_quantiles(axes: Axes, rows: Sequence[Row], rank: str) -> None:
-    from cloudsim.experiments.drawing import LINES
-    from cloudsim.plots import INK
-
     for number, quantile in enumerate(QUANTILES):
         colour, marker = LINES[number]
         lives = _mean_by_slots(rows, rank, quantile, "quantile_s")
@@ -208,10 +198,10 @@ def _draw_quantiles(axes: Axes, rows: Sequence[Row], rank: str) -> None:
             mew=0.3, label=f"quantile {quantile:g}",
         )  # fmt: skip
     printed = [
-        figure for figure in published_numbers.FIGURES
-        if figure.experiment == EXPERIMENT.name and figure.quantity == published_numbers.LIFETIME_S
+        figure
+        for figure in published_numbers.of_experiment(EXPERIMENT.name, published_numbers.LIFETIME_S)
         if figure.of["rank"] == rank
-    ]  # fmt: skip
+    ]
     axes.plot(
         [figure.of["free_slots"] for figure in printed], [figure.number for figure in printed], "_",
         color=INK, ms=14, mew=1.6, zorder=9, label="printed in the papers",
@@ -235,5 +225,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

@@ -1,61 +1,54 @@
-"""Own users call their cloud directly: what does it cost to keep room for them?
+"""The cost of keeping room free for users who call their cloud directly.
 
 Clouds A and B of the papers on reduced platforms, where room is short. The cloud's API knows no spot: it
-refuses whom it has no room for, its owner then evicts, and the user comes again a minute later. Headroom,
-kept free of spot by evicting, is there for the first call. A block has half a node's cores.
+refuses a request that it has no room for, its owner then evicts, and the user comes again a minute later.
+Headroom, kept free of spot by evicting, is there for the first call. A block has half a node's cores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.promise.pairs import TRACES, needs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.experiments.drawing import LINES, Figure, panels, share_axis
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, where
+from cloudsim.experiments.promise.pairs import TRACES, needs, read_pair, shape
+from cloudsim.experiments.runs import SPOT_DELAY_S
+from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.federation.replay import replay
 
 #: Pair → nodes.
 PLATFORMS = {"A-B": 5, "B-A": 5}
 BLOCKS = (0, 1, 2, 4)
-_RETRY_S, _DELAY_S, _QUICK_REQUESTS = 60.0, 86400.0, 300
+_RETRY_S, _QUICK_REQUESTS = 60.0, 300
 
 
 def run(data: Path, *, pair: str, nodes: int, blocks: int, most: int | None) -> list[Row]:
-    """One pair with so many blocks; ``most``: only so many requests of each trace.
+    """Run one pair with this many blocks; ``most``: only the first requests of each trace.
 
     Columns: pair, nodes, blocks, block_cores, requests (own), admitted, delayed, delayed_share (of the
     requests), mean_delay_s, spot_admitted, evicted, evicted_share, spot_core_hours (completed), lost.
     """
-    from cloudsim.cloud.spec import CloudSpec
-    from cloudsim.federation.model import FederatedCloud, Federation, Workload
-    from cloudsim.federation.replay import replay
-    from cloudsim.traces.formats import read
-
-    own, spot = (read(data / name)[0] for name in needs(pair))
-    if most is not None:
-        own, spot = own.head(most), spot.head(most)
+    own, spot = read_pair(data, pair, most)
     cores = TRACES[pair[0]][1]
     block = cores // 2
     spec = CloudSpec(pair[0], (cores,) * nodes, headroom=(block,) * blocks)
-    member = FederatedCloud(spec, f"{nodes}x{cores}", own, retry_s=_RETRY_S)
+    member = FederatedCloud(spec, shape(pair, nodes), own, retry_s=_RETRY_S)
     # Without a promise, so that the room alone decides.
-    workload = Workload(pair[2], spot, _DELAY_S, None, (pair[0],))
+    workload = Workload(pair[2], spot, SPOT_DELAY_S, None, (pair[0],))
     report = replay(Federation((member,), (workload,)), seed=0, births=1)
     users, guests = report["clouds"][pair[0]]["on_demand"], report["origins"][pair[2]]
     return [
-        {
-            "pair": pair,
-            "nodes": member.nodes,
-            "blocks": blocks,
-            "block_cores": block,
-            **users,
+        {"pair": pair, "nodes": member.nodes, "blocks": blocks, "block_cores": block}
+        | users
+        | {
             "delayed_share": round(users["delayed"] / users["requests"], 6),
             "spot_admitted": guests["admitted"],
-            "evicted": guests["evicted"],
-            "evicted_share": guests["evicted_share"],
+        }
+        | {name: guests[name] for name in ("evicted", "evicted_share")}
+        | {
             "spot_core_hours": guests["spot_core_hours"]["completed"],
             "lost": guests["spot_core_hours"]["lost"],
         }
@@ -75,10 +68,10 @@ def _cases(quick: bool) -> list[Case]:
 
 
 def _of(rows: Sequence[Row], pair: str) -> list[Row]:
-    return sorted((row for row in rows if row["pair"] == pair), key=lambda row: row["blocks"])
+    return sorted(where(rows, pair=pair), key=lambda row: row["blocks"])
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
+def _sentences(rows: Sequence[Row]) -> list[str]:
     return [
         f"{pair} on {row['nodes']}, {row['blocks']} blocks of {row['block_cores']} cores: {row['delayed']} "
         f"of {row['requests']} own requests came again ({row['delayed_share']:.4f}), {row['admitted']} were "
@@ -92,20 +85,17 @@ def _findings(rows: Sequence[Row]) -> list[str]:
 def _draw(rows: Sequence[Row]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    from cloudsim.experiments.drawing import LINES
-    from cloudsim.experiments.panels import panels, share_axis
-
-    told: tuple[tuple[str, str, Any], ...] = (
+    quantities: tuple[tuple[str, str, Any], ...] = (
         ("delayed", "own requests that came again", LINES[3][0]),
         ("spot_core_hours", "spot core-hours completed", LINES[0][0]),
         ("evicted", "spot instances evicted", LINES[1][0]),
     )
     pairs = [pair for pair in PLATFORMS if _of(rows, pair)]
     title = "Room kept free for users who call their cloud directly"
-    with panels(title, len(pairs), len(told), size=(9, 0.9 + 2.4 * len(pairs))) as (figure, axes):
+    with panels(title, len(pairs), len(quantities), size=(9, 0.9 + 2.4 * len(pairs))) as (figure, axes):
         for line, pair in enumerate(pairs):
             own = _of(rows, pair)
-            for panel, (column, label, colour) in zip(axes[line], told, strict=True):
+            for panel, (column, label, colour) in zip(axes[line], quantities, strict=True):
                 names = [str(row["blocks"]) for row in own]
                 panel.bar(names, [row[column] for row in own], color=colour, zorder=2)
                 panel.set_title(f"{pair} on {own[0]['nodes']}", loc="left")
@@ -129,5 +119,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

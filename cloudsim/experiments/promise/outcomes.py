@@ -1,6 +1,6 @@
-"""Promised against realised: the same case, picture and sentences for every test bed on which it is asked.
+"""Promised against realised: the case, the sentences and the picture that all test beds share.
 
-Several experiments ask it: whether an SLA is kept, in how many seeds, and how much is admitted at it.
+Is an SLA kept, in how many seeds, and how much is admitted at it?
 """
 
 from __future__ import annotations
@@ -8,24 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cloudsim.admission.rule import AdmissionRule
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Row
-from cloudsim.experiments.panels import legend_below, panels, share_axis
-from cloudsim.experiments.promise.beds import SPOT_DELAY_S, draw
-from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.experiments.drawing import LINES, Axes, Figure, legend_below, panels, share_axis
+from cloudsim.experiments.experiment import Case, Row, distinct, where
+from cloudsim.experiments.promise.beds import draw
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.requests import Mode
 from cloudsim.plots import GREY
 from cloudsim.prediction.rule import rule_for
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SLAS = (0.25, 0.10, 0.05, 0.01)
 
@@ -34,10 +28,10 @@ UNAWARE = "unaware"
 
 STRICT, POPULATION = Mode.STRICT.value, Mode.POPULATION.value
 
-#: Of tests: long enough for two days with tables.
+#: For tests: long enough for two days with tables.
 QUICK_HOURS, QUICK_BIRTHS, QUICK_SLAS = 60.0, 300, (0.25, 0.01)
 
-#: A promise should hold in so many runs.
+#: Share of the runs in which a promise should hold.
 ENOUGH = 0.95
 
 #: Admitted shares to compare with, by bed, rule and SLA.
@@ -45,7 +39,7 @@ Goals = Mapping[tuple[str, str, float | None], float]
 
 
 def measure(
-    data: Path | None,
+    _data: Path | None,
     *,
     bed: str,
     seed: int,
@@ -54,24 +48,19 @@ def measure(
     slas: Sequence[float] = SLAS,
     hours: float | None = None,
 ) -> list[Row]:
-    """A case: one draw of a bed under some rules ("unaware", "strict", "population"), each at all ``slas``.
+    """Run one draw of a bed under some rules ("unaware", "strict", "population"), each at all ``slas``.
 
     A row is that of ``single_cloud_row`` with the names of the bed and of the rule.
     """
-    del data
     drawn = draw(bed, seed, hours)
     rows = []
     for rule in rules:
         mode = Mode.STRICT if rule == UNAWARE else Mode(rule)
+        options = {"admission": AdmissionRule(mode), "prediction": rule_for(mode), "births": births}
         rows += [
-            single_cloud_row(
-                pair=bed, nodes=drawn.nodes, on_demand=drawn.on_demand, spot=drawn.spot, sla=sla,
-                spot_delay_s=SPOT_DELAY_S, admission=AdmissionRule(mode), births=births, seed=seed,
-                prediction=rule_for(mode),
-            )
-            | {"bed": bed, "rule": rule}
+            drawn.row(sla=sla, seed=seed, **options) | {"bed": bed, "rule": rule}
             for sla in ((None,) if rule == UNAWARE else slas)
-        ]  # fmt: skip
+        ]
     return rows
 
 
@@ -79,9 +68,9 @@ def measure(
 class BedOutcome:
     """Runs of one bed, rule and SLA, one a seed.
 
-    admitted, evicted: shares of requests and of admitted, all seeds pooled. low, high: Clopper-Pearson bounds
-    (95 %) of the evicted share as if evictions were independent; they come together, so that the spread over
-    seeds says more. held: in how many seeds the evicted share was at most the SLA.
+    admitted, evicted: shares of requests and of admitted ones, all seeds pooled. low, high: Clopper-Pearson
+    bounds (95 %) of the evicted share as if evictions were independent; they come together, so that the
+    spread over seeds says more. kept: number of seeds in which the evicted share was at most the SLA.
     """
 
     seeds: int
@@ -89,77 +78,72 @@ class BedOutcome:
     evicted: float
     low: float
     high: float
-    held: int
+    kept: int
 
     @property
-    def held_text(self) -> str:
-        """ "38 of 40"."""
-        return f"{self.held} of {self.seeds}"
+    def kept_text(self) -> str:
+        """Seeds that keep the promise, for example "38 of 40"."""
+        return f"{self.kept} of {self.seeds}"
 
 
 def outcome(rows: Sequence[Row]) -> BedOutcome:
-    """Of rows with the same SLA, at least one."""
+    """Pool at least one row, all with the same SLA."""
     requests, admitted, evicted = (
         sum(int(row[column]) for row in rows) for column in ("spot_requests", "spot_admitted", "evicted")
     )
     low, high = clopper_pearson(evicted, admitted)
-    held = sum(row["sla"] is None or row["evicted"] <= row["sla"] * row["spot_admitted"] for row in rows)
+    kept = sum(row["sla"] is None or keeps_promise(row) for row in rows)
     return BedOutcome(
-        len(rows), admitted / max(requests, 1), evicted / max(admitted, 1), low, high, int(held)
+        len(rows), admitted / max(requests, 1), evicted / max(admitted, 1), low, high, int(kept)
     )
 
 
-def chosen(rows: Sequence[Row], **columns: object) -> list[Row]:
-    """The rows that have these values."""
-    return [row for row in rows if all(row.get(column) == value for column, value in columns.items())]
-
-
-def values(rows: Sequence[Row], column: str) -> list[str]:
-    """The different values of a column, in order of appearance."""
-    return list(dict.fromkeys(row[column] for row in rows))
+def keeps_promise(row: Row) -> bool:
+    """Return whether at most the promised share of the admitted was evicted; the row has an SLA."""
+    return bool(row["evicted"] <= row["sla"] * row["spot_admitted"])
 
 
 def share(value: float) -> str:
-    """Two digits that count, as the papers write shares: .71, .0012."""
+    """Write a share with two significant digits, as the papers do: .71, .0012."""
     text = f"{value:.3f}" if value >= 0.01 else f"{value:.4f}"
     return text.removeprefix("0") if value else "0"
 
 
-def findings(rows: Sequence[Row], goals: Goals) -> list[str]:
-    """A sentence for each bed and rule, and at the end what falls short."""
-    said, short = [], []
-    for bed in values(rows, "bed"):
-        for rule in values(chosen(rows, bed=bed), "rule"):
+def sentences(rows: Sequence[Row], goals: Goals) -> list[str]:
+    """Return a sentence for each bed and rule, and at the end one about what falls short."""
+    texts, short = [], []
+    for bed in distinct(rows, "bed"):
+        for rule in distinct(where(rows, bed=bed), "rule"):
             parts = []
             for sla in (None,) if rule == UNAWARE else SLAS:
-                own = chosen(rows, bed=bed, rule=rule, sla=sla)
+                own = where(rows, bed=bed, rule=rule, sla=sla)
                 if not own:
                     continue
-                found, goal = outcome(own), goals.get((bed, rule, sla))
-                parts.append(_part(sla, found, goal))
+                pooled, goal = outcome(own), goals.get((bed, rule, sla))
+                parts.append(_part(sla, pooled, goal))
                 at = f"{bed}, {rule}" + ("" if sla is None else f" at {sla:g}")
-                if found.held < ENOUGH * found.seeds:
+                if pooled.kept < ENOUGH * pooled.seeds:
                     short.append(
-                        f"{at} the promise breaks in {found.seeds - found.held} of {found.seeds} seeds"
+                        f"{at} the promise breaks in {pooled.seeds - pooled.kept} of {pooled.seeds} seeds"
                     )
-                if goal is not None and found.admitted < goal - 0.01:
-                    short.append(f"{at} {share(goal - found.admitted)} less is admitted than the goal asks")
-            said.append(f"{bed}, {rule} – {'; '.join(parts)}.")
-    return said + ([f"What falls short: {'; '.join(short)}."] if short else [])
+                if goal is not None and pooled.admitted < goal - 0.01:
+                    short.append(f"{at} {share(goal - pooled.admitted)} less is admitted than the goal asks")
+            texts.append(f"{bed}, {rule} – {'; '.join(parts)}.")
+    return texts + ([f"What falls short: {'; '.join(short)}."] if short else [])
 
 
-def _part(sla: float | None, found: BedOutcome, goal: float | None) -> str:
+def _part(sla: float | None, pooled: BedOutcome, goal: float | None) -> str:
     at = "no SLA" if sla is None else f"{sla:g}"
     aim = "" if goal is None else f" (goal {share(goal)})"
-    held = "" if sla is None else f", kept in {found.held_text} seeds"
+    kept = "" if sla is None else f", kept in {pooled.kept_text} seeds"
     return (
-        f"{at}: {share(found.admitted)} admitted{aim}, {share(found.evicted)} of them evicted "
-        f"({share(found.low)} to {share(found.high)}){held}"
+        f"{at}: {share(pooled.admitted)} admitted{aim}, {share(pooled.evicted)} of them evicted "
+        f"({share(pooled.low)} to {share(pooled.high)}){kept}"
     )
 
 
 def case(bed: str, seed: int, rules: Sequence[str], *, quick: bool, births: int = 10_000) -> Case:
-    """``measure`` of one draw; quick: a short one with few samples."""
+    """Return the case that measures one draw; quick: a short one with few samples."""
     options: dict[str, Any] = {"bed": bed, "seed": seed, "rules": list(rules), "births": births}
     if quick:
         options |= {"hours": QUICK_HOURS, "births": QUICK_BIRTHS, "slas": list(QUICK_SLAS)}
@@ -167,23 +151,25 @@ def case(bed: str, seed: int, rules: Sequence[str], *, quick: bool, births: int 
 
 
 def reliability(rows: Sequence[Row], title: str) -> Figure:
-    """Realised against promised (above) and what is admitted at it (below), a column of panels for each bed.
+    """Draw realised against promised (above) and admitted (below), a column of panels for each bed.
 
     Pale dots are single seeds, marks are all seeds together with their Clopper-Pearson interval.
     """
-    beds = values(rows, "bed")
-    with panels(title, 2, len(beds), size=(4.9 * len(beds) + 0.6, 6.6), sharex=True, sharey="row") as (
-        figure,
-        grid,
-    ):
-        for column, bed in enumerate(beds):
-            realised, admitted = grid[0, column], grid[1, column]
-            rules = [rule for rule in values(chosen(rows, bed=bed), "rule") if rule != UNAWARE]
+    beds = distinct(rows, "bed")
+    size = (4.9 * len(beds) + 0.6, 6.6)
+    with panels(title, 2, len(beds), size=size, sharex=True, sharey="row") as (figure, axes):
+        for bed, (realised, admitted) in zip(beds, axes.T, strict=True):
+            own = where(rows, bed=bed)
+            rules = [rule for rule in distinct(own, "rule") if rule != UNAWARE]
             for number, rule in enumerate(rules):
-                _draw_rule(realised, admitted, chosen(rows, bed=bed, rule=rule), rule, number, len(rules))
-            _draw_unaware(realised, admitted, chosen(rows, bed=bed, rule=UNAWARE))
-            _promise_axes(realised, admitted, bed, first=column == 0)
-        legend_below(figure, grid[1, 0])
+                _draw_rule(realised, admitted, where(own, rule=rule), rule, number, len(rules))
+            if baseline := where(own, rule=UNAWARE):
+                pooled = outcome(baseline)
+                dashed: Any = {"color": GREY, "lw": 1, "ls": (0, (4, 3))}
+                realised.axhline(pooled.evicted, **dashed)
+                admitted.axhline(pooled.admitted, label="unaware of SLAs", **dashed)
+            _promise_axes(realised, admitted, bed, first=bed == beds[0])
+        legend_below(figure, axes[1, 0])
     return figure
 
 
@@ -213,26 +199,25 @@ def _draw_rule(
 ) -> None:
     colour, marker = LINES[number]
     beside = 1.09 ** (2 * number - count + 1)  # so that rules do not hide each other
-    pooled = []
+    pooled = {sla * beside: outcome(own) for sla in SLAS if (own := where(rows, sla=sla))}
+    pale: Any = {"color": colour, "alpha": 0.25, "ms": 4, "mew": 0}
     for sla in SLAS:
-        own = chosen(rows, sla=sla)
+        own = where(rows, sla=sla)
         if not own:
             continue
-        found = outcome(own)
-        pooled.append((sla * beside, found))
         each = [row["evicted"] / max(row["spot_admitted"], 1) for row in own]
         taken = [row["spot_admitted"] / max(row["spot_requests"], 1) for row in own]
         at = [sla * beside] * len(own)
-        realised.plot(at, [one or np.nan for one in each], ".", color=colour, alpha=0.25, ms=4, mew=0)
-        admitted.plot(at, taken, ".", color=colour, alpha=0.25, ms=4, mew=0)
+        realised.plot(at, [value or np.nan for value in each], ".", **pale)
+        admitted.plot(at, taken, ".", **pale)
+        all_seeds = pooled[sla * beside]
         realised.annotate(
-            f"{found.held}/{found.seeds}", (sla * beside, max(*each, found.high)),
+            f"{all_seeds.kept}/{all_seeds.seeds}", (sla * beside, max(*each, all_seeds.high)),
             xytext=(0, 3 if number % 2 == 0 else 13), textcoords="offset points", ha="center", fontsize=7.5,
             color=colour, annotation_clip=False,
         )  # fmt: skip
-    for x, found in pooled:
-        realised.plot([x, x], [found.low or np.nan, found.high], color=colour, lw=1.5, zorder=3)
-    x_values = [x for x, _ in pooled]
+    for x, dot in pooled.items():
+        realised.plot([x, x], [dot.low or np.nan, dot.high], color=colour, lw=1.5, zorder=3)
     style: Any = {
         "color": colour,
         "marker": marker,
@@ -242,13 +227,5 @@ def _draw_rule(
         "lw": 1.2,
         "zorder": 4,
     }
-    realised.plot(x_values, [found.evicted or np.nan for _, found in pooled], **style)
-    admitted.plot(x_values, [found.admitted for _, found in pooled], label=rule, **style)
-
-
-def _draw_unaware(realised: Axes, admitted: Axes, rows: Sequence[Row]) -> None:
-    if not rows:
-        return
-    found = outcome(rows)
-    realised.axhline(found.evicted, color=GREY, lw=1, ls=(0, (4, 3)))
-    admitted.axhline(found.admitted, color=GREY, lw=1, ls=(0, (4, 3)), label="unaware of SLAs")
+    realised.plot(list(pooled), [dot.evicted or np.nan for dot in pooled.values()], **style)
+    admitted.plot(list(pooled), [dot.admitted for dot in pooled.values()], label=rule, **style)

@@ -1,15 +1,15 @@
-"""What does the promise cost users who do not know how long they will need their instances?
+"""The cost of a promise to users who do not know how long they will need their instances.
 
 People overestimate: in batch logs half the jobs are over well before the time that was asked for. Here a spot
 request names the requested time and its user stops it at the actual end, as a release; to compare, the same
-requests with exact knowledge of their lifetimes.
+requests come with exact knowledge of their lifetimes.
 
 The log is that of the KTH SP2 (Parallel Workloads Archive): every job in it has a requested time, half of
 them ask for more than 2.4 times what they use, and it runs on for 340 days. It is cut into windows of eight
 weeks; one window is the on-demand load of a cloud, the next one its spot requests: the same kind of users,
-but not the same days. An instance never spans nodes, so jobs wider than a node are left out; on 80 cores
-the rest would use .34 to .57 (on-demand) and .45 to .57 (spot). Jobs that ran longer than they asked for (2
-%) are cut there in both cases, as a batch system would.
+but other days. An instance never spans nodes, so jobs wider than a node are left out; on 80 cores the rest
+would use .34 to .57 (on-demand) and .45 to .57 (spot). Jobs that ran longer than they asked for (2 %) are cut
+there in both cases, as a batch system would.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import Dot, Figure, dots_by_group, legend_below, panels, share_axis
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, ratio, total, where
+from cloudsim.experiments.promise.outcomes import keeps_promise
+from cloudsim.experiments.runs import single_cloud_row
+from cloudsim.traces.formats import read
 from cloudsim.traces.trace import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LOG = "swf/KTH-SP2-1996-2.1-cln.swf.gz"
 NODES, NODE_CORES = "5x16", 16
 WINDOW_S = 56 * 86_400.0
 SLAS: tuple[float | None, ...] = (None, 0.10, 0.05, 0.01)
 PAIRS = (0, 1, 2)
-#: Sixteen sizes: as many samples in all as four sizes have elsewhere.
+#: Births a size. There are sixteen sizes: as many samples in all as four sizes have elsewhere.
 BIRTHS, QUICK_BIRTHS = 2_500, 100
 _QUICK_S = 10 * 86_400.0
 
@@ -40,9 +40,9 @@ EXACT, REQUESTED = "exact", "requested"
 
 
 def window(log: Trace, number: int, length_s: float = WINDOW_S) -> Trace:
-    """The jobs of a window that fit on a node, from its beginning on; none outlives its requested time.
+    """Return the jobs of a window that fit on a node; none outlives its requested time.
 
-    number: of the window of eight weeks; ``length_s`` takes less than the whole of it.
+    number: of the window of eight weeks, from 0. length_s: shortens the window. Times are from its beginning.
     """
     begin_s = number * WINDOW_S
     inside = (log.start_s >= begin_s) & (log.start_s < begin_s + length_s) & (log.cores <= NODE_CORES)
@@ -52,14 +52,11 @@ def window(log: Trace, number: int, length_s: float = WINDOW_S) -> Trace:
 
 
 def run(data: Path, *, pair: int, sla: float | None, births: int, length_s: float) -> list[Row]:
-    """Two windows, 2 × pair as on-demand load and the next as spot, at one SLA: exact, then as requested.
+    """Run two windows, 2 × pair as on-demand load and the next as spot, at one SLA: exact, then as requested.
 
     Rows are those of ``single_cloud_row``, with knowledge and spot_core_hours_wanted (of the actual
     lifetimes).
     """
-    from cloudsim.experiments.runs import single_cloud_row
-    from cloudsim.traces.formats import read
-
     log, _ = read(data / LOG)
     on_demand, spot = window(log, 2 * pair, length_s), window(log, 2 * pair + 1, length_s)
     rows: list[Row] = []
@@ -87,66 +84,61 @@ def _cases(quick: bool) -> list[Case]:
     ]  # fmt: skip
 
 
-def _of(rows: Sequence[Row], sla: float | None, knowledge: str) -> list[Row]:
-    return [row for row in rows if row["sla"] == sla and row["knowledge"] == knowledge]
+#: Shares that sentences and pictures show: the columns whose ratio each is.
+_ADMITTED, _EVICTED, _COMPLETED = (
+    ("spot_admitted", "spot_requests"),
+    ("evicted", "spot_admitted"),
+    ("spot_core_hours_completed", "spot_core_hours_wanted"),
+)
 
 
-def _sum(rows: Sequence[Row], column: str) -> float:
-    return float(sum(row[column] for row in rows))
+def _slas(rows: Sequence[Row]) -> list[float | None]:
+    return sorted({row["sla"] for row in rows}, key=lambda sla: 2.0 if sla is None else sla)
 
 
-def _share(rows: Sequence[Row], above: str, below: str) -> float:
-    whole = _sum(rows, below)
-    return _sum(rows, above) / whole if whole else 0.0
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    found = []
-    for sla in sorted({row["sla"] for row in rows}, key=lambda sla: 2.0 if sla is None else sla):
-        told = []
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    texts = []
+    for sla in _slas(rows):
+        parts = []
         for knowledge in (EXACT, REQUESTED):
-            own = _of(rows, sla, knowledge)
-            broken = sum(sla is not None and row["evicted"] > sla * row["spot_admitted"] for row in own)
-            told.append(
-                f"{knowledge} lifetimes {_share(own, 'spot_admitted', 'spot_requests'):.3f} admitted, "
-                f"{_share(own, 'evicted', 'spot_admitted'):.4f} of them evicted"
+            own = where(rows, sla=sla, knowledge=knowledge)
+            broken = sum(sla is not None and not keeps_promise(row) for row in own)
+            parts.append(
+                f"{knowledge} lifetimes {ratio(own, *_ADMITTED):.3f} admitted, "
+                f"{ratio(own, *_EVICTED):.4f} of them evicted"
                 + ("" if sla is None else f" (broken in {broken} of {len(own)} runs)")
-                + f", {_share(own, 'spot_core_hours_completed', 'spot_core_hours_wanted'):.3f} of the "
-                "core-hours completed"
+                + f", {ratio(own, *_COMPLETED):.3f} of the core-hours completed"
             )
-        found.append(f"{'No SLA' if sla is None else f'SLA {sla:g}'}: {'; '.join(told)}.")
+        texts.append(f"{'No SLA' if sla is None else f'SLA {sla:g}'}: {'; '.join(parts)}.")
     promised = [row for row in rows if row["sla"] is not None]
-    exact, asked = (
-        [row for row in promised if row["knowledge"] == knowledge] for knowledge in (EXACT, REQUESTED)
-    )
-    factor = _share(asked, "spot_core_hours_requested", "spot_core_hours_wanted")
-    lost = 1 - _sum(asked, "spot_core_hours_completed") / max(_sum(exact, "spot_core_hours_completed"), 1e-9)
-    found.append(
+    exact, requested = (where(promised, knowledge=knowledge) for knowledge in (EXACT, REQUESTED))
+    factor = ratio(requested, "spot_core_hours_requested", "spot_core_hours_wanted")
+    possible = max(total(exact, "spot_core_hours_completed"), 1e-9)
+    lost = 1 - total(requested, "spot_core_hours_completed") / possible
+    texts.append(
         f"Users ask for {factor:.2f} times the core-hours they need; over all promises that costs {lost:.1%} "
         "of the core-hours which exact knowledge completes."
     )
-    return found
+    return texts
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import Dot, dots_by_group, legend_below, panels, share_axis
-
-    slas = sorted({row["sla"] for row in rows}, key=lambda sla: 2.0 if sla is None else sla)
+    slas = _slas(rows)
     groups = ["none" if sla is None else f"{sla:g}" for sla in slas]
     columns = {
-        "admitted ÷ requested": ("spot_admitted", "spot_requests"),
-        "evicted ÷ admitted": ("evicted", "spot_admitted"),
-        "core-hours completed ÷ wanted": ("spot_core_hours_completed", "spot_core_hours_wanted"),
+        "admitted ÷ requested": _ADMITTED,
+        "evicted ÷ admitted": _EVICTED,
+        "core-hours completed ÷ wanted": _COMPLETED,
     }
     title = "Users who overestimate: exact lifetimes against requested ones"
     with panels(title, 1, 3, size=(9, 3.4)) as (figure, axes):
-        for panel, (label, (above, below)) in zip(axes[0], columns.items(), strict=True):
+        for panel, (label, share) in zip(axes[0], columns.items(), strict=True):
             series: dict[str, dict[str, Dot]] = {}
             for knowledge in (EXACT, REQUESTED):
                 for group, sla in zip(groups, slas, strict=True):
-                    own = _of(rows, sla, knowledge)
-                    shares = [_share([row], above, below) for row in own]
-                    dot = Dot(_share(own, above, below), min(shares), max(shares))
+                    own = where(rows, sla=sla, knowledge=knowledge)
+                    shares = [ratio([row], *share) for row in own]
+                    dot = Dot(ratio(own, *share), min(shares), max(shares))
                     series.setdefault(f"{knowledge} lifetimes", {})[group] = dot
             share_axis(panel, label)
             dots_by_group(panel, groups, series)
@@ -170,5 +162,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

@@ -1,7 +1,7 @@
-"""The figures that the papers print, and those that PREDICTION.md expects, to be put beside ours.
+"""The numbers that the papers print and those that PREDICTION.md expects, to be put beside ours.
 
-Only numbers that stand in a text are here; bars and curves were not read off by eye. P1 is the paper on
-co-scheduling, P2 that on federation (UCSB Technical Report 2015-02), both by Pucher, Wolski and Krintz.
+Only numbers that a text or table prints are here; bars and curves were not read off by eye. P1 is the paper
+on co-scheduling, P2 that on federation (UCSB Technical Report 2015-02), both by Pucher, Wolski and Krintz.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cloudsim.experiments.experiment import Row
+from cloudsim.experiments.experiment import Row, where
 
 ADMITTED, EVICTED, ON_DEMAND = "spot admitted", "spot evicted", "on-demand admitted"
 WORK = "spot work completed"
 LIFETIME_S, SAMPLES = "quantile of the lifetime, s", "samples"
 
-#: Quantity → the column it is, or the two columns whose ratio it is.
+#: Quantity → its column, or the two columns whose ratio it is.
 QUANTITIES: dict[str, tuple[str, ...]] = {
     ADMITTED: ("spot_admitted", "spot_requests"),
     EVICTED: ("evicted", "spot_admitted"),
@@ -35,8 +35,8 @@ UNAWARE, LITERAL, STRICT, POPULATION = "unaware", "papers", "strict", "populatio
 class PublishedNumber:
     """One printed number.
 
-    value: as printed, so that its digits say how exact it is. of: the columns, with their values, of the rows
-    it is about. spread: half the width of the interval printed with it, if there is one.
+    value: as printed, so that its digits say how exact it is. of: columns and values of the rows that it
+    describes. spread: half the width of the interval printed with it, 0 where none is.
     """
 
     experiment: str
@@ -48,27 +48,23 @@ class PublishedNumber:
 
     @property
     def number(self) -> float:
-        """The value."""
+        """Value as a number."""
         return float(self.value)
 
     @property
     def tolerance(self) -> float:
-        """How far another figure may be away and still be printed like this, or lie in the interval."""
+        """Largest distance of a number that would be printed like this one, or lies in its interval."""
         digits = len(self.value.partition(".")[2])
         return max(self.spread, 0.5 * 10.0**-digits)
 
     def values(self, rows: Sequence[Row]) -> list[float]:
-        """The same quantity in each of the rows that this is about."""
-        return [
-            value
-            for row in rows
-            if all(column in row and row[column] == wanted for column, wanted in self.of.items())
-            and (value := quantity(row, self.quantity)) is not None
-        ]
+        """Return the quantity in each row that this number describes."""
+        own = [row for row in where(rows, **self.of) if self.of.keys() <= row.keys()]
+        return [value for row in own if (value := quantity(row, self.quantity)) is not None]
 
 
 def quantity(row: Row, name: str) -> float | None:
-    """A quantity of a row; None where its denominator is 0."""
+    """Return a quantity of a row; None where its denominator is 0."""
     above, *below = QUANTITIES[name]
     if not below:
         return None if row[above] is None else float(row[above])
@@ -76,13 +72,13 @@ def quantity(row: Row, name: str) -> float | None:
 
 
 def drawn(row: Row, name: str) -> float:
-    """A quantity of a row as pictures want it: NaN where there is none."""
+    """Return a quantity of a row for a picture: NaN where there is none."""
     value = quantity(row, name)
     return math.nan if value is None else value
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % interval (normal; 0 of a single value), over independent runs."""
+    """Return the mean of independent runs and half the width of its normal 95 % interval (0 for one run)."""
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
         return mean, 0.0
@@ -90,25 +86,34 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return mean, 1.96 * math.sqrt(variance / len(values))
 
 
+def of_experiment(experiment: str, quantity: str | None = None) -> list[PublishedNumber]:
+    """Return the published numbers of an experiment, of all quantities or of one."""
+    return [
+        number
+        for number in FIGURES
+        if number.experiment == experiment and quantity in {None, number.quantity}
+    ]
+
+
 def beside(experiment: str, rows: Sequence[Row]) -> list[Row]:
-    """The published figures of an experiment, those that ``rows`` answer to, each beside ours.
+    """Return each published number of an experiment that ``rows`` answer, beside ours.
 
     Columns: source, quantity, of, published (as printed), spread, ours (mean over the runs), ours_plus_minus
     (half the width of its 95 % interval), lowest, highest, runs.
     """
-    found: list[Row] = []
-    for figure in FIGURES:
-        values = figure.values(rows) if figure.experiment == experiment else []
+    comparisons: list[Row] = []
+    for figure in of_experiment(experiment):
+        values = figure.values(rows)
         if not values:
             continue
         mean, half = interval(values)
-        found.append({
+        comparisons.append({
             "source": figure.where, "quantity": figure.quantity,
             "of": ", ".join(f"{name} {_shown(value)}" for name, value in figure.of.items()),
             "published": figure.value, "spread": figure.spread, "ours": mean, "ours_plus_minus": half,
             "lowest": min(values), "highest": max(values), "runs": len(values),
         })  # fmt: skip
-    return found
+    return comparisons
 
 
 def _shown(value: Any) -> str:
@@ -116,7 +121,7 @@ def _shown(value: Any) -> str:
 
 
 def _figure_1() -> list[PublishedNumber]:
-    """P1 §III-A, P2 §3.1, and PREDICTION.md "On the papers' production traces", last paragraph."""
+    """List P1 §III-A, P2 §3.1, and PREDICTION.md "On the papers' production traces", last paragraph."""
     name, papers, expected = "figure-1", "P1 Fig. 1 (§III-A), P2 Fig. 1 (§3.1)", "PREDICTION.md"
     unaware: Mapping[str, Any] = {"rule": UNAWARE, "sla": None}
     figures = [
@@ -142,7 +147,7 @@ def _figure_1() -> list[PublishedNumber]:
 
 
 def _figures_2_3() -> list[PublishedNumber]:
-    """P1 §III-B, P2 §3.2: what the text reads off for 15 free slots, and the counts it names."""
+    """List P1 §III-B, P2 §3.2: quantiles at 15 free slots, and the counts of samples."""
     name, where = "figures-2-3", "P1 Fig. 3 (§III-B), P2 Fig. 3 (§3.2)"
     figures = [
         PublishedNumber(

@@ -1,29 +1,35 @@
 """P1 Tables III and IV, P2 Tables 3 and 4: the four production pairs on their full platforms.
 
-Beyond the tables: SLAs in between, and work beside requests, as most of D's core-hours are in few large
+Beyond the tables: SLAs in between, and work beside requests, because most of D's core-hours are in few large
 instances (PREDICTION.md "Requests are not work").
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import (
+    LINES,
+    Axes,
+    Figure,
+    evicted_axis,
+    legend_below,
+    panels,
+    promise_steps,
+)
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, where
 from cloudsim.experiments.promise import pairs
+from cloudsim.experiments.promise.outcomes import keeps_promise
 from cloudsim.experiments.promise.published_numbers import (
     ADMITTED,
     EVICTED,
-    FIGURES,
     PAIRS,
     WORK,
     drawn,
+    of_experiment,
     quantity,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from cloudsim.plots import GREY, INK
 
 SLAS: tuple[float | None, ...] = (None, 0.25, 0.10, 0.05, 0.01)
 _TIGHTEST = 0.01
@@ -42,20 +48,20 @@ def _cases(quick: bool) -> list[Case]:
     ]  # fmt: skip
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    found = [_promise(rows)]
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    texts = [_promise(rows)]
     for pair in PAIRS:
-        of = {row["sla"]: row for row in rows if row["pair"] == pair}
+        of = {row["sla"]: row for row in where(rows, pair=pair)}
         if None not in of or _TIGHTEST not in of:
             continue
         base, kept = of[None], of[_TIGHTEST]
-        found.append(
+        texts.append(
             f"{pair} at SLA .01 (in brackets: no SLA): {_share(kept, ADMITTED)} ({_share(base, ADMITTED)}) "
             f"of the requests admitted, {kept['evicted']} of {kept['spot_admitted']} ({base['evicted']} of "
             f"{base['spot_admitted']}) evicted; 95 % of the ratio from {kept['evicted_low']:.4f} to "
             f"{kept['evicted_high']:.4f}."
         )
-        found.append(
+        texts.append(
             f"{pair}, work: {_share(kept, WORK)} ({_share(base, WORK)}) of the requested core-hours "
             f"completed, {_ratio(kept, base)} of what is without an SLA; {kept['core_hours_lost']:,.0f} "
             f"({base['core_hours_lost']:,.0f}) lost to evictions; utilisation "
@@ -63,14 +69,14 @@ def _findings(rows: Sequence[Row]) -> list[str]:
             f"({base['utilisation']:.3f}) with it; {kept['on_demand_admitted']:,} on-demand requests "
             f"admitted, {kept['on_demand_admitted_without_spot']:,} without spot."
         )
-    baseline = [row for row in rows if row["sla"] is None]
-    held = [row["pair"] for row in baseline if row["evicted"] <= 0.01 * row["spot_admitted"]]
-    if held:
-        found.append(
-            f"Without admission control the eviction ratio of {', '.join(held)} is already below .01 here, "
+    baseline = where(rows, sla=None)
+    below = [row["pair"] for row in baseline if row["evicted"] <= 0.01 * row["spot_admitted"]]
+    if below:
+        texts.append(
+            f"Without admission control the eviction ratio of {', '.join(below)} is already below .01 here, "
             "where the papers have it above .01 on all four pairs."
         )
-    return found
+    return texts
 
 
 def _share(row: Row, name: str) -> str:
@@ -88,7 +94,7 @@ def _promise(rows: Sequence[Row]) -> str:
     broken = [
         f"{row['pair']} at {row['sla']:g} ({row['evicted']} of {row['spot_admitted']})"
         for row in promised
-        if row["evicted"] > row["sla"] * row["spot_admitted"]
+        if not keeps_promise(row)
     ]
     kept = len(promised) - len(broken)
     return f"The SLA is kept in {kept} of {len(promised)} runs with one" + (
@@ -97,20 +103,14 @@ def _promise(rows: Sequence[Row]) -> str:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.drawing import figure_of, styled
-
-    shown = [pair for pair in PAIRS if any(row["pair"] == pair for row in rows)]
-    with styled():
-        figure = figure_of(10, 5.4)
-        grid = figure.subplots(2, len(shown), sharex=True, sharey="row", squeeze=False)
+    shown = [pair for pair in PAIRS if where(rows, pair=pair)]
+    with panels(None, 2, len(shown), size=(10, 5.4), sharex=True, sharey="row") as (figure, axes):
         for column, pair in enumerate(shown):
-            _shares(grid[0, column], pair, [row for row in rows if row["pair"] == pair])
-            _evictions(grid[1, column], pair, [row for row in rows if row["pair"] == pair])
-        grid[0, 0].set_ylabel("share")
-        grid[1, 0].set_ylabel("evicted ÷ admitted")
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        more, names = grid[1, 0].get_legend_handles_labels()
-        figure.legend(handles + more, labels + names, loc="outside lower center", ncols=3)
+            _draw_shares(axes[0, column], pair, where(rows, pair=pair))
+            _draw_evictions(axes[1, column], pair, where(rows, pair=pair))
+        axes[0, 0].set_ylabel("share")
+        axes[1, 0].set_ylabel("evicted ÷ admitted")
+        legend_below(figure, *axes[:, 0], columns=3)
     return figure
 
 
@@ -118,10 +118,7 @@ def _places(rows: Sequence[Row]) -> list[int]:
     return [SLAS.index(row["sla"]) for row in rows]
 
 
-def _shares(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
-    from cloudsim.experiments.drawing import LINES
-    from cloudsim.plots import INK
-
+def _draw_shares(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
     for number, (name, label) in enumerate(
         ((ADMITTED, "spot requests admitted"), (WORK, "spot core-hours completed"))
     ):
@@ -131,15 +128,12 @@ def _shares(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
             mec="white", mew=0.5, label=label, clip_on=False,
         )  # fmt: skip
         printed = "printed in the papers" if name == ADMITTED else None
-        _printed(axes, pair, name, printed, INK if name == ADMITTED else colour)
+        _draw_printed(axes, pair, name, printed, INK if name == ADMITTED else colour)
     axes.set_title(pair, fontweight="bold")
     axes.set_ylim(0, 1.05)
 
 
-def _evictions(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
-    from cloudsim.experiments.drawing import LINES, evicted_axis
-    from cloudsim.plots import GREY, INK
-
+def _draw_evictions(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
     colour, marker = LINES[3]
     places = _places(rows)
     shares = [quantity(row, EVICTED) or 0.0 for row in rows]
@@ -150,72 +144,44 @@ def _evictions(axes: Axes, pair: str, rows: Sequence[Row]) -> None:
         fmt=marker, color=colour, ms=5, mec="white", mew=0.5, elinewidth=1.2, clip_on=False,
         label="spot evicted, exact 95 %",
     )  # fmt: skip
-    for place, sla in enumerate(SLAS):
-        if sla is not None:
-            axes.plot(
-                [place - 0.4, place + 0.4], [sla] * 2, ":", color=GREY, lw=1.4, zorder=0,
-                label="the promise" if place == 1 else None,
-            )  # fmt: skip
-    _printed(axes, pair, EVICTED, None, INK)
+    promise_steps(axes, SLAS, 0.4)
+    _draw_printed(axes, pair, EVICTED, None, INK)
     evicted_axis(axes, 0.3)
     axes.set_xticks(range(len(SLAS)), ["none", *(f"{sla:g}".removeprefix("0") for sla in SLAS if sla)])
     axes.set_xlim(-0.5, len(SLAS) - 0.5)
     axes.set_xlabel("SLA")
 
 
-def _printed(axes: Axes, pair: str, name: str, label: str | None, colour: str) -> None:
-    figures = [
-        one for one in FIGURES
-        if one.experiment == EXPERIMENT.name and one.of["pair"] == pair and one.quantity == name
-    ]  # fmt: skip
+def _draw_printed(axes: Axes, pair: str, name: str, label: str | None, colour: str) -> None:
+    numbers = [number for number in of_experiment(EXPERIMENT.name, name) if number.of["pair"] == pair]
     axes.plot(
-        [SLAS.index(one.of["sla"]) for one in figures], [one.number for one in figures], "_", color=colour,
-        ms=18, mew=1.6, zorder=5, label=label,
+        [SLAS.index(number.of["sla"]) for number in numbers], [number.number for number in numbers], "_",
+        color=colour, ms=18, mew=1.6, zorder=5, label=label,
     )  # fmt: skip
 
 
 def _draw_work(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.drawing import figure_of, styled
-
-    shown = [pair for pair in PAIRS if any(row["pair"] == pair for row in rows)]
-    with styled():
-        figure = figure_of(9, 1.0 + 2.1 * len(shown))
-        panels = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
-        for axes, pair in zip(panels, shown, strict=True):
-            _work(axes, pair, {row["sla"]: row for row in rows if row["pair"] == pair})
-        panels[-1].set_xlabel("cores of the instance")
-        figure.supylabel("core-hours", fontsize=9)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
-
-
-def _work(axes: Axes, pair: str, of: dict[float | None, Row]) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    from cloudsim.experiments.drawing import LINES
-    from cloudsim.plots import GREY
-
-    sizes = [size["cores"] for size in of[None]["by_size"]]
-    bars = (
-        ("requested", [size["core_hours_requested"] for size in of[None]["by_size"]], GREY),
-        ("completed, no SLA", [size["core_hours_completed"] for size in of[None]["by_size"]], LINES[1][0]),
-        (
-            "completed, SLA .01",
-            [size["core_hours_completed"] for size in of[_TIGHTEST]["by_size"]],
-            LINES[0][0],
-        ),
-    )
-    for number, (label, heights, colour) in enumerate(bars):
-        axes.bar(
-            [place + (number - 1) * 0.27 for place in range(len(sizes))],
-            heights,
-            0.27,
-            color=colour,
-            label=label,
-        )
-    axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set_title(pair, loc="left", fontweight="bold")
+    shown = [pair for pair in PAIRS if where(rows, pair=pair)]
+    with panels(None, len(shown), 1, size=(9, 1.0 + 2.1 * len(shown))) as (figure, axes):
+        for panel, pair in zip(axes.flat, shown, strict=True):
+            of = {row["sla"]: row["by_size"] for row in where(rows, pair=pair)}
+            bars = (
+                ("requested", of[None], "core_hours_requested", GREY),
+                ("completed, no SLA", of[None], "core_hours_completed", LINES[1][0]),
+                ("completed, SLA .01", of[_TIGHTEST], "core_hours_completed", LINES[0][0]),
+            )
+            for number, (label, sizes, column, colour) in enumerate(bars):
+                places = [place + (number - 1) * 0.27 for place in range(len(sizes))]
+                panel.bar(places, [size[column] for size in sizes], 0.27, color=colour, label=label)
+            panel.set_xticks(range(len(of[None])), [str(size["cores"]) for size in of[None]])
+            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+            panel.set_title(pair, loc="left", fontweight="bold")
+        axes[-1, 0].set_xlabel("cores of the instance")
+        figure.supylabel("core-hours", fontsize=9)
+        legend_below(figure, axes[0, 0], columns=3)
+    return figure
 
 
 EXPERIMENT = Experiment(
@@ -238,5 +204,5 @@ EXPERIMENT = Experiment(
             _draw_work,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

@@ -1,9 +1,9 @@
-"""What it costs and gains that a cloud discloses more: the same users aim at lifetimes by what it tells, and
-the cloud decides by what it tells (VOLATILE.md "In the product, not only in the study").
+"""The cost and the gain of disclosing more (VOLATILE.md "In the product, not only in the study").
 
-A live cloud in replay: its own load comes and goes, tables are made every six hours, and each user who comes
-reads what is published at that moment, chooses a lifetime for a value function (``choosing``, as ``spotfed
-target`` does) and asks for it. Who is told nothing asks for the lifetime of the recorded request.
+A live cloud in replay: its own load comes and goes, and tables are made every six hours. Each user reads the
+table published at that moment, chooses a lifetime for a value function as ``spotfed target`` does
+(``cloudsim.disclosure.targeting``) and asks for it; the cloud decides by the same table. Where nothing is
+disclosed, a user asks for the lifetime of the recorded request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,12 +19,19 @@ from cloudsim.cloud.cloud import AFTER_EVERYTHING
 from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import LATTICE_S, Disclosure
-from cloudsim.disclosure.masked_tables import shown_table
-from cloudsim.disclosure.target_choice import Choice, choose, disclosed_of
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.promise.beds import SPOT_DELAY_S, draw, seeds
-from cloudsim.experiments.runs import CLOUD, SPOT
-from cloudsim.experiments.volatile.runs import of
+from cloudsim.disclosure.masked_tables import describe_table
+from cloudsim.disclosure.targeting import (
+    HOUR_S,
+    TargetChoice,
+    Value,
+    choose_target,
+    find_value,
+    parse_disclosed,
+)
+from cloudsim.experiments.drawing import Figure, dots_by_group, legend_below, panels, share_axis, spread
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, ratio, total, where
+from cloudsim.experiments.promise.beds import draw, seeds
+from cloudsim.experiments.runs import CLOUD, SPOT, SPOT_DELAY_S
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import ReplayMember
 from cloudsim.history.event_log import PHASE_SPOT
@@ -33,10 +39,6 @@ from cloudsim.model.changes import Change, End, Ended
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.tables import QuantileTable
-from cloudsim.volatile.targeting import HOUR_S, Value, named_value
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BEDS = ("synthetic", "long-lived")
 SEEDS = range(4)
@@ -44,7 +46,7 @@ BIRTHS = 10_000
 VALUE_FUNCTIONS = ("linear", "polynomial", "checkpointed")
 LEVELS = tuple(level.value for level in Disclosure)
 
-#: How users ask: for the promise that the cloud makes for their lifetime, where it makes one; or for none.
+#: Users ask for the promise that the cloud makes for their lifetime, where it makes one, or for none.
 PROMISED, UNPROMISED = "with the promise", "without a promise"
 ASKS = (PROMISED, UNPROMISED)
 
@@ -61,28 +63,25 @@ def measure(
     levels: Sequence[str] = LEVELS,
     value_functions: Sequence[str] = VALUE_FUNCTIONS,
 ) -> list[Row]:
-    """A case: one draw of a bed under each level, for each value function and way to ask.
+    """Run one draw of a bed under each level, for each value function and way to ask.
 
-    Columns: bed, seed, level, value_function, asks, requests, asked (of those that could choose a lifetime),
-    admitted, completed, evicted; core_hours (used, lost ones too), value (of cores times hours),
-    value_per_core_hour, value_per_idle_core_hour (of the cores that the own load left idle),
-    mean_lifetime_h (asked for), and believed_success (the mean chance that those who were admitted believed
-    in; None where what is told lets nobody believe in one).
+    Columns: bed, seed, level, value_function, asks, requests, asked (requests whose users could choose a
+    lifetime), admitted, completed, evicted; core_hours (used, lost ones included), value (cores times hours),
+    value_per_core_hour, value_per_idle_core_hour (of the cores that the own load left idle), mean_lifetime_h
+    (asked for), and believed_success (mean chance of completion that admitted users expected; None where the
+    disclosed table gives none).
     """
-    rows = []
-    for level in levels:
-        for value_function in value_functions:
-            for asks in ASKS:
-                run = _Run(bed, seed, births, hours, Disclosure(level), named_value(value_function))
-                rows.append(
-                    {"bed": bed, "seed": seed, "level": level, "value_function": value_function, "asks": asks}
-                    | run.row(promised=asks == PROMISED)
-                )
-    return rows
+    return [
+        {"bed": bed, "seed": seed, "level": level, "value_function": value_function, "asks": asks}
+        | _Run(bed, seed, births, hours, Disclosure(level), find_value(value_function)).row(
+            promised=asks == PROMISED
+        )
+        for level, value_function, asks in itertools.product(levels, value_functions, ASKS)
+    ]
 
 
 class _Run:
-    """One cloud, and its users who all value alike."""
+    """Replays one cloud whose users all have the same value function."""
 
     def __init__(
         self, bed: str, seed: int, births: int, hours: float | None, level: Disclosure, value: Value
@@ -90,17 +89,18 @@ class _Run:
         drawn = draw(bed, seed, hours)
         spec = CloudSpec(CLOUD, parse_nodes(drawn.nodes), disclosure=level)
         cloud = FederatedCloud(spec, drawn.nodes, drawn.on_demand)
-        # What it offers is chosen by each user; a promise is wanted, so that tables hold its sizes.
+        # Each user chooses the promise; any SLA here makes tables hold the sizes of the requests.
         workload = Workload(SPOT, drawn.spot, SPOT_DELAY_S, 0.5, (CLOUD,))
         self._federation = Federation((cloud,), (workload,))
         self._member = ReplayMember(cloud, 0, self._federation, seed, births)
         self._level, self._value = level, value
-        self._read: tuple[QuantileTable, dict[int, Choice | None]] | None = None
+        self._read: tuple[QuantileTable, dict[int, TargetChoice | None]] | None = None
         self._own_core_s = 0.0
         self._ended = {End.COMPLETED: 0, End.EVICTED: 0}
         self._core_h, self._worth = 0.0, 0.0
 
     def row(self, *, promised: bool) -> Row:
+        """Replay all requests and return the counted columns."""
         cloud = self._member.cloud
         requests, admitted, lifetimes_s, believed = 0, 0, list[float](), list[float]()
         for now_s, recorded, _ in self._federation.requests():
@@ -117,9 +117,9 @@ class _Run:
             changes = cloud.admit(request, now_s)
             assert not isinstance(changes, Refusal), "nothing happened between quote and admission"
             admitted += 1
-            chosen = self._choice(request.cores)
-            if chosen is not None and chosen.chance is not None:
-                believed.append(chosen.chance)
+            choice = self._choice(request.cores)
+            if choice is not None and choice.chance is not None:
+                believed.append(choice.chance)
             self._count(changes)
         self._count(cloud.advance(*AFTER_EVERYTHING))
         idle_core_h = (sum(cloud.spec.node_cores) * self._federation.ends_s - self._own_core_s) / HOUR_S
@@ -138,26 +138,26 @@ class _Run:
         }
 
     def _aimed(self, recorded: Request, *, promised: bool) -> Request | None:
-        """The request that its user makes of a recorded one; None if he cannot choose a lifetime."""
+        """Return the request that a user makes of a recorded one; None if no lifetime can be chosen."""
         if self._level is Disclosure.NOTHING:
             assert recorded.lifetime_s is not None
             return replace(recorded, lifetime_s=min(recorded.lifetime_s, float(LATTICE_S[-1])), sla=None)
-        chosen = self._choice(recorded.cores)
-        if chosen is None:
+        choice = self._choice(recorded.cores)
+        if choice is None:
             return None
-        return replace(recorded, lifetime_s=chosen.lifetime_s, sla=chosen.sla if promised else None)
+        return replace(recorded, lifetime_s=choice.lifetime_s, sla=choice.sla if promised else None)
 
-    def _choice(self, cores: int) -> Choice | None:
-        """What is chosen by the table that is published now, read once; None where nothing is told."""
+    def _choice(self, cores: int) -> TargetChoice | None:
+        """Return the choice by the table published now, read once; None where nothing is disclosed."""
         table = self._member.cloud.table
         if table is None or self._level is Disclosure.NOTHING:
             return None
         if self._read is None or self._read[0] is not table:
-            told = {
-                one["cores"]: choose(disclosed_of(self._level, one), self._value)
-                for one in shown_table(table)["lifetimes"]
+            choices = {
+                part["cores"]: choose_target(parse_disclosed(self._level, part), self._value)
+                for part in describe_table(table)["lifetimes"]
             }
-            self._read = table, told
+            self._read = table, choices
         return self._read[1].get(cores)
 
     def _count(self, changes: Sequence[Change]) -> None:
@@ -177,88 +177,69 @@ class _Run:
 
 
 def _worth(value: Value, target_s: float, lived_s: float) -> float:
-    """What one instance is worth that lived so long, in hours."""
+    """Return the value in hours of one instance that lived for ``lived_s``."""
     return float(value.expected(np.array([target_s]), lambda at_s: (at_s <= lived_s).astype(np.float64))[0])
 
 
 def _cases(quick: bool) -> list[Case]:
+    short = {"hours": _QUICK_HOURS, "births": _QUICK_BIRTHS} if quick else {}
     return [
-        Case(
-            f"{bed}, seed {seed}",
-            measure,
-            {"bed": bed, "seed": seed} | ({"hours": _QUICK_HOURS, "births": _QUICK_BIRTHS} if quick else {}),
-        )
+        Case(f"{bed}, seed {seed}", measure, {"bed": bed, "seed": seed, **short})
         for bed in BEDS[: 1 if quick else None]
         for seed in seeds(SEEDS, quick)
     ]
 
 
-# -- what is said --------------------------------------------------------------------------------------------
+def _mean(rows: Sequence[Row], column: str) -> float:
+    return float(np.mean([row[column] for row in rows]))
 
 
-def _total(rows: Sequence[Row], column: str) -> float:
-    return float(sum(row[column] for row in rows))
-
-
-def per_core_hour(rows: Sequence[Row]) -> float:
-    """Value by core-hour used, over all rows together."""
-    used = _total(rows, "core_hours")
-    return _total(rows, "value") / used if used else 0.0
-
-
-def _findings(rows: Sequence[Row]) -> list[str]:
-    found = []
-    for bed in dict.fromkeys(row["bed"] for row in rows):
-        for value_function in VALUE_FUNCTIONS:
-            for asks in ASKS:
-                told = []
-                for level in LEVELS:
-                    own = of(rows, bed=bed, value_function=value_function, asks=asks, level=level)
-                    evicted = _total(own, "evicted") / max(_total(own, "admitted"), 1)
-                    idle = float(np.mean([row["value_per_idle_core_hour"] for row in own]))
-                    admitted = _total(own, "admitted") / _total(own, "requests")
-                    told.append(
-                        f"{level} {per_core_hour(own):.2f} ({admitted:.0%} admitted, {evicted:.1%} of them "
-                        f"evicted, {idle:.3f} by idle core-hour)"
-                    )
-                found.append(f"{bed}, {value_function} value, {asks}: by core-hour used {'; '.join(told)}.")
-        found += [_gain(rows, bed), _belief(rows, bed)]
-    found.append(
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    texts = []
+    for bed in distinct(rows, "bed"):
+        for value_function, asks in itertools.product(VALUE_FUNCTIONS, ASKS):
+            parts = []
+            for level in LEVELS:
+                own = where(rows, bed=bed, value_function=value_function, asks=asks, level=level)
+                admitted = total(own, "admitted") / total(own, "requests")
+                parts.append(
+                    f"{level} {ratio(own, 'value', 'core_hours'):.2f} ({admitted:.0%} admitted, "
+                    f"{ratio(own, 'evicted', 'admitted'):.1%} of them evicted, "
+                    f"{_mean(own, 'value_per_idle_core_hour'):.3f} by idle core-hour)"
+                )
+            texts.append(f"{bed}, {value_function} value, {asks}: by core-hour used {'; '.join(parts)}.")
+        texts += [_gain(rows, bed), _belief(rows, bed)]
+    texts.append(
         "To aim at the greatest value of an instance, as users do in the paper (§4.2), is not to aim at that "
         "of an hour: where spot instances compete for room, long ones leave less to all and are evicted more."
     )
-    return found
+    return texts
 
 
 def _belief(rows: Sequence[Row], bed: str) -> str:
-    """What users believed, and what came of it: published lifetimes are those of the usual conditions, and
-    users who all stay longer make others."""
+    """Compare the success that users expected with the realised one.
+
+    Published lifetimes are those of the usual conditions, and users who all stay longer make others.
+    """
     parts = []
     for level in LEVELS:
-        own = [
-            row
-            for row in of(rows, bed=bed, level=level, value_function="linear", asks=UNPROMISED)
-            if row["believed_success"] is not None
-        ]
+        own = where(rows, bed=bed, level=level, value_function="linear", asks=UNPROMISED)
+        own = [row for row in own if row["believed_success"] is not None]
         if own:
-            believed = float(np.mean([row["believed_success"] for row in own]))
-            came = _total(own, "completed") / max(_total(own, "admitted"), 1)
-            parts.append(f"{level} believed {believed:.0%}, came {came:.0%}")
+            came = ratio(own, "completed", "admitted")
+            parts.append(f"{level} believed {_mean(own, 'believed_success'):.0%}, came {came:.0%}")
     return f"{bed}, linear value, without a promise: success {'; '.join(parts)}."
 
 
 def _gain(rows: Sequence[Row], bed: str) -> str:
-    """How often more disclosure is worth more, level by level, seed by seed."""
+    """Count how often more disclosure is worth more, level by level, seed by seed."""
     parts = []
     for less, more in itertools.pairwise(LEVELS):
         pairs = [
             (row, other)
-            for row in of(rows, bed=bed, level=less)
-            for other in of(
-                rows,
-                bed=bed,
-                level=more,
-                **{name: row[name] for name in ("seed", "value_function", "asks")},
+            for row in where(rows, bed=bed, level=less)
+            for other in where(
+                rows, bed=bed, level=more, **{name: row[name] for name in ("seed", "value_function", "asks")}
             )
         ]
         better = sum(b["value_per_core_hour"] > a["value_per_core_hour"] for a, b in pairs)
@@ -267,20 +248,17 @@ def _gain(rows: Sequence[Row], bed: str) -> str:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import dots_by_group, legend_below, panels, share_axis, spread
-
-    beds = list(dict.fromkeys(row["bed"] for row in rows))
-    with panels(
-        "What an hour of a core is worth to users, by what the cloud tells",
-        len(beds), len(VALUE_FUNCTIONS), size=(11, 1 + 3 * len(beds)), sharex=True,
-    ) as (figure, axes):  # fmt: skip
+    beds = distinct(rows, "bed")
+    title, size = "What an hour of a core is worth to users, by what the cloud tells", (11, 1 + 3 * len(beds))
+    with panels(title, len(beds), len(VALUE_FUNCTIONS), size=size, sharex=True) as (figure, axes):
         for line, bed in zip(axes, beds, strict=True):
             for axis, value_function in zip(line, VALUE_FUNCTIONS, strict=True):
+                own = where(rows, bed=bed, value_function=value_function)
                 series = {
                     asks: {
-                        level: spread([row["value_per_core_hour"] for row in own])
+                        level: spread([row["value_per_core_hour"] for row in each])
                         for level in LEVELS
-                        if (own := of(rows, bed=bed, value_function=value_function, asks=asks, level=level))
+                        if (each := where(own, asks=asks, level=level))
                     }
                     for asks in ASKS
                 }
@@ -306,5 +284,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

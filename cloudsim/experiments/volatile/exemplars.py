@@ -1,107 +1,148 @@
-"""The paper's four exemplars, made: Figures 3, 9 to 13 and 15 to 17, Tables 2 and 3.
+"""Paper 002, Figures 3, 9 to 13 and 15 to 17, Tables 2 and 3: four pools like the paper's exemplars.
 
-The prices of the four pools of us-west-2a in 2017 cannot be had any more. Pools in their shapes stand for
-them (``cloudsim.volatile.synthetic``): their volatility and unit hours are those that are printed.
+The prices of the four pools of us-west-2a in 2017 are not available any more. Pools in their shapes stand for
+them (``cloudsim.volatile.synthetic``), with the volatility and the unit hours that are printed.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.experiment import Case, Experiment, Row
-from cloudsim.experiments.volatile import exemplars_drawing as drawing
-from cloudsim.experiments.volatile.runs import INTERVALS, MODELS, POLICIES, VALUE, Pool, of, pool_rows
+from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL
+from cloudsim.experiments.drawing import (
+    LINES,
+    Dot,
+    Figure,
+    dots_by_group,
+    grid,
+    legend_below,
+    panels,
+    share_axis,
+)
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, distinct, where
+from cloudsim.experiments.volatile.runs import (
+    INTERVALS,
+    MODEL_NAMES,
+    MODELS,
+    POLICIES,
+    POLICY_NAMES,
+    VALUE,
+    Pool,
+    pool_rows,
+)
 from cloudsim.volatile.availability import STUDY_SAMPLES
-from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, exemplar
-from cloudsim.volatile.targeting import LINEAR, POLYNOMIAL
+from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, make_exemplar
 
 STABLE = ("stable-1", "stable-2")
 PROFILE = "profile"
-#: Of a profile in a picture: every hour.
+#: A picture of a profile shows every twelfth sample, one an hour.
 _SHOWN_EVERY = 12
+_LONGEST_MINUTES = 2880
+_NOT_POOLS = ("random", "fifo", "lifo")
 
 
 def measure(_data: Path | None, *, name: str, samples: int) -> list[Row]:
-    """A case: all rows of one exemplar (``volatile_runs.pool_rows``), and a row "profile" with its hourly
-    units, its place and its hours."""
-    made = exemplar(name, np.random.default_rng(zlib.crc32(name.encode())), samples)
+    """Study one exemplar: all rows of ``volatile.runs.pool_rows``, and a row "profile".
+
+    Columns of "profile": pool, units (a list, hourly), volatility, periodicity, total_volatile_hours.
+    """
+    pool = make_exemplar(name, np.random.default_rng(zlib.crc32(name.encode())), samples)
     profile: Row = {
         "row": PROFILE,
         "pool": name,
-        "units": made.units[::_SHOWN_EVERY].tolist(),
-        "volatility": made.volatility,
-        "periodicity": made.periodicity,
-        "total_volatile_hours": made.total_volatile_hours,
+        "units": pool.units[::_SHOWN_EVERY].tolist(),
+        "volatility": pool.volatility,
+        "periodicity": pool.periodicity,
+        "total_volatile_hours": pool.total_volatile_hours,
     }
-    return [profile, *pool_rows(Pool("made", "whole", made))]
+    return [profile, *pool_rows(Pool("made", "whole", pool))]
+
+
+def _cases(quick: bool) -> list[Case]:
+    samples = STUDY_SAMPLES // 6 if quick else STUDY_SAMPLES
+    return [Case(name, measure, {"name": name, "samples": samples}) for name in EXEMPLARS]
+
+
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{row['pool']}: volatility {row['volatility']:.3f} (Table 2: "
+        f"{PUBLISHED[row['pool']].volatility:.3f}), periodicity {row['periodicity']:.1f}, "
+        f"{row['total_volatile_hours']:.3g} unit hours (Table 3: "
+        f"{PUBLISHED[row['pool']].total_volatile_hours:.3g})."
+        for row in where(rows, row=PROFILE)
+    ]
+
+
+# -- the paper's claims --------------------------------------------------------------------------------------
 
 
 def _value(rows: Sequence[Row], pool: str, policy: str, value_function: str = LINEAR.name) -> Row:
-    return of(rows, row=VALUE, pool=pool, policy=policy, value_function=value_function)[0]
+    return where(rows, row=VALUE, pool=pool, policy=policy, value_function=value_function)[0]
 
 
-def _lengths(rows: Sequence[Row], pool: str, policy: str, band: int | None = None) -> Row:
-    return of(rows, row=INTERVALS, pool=pool, policy=policy, band=band)[0]
+def _length(rows: Sequence[Row], pool: str, policy: str, column: str) -> float:
+    return float(where(rows, row=INTERVALS, pool=pool, policy=policy, band=None)[0][column])
 
 
-# -- the paper's statements ----------------------------------------------------------------------------------
+def _bands(rows: Sequence[Row], pool: str) -> list[float]:
+    return [row["mean_minutes"] for row in where(rows, row=INTERVALS, pool=pool, policy="lifo-pools")]
+
+
+def _pools_gain(rows: Sequence[Row], column: str) -> dict[str, float]:
+    """Return stable pool → a column under LIFO-pools over that of the best other policy."""
+    return {
+        pool: _value(rows, pool, "lifo-pools")[column]
+        / max(_value(rows, pool, policy)[column] for policy in _NOT_POOLS)
+        for pool in STABLE
+    }
+
+
+def _list(values: dict[str, float], form: str, unit: str = "") -> str:
+    return ", ".join(f"{name} {value:{form}}{unit}" for name, value in values.items())
 
 
 def _medians(rows: Sequence[Row]) -> Verdict:
     ratios = {
-        pool: _lengths(rows, pool, "fifo")["median_minutes"]
-        / max(_lengths(rows, pool, "lifo")["median_minutes"], 1)
+        pool: _length(rows, pool, "fifo", "median_minutes")
+        / max(_length(rows, pool, "lifo", "median_minutes"), 1)
         for pool in ("stable-2", "periodic")
     }
-    text = ", ".join(f"{pool} {ratio:.1f} x" for pool, ratio in ratios.items())
-    return Verdict(ratios["stable-2"] >= 2 and ratios["periodic"] >= 5, f"FIFO's over LIFO's median: {text}")
+    holds = ratios["stable-2"] >= 2 and ratios["periodic"] >= 5
+    return Verdict(holds, f"FIFO's over LIFO's median: {_list(ratios, '.1f', ' x')}")
 
 
 def _spread_of_lifo(rows: Sequence[Row]) -> Verdict:
-    ratio = (
-        _lengths(rows, "stable-1", "lifo")["std_minutes"] / _lengths(rows, "stable-1", "fifo")["std_minutes"]
-    )
-    return Verdict(1.1 <= ratio <= 1.6, f"{ratio:.2f} x")
+    lifo, fifo = (_length(rows, "stable-1", policy, "std_minutes") for policy in ("lifo", "fifo"))
+    return Verdict(1.1 <= lifo / fifo <= 1.6, f"{lifo / fifo:.2f} x")
 
 
 def _pool_0(rows: Sequence[Row]) -> Verdict:
     means = {pool: _bands(rows, pool) for pool in STABLE}
-    apart = all(one[0] < 0.8 * min(one[1:]) for one in means.values())
-    text = "; ".join(f"{pool} {' / '.join(f'{mean:,.0f}' for mean in one)}" for pool, one in means.items())
-    return Verdict(apart, f"mean minutes of pools 0 to 4: {text}")
-
-
-def _bands(rows: Sequence[Row], pool: str) -> list[float]:
-    return [row["mean_minutes"] for row in of(rows, row=INTERVALS, pool=pool, policy="lifo-pools")]
+    apart = all(bands[0] < 0.8 * min(bands[1:]) for bands in means.values())
+    figures = (f"{pool} {' / '.join(f'{mean:,.0f}' for mean in bands)}" for pool, bands in means.items())
+    return Verdict(apart, f"mean minutes of pools 0 to 4: {'; '.join(figures)}")
 
 
 def _unstable_alike(rows: Sequence[Row]) -> Verdict:
     bands = _bands(rows, "unstable")
-    return Verdict(
-        max(bands) < 1.5 * min(bands),
-        f"mean minutes of pools 0 to 4: {' / '.join(f'{one:,.0f}' for one in bands)}",
-    )
+    figures = " / ".join(f"{mean:,.0f}" for mean in bands)
+    return Verdict(max(bands) < 1.5 * min(bands), f"mean minutes of pools 0 to 4: {figures}")
 
 
 def _gain_of_pools(rows: Sequence[Row]) -> Verdict:
-    gains = {
-        pool: _value(rows, pool, "lifo-pools")["of_oracle_mttr"]
-        / max(_value(rows, pool, policy)["of_oracle_mttr"] for policy in ("random", "fifo", "lifo"))
-        for pool in STABLE
-    }
-    text = ", ".join(f"{pool} {gain - 1:+.0%}" for pool, gain in gains.items())
-    return Verdict(min(gains.values()) >= 1.15, f"over the best other policy: {text}")
+    gains = {pool: gain - 1 for pool, gain in _pools_gain(rows, "of_oracle_mttr").items()}
+    return Verdict(min(gains.values()) + 1 >= 1.15, f"over the best other policy: {_list(gains, '+.0%')}")
 
 
 def _lifo_full(rows: Sequence[Row]) -> Verdict:
     shares = {policy: _value(rows, "stable-1", policy)["of_oracle_full"] for policy in ("lifo", "lifo-pools")}
-    text = ", ".join(f"{policy} {share:.2f}" for policy, share in shares.items())
-    return Verdict(min(shares.values()) >= 0.85, text)
+    return Verdict(min(shares.values()) >= 0.85, _list(shares, ".2f"))
 
 
 def _random_fifo(rows: Sequence[Row]) -> Verdict:
@@ -109,30 +150,28 @@ def _random_fifo(rows: Sequence[Row]) -> Verdict:
         policy: max(_value(rows, "stable-1", policy)[f"of_oracle_{model}"] for model in MODELS)
         for policy in ("random", "fifo")
     }
-    text = ", ".join(f"{policy} {share:.2f}" for policy, share in peaks.items())
-    return Verdict(all(0.5 <= share <= 0.72 for share in peaks.values()), text)
+    return Verdict(all(0.5 <= share <= 0.72 for share in peaks.values()), _list(peaks, ".2f"))
 
 
 def _unstable_full(rows: Sequence[Row]) -> Verdict:
-    full = [_value(rows, "unstable", policy)["of_oracle_full"] for policy in POLICIES]
-    p90 = [_value(rows, "unstable", policy)["of_oracle_p90"] for policy in POLICIES]
+    full, p90 = (
+        [_value(rows, "unstable", policy)[f"of_oracle_{model}"] for policy in POLICIES]
+        for model in ("full", "p90")
+    )
     near = all(abs(share - 0.67) <= 0.1 for share in full) and all(abs(share - 0.45) <= 0.1 for share in p90)
     return Verdict(
-        near,
-        f"full {min(full):.2f} to {max(full):.2f}, 90pctile {min(p90):.2f} to {max(p90):.2f}",
+        near, f"full {min(full):.2f} to {max(full):.2f}, 90pctile {min(p90):.2f} to {max(p90):.2f}"
     )
 
 
 def _misled(rows: Sequence[Row]) -> Verdict:
     row = _value(rows, "periodic", "lifo")
-    return Verdict(
-        row["of_oracle_p10"] < 0.8 * row["of_oracle_mttr"],
-        f"10pctile {row['of_oracle_p10']:.2f}, MTTR {row['of_oracle_mttr']:.2f}",
-    )
+    p10, mttr = row["of_oracle_p10"], row["of_oracle_mttr"]
+    return Verdict(p10 < 0.8 * mttr, f"10pctile {p10:.2f}, MTTR {mttr:.2f}")
 
 
 def _full_is_best(rows: Sequence[Row]) -> Verdict:
-    own = of(rows, row=VALUE, value_function=LINEAR.name)
+    own = where(rows, row=VALUE, value_function=LINEAR.name)
     best = sum(
         row["of_oracle_full"] >= max(row[f"of_oracle_{model}"] for model in MODELS) - 1e-9 for row in own
     )
@@ -141,48 +180,40 @@ def _full_is_best(rows: Sequence[Row]) -> Verdict:
 
 
 def _polynomial_oracle(rows: Sequence[Row]) -> Verdict:
-    own = {
+    values = {
         policy: sum(_value(rows, pool, policy, POLYNOMIAL.name)["value_oracle"] for pool in EXEMPLARS)
         for policy in POLICIES
     }
-    text = ", ".join(f"{policy} {one / own['random']:.2f}" for policy, one in own.items())
-    return Verdict(
-        min(own["lifo"], own["lifo-pools"]) > max(own["random"], own["fifo"]), f"{text} of Random's"
-    )
+    holds = min(values["lifo"], values["lifo-pools"]) > max(values["random"], values["fifo"])
+    relative = {policy: value / values["random"] for policy, value in values.items()}
+    return Verdict(holds, f"{_list(relative, '.2f')} of Random's")
 
 
 def _success(rows: Sequence[Row]) -> Verdict:
-    ratios = {}
-    for pool in STABLE:
-        pools = _value(rows, pool, "lifo-pools")["success_mttr"]
-        ratios[pool] = pools / max(
-            _value(rows, pool, policy)["success_mttr"] for policy in ("random", "fifo", "lifo")
-        )
-    text = ", ".join(f"{pool} {ratio:.2f} x" for pool, ratio in ratios.items())
-    return Verdict(ratios["stable-1"] >= 1.5 and ratios["stable-2"] >= 1.2, f"under MTTR: {text}")
+    ratios = _pools_gain(rows, "success_mttr")
+    holds = ratios["stable-1"] >= 1.5 and ratios["stable-2"] >= 1.2
+    return Verdict(holds, f"under MTTR: {_list(ratios, '.2f', ' x')}")
 
 
-def _by_hour(rows: Sequence[Row]) -> Verdict:
+def _value_by_hour(rows: Sequence[Row]) -> Verdict:
     worth = {pool: _value(rows, pool, "random")["per_unit_hour_full"] for pool in EXEMPLARS}
-    best = max(worth.values())
-    text = ", ".join(f"{pool} {one / best:.2f}" for pool, one in worth.items())
+    relative = {pool: value / max(worth.values()) for pool, value in worth.items()}
+    near = min(worth[pool] for pool in (*STABLE, "periodic")) >= 0.9 * max(worth.values())
     return Verdict(
-        worth["unstable"] == min(worth.values())
-        and min(worth[pool] for pool in (*STABLE, "periodic")) >= 0.9 * best,
-        f"of the best: {text}",
+        worth["unstable"] == min(worth.values()) and near, f"of the best: {_list(relative, '.2f')}"
     )
 
 
 def _counts(rows: Sequence[Row]) -> Verdict:
-    right, told = 0, []
+    right, figures = 0, []
     for pool in EXEMPLARS:
-        counts = [_lengths(rows, pool, policy)["intervals"] for policy in ("random", "fifo", "lifo")]
+        counts = [int(_length(rows, pool, policy, "intervals")) for policy in _NOT_POOLS]
         right += counts[1] <= counts[0] <= counts[2]
-        told.append(
-            f"{pool} {' / '.join(f'{one:,}' for one in counts)} "
-            f"(printed {' / '.join(f'{one:,}' for one in PUBLISHED[pool].intervals)})"
+        ours, printed = (
+            " / ".join(f"{count:,}" for count in each) for each in (counts, PUBLISHED[pool].intervals)
         )
-    return Verdict(right == len(EXEMPLARS), f"Random / FIFO / LIFO: {'; '.join(told)}")
+        figures.append(f"{pool} {ours} (printed {printed})")
+    return Verdict(right == len(EXEMPLARS), f"Random / FIFO / LIFO: {'; '.join(figures)}")
 
 
 CLAIMS = (
@@ -199,24 +230,115 @@ CLAIMS = (
     Claim("§5.3", "full is best under every policy, up to 1.5 x the next best", _full_is_best),
     Claim("§5.3", "polynomial value: the Oracle gets more under LIFO and LIFO-pools", _polynomial_oracle),
     Claim("§6.2", "LIFO-pools succeeds twice as often on Stable 1, 1.5 x on Stable 2", _success),
-    Claim("§6.3", "value by hour is nearly 30 % lower on Unstable, else within 10 %", _by_hour),
+    Claim("§6.3", "value by hour is nearly 30 % lower on Unstable, else within 10 %", _value_by_hour),
 )
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    places = [
-        f"{row['pool']}: volatility {row['volatility']:.3f} (Table 2: "
-        f"{PUBLISHED[row['pool']].volatility:.3f}), periodicity {row['periodicity']:.1f}, "
-        f"{row['total_volatile_hours']:.3g} unit hours (Table 3: "
-        f"{PUBLISHED[row['pool']].total_volatile_hours:.3g})."
-        for row in of(rows, row=PROFILE)
-    ]
-    return [*places, *judged(CLAIMS, rows)]
+# -- pictures ------------------------------------------------------------------------------------------------
 
 
-def _cases(quick: bool) -> list[Case]:
-    samples = STUDY_SAMPLES // 6 if quick else STUDY_SAMPLES
-    return [Case(name, measure, {"name": name, "samples": samples}) for name in EXEMPLARS]
+@contextmanager
+def _panels(rows: Sequence[Row], title: str, label: str) -> Iterator[tuple[Figure, list[tuple[Any, str]]]]:
+    """Make a figure with a panel for each exemplar; yields it and each panel's axes with the pool's name."""
+    with panels(title, 2, 2, size=(10, 6.6), sharex=True, sharey=True) as (figure, axes):
+        pools = list(zip(axes.flat, distinct(rows, "pool"), strict=False))
+        yield figure, pools
+        for axis, pool in pools:
+            axis.set_title(pool, loc="left")
+        legend_below(figure, axes[0, 0])
+        for axis in axes[:, 0]:
+            axis.set_ylabel(label)
+
+
+def _draw_profiles(rows: Sequence[Row]) -> Figure:
+    """Draw the blue lines of Figure 3."""
+    with _panels(rows, "Idle units of the made exemplars", "idle units") as (figure, pools):
+        for axis, pool in pools:
+            (profile,) = where(rows, row=PROFILE, pool=pool)
+            axis.plot(np.arange(len(profile["units"])) / 24, profile["units"], color=LINES[0][0], lw=0.7)
+        for axis, _ in pools[2:]:
+            axis.set_xlabel("day")
+    return figure
+
+
+def _draw_lengths(rows: Sequence[Row]) -> Figure:
+    """Draw Figure 9: mean with deviation, and median, of each policy and of the pools of LIFO-pools."""
+    with _panels(rows, "How long intervals are", "minutes") as (figure, pools):
+        for axis, pool in pools:
+            groups = {
+                POLICY_NAMES[row["policy"]] if row["band"] is None else f"pool {row['band']}": row
+                for row in where(rows, row=INTERVALS, pool=pool)
+            }
+            means: dict[str, Dot] = {}
+            for name, row in groups.items():
+                mean, deviation = row["mean_minutes"], row["std_minutes"]
+                means[name] = Dot(mean, max(mean - deviation, 0), mean + deviation)
+            medians = {name: Dot.at(row["median_minutes"]) for name, row in groups.items()}
+            dots_by_group(axis, list(groups), {"mean and deviation": means, "median": medians})
+            grid(axis)
+            axis.set_ylim(0, 1.5 * _LONGEST_MINUTES)
+    return figure
+
+
+def _draw_shares(
+    column: str, title: str, label: str, value_function: str
+) -> Callable[[Sequence[Row]], Figure]:
+    """Return a function that draws a dot for each policy and model."""
+
+    def draw(rows: Sequence[Row]) -> Figure:
+        with _panels(rows, title, label) as (figure, pools):
+            for axis, pool in pools:
+                own = {policy: _value(rows, pool, policy, value_function) for policy in POLICIES}
+                series = {
+                    MODEL_NAMES[model]: {
+                        POLICY_NAMES[policy]: Dot.at(row[f"{column}_{model}"]) for policy, row in own.items()
+                    }
+                    for model in MODELS
+                }
+                dots_by_group(axis, [POLICY_NAMES[policy] for policy in POLICIES], series)
+                axis.set_ylim(0, 1.02)
+                grid(axis)
+            for axis, _ in pools[::2]:
+                share_axis(axis, label)
+        return figure
+
+    return draw
+
+
+def _draw_targets(rows: Sequence[Row]) -> Figure:
+    """Draw Figure 15: the target of each policy under each model, of LIFO-pools one for each pool."""
+    with _panels(rows, "What users aim at, linear value", "target, minutes") as (figure, pools):
+        for axis, pool in pools:
+            for number, policy in enumerate(POLICIES):
+                colour, marker = LINES[number]
+                row, at, minutes = _value(rows, pool, policy), [], []
+                for place, model in enumerate(MODELS):
+                    targets = row[f"targets_minutes_{model}"]
+                    offsets = np.linspace(-0.08, 0.08, len(targets)) if len(targets) > 1 else [0.0]
+                    at += [place + (number - 1.5) * 0.2 + offset for offset in offsets]
+                    minutes += [target or 0.0 for target in targets]
+                name = POLICY_NAMES[policy]
+                axis.plot(at, minutes, marker, color=colour, ms=5, mec="white", mew=0.4, label=name)
+            axis.set_xticks(range(len(MODELS)), [MODEL_NAMES[model] for model in MODELS])
+            grid(axis)
+    return figure
+
+
+def _draw_by_hour(rows: Sequence[Row]) -> Figure:
+    """Draw Figure 17: value by hour of a unit under Random, with full information and the best other."""
+    pools = distinct(rows, "pool")
+    series: dict[str, dict[str, Dot]] = {"full": {}, "best of the others": {}}
+    for pool in pools:
+        row = _value(rows, pool, "random")
+        others = max(row[f"per_unit_hour_{model}"] for model in MODELS if model != "full")
+        series["full"][pool] = Dot.at(row["per_unit_hour_full"])
+        series["best of the others"][pool] = Dot.at(others)
+    with panels("What an hour of a unit is worth under Random", 1, 1, size=(7, 4)) as (figure, axes):
+        dots_by_group(axes[0, 0], pools, series)
+        share_axis(axes[0, 0], "value by unit hour")
+        axes[0, 0].set_ylim(0, 1)
+        legend_below(figure, axes[0, 0])
+    return figure
 
 
 EXPERIMENT = Experiment(
@@ -224,6 +346,47 @@ EXPERIMENT = Experiment(
     title="Volatile resources: four pools in the shapes of the paper's exemplars",
     source="paper 002, Figures 3, 9 to 13 and 15 to 17, Tables 2 and 3",
     cases=_cases,
-    pictures=drawing.PICTURES,
-    findings=_findings,
+    pictures=(
+        Picture(
+            "volatile-exemplars",
+            "Idle units over 90 days of four pools made in the shapes of the paper's exemplars (Figure 3).",
+            _draw_profiles,
+        ),
+        Picture(
+            "volatile-exemplars-lengths",
+            "Lengths of intervals under each policy and in each pool of LIFO-pools (Figure 9).",
+            _draw_lengths,
+        ),
+        Picture(
+            "volatile-exemplars-linear",
+            "Share of the Oracle's value, which is that of all hours (Figures 10, 11 and 13).",
+            _draw_shares(
+                "of_oracle", "What users get: linear value", "share of the Oracle's value", "linear"
+            ),
+        ),
+        Picture(
+            "volatile-exemplars-polynomial",
+            "Share of what the Oracle gets under the same policy when hours^1.5 count (Figure 12).",
+            _draw_shares(
+                "of_oracle", "What users get: hours^1.5", "share of the Oracle's value", "polynomial"
+            ),
+        ),
+        Picture(
+            "volatile-exemplars-targets",
+            "What users aim at by what they are told; of LIFO-pools in each of its pools (Figure 15).",
+            _draw_targets,
+        ),
+        Picture(
+            "volatile-exemplars-success",
+            "Share of intervals that reach their target (Figure 16).",
+            _draw_shares("success", "How often the target is reached", "share of intervals", "linear"),
+        ),
+        Picture(
+            "volatile-exemplars-hours",
+            "Value by hour of a unit under the random policy (Figure 17).",
+            _draw_by_hour,
+        ),
+    ),
+    sentences=_sentences,
+    claims=CLAIMS,
 )

@@ -1,4 +1,4 @@
-"""Which policy with which information does best, pool by pool: the ordinal table of the paper's §5.6."""
+"""Paper 002, §5.6: the ordinal table, which counts the pools where a policy and a model do best."""
 
 from __future__ import annotations
 
@@ -6,29 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cloudsim.disclosure.levels import Disclosure
-from cloudsim.experiments.experiment import Row
-from cloudsim.experiments.volatile.runs import MODEL_NAMES, MODELS, POLICIES, POLICY_NAMES, VALUE, of
+from cloudsim.disclosure.targeting import LINEAR
+from cloudsim.experiments.experiment import Row, where
+from cloudsim.experiments.volatile.runs import MODEL_NAMES, MODELS, POLICIES, POLICY_NAMES, VALUE
 from cloudsim.volatile.managers import RevocationPolicy
-from cloudsim.volatile.targeting import LINEAR
 
-#: A policy and what is told under it.
+#: Names of a policy and of a model, as in rows.
 Configuration = tuple[str, str]
 
 #: "Within 10% of best is defined as greater than or equal to (90% * best value achieved)" (§5.6).
 WITHIN = 0.9
 
-#: Shares that should be equal are sums in different orders.
+#: Tolerance: equal shares are sums in different orders.
 _EQUAL = 1e-9
 
 
 def configured(policy: RevocationPolicy, model: Disclosure) -> Configuration:
-    """A policy and a model by their names in rows."""
+    """Return the names of a policy and a model, as in rows."""
     return policy.value, model.value
 
 
 class Relation(NamedTuple):
-    """A line of the table. full: whether the full distribution is among those compared. paper: its share of
-    the 475 pools nearest to the two stable exemplars."""
+    """A line of the table.
+
+    full: whether the full distribution is among the models compared. paper: share of the 475 pools nearest to
+    the two stable exemplars.
+    """
 
     who: Configuration
     relation: str
@@ -56,44 +59,40 @@ _HOLDS: Mapping[str, Callable[[float, Sequence[float]], bool]] = {
 
 
 def title(who: Configuration) -> str:
-    """``LIFO-pools + 90pctile``."""
+    """Return a configuration as the paper writes it, for example ``LIFO-pools + 90pctile``."""
     return f"{POLICY_NAMES[who[0]]} + {MODEL_NAMES[who[1]]}"
 
 
 def least_volatile(rows: Sequence[Row], share: float = 0.8) -> list[Row]:
-    """The rows of this share of the pools, those of least volatility.
+    """Return the rows of the least volatile pools, this share of all.
 
-    The paper takes the 80 % that are nearest to its two stable exemplars; where these lie it does not print,
-    other than that they stand for the many pools of low volatility.
+    The paper takes the 80 % that are nearest to its two stable exemplars. It does not print where these lie,
+    only that they stand for the many pools of low volatility.
     """
     volatility = {(row["pool"], row["window"]): row["volatility"] for row in rows}
-    kept = set(sorted(volatility, key=lambda one: (volatility[one], one))[: round(share * len(volatility))])
+    kept = set(
+        sorted(volatility, key=lambda pool: (volatility[pool], pool))[: round(share * len(volatility))]
+    )
     return [row for row in rows if (row["pool"], row["window"]) in kept]
 
 
 def ordinal(rows: Sequence[Row], value_function: str = LINEAR.name) -> list[Row]:
-    """The table on rows of ``volatile_runs``: configuration, relation, full, pools, count, share, paper.
+    """Return the table: configuration, relation, full, pools, count, share, paper.
 
-    Configurations are compared by their share of what the Oracle gets under the same policy. Who ties with
-    the best is among the best.
+    Configurations are compared by their share of the Oracle's value under the same policy. A tie with the
+    best counts as best. The rows are those of ``volatile.runs``.
     """
     by_pool: dict[tuple[str, str], dict[Configuration, float]] = {}
-    for row in of(rows, row=VALUE, value_function=value_function):
+    for row in where(rows, row=VALUE, value_function=value_function):
         shares = by_pool.setdefault((row["pool"], row["window"]), {})
         shares.update({(row["policy"], model): row[f"of_oracle_{model}"] for model in MODELS})
     table = []
     for line in RELATIONS:
         count = sum(_holds(line, shares) for shares in by_pool.values())
+        share = count / len(by_pool) if by_pool else 0.0
         table.append(
-            {
-                "configuration": title(line.who),
-                "relation": line.relation,
-                "full": line.full,
-                "pools": len(by_pool),
-                "count": count,
-                "share": count / len(by_pool) if by_pool else 0.0,
-                "paper": line.paper,
-            }
+            {"configuration": title(line.who), "relation": line.relation, "full": line.full}
+            | {"pools": len(by_pool), "count": count, "share": share, "paper": line.paper}
         )
     return table
 
@@ -109,7 +108,7 @@ def _holds(line: Relation, shares: Mapping[Configuration, float]) -> bool:
 
 
 def sentences(table: Sequence[Row]) -> list[str]:
-    """A sentence for each line."""
+    """Return a sentence for each line."""
     return [
         f"§5.6: {line['configuration']} is {line['relation']}"
         f"{'' if line['full'] else ' without full information'} in {line['count']} of {line['pools']} pools, "

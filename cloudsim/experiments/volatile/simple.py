@@ -1,69 +1,67 @@
-"""The paper's simple model (§3.3, Figure 6): how one daily ramp becomes intervals under each policy; and its
-value functions (Figure 7)."""
+"""Paper 002, Figures 6 and 7: intervals of a daily ramp under each policy (§3.3), and value functions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cloudsim.disclosure.levels import LATTICE_S
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.drawing import LINES
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
-from cloudsim.experiments.volatile.runs import MINUTE_S, POLICY_NAMES, length_columns, of
+from cloudsim.disclosure.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES, Value, expected_value
+from cloudsim.experiments.drawing import LINES, Axes, Figure, panels
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, where
+from cloudsim.experiments.volatile.runs import MINUTE_S, POLICY_NAMES, length_columns
 from cloudsim.model.lengths import LengthHistogram
 from cloudsim.volatile.availability import DAY_S, STEP_S
-from cloudsim.volatile.managers import RevocationPolicy, intervals
-from cloudsim.volatile.synthetic import daily_ramp
-from cloudsim.volatile.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES, Value, expected_value
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from cloudsim.volatile.managers import RevocationPolicy, count_intervals
+from cloudsim.volatile.synthetic import make_daily_ramp
 
 DAYS = 90
 SEED = 6
 
-#: What the profile is made for (§3.3): "all intervals of length close to 1,800 minutes".
+#: Length of FIFO's intervals here (§3.3): "all intervals of length close to 1,800 minutes".
 FIFO_MINUTES = 1800.0
 
 PROFILE, LENGTHS = "profile", "lengths"
 
-#: Of the pictures of value functions.
+#: Value functions of the pictures.
 _AIMED: tuple[Value, ...] = (LINEAR, POLYNOMIAL, CHECKPOINTED)
 _MOST: tuple[Value, ...] = (LINEAR, POLYNOMIAL, SLICES)
 
 
 def measure(_data: Path | None, *, days: int) -> list[Row]:
-    """A case: the profile of one day, ``row`` = "profile" (hours, units); and of each policy and pool of it
-    a row "lengths": mean, median and deviation, and at_minutes: the number of intervals by length."""
-    profile = daily_ramp(days)
+    """Measure the profile of one day and the intervals that each policy makes of it.
+
+    A row "profile" for each step: hours, units. A row "lengths" for each policy and each of its pools:
+    policy, band (of LIFO-pools, else None), ``length_columns``, and at_minutes: length → number of intervals.
+    """
+    profile = make_daily_ramp(days)
     day = profile.units[: DAY_S // STEP_S].tolist()
     rows: list[Row] = [
         {"row": PROFILE, "hours": at * STEP_S / 3600, "units": units} for at, units in enumerate(day)
     ]
     generator = np.random.default_rng(SEED)
     for policy in RevocationPolicy:
-        made = intervals(profile.units, policy, generator)
-        for band, lengths in enumerate(made):
-            some = np.flatnonzero(lengths.counts)
+        bands = count_intervals(profile.units, policy, generator)
+        for band, lengths in enumerate(bands):
+            steps = np.flatnonzero(lengths.counts)
             rows.append(
                 {
                     "row": LENGTHS,
                     "policy": policy.value,
-                    "band": band if len(made) > 1 else None,
+                    "band": band if len(bands) > 1 else None,
                     **length_columns(lengths),
-                    "at_minutes": {f"{one * STEP_S / MINUTE_S:g}": int(lengths.counts[one]) for one in some},
+                    "at_minutes": {
+                        f"{step * STEP_S / MINUTE_S:g}": int(lengths.counts[step]) for step in steps
+                    },
                 }
             )
     return rows
 
 
 def _row(rows: Sequence[Row], policy: RevocationPolicy, band: int | None = None) -> Row:
-    return of(rows, row=LENGTHS, policy=policy.value, band=band)[0]
+    return where(rows, row=LENGTHS, policy=policy.value, band=band)[0]
 
 
 def _minutes(row: Row) -> str:
@@ -105,25 +103,19 @@ CLAIMS = (
 )
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
-    lines = [
+def _sentences(rows: Sequence[Row]) -> list[str]:
+    return [
         f"{POLICY_NAMES[row['policy']]}{'' if row['band'] is None else ', pool ' + str(row['band'])}: "
         f"{row['intervals']:,} intervals, {_minutes(row)}."
-        for row in of(rows, row=LENGTHS)
+        for row in where(rows, row=LENGTHS)
     ]
-    return [*lines, *judged(CLAIMS, rows)]
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.panels import panels
-
     with panels("One daily ramp, and what each policy makes of it", 1, 2, size=(10, 4.2)) as (figure, axes):
         profile, lengths = axes.flat
-        profile.plot(
-            [row["hours"] for row in of(rows, row=PROFILE)],
-            [row["units"] for row in of(rows, row=PROFILE)],
-            color=LINES[0][0],
-        )
+        day = where(rows, row=PROFILE)
+        profile.plot([row["hours"] for row in day], [row["units"] for row in day], color=LINES[0][0])
         profile.set(xlabel="hour of the day", ylabel="idle units", xlim=(0, 24), ylim=(0, 5200))
         profile.set_xticks(range(0, 25, 6))
         profile.set_title("the profile (Figure 6a)", loc="left")
@@ -138,18 +130,16 @@ def _draw_lengths(axis: Axes, rows: Sequence[Row]) -> None:
     ):
         counts = {float(minutes): count for minutes, count in _row(rows, policy)["at_minutes"].items()}
         minutes = np.array(sorted(counts))
-        share = np.cumsum([counts[one] for one in minutes]) / sum(counts.values())
+        share = np.cumsum([counts[length] for length in minutes]) / sum(counts.values())
         axis.step([0, *minutes], [0, *share], where="post", color=colour, label=POLICY_NAMES[policy.value])
     axis.set(xlabel="length of an interval, hours", ylabel="share of intervals up to it", ylim=(0, 1.02))
-    axis.set_xticks(range(0, 2881, 480), [f"{one // 60}" for one in range(0, 2881, 480)])
+    axis.set_xticks(range(0, 2881, 480), [f"{minute // 60}" for minute in range(0, 2881, 480)])
     axis.set_title("lengths of intervals (Figure 6b)", loc="left")
     axis.legend(loc="upper left")
 
 
 def _draw_values(_rows: Sequence[Row]) -> Figure:
-    """What an interval of each length is worth to who aims at 6 hours, and to who knows its length."""
-    from cloudsim.experiments.panels import panels
-
+    """Draw the worth of an interval by its length: with a target of 6 hours, and with its length known."""
     hours = LATTICE_S / 3600
     with panels("What an interval is worth", 1, 2, size=(10, 4.2)) as (figure, axes):
         aimed, most = axes.flat
@@ -188,5 +178,6 @@ EXPERIMENT = Experiment(
             _draw_values,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
+    claims=CLAIMS,
 )

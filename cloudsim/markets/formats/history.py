@@ -1,4 +1,4 @@
-"""Reader of what ``aws ec2 describe-spot-price-history`` prints: JSON pages, newest record first.
+"""Read what ``aws ec2 describe-spot-price-history`` prints: JSON pages, newest record first.
 
 A file holds one or several pages, one after the other. A page is an object with a list ``SpotPriceHistory``
 and, unless it is the last, a ``NextToken``; or the list alone, as ``--query SpotPriceHistory`` leaves it.
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, unix_times
-from cloudsim.markets.prices import price_values
+from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, parse_times
+from cloudsim.markets.prices import parse_prices
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
@@ -36,13 +36,19 @@ _LIST = "records"
 
 @dataclass
 class Pages:
-    """The pages that were read so far, from all files: a page that comes back means an endless download."""
+    """Pages read so far, from all files: a page that comes back means an endless download."""
 
     _tokens: dict[str, str] = field(default_factory=dict)
     _contents: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, file: str, number: int, token: str | None, history: list[Any]) -> None:
-        """Raises TraceError naming the page and the one it repeats."""
+        """Note a page.
+
+        Raises
+        ------
+        TraceError
+            When it repeats an earlier one; names both.
+        """
         here = f"page {number} of {file}"
         if token and (there := self._tokens.setdefault(token, here)) != here:
             raise self._repeated(file, f"page {number} has the NextToken {_shown(token)!r} of {there}")
@@ -58,30 +64,32 @@ class Pages:
 def parse(source: Source, pages: Pages) -> PriceRecords:
     """Read all pages of a file.
 
-    Quarantined are records that lack a name, a time or a price, times that are none, and prices that are
-    neither a number nor unknown.
+    Quarantined are records that lack a name, a time or a price, invalid times, and prices that are neither a
+    number nor unknown.
 
-    Raises:
-        TraceError: not JSON, not such pages, or a page that was there before.
+    Raises
+    ------
+    TraceError
+        When it is not JSON, holds no pages of prices, or repeats a page.
     """
     text = "\n".join(source.lines)
     try:
-        return _records(source, text, _found(source.file, text, pages))
+        return _records(source, text, _raw_records(source.file, text, pages))
     except RecursionError:
         raise TraceError(f"is nested too deeply; {ACCEPTED}", file=source.file) from None
 
 
-def _found(file: str, text: str, pages: Pages) -> list[Any]:
-    """The records of all pages, as they stand there."""
-    found: list[Any] = []
+def _raw_records(file: str, text: str, pages: Pages) -> list[Any]:
+    """Return the records of all pages, as they stand there."""
+    records: list[Any] = []
     for number, page in enumerate(_documents(file, text), start=1):
         history = page.get("SpotPriceHistory") if isinstance(page, dict) else page
         token = page.get("NextToken") if isinstance(page, dict) else None
         if not isinstance(history, list) or not (token is None or isinstance(token, str)):
             raise TraceError(f"page {number} is no SpotPriceHistory with a NextToken; {ACCEPTED}", file=file)
         pages.add(file, number, token, history)
-        found += history
-    return found
+        records += history
+    return records
 
 
 def _documents(file: str, text: str) -> list[Any]:
@@ -97,18 +105,18 @@ def _documents(file: str, text: str) -> list[Any]:
 
 
 def _next(text: str, at: int) -> int:
-    """Where the next character that is not blank stands."""
+    """Return where the next character that is not blank stands."""
     blank = _BLANK.match(text, at)
     assert blank is not None
     return blank.end()
 
 
-def _records(source: Source, text: str, found: list[Any]) -> PriceRecords:
-    faults = [_fault(record) for record in found]
+def _records(source: Source, text: str, raw: list[Any]) -> PriceRecords:
+    faults = [_fault(record) for record in raw]
     whole = [at for at, fault in enumerate(faults) if fault is None]
-    at_s = unix_times([found[at]["Timestamp"] for at in whole])
-    texts = [_price_text(found[at]["SpotPrice"]) for at in whole]
-    price, bad = price_values(texts)
+    at_s = parse_times([raw[at]["Timestamp"] for at in whole])
+    texts = [_price_text(raw[at]["SpotPrice"]) for at in whole]
+    price, bad = parse_prices(texts)
     for row in np.flatnonzero(bad):
         faults[whole[row]] = "SpotPrice is neither a number nor unknown"
     for row in np.flatnonzero(np.isnan(at_s)):
@@ -120,26 +128,26 @@ def _records(source: Source, text: str, found: list[Any]) -> PriceRecords:
     return PriceRecords(
         source.file,
         "json",
-        records=len(found),
+        records=len(raw),
         quarantined=tuple(
-            QuarantinedLine.of(lines()[at], json.dumps(found[at]), fault)
+            QuarantinedLine.of(lines()[at], json.dumps(raw[at]), fault)
             for at, fault in enumerate(faults)
             if fault is not None
         ),
         market=[
             distinct.setdefault(names, Market(*names))
-            for names in (tuple(found[at][name] for name in _NAMES) for at in kept)
+            for names in (tuple(raw[at][name] for name in _NAMES) for at in kept)
         ],
         at_s=at_s[keep],
         price=price[keep],
         text=[texts[row] for row in np.flatnonzero(keep)],
-        place=lambda record: (lines()[kept[record]], json.dumps(found[kept[record]])),
+        place=lambda record: (lines()[kept[record]], json.dumps(raw[kept[record]])),
         repaired=source.repaired,
     )
 
 
 def _fault(record: Any) -> str | None:
-    """Why a record cannot be taken before its numbers are looked at; None if it can."""
+    """Return why a record cannot be used before its numbers are looked at; None if it can."""
     if not isinstance(record, dict):
         return "is not an object"
     for name in _TEXTS:
@@ -152,12 +160,12 @@ def _fault(record: Any) -> str | None:
 
 
 def _price_text(price: Any) -> str:
-    """A price as it was written; what is neither text nor null is no price."""
+    """Return a price as it was written; anything but text and null is no price."""
     return price if isinstance(price, str) else "" if price is None else repr(price)
 
 
 def _lines(text: str) -> list[int]:
-    """The line of each entry of the lists of records, in order."""
+    """Return the line of each entry of the lists of records, in order."""
     lines: list[int] = []
     stack: list[str] = []
     line, key = 1, ""

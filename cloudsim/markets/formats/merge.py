@@ -1,4 +1,4 @@
-"""All files' records as one history: sorted, each once."""
+"""Merge all files' records into one history: sorted, each once."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ class MarketRecords:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """The markets by name; and for each file its repeated and its contradicting records."""
+class MergedRecords:
+    """Markets by name; and for each file its repeated and its contradicting records."""
 
     markets: list[MarketRecords]
     repeated: list[int]
     conflicts: list[list[QuarantinedLine]]
 
 
-def merge(files: Sequence[PriceRecords]) -> Merged:
+def merge_records(files: Sequence[PriceRecords]) -> MergedRecords:
     """Sort the records of all files by market and time.
 
-    Of records of one market and time the first counts, in order of the files and in them. The same price
-    again is a repetition and dropped. Another price contradicts it and is quarantined.
+    The first record of a market and time counts, in order of the files and within them. The same price again
+    is a repetition and dropped. Another price contradicts it and is quarantined.
     """
     names = sorted({market for file in files for market in file.market})
     codes = {market: code for code, market in enumerate(names)}
-    market = np.array([codes[one] for file in files for one in file.market], dtype=np.int64)
+    market = np.array([codes[market] for file in files for market in file.market], dtype=np.int64)
     at_s = np.concatenate([file.at_s for file in files])
     price = np.concatenate([file.price for file in files])
     text = np.empty(len(at_s), dtype=object)
-    text[:] = [one for file in files for one in file.text]
+    text[:] = [price_text for file in files for price_text in file.text]
     order = np.lexsort((at_s, market))  # stable: of equal ones the first comes first
     market, at_s, price, text = market[order], at_s[order], price[order], text[order]
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = (np.diff(market) != 0) | (np.diff(at_s) != 0)
-    held = price[np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
-    repeated = ~first & ((price == held) | (np.isnan(price) & np.isnan(held)))
+    first_price = price[np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))]
+    repeated = ~first & ((price == first_price) | (np.isnan(price) & np.isnan(first_price)))
     sizes = np.array([len(file.at_s) for file in files])
     ends = np.cumsum(sizes)
     file_of = np.repeat(np.arange(len(files)), sizes)
@@ -69,4 +69,4 @@ def merge(files: Sequence[PriceRecords]) -> Merged:
         times = int(repeated[begin:end].sum())
         markets.append(MarketRecords(names[code], at_s[kept], price[kept], text[kept], times))
     again = np.bincount(file_of[order[repeated]], minlength=len(files)).tolist()
-    return Merged(markets, again, conflicts)
+    return MergedRecords(markets, again, conflicts)

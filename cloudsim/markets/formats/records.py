@@ -1,4 +1,4 @@
-"""What every reader of price histories hands back, and the times they all read."""
+"""Result of every reader of price histories, and the times that they all read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ACCEPTED = (
 
 
 class Market(NamedTuple):
-    """What a price is for."""
+    """Market that a price is for."""
 
     instance_type: str
     product: str
@@ -30,27 +30,27 @@ class Market(NamedTuple):
 
 @dataclass(frozen=True)
 class PriceRecords:
-    """The n readable records of one file, in its order; what is not readable is quarantined."""
+    """The n readable records of one file, in its order; unreadable ones are quarantined."""
 
     file: str
     format: str
-    #: Records the file speaks of, readable or not.
+    #: Records in the file, readable or not.
     records: int
     quarantined: tuple[QuarantinedLine, ...]
     market: Sequence[Market]
     #: Unix seconds, shape (n,).
     at_s: FloatArray
-    #: US dollars an hour, shape (n,); NaN where unknown; and as it was written.
+    #: US dollars an hour, shape (n,), NaN where unknown; and as it was written.
     price: FloatArray
     text: Sequence[str]
-    #: The line in the file of the record of an index, and how it reads.
+    #: Returns the line number and the text of the record with an index.
     place: Callable[[int], tuple[int, str]]
     #: What was mended to get at the records, a sentence each.
     repaired: tuple[str, ...] = ()
 
 
-def unix_times(texts: Sequence[str]) -> FloatArray:
-    """ISO 8601 times as unix seconds, shape (n,); UTC if no zone is named; NaN for whatever is no time."""
+def parse_times(texts: Sequence[str]) -> FloatArray:
+    """Return ISO 8601 times as unix seconds, float64[n]; UTC if no zone is named; NaN for invalid times."""
     return np.fromiter(map(_unix_time, texts), np.float64, len(texts))
 
 

@@ -1,7 +1,7 @@
-"""Reader of price histories as CSV, in any order of rows and columns.
+"""Read price histories as CSV, in any order of rows and columns.
 
-``timestamp,price_usd_per_hour``, and ``instance_type``, ``availability_zone`` and ``product`` where the file
-holds several markets. Other columns are not used.
+Columns are ``timestamp,price_usd_per_hour``, and ``instance_type``, ``availability_zone`` and ``product``
+where the file holds several markets. Other columns are not used.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, unix_times
-from cloudsim.markets.prices import price_values
+from cloudsim.markets.formats.records import ACCEPTED, Market, PriceRecords, parse_times
+from cloudsim.markets.prices import parse_prices
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.columns import Columns, bad_ids, read_columns
 from cloudsim.traces.formats.source import Source
@@ -21,19 +21,26 @@ _NAMES = ("instance_type", "product", "availability_zone")
 
 
 def parse(source: Source, named: Market) -> PriceRecords:
-    """Read one record a row. ``named`` says what the file itself does not: empty texts are not known either.
+    """Read one record a row.
 
-    Quarantined are malformed rows, times that are none, prices that are neither a number nor unknown, and
-    names that are empty or not printable.
+    Quarantined are malformed rows, invalid times, prices that are neither a number nor unknown, and names
+    that are empty or not printable.
 
-    Raises:
-        TraceError: a required column is missing, or what the prices are for is not known.
+    Parameters
+    ----------
+    named
+        What is known of the market beside the file's content; empty texts are not known.
+
+    Raises
+    ------
+    TraceError
+        When a required column is missing, or the market is not known.
     """
     columns = read_columns(source, REQUIRED)
     names = {name: _names(source, columns, name, known) for name, known in zip(_NAMES, named, strict=True)}
     texts = columns.decimals("price_usd_per_hour")
-    at_s = unix_times(columns.cells["timestamp"])
-    price, bad = price_values(texts)
+    at_s = parse_times(columns.cells["timestamp"])
+    price, bad = parse_prices(texts)
     keep, quarantined = columns.sift(
         (
             *((bad_ids(cells), f"{name} is empty or not printable") for name, cells in names.items()),

@@ -1,9 +1,9 @@
-"""Who leaves a node when victims are chosen by cost, compiled: ``scheduling/cover.py`` within a replay.
+"""Choose the cheapest victims on a node, compiled: ``scheduling/cover.py`` within a replay.
 
 The best sufficient set has the least of, in this order: total cost; instances; freed resources, compared one
-by one; ranks, the youngest first. Depth first through the candidates in the order of that key. A candidate
-that frees no more than an earlier one is taken only beside it, so that of equal flavours only counts are
-tried.
+by one; ranks, the youngest first. The search goes depth first through the candidates in the order of that
+key. A candidate that frees no more than an earlier one is taken only beside it, so that of equal flavours
+only counts are tried.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.prediction.kernels.youngest_first import compiled
+from cloudsim.jit import compiled
 from cloudsim.scheduling.cover_kernel import MOST_CANDIDATES, MOST_STEPS
 from cloudsim.scheduling.cover_kernel import _dominate as dominate
 from cloudsim.scheduling.cover_kernel import _fewest as fewest_of
@@ -21,10 +21,18 @@ from cloudsim.scheduling.cover_kernel import _sum_up as sum_up
 
 
 class CoverCandidates(NamedTuple):
-    """Who frees something of what is missing, best key first.
+    """Instances that free something of what is missing, best key first.
 
-    row: int64. price: int64. freed, gives: int64[count, resources], gives capped by what is missing. age:
-    int64, less is older.
+    Attributes
+    ----------
+    row
+        int64[candidates], row of the instance.
+    price
+        int64[candidates], its cost.
+    freed, gives
+        int64[candidates, resources], what it frees; ``gives`` is capped by what is missing.
+    age
+        int64[candidates], less is older.
     """
 
     row: NDArray[np.int64]
@@ -36,7 +44,7 @@ class CoverCandidates(NamedTuple):
 
 @compiled
 def _goes_first(candidates: CoverCandidates, one: int, other: int) -> bool:
-    """Whether one candidate's key is less than another's."""
+    """Return True if the key of candidate ``one`` is less than that of ``other``."""
     if candidates.price[one] != candidates.price[other]:
         return bool(candidates.price[one] < candidates.price[other])
     for resource in range(candidates.freed.shape[1]):
@@ -54,7 +62,7 @@ def _gather(
     ordinal: NDArray[np.int64],
     rank: int,
 ) -> CoverCandidates:
-    """In order of their keys."""
+    """Return the candidates in order of their keys."""
     width, resources = len(rows), len(needs)
     unsorted = CoverCandidates(
         np.empty(width, np.int64),
@@ -104,7 +112,7 @@ def _gather(
 
 @compiled
 def _without_superfluous(needs: NDArray[np.int64], candidates: CoverCandidates) -> NDArray[np.bool_]:
-    """A sufficient set: all, less those whom the others make superfluous, the dearest first."""
+    """Return a sufficient set: all but the candidates that the others make superfluous, the dearest first."""
     taken = np.ones(len(candidates.row), np.bool_)
     covered = np.zeros(len(needs), np.int64)
     for place in range(len(taken)):
@@ -130,11 +138,24 @@ def best_cover(
     ordinal: NDArray[np.int64],
     rank: int,
 ) -> NDArray[np.int64]:
-    """The rows of the best sufficient set of victims; all of the ``rows`` (-1: none) suffice.
+    """Return the rows of the best sufficient set of victims, given that all of ``rows`` suffice.
 
-    deficit: int64[resources]. freed: int64[all rows, resources]. cost: int64[all rows]. ordinal: int64, by
-    row, less is older; the virtual instance has the row after the last, and is younger than all below
-    ``rank``. Beyond MOST_CANDIDATES or MOST_STEPS it is the best set that was found.
+    Beyond MOST_CANDIDATES or MOST_STEPS it is the best set that was found.
+
+    Parameters
+    ----------
+    deficit
+        int64[resources], what is missing on the node.
+    rows
+        int64, rows of instances on the node, -1 for none.
+    freed
+        int64[all rows, resources].
+    cost
+        int64[all rows].
+    ordinal
+        int64, by row, less is older; the virtual instance has the row after the last.
+    rank
+        The virtual instance is younger than all ordinals below.
     """
     needs = np.empty_like(deficit)
     for resource in range(len(needs)):
@@ -153,7 +174,7 @@ def best_cover(
 
 @compiled
 def _key(candidates: CoverCandidates, taken: NDArray[np.bool_], key: NDArray[np.int64]) -> None:
-    """Writes cost, instances and freed amounts of a set."""
+    """Write cost, instances and freed amounts of a set."""
     key[:] = 0
     for place in range(len(taken)):
         if taken[place]:
@@ -171,7 +192,7 @@ def _copy(values: NDArray[np.int64], to: NDArray[np.int64]) -> None:
 
 @compiled
 def _younger(age: NDArray[np.int64], place: int) -> int:
-    """How many of the candidates are younger than one of them."""
+    """Count the candidates that are younger than one of them."""
     younger = 0
     for other in range(len(age)):
         younger += age[other] > age[place]
@@ -182,8 +203,10 @@ def _younger(age: NDArray[np.int64], place: int) -> int:
 def _descend(
     candidates: CoverCandidates, place: int, depth: int, needs: NDArray[np.int64], keys: NDArray[np.int64]
 ) -> bool:
-    """Writes what is missing and the key once a candidate is taken too, at ``depth`` + 1; True if something
-    still is."""
+    """Take a candidate too: write what is missing then, and the key, and return True if something is missing.
+
+    Both are written at ``depth`` + 1.
+    """
     missing = False
     for resource in range(needs.shape[1]):
         left = max(needs[depth, resource] - candidates.gives[place, resource], 0)
@@ -197,7 +220,7 @@ def _descend(
 
 @compiled
 def _improve(needs_in: NDArray[np.int64], candidates: CoverCandidates, taken: NDArray[np.bool_]) -> None:
-    """Makes ``taken`` the best sufficient set, given any."""
+    """Turn ``taken``, any sufficient set, into the best one."""
     count, resources = candidates.gives.shape
     price, gives = candidates.price, candidates.gives
     sums, greatest = np.empty((count + 1, resources), np.int64), np.empty((count + 1, resources), np.int64)
@@ -249,7 +272,15 @@ def _improve(needs_in: NDArray[np.int64], candidates: CoverCandidates, taken: ND
 def _hopeless(
     key: NDArray[np.int64], needs: NDArray[np.int64], fewest: int, price: int, best: NDArray[np.int64]
 ) -> bool:
-    """Whether no set from here on, of at least ``fewest`` more at ``price`` or above, can be the best."""
+    """Return True if no set from here on can be the best.
+
+    Parameters
+    ----------
+    fewest
+        At least this many more candidates are needed.
+    price
+        Each of them costs at least this much.
+    """
     cost = key[0] + fewest * price
     if cost != best[0]:
         return bool(cost > best[0])

@@ -1,4 +1,4 @@
-"""What the replays of a line-up are made of (``lineup_kernel.py``), and line-ups as codes."""
+"""Line-ups as codes, and the state of a replay, as the compiled replays of a line-up read them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,17 @@ class Rules(NamedTuple):
 
 
 class Virtual(NamedTuple):
-    """The virtual instance: what it needs, int64[further resources], and the SLA that it was promised."""
+    """The virtual instance.
+
+    Attributes
+    ----------
+    cores
+        Its size.
+    further
+        int64[further resources], amounts of other resources.
+    sla
+        The SLA that it was promised.
+    """
 
     cores: int
     further: NDArray[np.int64]
@@ -50,10 +60,16 @@ class Virtual(NamedTuple):
 
 
 class ExtraResources(NamedTuple):
-    """What a replay is beside ``Replays``; one row a replay.
+    """State of replays beside ``Replays``; one row a replay.
 
-    further: int64[rows, further resources, nodes], free amounts. birth_s: float64, of the virtual instance.
-    draw: uint64, its place in the random order.
+    Attributes
+    ----------
+    further
+        int64[rows, further resources, nodes], free amounts.
+    birth_s
+        float64[rows], birth of the virtual instance in seconds.
+    draw
+        uint64[rows], place of the virtual instance in the random order.
     """
 
     further: NDArray[np.int64]
@@ -62,11 +78,24 @@ class ExtraResources(NamedTuple):
 
 
 class EventDetails(NamedTuple):
-    """What is known of a chunk beside ``Events``.
+    """Details of a chunk's events and instances beside ``Events``.
 
-    By event: time_s, float64; labels, int64, a row of ``masks``; group, int64; spread, int8. By slot number:
-    further, int64[slots, further resources]; slot_group, int64. masks: bool[label sets, nodes], which nodes
-    have them all.
+    Attributes
+    ----------
+    time_s
+        float64[events], seconds.
+    labels
+        int64[events], a row of ``masks``.
+    group
+        int64[events].
+    spread
+        int8[events].
+    further
+        int64[slots, further resources], amounts of the instance with that slot number.
+    slot_group
+        int64[slots], group of the instance with that slot number.
+    masks
+        bool[label sets, nodes], nodes that have all labels of a set.
     """
 
     time_s: NDArray[np.float64]
@@ -81,10 +110,23 @@ class EventDetails(NamedTuple):
 class LineUpSpotLine(NamedTuple):
     """Spot instances that are open when a chunk begins or start in it, oldest first: ``SpotLine`` with more.
 
-    amounts: int64[places + 1, resources], cores first; the last row is the virtual instance. start_s, sla:
-    float64. order: int64, places in the order in which they leave. Of a random order also draw, later_draw:
-    uint64, each one's place in it; later_draw and later_order if it starts after the virtual instance and has
-    the next higher number therefore.
+    In a random order, an instance that starts after the virtual instance has the next higher number: then
+    ``later_order`` and ``later_draw`` hold for it.
+
+    Attributes
+    ----------
+    amounts
+        int64[places + 1, resources], cores first; the last row is the virtual instance.
+    start_s
+        float64[places], seconds.
+    sla
+        float64[places].
+    order
+        int64[places], places in the order in which they leave.
+    draw
+        uint64[places], place of each instance in a random order; else empty.
+    later_order, later_draw
+        Order and draws with the next higher number; else empty.
     """
 
     slot: NDArray[np.int32]
@@ -99,7 +141,7 @@ class LineUpSpotLine(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """One replay: rows of ``Replays`` and ``ExtraResources``."""
+    """One replay: a row of ``Replays`` and of ``ExtraResources``."""
 
     free: NDArray[np.int32]
     further: NDArray[np.int64]

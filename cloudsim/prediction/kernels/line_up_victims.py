@@ -1,7 +1,7 @@
-"""Who leaves, and which node has room then, compiled: ``scheduling/victims.py`` within one replay.
+"""Choose victims, and the node that has room then, compiled: ``scheduling/victims.py`` within one replay.
 
-Costs are searched as in ``scheduling/cover_kernel.py``. Where that leaves a node unsettled (more than 64
-instances on it, or a search cut short) the pipeline asks a solver; here its lower bound stands.
+Costs are searched as in ``scheduling/cover_kernel.py``. If that leaves a node unsettled (more than 64
+instances on it, or a search cut short), the pipeline asks a solver; here its lower bound stands.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.jit import compiled
 from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.kernels.line_up_replays import (
     BROKEN_PROMISES,
@@ -28,7 +29,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
     Rules,
     Virtual,
 )
-from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE, compiled
+from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 from cloudsim.scheduling.cover_kernel import _least_costs as least_costs
 
 _HOUR_S: Final = 3600.0
@@ -40,7 +41,7 @@ _THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
 def _virtual_first(
     rules: Rules, line: LineUpSpotLine, place: int, replay: Replay, virtual: Virtual, later: bool
 ) -> bool:
-    """Whether the virtual instance leaves before another one."""
+    """Return True if the virtual instance leaves before another one."""
     younger = bool(line.ordinal[place] < replay.rank)
     if rules.victims == OLDEST:
         return not younger
@@ -53,8 +54,11 @@ def _virtual_first(
 
 @compiled
 def _next(order: NDArray[np.int64], at: int, line: LineUpSpotLine, replay: Replay, later: bool) -> int:
-    """The next one in an order who runs. Those that started after the virtual instance are in a random order
-    of their own."""
+    """Return the next place in an order, from ``at`` on, whose instance runs.
+
+    Instances that started after the virtual instance are in a random order of their own: ``later`` chooses
+    it.
+    """
     halved = len(line.later_order) > 0
     while at < len(order):
         place = order[at]
@@ -77,11 +81,10 @@ def _mark(
     room: NDArray[np.int64],
     marked: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Marks running spot instances in the line-up's order until a node has room; ``room`` becomes what there
-    is without them.
+    """Mark running spot instances in the line-up's order until a node has room.
 
-    Returns that node, NOWHERE if there is none, and how many were ``marked``; the virtual one is the last
-    place.
+    Returns that node, NOWHERE if there is none, and how many were ``marked``; the virtual instance has the
+    last place. ``room`` becomes what there is without the marked instances.
     """
     waiting, count, first, second = replay.virtual_node != NOWHERE, 0, 0, 0
     virtual_place = len(line.slot)
@@ -120,7 +123,7 @@ def _mark(
 
 @compiled
 def _evict(line: LineUpSpotLine, replay: Replay, place: int) -> bool:
-    """One of them leaves its node. True when it is the virtual one."""
+    """Remove an instance from its node, or return True if it is the virtual one."""
     if place == len(line.slot):
         return True
     slot = line.slot[place]
@@ -184,7 +187,7 @@ def _cost(rules: Rules, run_s: float, cores: int, sla: float) -> int:
 def _on_nodes(
     rules: Rules, line: LineUpSpotLine, replay: Replay, virtual: Virtual, now_s: float, nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of the running spot instances, int64[nodes, width], -1 for none; and what each costs."""
+    """Return the places of the running spot instances, int64[nodes, width], -1 for none; and their costs."""
     count = np.zeros(nodes, np.int64)
     virtual_place = len(line.slot)
     for place in range(virtual_place):
@@ -219,7 +222,7 @@ def _on_nodes(
 def _cheapest_node(
     rules: Rules, costs: NDArray[np.int64], nodes: NDArray[np.int64], free: NDArray[np.int32]
 ) -> int:
-    """``pipeline._best``: which of some nodes, by what the victims cost and the weigher for all but spot."""
+    """Return the best of some nodes by the victims' cost and the weigher (``pipeline._best``)."""
     worth = np.zeros(len(nodes))
     for index in range(len(nodes)):
         if rules.weigher == LAST:
@@ -246,7 +249,7 @@ def _cheapest_node(
 
 @compiled
 def _stretch(weight: NDArray[np.float64]) -> None:
-    """To 0..1; all 0 where all are equal."""
+    """Stretch weights to 0..1; all become 0 if all are equal."""
     low, high = weight[0], weight[0]
     for index in range(1, len(weight)):
         low, high = min(low, weight[index]), max(high, weight[index])
@@ -309,7 +312,7 @@ def make_room(
     virtual: Virtual,
     now_s: float,
 ) -> int:
-    """Evicts for an on-demand instance that fits nowhere: its node, NOWHERE or EVICTED."""
+    """Evict for an on-demand instance that fits nowhere; return its node, NOWHERE or EVICTED."""
     resources = len(needs_further) + 1
     needs = np.empty(resources, np.int64)
     needs[0] = cores

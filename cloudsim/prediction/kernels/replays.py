@@ -1,4 +1,4 @@
-"""The replays that are under way: one row each, grown and reused as virtual instances are born and end."""
+"""Rows of replays under way: one row each, grown and reused as virtual instances are born and end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 class Replays(NamedTuple):
     """Replays of one cloud's history, with one virtual instance each or none; one row a replay.
 
-    free: int32[rows, nodes], free cores. node: int16[rows, slots], where the instance with that slot number
-    is, -1 if it does not run in this replay. virtual_node: int64[rows], where the virtual instance is, -1 if
-    there is none. rank: int64[rows], how many spot instances had started when it was born: it is younger than
-    all of these.
+    Attributes
+    ----------
+    free
+        int32[rows, nodes], free cores.
+    node
+        int16[rows, slots], node of the instance with that slot number, -1 if it does not run in this replay.
+    virtual_node
+        int64[rows], node of the virtual instance, -1 if there is none.
+    rank
+        int64[rows], number of spot instances that had started when the virtual instance was born: it is
+        younger than all of these.
     """
 
     free: NDArray[np.int32]
@@ -24,21 +31,27 @@ class Replays(NamedTuple):
 
 
 class FirstFit(NamedTuple):
-    """Where each size of a chunk would be placed in one replay, for clouds too wide to be searched node by
-    node.
+    """Index of first-fit: where each size of a chunk would be placed in one replay.
 
-    fits: uint64[sizes, words], bit n of row k is set where node n has room for ``Events.sizes[k]``. some:
-    uint64[sizes, words of words], bit w of row k is set where word w of ``fits`` is not 0. level:
-    int32[nodes], how many of these sizes, ascending, have room on the node.
+    It serves clouds that are too wide to be searched node by node.
+
+    Attributes
+    ----------
+    fits
+        uint64[sizes, words]; bit n of row k is set if node n has room for ``Events.sizes[k]``.
+    nonzero
+        uint64[sizes, words of words]; bit w of row k is set if word w of ``fits`` is not 0.
+    level
+        int32[nodes], how many of these sizes, ascending, have room on the node.
     """
 
     fits: NDArray[np.uint64]
-    some: NDArray[np.uint64]
+    nonzero: NDArray[np.uint64]
     level: NDArray[np.int32]
 
 
 def empty_replays(nodes: int) -> Replays:
-    """No rows yet, on a cloud of so many nodes."""
+    """Return replays without any row, on a cloud of this many nodes."""
     return Replays(
         np.zeros((0, nodes), np.int32),
         np.full((0, 0), -1, np.int16),
@@ -48,7 +61,7 @@ def empty_replays(nodes: int) -> Replays:
 
 
 def base_replay(node_cores: tuple[int, ...]) -> Replays:
-    """One row: an empty cloud without a virtual instance."""
+    """Return one row: an empty cloud without a virtual instance."""
     return Replays(
         np.array([node_cores], np.int32),
         np.full((1, 0), -1, np.int16),
@@ -57,13 +70,13 @@ def base_replay(node_cores: tuple[int, ...]) -> Replays:
     )
 
 
-def copied(replays: Replays) -> Replays:
-    """The same rows, to be run on by themselves."""
-    return resized(replays, len(replays.rank), replays.node.shape[1])
+def copy_replays(replays: Replays) -> Replays:
+    """Return a copy of all rows."""
+    return resize_replays(replays, len(replays.rank), replays.node.shape[1])
 
 
-def resized(replays: Replays, rows: int, slots: int) -> Replays:
-    """The same replays with room for so many rows and slots; new slots are empty."""
+def resize_replays(replays: Replays, rows: int, slots: int) -> Replays:
+    """Return a copy with room for this many rows and slots; new slots are empty."""
     kept = min(rows, len(replays.rank))
     known = replays.node.shape[1]
     grown = Replays(

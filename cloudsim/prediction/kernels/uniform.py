@@ -1,12 +1,10 @@
-"""The history of a cloud on which all instances are of one size, compiled: who is where does not matter.
+"""Replay the history of a cloud on which all instances have one size, compiled: nodes do not matter.
 
-Two passes. ``play`` replays the history without a virtual instance, where the number of free slots and the
-line of spot instances say everything. From what it wrote, ``follow`` and ``follow_always_youngest`` tell when
-every virtual instance dies, whatever the time of its birth (PREDICTION.md "Fast"). A virtual instance takes a
-free slot, or the place of a spot instance younger than itself, which is then called its *double*: nothing
-else ever differs between a replay with it and one without.
-
-numba compiles on first use and caches on disk.
+There are two passes. ``play`` replays the history without a virtual instance, where the number of free slots
+and the line of spot instances are the whole state. From what it wrote, ``follow`` and
+``follow_always_youngest`` compute when every virtual instance dies, whatever the time of its birth
+(PREDICTION.md "Fast"). A virtual instance takes a free slot, or the place of a spot instance younger than
+itself, which is then called its *double*: nothing else ever differs between a replay with it and one without.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP
-from cloudsim.prediction.kernels.youngest_first import compiled
+from cloudsim.jit import compiled
 
-#: What an instance is, by number.
+#: States of an instance.
 UNKNOWN, ON_DEMAND, SPOT, GONE, STOPPED = 0, 1, 2, 3, 4
 
 #: Faults of a history.
@@ -29,8 +27,14 @@ NOBODY = -1
 
 
 class SpotQueue(NamedTuple):
-    """Spot instances in the order in which they started; some do not run any more. number: int64. start_s:
-    float64. Both have room for more of them.
+    """Spot instances in order of start, some of which do not run any more; both columns have spare room.
+
+    Attributes
+    ----------
+    number
+        int64, instance numbers.
+    start_s
+        float64, seconds.
     """
 
     number: NDArray[np.int64]
@@ -38,10 +42,16 @@ class SpotQueue(NamedTuple):
 
 
 class Births(NamedTuple):
-    """Intervals of births with free slots, in order of time; all columns have room for more of them.
+    """Intervals of births with free slots, in order of time; all columns have spare room.
 
-    begin_s, until_s: float64, born in [begin_s, until_s). free_slots: int32, at birth. end_s: float64, when
-    those born in it are evicted, NaN as long as they run.
+    Attributes
+    ----------
+    begin_s, until_s
+        float64, seconds; the interval is [begin_s, until_s).
+    free_slots
+        int32, free slots at birth.
+    end_s
+        float64, seconds at which those born in it are evicted, NaN as long as they run.
     """
 
     begin_s: NDArray[np.float64]
@@ -51,9 +61,16 @@ class Births(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Pending intervals as linked lists, by the double that they have. after: int64, the interval that
-    follows in its list. first, last: int64, of each list; the list of spot instance n is at n + 1, that of
-    intervals without a double at 0. NOBODY where there is none.
+    """Pending intervals as linked lists, one list for each double; NOBODY marks the end of a list.
+
+    The list of spot instance n is at n + 1, that of intervals without a double at 0.
+
+    Attributes
+    ----------
+    after
+        int64, the interval that follows in its list.
+    first, last
+        int64, first and last interval of each list.
     """
 
     after: NDArray[np.int64]
@@ -63,7 +80,7 @@ class Groups(NamedTuple):
 
 @compiled
 def _running(number: NDArray[np.int64], waiting: int, state: NDArray[np.int8]) -> int:
-    """The length of a line without those at its end that do not run any more."""
+    """Return the length of a line without the instances at its end that do not run any more."""
     while waiting and state[number[waiting - 1]] != SPOT:
         waiting -= 1
     return waiting
@@ -92,13 +109,32 @@ def play(
     youngest_s: NDArray[np.float64],
     left_s: NDArray[np.float64],
 ) -> tuple[int, int, int, int, int]:
-    """Replays events in [from_s, until_s), and checks them.
+    """Replay events in [from_s, until_s) and check them.
 
-    known: instance numbers below have been given. free: free slots before. waiting: length of ``line``.
-    Writes the free slots before each event, and after the last one, to ``free_slots``; and to ``youngest_s``,
-    where an on-demand request left nothing free, when the youngest running spot instance started (-inf if
-    none runs); and to ``left_s``, by number, when a spot instance that ran
-    left. Returns ``known``, ``free`` and ``waiting`` after, the first fault and its event.
+    Returns
+    -------
+    tuple
+        ``known``, ``free`` and ``waiting`` afterwards, the first fault, and its event.
+
+    Parameters
+    ----------
+    known
+        All instance numbers below have been given.
+    free
+        Free slots before the first event.
+    state
+        int8, state of each instance, by number; updated.
+    line
+        Running spot instances; updated.
+    waiting
+        Length of ``line``.
+    free_slots
+        int32[events + 1]; free slots before each event and after the last one are written.
+    youngest_s
+        float64[events]; where an on-demand request left no slot free, the start of the youngest running spot
+        instance is written, -inf if none runs.
+    left_s
+        float64, by number; the time at which a running spot instance left is written.
     """
     number, start_s = line.number, line.start_s
     before_s = from_s
@@ -156,11 +192,21 @@ def follow(
     pending: NDArray[np.int64],
     waiting: int,
 ) -> tuple[int, int]:
-    """Adds an interval of ``births`` between any two events, and ends those whose instances are evicted.
+    """Add an interval of ``births`` between any two events, and end those whose instances are evicted.
 
-    A virtual instance dies of the first on-demand request after which nothing is free and no spot instance
-    younger than itself runs: until then there was a free slot or a double. begin_s: when the event before the
-    first was. count, waiting: lengths of ``births`` and of the stack ``pending``. Returns both after.
+    A virtual instance dies at the first on-demand request after which nothing is free and no younger spot
+    instance runs: until then there was a free slot or a double. Returns ``count`` and ``waiting`` afterwards.
+
+    Parameters
+    ----------
+    begin_s
+        Time of the event before the first one, in seconds.
+    count
+        Number of ``births``.
+    pending
+        int64, stack of the intervals whose instances still run.
+    waiting
+        Height of the stack.
     """
     begins_s, untils_s, slots, ends_s = births.begin_s, births.until_s, births.free_slots, births.end_s
     for event in range(len(times)):
@@ -183,7 +229,7 @@ def follow(
 
 @compiled
 def _end_list(groups: Groups, ended: int, time: float, ends_s: NDArray[np.float64]) -> None:
-    """All intervals of a list end; it is empty then."""
+    """End all intervals of a list, and empty it."""
     interval = groups.first[ended]
     while interval != NOBODY:
         if np.isnan(ends_s[interval]):
@@ -194,7 +240,7 @@ def _end_list(groups: Groups, ended: int, time: float, ends_s: NDArray[np.float6
 
 @compiled
 def _move_list(groups: Groups, source: int, target: int) -> None:
-    """Appends one list to another; it is empty then."""
+    """Append one list to another, and empty it."""
     if groups.first[source] == NOBODY:
         return
     if groups.first[target] == NOBODY:
@@ -218,11 +264,11 @@ def follow_always_youngest(
     waiting: int,
     groups: Groups,
 ) -> tuple[int, int]:
-    """As ``follow``, for virtual instances that are evicted before any other (P2 §2.4).
+    """Do what ``follow`` does, for virtual instances that are evicted before any other (P2 §2.4).
 
-    Such a one dies of the first on-demand request that finds nothing free where it runs: without a double
-    that is one slot less than where it does not, with a double as many. A spot request that only it keeps
-    out becomes its double, until that one stops.
+    A virtual instance then dies at the first on-demand request that finds nothing free where it runs: without
+    a double there is one slot less than without the virtual instance, with a double as many. A spot request
+    that only the virtual instance keeps out becomes its double, until that request stops.
     """
     for event in range(len(times)):
         time, free = times[event], free_slots[event]

@@ -1,37 +1,29 @@
-"""The replay of one cloud's history with virtual spot instances in it, compiled.
+"""Replay one cloud's history with virtual spot instances in it, youngest job first, compiled.
 
-Every replay, with or without a virtual instance, goes through the same events; what differs is which node
-each instance is on. An instance therefore has the same *slot number* in all replays, given by the history
-(chunks.py), and a replay is two rows: free cores by node, and node by slot. naive.py is the slow twin.
-
-numba compiles on first use and caches on disk. Never parallel: parallelism is that of the batches.
+Every replay, with or without a virtual instance, goes through the same events; what differs is the node of
+each instance. An instance therefore has the same *slot number* in all replays, given by ``history_chunks``,
+and a replay is two rows: free cores by node, and node by slot. ``reference/youngest_first.py`` is the plain
+reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import cast
 
-import numba
 import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, STOP
+from cloudsim.jit import compiled
 from cloudsim.prediction.history_chunks import Events, SpotLine
 from cloudsim.prediction.kernels.replays import FirstFit, Replays
 
 NOWHERE = -1
 EVICTED = -2
 
-_lowest_bit = cast("Callable[[np.uint64], int]", trailing_zeros)  # of one that is not 0
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def compiled(function: Function) -> Function:
-    """Compiled on first call, for the types it is called with."""
-    return cast("Function", numba.njit(cache=True, nogil=True)(function))
+_lowest_bit = cast("Callable[[np.uint64], int]", trailing_zeros)  # its argument is not 0
 
 
 @compiled
@@ -54,10 +46,10 @@ def _mark(
     virtual_rank: int,
     marked: NDArray[np.int32],
 ) -> tuple[int, int, bool]:
-    """Marks running spot instances by node, youngest first, until one node would have room for ``cores``.
+    """Mark running spot instances by node, youngest first, until one node would have room for ``cores``.
 
     Returns that node (NOWHERE if evicting all would not help), the place in the line before the last one
-    marked, and whether the virtual instance's turn came. ``marked`` becomes the cores marked by node.
+    marked, and whether the virtual instance was marked. ``marked`` becomes the marked cores by node.
     """
     marked[:] = 0
     waiting = virtual_node != NOWHERE  # the virtual instance's turn has not come
@@ -90,11 +82,11 @@ def _make_room(
     virtual_rank: int,
     marked: NDArray[np.int32],
 ) -> int:
-    """Youngest-job-first eviction for an on-demand instance of ``cores`` that fits nowhere.
+    """Evict, youngest job first, for an on-demand instance of ``cores`` that fits nowhere.
 
-    On the node that would have room first (``_mark``) the marked ones are the victims, except those without
-    which there is room still, youngest first. Returns the node, NOWHERE if no eviction helps, or EVICTED if
-    the virtual instance is a victim: its replay ends there, and is left half done.
+    On the node that would have room first (``_mark``) the marked instances are the victims; those that turn
+    out not to be needed are spared, youngest first. Returns the node, NOWHERE if no eviction helps, or
+    EVICTED if the virtual instance is a victim: its replay ends there, and is left half done.
     """
     taken, last, came = _mark(
         free, node, spots, before, cores, virtual_node, virtual_cores, virtual_rank, marked
@@ -124,19 +116,19 @@ def _make_room(
 
 @compiled
 def _index(sizes: NDArray[np.int32], free: NDArray[np.int32], index: FirstFit) -> None:
-    """Fills the index, if the chunk has one."""
+    """Fill the index, if the chunk has one."""
     if len(sizes) == 0:
         return
     index.fits[:] = 0
-    index.some[:] = 0
+    index.nonzero[:] = 0
     index.level[:] = 0
     for node in range(len(free)):
-        _reindex(sizes, index.fits, index.some, index.level, node, free[node])
+        _reindex(sizes, index.fits, index.nonzero, index.level, node, free[node])
 
 
 @compiled
 def _new_index(events: Events, nodes: int) -> FirstFit:
-    """Room for the index of one replay during a chunk."""
+    """Make room for the index of one replay during a chunk."""
     words, sizes = (nodes + 63) >> 6, len(events.sizes)
     return FirstFit(
         np.zeros((sizes, words), np.uint64),
@@ -146,11 +138,11 @@ def _new_index(events: Events, nodes: int) -> FirstFit:
 
 
 @compiled
-def _first_indexed(fits: NDArray[np.uint64], some: NDArray[np.uint64], row: int) -> int:
-    """The first node with room for size number ``row``."""
-    for part in range(some.shape[1]):
-        if some[row, part]:
-            word = (part << 6) + int(_lowest_bit(some[row, part]))
+def _first_indexed(fits: NDArray[np.uint64], nonzero: NDArray[np.uint64], row: int) -> int:
+    """Return the first node with room for size number ``row``, or NOWHERE."""
+    for part in range(nonzero.shape[1]):
+        if nonzero[row, part]:
+            word = (part << 6) + int(_lowest_bit(nonzero[row, part]))
             return (word << 6) + int(_lowest_bit(fits[row, word]))
     return NOWHERE
 
@@ -159,23 +151,23 @@ def _first_indexed(fits: NDArray[np.uint64], some: NDArray[np.uint64], row: int)
 def _reindex(
     sizes: NDArray[np.int32],
     fits: NDArray[np.uint64],
-    some: NDArray[np.uint64],
+    nonzero: NDArray[np.uint64],
     level: NDArray[np.int32],
     node: int,
     free: int,
 ) -> None:
-    """Notes in an index how many cores are free on a node now."""
+    """Note in an index how many cores are free on a node now."""
     at, word = level[node], node >> 6
     bit, word_bit = np.uint64(1) << np.uint64(node & 63), np.uint64(1) << np.uint64(word & 63)
     while at < len(sizes) and sizes[at] <= free:
         fits[at, word] |= bit
-        some[at, word >> 6] |= word_bit
+        nonzero[at, word >> 6] |= word_bit
         at += 1
     while at > 0 and sizes[at - 1] > free:
         at -= 1
         fits[at, word] &= ~bit
         if fits[at, word] == 0:
-            some[at, word >> 6] &= ~word_bit
+            nonzero[at, word >> 6] &= ~word_bit
     level[node] = at
 
 
@@ -193,7 +185,7 @@ def _run(
     marked: NDArray[np.int32],
     index: FirstFit,
 ) -> int:
-    """Runs one replay through the events begin to end - 1.
+    """Run one replay through the events begin to end - 1.
 
     Returns the event that evicted the virtual instance, or NOWHERE. ``index`` is that of ``free`` before and
     after, unless the chunk has none.
@@ -202,7 +194,7 @@ def _run(
     handing a dozen arrays to a function costs ten times what an event costs.
     """
     kinds, slots, cores_of, levels = events.kind, events.slot, events.cores, events.level
-    sizes, fits, some, level = events.sizes, index.fits, index.some, index.level
+    sizes, fits, nonzero, level = events.sizes, index.fits, index.nonzero, index.level
     indexed = len(sizes) > 0
     for event in range(begin, end):
         slot, cores = slots[event], cores_of[event]
@@ -215,7 +207,7 @@ def _run(
         else:
             touched = NOWHERE
             if indexed:
-                touched = _first_indexed(fits, some, levels[event])
+                touched = _first_indexed(fits, nonzero, levels[event])
             else:
                 for place in range(len(free)):
                     if free[place] >= cores:
@@ -233,7 +225,7 @@ def _run(
             free[touched] -= cores
             node[slot] = touched
         if indexed:
-            _reindex(sizes, fits, some, level, touched, free[touched])
+            _reindex(sizes, fits, nonzero, level, touched, free[touched])
     return NOWHERE
 
 
@@ -245,10 +237,14 @@ def count_free_slots(
     cores: int,
     free_slots: NDArray[np.int32],
 ) -> None:
-    """Runs the replay without a virtual instance, the only row of ``base``, through a chunk.
+    """Run the replay without a virtual instance, the only row of ``base``, through a chunk.
 
-    Writes the number of free slots of size ``cores`` before each event, and after the last one, to
-    ``free_slots``.
+    Parameters
+    ----------
+    cores
+        The size whose free slots are counted.
+    free_slots
+        int32[events + 1]; free slots before each event and after the last one are written.
     """
     free, node = base.free[0], base.node[0]
     marked = np.zeros(len(free), np.int32)
@@ -280,10 +276,14 @@ def give_birth(
     rows: NDArray[np.int64],
     born_before: NDArray[np.int64],
 ) -> None:
-    """Runs ``base`` through a chunk, and starts a replay with a virtual instance in it at each birth.
+    """Run ``base`` through a chunk, and start a replay with a virtual instance in it at each birth.
 
-    rows: the row of each birth. born_before: the event before which it is born, ascending, up to the chunk's
-    length.
+    Parameters
+    ----------
+    rows
+        int64[births], row of each new replay.
+    born_before
+        int64[births], event before which it is born, ascending, up to the chunk's length.
     """
     free, node = base.free[0], base.node[0]
     marked = np.zeros(len(free), np.int32)
@@ -298,9 +298,9 @@ def give_birth(
             row = rows[birth]
             replays.free[row] = free
             replays.node[row] = node
-            found = _first_fit(free, cores)
-            replays.free[row, found] -= cores
-            replays.virtual_node[row] = found
+            chosen = _first_fit(free, cores)
+            replays.free[row, chosen] -= cores
+            replays.virtual_node[row] = chosen
 
 
 @compiled
@@ -314,26 +314,32 @@ def advance(
     end: NDArray[np.int64],
     evicted_by: NDArray[np.int64],
 ) -> None:
-    """Runs the replays ``rows`` through a chunk, each through its events begin to end - 1, one after the
-    other.
+    """Run the replays ``rows`` through a chunk, each through its own range of events, index after the other.
 
-    Writes the event that evicted the virtual instance, or -1, to ``evicted_by``.
+    Parameters
+    ----------
+    rows
+        int64[replays], rows of ``replays`` to run.
+    begin, end
+        int64[replays]; each replay runs through events ``begin`` to ``end - 1``.
+    evicted_by
+        int64[replays]; the event that evicted the virtual instance is written, or -1.
     """
     nodes = replays.free.shape[1]
     marked = np.zeros(nodes, np.int32)
-    index = _new_index(events, nodes)
-    for one in range(len(rows)):
-        row = rows[one]
-        _index(events.sizes, replays.free[row], index)
-        evicted_by[one] = _run(
-            events, spots, begin[one], end[one], replays.free[row], replays.node[row],
-            replays.virtual_node[row], cores, replays.rank[row], marked, index,
+    first_fit = _new_index(events, nodes)
+    for index in range(len(rows)):
+        row = rows[index]
+        _index(events.sizes, replays.free[row], first_fit)
+        evicted_by[index] = _run(
+            events, spots, begin[index], end[index], replays.free[row], replays.node[row],
+            replays.virtual_node[row], cores, replays.rank[row], marked, first_fit,
         )  # fmt: skip
 
 
 @compiled
 def _younger(spots: SpotLine, node: NDArray[np.int16], rank: int) -> int:
-    """How many running spot instances are younger than the virtual one."""
+    """Count the running spot instances that are younger than the virtual one."""
     count = 0
     index = len(spots.slot) - 1
     while index >= 0 and spots.ordinal[index] >= rank:
@@ -343,7 +349,7 @@ def _younger(spots: SpotLine, node: NDArray[np.int16], rank: int) -> int:
 
 
 @compiled
-def digest(
+def digest_states(
     spots: SpotLine,
     replays: Replays,
     words: NDArray[np.uint64],
@@ -351,10 +357,20 @@ def digest(
     younger: NDArray[np.int64],
     digests: NDArray[np.uint64],
 ) -> None:
-    """Writes for each replay how many running spot instances are younger than its virtual one, and a hash of
-    its state.
+    """Write a hash of each replay's state, and how many spot instances are younger than its virtual one.
 
-    words: ``replays.node``, four slots to a word.
+    Only running spot instances count.
+
+    Parameters
+    ----------
+    words
+        uint64[rows, words], ``replays.node`` with four slots to a word.
+    rows
+        int64[replays].
+    younger
+        int64[replays], written.
+    digests
+        uint64[replays], written.
     """
     factor = np.uint64(0x9E3779B97F4A7C15)
     for index in range(len(rows)):
@@ -368,28 +384,36 @@ def digest(
 
 
 @compiled
-def find_twins(
+def find_equal_replays(
     replays: Replays,
     words: NDArray[np.uint64],
     rows: NDArray[np.int64],
     younger: NDArray[np.int64],
     digests: NDArray[np.uint64],
-    twin: NDArray[np.int64],
+    same_as: NDArray[np.int64],
 ) -> None:
-    """Writes for each replay the first one in the same state, or itself. ``rows`` comes in order of
-    ``digests``.
+    """Write for each replay the first one in the same state, or itself.
 
-    Equal hashes are only a hint: the states are compared in full. Where every instance is decides how many
-    cores are free.
+    Equal hashes are only a hint: the states are compared in full. The nodes of all instances determine the
+    free cores.
+
+    Parameters
+    ----------
+    words
+        uint64[rows, words], ``replays.node`` with four slots to a word.
+    rows
+        int64[replays], in order of ``digests``.
+    same_as
+        int64[replays], written: a row of ``replays``.
     """
     first = 0
     for index in range(len(rows)):
         if digests[index] != digests[first]:
             first = index
-        one, other = rows[first], rows[index]
-        same = younger[first] == younger[index] and replays.virtual_node[one] == replays.virtual_node[other]
+        row, other = rows[first], rows[index]
+        same = younger[first] == younger[index] and replays.virtual_node[row] == replays.virtual_node[other]
         word = 0
         while same and word < words.shape[1]:
-            same = words[one, word] == words[other, word]
+            same = words[row, word] == words[other, word]
             word += 1
-        twin[index] = one if same else other
+        same_as[index] = row if same else other

@@ -1,6 +1,7 @@
-"""One replay with a virtual instance by the scheduler itself: what ``lineup_sampler.py`` must equal.
+"""Replay with one virtual instance by the scheduler itself: what ``LineUpSampler`` must equal.
 
-Thousands of times slower. It uses ``Inventory`` and ``plan``, and shares nothing with the kernel but the log.
+It is thousands of times slower. It uses ``Inventory`` and ``plan``, and shares nothing with the kernel but
+the log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ _SPREADS = {NO_SPREAD: None, TOGETHER: Spread.TOGETHER, APART: Spread.APART}
 
 
 class ReferenceLineUpCloud:
-    """One replay. ``shift``: what is added to the numbers of those that start from now on."""
+    """One replay under a line-up.
+
+    Attributes
+    ----------
+    shift
+        Added to the numbers of instances that start from now on: 1 once the virtual instance is born.
+    """
 
     def __init__(self, spec: SamplerSpec):
         self.spec, self.lineup = spec, lineup(spec.lineup)
@@ -41,7 +48,7 @@ class ReferenceLineUpCloud:
         self.evictions = 0
 
     def start(self, request: Request, number: int, now_s: float) -> None:
-        """Places it if it can be placed, evicting if it may."""
+        """Place an instance if it can be placed, evicting if it may."""
         placement = plan(self.inventory, request, self.lineup, now_s)
         self.next_number = number + 1
         if not isinstance(placement, Placement):
@@ -59,7 +66,7 @@ class ReferenceLineUpCloud:
             self.inventory.place(changed(virtual, number=2**60 + number))
 
     def play(self, events: EventLog, row: int) -> None:
-        """One event of the log."""
+        """Replay one event of the log."""
         number, now_s = int(events.instance[row]), float(events.time_s[row])
         if events.kind[row] == STOP:
             if str(number) in self.inventory:
@@ -73,7 +80,7 @@ class ReferenceLineUpCloud:
         self.start(_request(events, row), number + self.shift, now_s)
 
     def give_birth(self, cores: int, amounts: Amounts, now_s: float) -> int:
-        """Free slots before the virtual instance was placed; it has the next number of the cloud."""
+        """Place the virtual instance under the cloud's next number; return the free slots before."""
         free_slots = self.inventory.free_slots(cores, amounts=amounts)
         if free_slots:
             request = Request(VIRTUAL, Kind.SPOT, cores, None, self.spec.sla, amounts=amounts)
@@ -88,27 +95,34 @@ def _request(events: EventLog, row: int) -> Request:
     request = Request(
         str(events.instance[row]), kind, int(events.cores[row]), None, None if on_demand else 0.05
     )
-    of = events.details
-    if of is None:
+    details = events.details
+    if details is None:
         return request
-    amounts = zip(of.resources, of.amounts[row].tolist(), strict=True)
-    group = int(of.group[row])
+    amounts = zip(details.resources, details.amounts[row].tolist(), strict=True)
+    group = int(details.group[row])
     return changed(
         request,
-        sla=None if on_demand else float(of.sla[row]),
+        sla=None if on_demand else float(details.sla[row]),
         amounts=tuple((name, amount) for name, amount in amounts if amount),
-        labels=of.label_sets[of.labels[row]],
+        labels=details.label_sets[details.labels[row]],
         group=None if group == NO_GROUP else f"group-{group}",
-        spread=_SPREADS[int(of.spread[row])],
+        spread=_SPREADS[int(details.spread[row])],
     )
 
 
 def replay(
     spec: SamplerSpec, events: EventLog, until_s: float, cores: int, birth_s: float, amounts: Amounts = ()
 ) -> ReferenceSample | None:
-    """A virtual spot instance of a flavour born at ``birth_s``, replayed until its eviction or ``until_s``.
+    """Replay a virtual spot instance of a flavour until its eviction or ``until_s``.
 
-    None when there is no free slot at its birth. ``events``: the whole history from an empty cloud.
+    None when there is no free slot at its birth.
+
+    Parameters
+    ----------
+    events
+        The whole history from an empty cloud.
+    birth_s
+        Time of birth in seconds.
     """
     cloud = ReferenceLineUpCloud(spec)
     born: int | None = None

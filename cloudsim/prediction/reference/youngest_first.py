@@ -1,6 +1,6 @@
-"""The replay with a virtual instance in plain Python: what the kernel must equal, and the text to read first.
+"""Replay with a virtual instance in plain Python: what the kernel must equal, and the text to read first.
 
-Thousands of times slower (PREDICTION.md "Fast"). It shares nothing with the kernel but the event log.
+It is thousands of times slower (PREDICTION.md "Fast"), and shares nothing with the kernel but the event log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ class _Running:
 
 @dataclass(frozen=True)
 class ReferenceSample:
-    """free_slots just before the birth; seconds until eviction, or until the boundary if not evicted."""
+    """Result of one virtual instance.
+
+    Attributes
+    ----------
+    free_slots
+        Free slots just before the birth.
+    duration_s
+        Seconds until eviction, or until the boundary if it was not evicted.
+    evicted
+        True if it was evicted.
+    """
 
     free_slots: int
     duration_s: float
@@ -39,11 +49,14 @@ class ReferenceCloud:
         self.evictions = 0
 
     def free_slots(self, cores: int) -> int:
-        """How many instances of ``cores`` would find room beside each other."""
+        """Return how many instances of ``cores`` would find room beside each other."""
         return sum(free // cores for free in self.free)
 
     def start(self, instance: int, cores: int, age: tuple[float, ...] | None) -> bool:
-        """Places the instance first-fit; an on-demand one (no age) may evict. False when it is not placed."""
+        """Place the instance first-fit; return False if it is not placed.
+
+        An on-demand instance (``age`` None) may evict.
+        """
         node = self._first_fit(cores)
         if node is None and age is None:
             node = self._evict_for(cores)
@@ -54,7 +67,7 @@ class ReferenceCloud:
         return True
 
     def stop(self, instance: int) -> None:
-        """Ends the instance if it runs here."""
+        """End the instance if it runs here."""
         ended = self.running.pop(instance, None)
         if ended is not None:
             self.free[ended.node] += ended.cores
@@ -63,12 +76,14 @@ class ReferenceCloud:
         return next((node for node, free in enumerate(self.free) if free >= cores), None)
 
     def _evict_for(self, cores: int) -> int | None:
-        spots = [(one.age, number) for number, one in self.running.items() if one.age is not None]
+        spots = [
+            (instance.age, number) for number, instance in self.running.items() if instance.age is not None
+        ]
         marked: list[list[int]] = [[] for _ in self.free]
         for _, number in sorted(spots, reverse=True):
             node = self.running[number].node
             marked[node].append(number)
-            if self.free[node] + sum(self.running[one].cores for one in marked[node]) >= cores:
+            if self.free[node] + sum(self.running[number].cores for number in marked[node]) >= cores:
                 self._evict_needed(marked[node], node, cores)
                 return node
         return None
@@ -76,7 +91,7 @@ class ReferenceCloud:
     def _evict_needed(self, marked: list[int], node: int, cores: int) -> None:
         victims = list(marked)
         for candidate in marked:
-            others = sum(self.running[one].cores for one in victims if one != candidate)
+            others = sum(self.running[victim].cores for victim in victims if victim != candidate)
             if self.free[node] + others >= cores:
                 victims.remove(candidate)
         for victim in victims:
@@ -93,11 +108,18 @@ def replay(
     *,
     always_youngest: bool = False,
 ) -> ReferenceSample | None:
-    """A virtual spot instance of ``cores`` born at ``birth_s``, replayed until its eviction or until
-    ``until_s``.
+    """Replay a virtual spot instance of ``cores`` until its eviction or until ``until_s``.
 
-    None when there is no free slot at its birth. ``events`` is the whole history from an empty cloud.
-    ``always_youngest``: whatever starts later, it is evicted first (P2 §2.4).
+    None when there is no free slot at its birth.
+
+    Parameters
+    ----------
+    events
+        The whole history from an empty cloud.
+    birth_s
+        Time of birth in seconds.
+    always_youngest
+        Evict it first, whatever starts later (P2 §2.4).
     """
     age = (math.inf if always_youngest else birth_s, math.inf)
     cloud = ReferenceCloud(node_cores)
@@ -127,7 +149,7 @@ def replay(
 
 
 def _give_birth(cloud: ReferenceCloud, cores: int, age: tuple[float, float]) -> int:
-    """Free slots before it was placed; it is younger than everything that has started by then."""
+    """Place the virtual instance, younger than all that has started; return the free slots before."""
     free_slots = cloud.free_slots(cores)
     if free_slots:
         cloud.start(VIRTUAL, cores, age)

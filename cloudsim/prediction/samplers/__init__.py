@@ -1,1 +1,7 @@
-"""Samples of the time until eviction: the checked doors to the kernels."""
+"""Samplers: replays of one flavour, checked at the door and fed as the history grows.
+
+replay    youngest-job-first where only cores count; the base of ``line_up``
+line_up   any line-up, with further resources, labels and groups
+uniform   clouds on which all instances have one size: every birth, exactly
+pool      pools of lifo-pools: the time until own users reach into a band
+"""

@@ -1,12 +1,12 @@
-"""Samples of the time until eviction under any line-up: the policy shapes the lifetimes (P1 §II-C).
+"""Sample the time until eviction under any line-up: the policy shapes the lifetimes (P1 §II-C).
 
-The streaming virtual instances of ``sampler.py``, each a counterfactual replay of the cloud's history from
-its birth on, but under the cloud's own line-up, with all its resources, labels and groups. It takes part as a
-spot instance of its flavour without labels and without a group, with the SLA of the spec: younger than all
-that started before it, older than all that start later. In a random order, which goes by the numbers of
-instances, it has the next number, and those that come later have one more.
+Virtual instances stream as in ``ReplaySampler``: each is a counterfactual replay of the cloud's history from
+its birth on, but under the cloud's own line-up, with all its resources, labels and groups. The virtual
+instance is a spot instance of its flavour without labels and group, and with the SLA of the spec: younger
+than all that started before it, older than all that start later. In a random order, which goes by the numbers
+of instances, it has the next number, and later instances have one more.
 
-An extension is a renewal where the line-up renews: the instance counts as the newest from then on. Left out:
+An extension is a renewal where the line-up renews: the instance then counts as the newest. Not replayed:
 nodes that were closed or drained, and promises that were changed by extensions.
 """
 
@@ -36,14 +36,14 @@ from cloudsim.prediction.kernels.line_up_replays import (
     Virtual,
     rules_of,
 )
-from cloudsim.prediction.kernels.replays import copied
+from cloudsim.prediction.kernels.replays import copy_replays
 from cloudsim.prediction.samplers.replay import YOUNGEST_OF_ALL, ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
 from cloudsim.scheduling.lineups import lineup
 
 
 class _Slots(NamedTuple):
-    """Of the open instances, by slot number; number is that of the instance, group as in the log."""
+    """Open instances, by slot number; ``number`` is that of the instance, ``group`` as in the log."""
 
     further: NDArray[np.int64]
     start_s: NDArray[np.float64]
@@ -53,17 +53,24 @@ class _Slots(NamedTuple):
 
 
 class LineUpSampler(ReplaySampler):
-    """Samples of one flavour under ``spec.lineup``; the door is that of ``ReplaySampler``.
+    """Samples one flavour under ``spec.lineup``; the interface is that of ``ReplaySampler``.
 
-    amounts: of the flavour, beside ``cores``; resources that the cloud does not have count for nothing.
-    Raises SpecError where the line-up cannot be replayed.
+    Parameters
+    ----------
+    amounts
+        Amounts of other resources that the flavour needs; resources that the cloud does not have are ignored.
+
+    Raises
+    ------
+    SpecError
+        When the line-up cannot be replayed.
     """
 
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         super().__init__(spec, cores, share, shares)
         self.amounts = amounts
         self._rules = rules_of(lineup(spec.lineup))
-        #: Replays that differ in the virtual instance's birth or draw alone are not the same.
+        # Whether replays with virtual instances of different birth, or draw, can never be in equal states.
         self._births_differ = self._rules.victims in {PARTIAL_HOUR, LOST_WORK}
         self._draws_differ = self._rules.victims == RANDOM
         self._grid = BirthGrid(_seed_of(int(spec.seed), amounts), self.cores, spec.births)
@@ -76,8 +83,8 @@ class LineUpSampler(ReplaySampler):
             capacity.reshape(1, len(further), nodes), np.zeros(1), np.zeros(1, np.uint64)
         )
         self._base.rank[:] = YOUNGEST_OF_ALL  # all started before a virtual instance that never comes
-        self._more = _resized_more(self._base_more, 0)
-        self._slots = _resized_slots(None, 0, len(further))
+        self._more = _resize_resources(self._base_more, 0)
+        self._slots = _resize_slots(None, 0, len(further))
         self._label_sets: tuple[Labels, ...] = ()
         self._masks = np.empty((0, nodes), np.bool_)
         # Of the log that is being fed.
@@ -85,7 +92,24 @@ class LineUpSampler(ReplaySampler):
         self._next_number = np.zeros(1, np.int64)  # before each event, and after the last
 
     def feed(self, events: EventLog, until_s: float) -> None:
-        """As ``ReplaySampler.feed``. Raises InputError also when the log tells of other resources."""
+        """Go on with the history up to, not including, ``until_s``.
+
+        A refused feed changes nothing.
+
+        Parameters
+        ----------
+        events
+            Events in [previous ``until_s``, ``until_s``), going on where the last feed ended.
+        until_s
+            The new boundary in seconds.
+
+        Raises
+        ------
+        SpecError
+            When the boundary goes back.
+        InputError
+            When the events are out of order, or the log has other resources than the cloud.
+        """
         details = events.details or _no_details(len(events), self._resources)
         self._check(details, len(events))
         self._events, self._details = events, details
@@ -99,11 +123,11 @@ class LineUpSampler(ReplaySampler):
             raise
 
     def samples(self) -> Samples:
-        """What is known at ``until_s``: ended virtual instances, and running ones as right-censored."""
+        """Return the samples known at ``until_s``; those of running virtual instances are right-censored."""
         return replace(super().samples(), amounts=self.amounts)
 
     def _check(self, details: StartDetails, events: int) -> None:
-        """What the kernel takes for granted. Learns new sets of labels."""
+        """Check the details that the kernel takes for granted, and learn new sets of labels."""
         if details.resources != self._resources:
             raise log_fault(f"the cloud has {self._resources}, the log {details.resources}")
         columns = (details.amounts, details.sla, details.labels, details.group, details.spread)
@@ -119,29 +143,31 @@ class LineUpSampler(ReplaySampler):
         if len(label_sets) > len(known):
             of_nodes = self.spec.details.labels or (frozenset(),) * len(self.spec.node_cores)
             self._label_sets = label_sets
-            self._masks = np.array([[wanted <= one for one in of_nodes] for wanted in label_sets], np.bool_)
+            self._masks = np.array(
+                [[labels <= node_labels for node_labels in of_nodes] for labels in label_sets], np.bool_
+            )
 
-    # -- what the parent replays otherwise -------------------------------------------------------------------
+    # -- steps of ReplaySampler that differ here -------------------------------------------------------------
 
     def _count_free_slots(self, chunks: list[Chunk], count: int) -> NDArray[np.int32]:
         from cloudsim.prediction.kernels import line_up as kernel
 
-        base, more = copied(self._base), _resized_more(self._base_more, 1)
-        slots = _resized_slots(self._slots, len(self._slots.number), len(self._resources))
+        base, more = copy_replays(self._base), _resize_resources(self._base_more, 1)
+        slots = _resize_slots(self._slots, len(self._slots.number), len(self._resources))
         free_slots = np.empty(count + 1, np.int32)
         whole = np.zeros(1, np.int64)
         for chunk in chunks:
-            line, told = self._tell(chunk, slots)
+            line, view = self._kernel_view(chunk, slots)
             end = np.array([len(chunk.events.kind)])
             written = free_slots[chunk.begin : chunk.begin + int(end[0]) + 1]
             kernel.advance(
-                self._rules, chunk.events, line, told, self._virtual, base, more, whole, whole, end,
+                self._rules, chunk.events, line, view, self._virtual, base, more, whole, whole, end,
                 np.empty(1, np.int64), base, more, whole[:0], written,
             )  # fmt: skip
         return free_slots
 
     def _ranks(self, events: EventLog, gap: NDArray[np.int64]) -> NDArray[np.int64]:
-        if self._draws_differ:  # it goes by no age: nobody is always the youngest
+        if self._draws_differ:  # the order ignores ages: no instance is always the youngest
             return super()._ages(events, gap)
         return super()._ranks(events, gap)
 
@@ -150,7 +176,7 @@ class LineUpSampler(ReplaySampler):
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         from cloudsim.prediction.kernels import line_up as kernel
 
-        self._told_now = line, told = self._tell(chunk, self._slots)
+        self._current_view = line, view = self._kernel_view(chunk, self._slots)
         first = np.arange(len(gap)) if self._births_differ else np.flatnonzero(np.diff(gap, prepend=-1))
         rows = self._take_rows(len(first))
         self._row[born] = np.repeat(rows, np.diff(first, append=len(gap)))
@@ -161,7 +187,7 @@ class LineUpSampler(ReplaySampler):
         # The replay without a virtual instance, from birth to birth and to the end.
         edges = np.concatenate(([0], begin, [len(chunk.events.kind)]))
         kernel.advance(
-            self._rules, chunk.events, line, told, self._virtual, self._base, self._base_more,
+            self._rules, chunk.events, line, view, self._virtual, self._base, self._base_more,
             np.zeros(len(edges) - 1, np.int64), edges[:-1], edges[1:], np.empty(len(edges) - 1, np.int64),
             self._replays, self._more, rows, np.empty(0, np.int32),
         )  # fmt: skip
@@ -177,32 +203,32 @@ class LineUpSampler(ReplaySampler):
     ) -> None:
         from cloudsim.prediction.kernels import line_up as kernel
 
-        line, told = self._told_now
+        line, view = self._current_view
         kernel.advance(
-            self._rules, chunk.events, line, told, self._virtual, self._replays, self._more, rows, begin, end,
+            self._rules, chunk.events, line, view, self._virtual, self._replays, self._more, rows, begin, end,
             evicted_by, self._replays, self._more, rows[:0], np.empty(0, np.int32),
         )  # fmt: skip
 
-    def _join_twins(self, chunk: Chunk) -> None:
+    def _join_equal_replays(self, chunk: Chunk) -> None:
         if not self._births_differ and not self._draws_differ:
-            super()._join_twins(chunk)
+            super()._join_equal_replays(chunk)
 
     def _take_rows(self, count: int) -> NDArray[np.int64]:
         rows = super()._take_rows(count)
         if len(self._replays.rank) > len(self._more.draw):
-            self._more = _resized_more(self._more, len(self._replays.rank))
+            self._more = _resize_resources(self._more, len(self._replays.rank))
         return rows
 
     def _widen(self, slots: int) -> None:
         super()._widen(slots)
         width = self._base.node.shape[1]
         if width > len(self._slots.number):
-            self._slots = _resized_slots(self._slots, width, len(self._resources))
+            self._slots = _resize_slots(self._slots, width, len(self._resources))
 
-    # -- what the kernel is told -----------------------------------------------------------------------------
+    # -- arguments of the kernel -----------------------------------------------------------------------------
 
-    def _tell(self, chunk: Chunk, slots: _Slots) -> tuple[LineUpSpotLine, EventDetails]:
-        """A chunk as the kernel reads it. Notes those that start in it in ``slots``."""
+    def _kernel_view(self, chunk: Chunk, slots: _Slots) -> tuple[LineUpSpotLine, EventDetails]:
+        """Return a chunk as the kernel reads it, and note instances that start in it in ``slots``."""
         part = slice(chunk.begin, chunk.begin + len(chunk.events.kind))
         details, time_s = self._details, self._events.time_s[part]
         starts = np.flatnonzero(starts_among(chunk.events.kind))
@@ -210,7 +236,7 @@ class LineUpSampler(ReplaySampler):
         slots.further[at], slots.start_s[at] = details.amounts[rows], time_s[starts]
         slots.sla[at], slots.number[at] = details.sla[rows], self._events.instance[rows]
         slots.group[at] = details.group[rows]
-        told = EventDetails(
+        view = EventDetails(
             np.ascontiguousarray(time_s, np.float64),
             np.ascontiguousarray(details.labels[part], np.int64),
             np.ascontiguousarray(details.group[part], np.int64),
@@ -219,7 +245,7 @@ class LineUpSampler(ReplaySampler):
             slots.group,
             self._masks,
         )
-        return self._line(chunk, slots), told
+        return self._line(chunk, slots), view
 
     def _line(self, chunk: Chunk, slots: _Slots) -> LineUpSpotLine:
         slot, ordinal = chunk.spots.slot, chunk.spots.ordinal
@@ -243,14 +269,17 @@ class LineUpSampler(ReplaySampler):
 
 
 def _seed_of(seed: int, amounts: Amounts) -> int:
-    """Flavours of one size have births of their own."""
+    """Return the seed of a flavour: flavours of one size have births of their own."""
     if not amounts:
         return seed
     return int.from_bytes(hashlib.blake2b(repr((seed, amounts)).encode(), digest_size=8).digest())
 
 
 def _draws(number: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """``eviction.random_order`` of many numbers: SplitMix64's finaliser, which keeps all apart."""
+    """Compute ``eviction.random_order`` of many numbers.
+
+    SplitMix64's finalizer keeps different numbers different.
+    """
     value = number.astype(np.uint64)
     value += np.uint64(0x9E3779B97F4A7C15)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -259,7 +288,7 @@ def _draws(number: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def _no_details(events: int, resources: tuple[str, ...]) -> StartDetails:
-    """Of a log that tells cores only."""
+    """Return the details of a log that records cores only."""
     return StartDetails(
         resources,
         (frozenset(),),
@@ -271,8 +300,8 @@ def _no_details(events: int, resources: tuple[str, ...]) -> StartDetails:
     )
 
 
-def _resized_more(more: ExtraResources, rows: int) -> ExtraResources:
-    """The same with so many rows."""
+def _resize_resources(more: ExtraResources, rows: int) -> ExtraResources:
+    """Return a copy with this many rows."""
     grown = ExtraResources(
         np.zeros((rows, *more.further.shape[1:]), np.int64), np.zeros(rows), np.zeros(rows, np.uint64)
     )
@@ -282,8 +311,8 @@ def _resized_more(more: ExtraResources, rows: int) -> ExtraResources:
     return grown
 
 
-def _resized_slots(slots: _Slots | None, count: int, resources: int) -> _Slots:
-    """The same with so many slots."""
+def _resize_slots(slots: _Slots | None, count: int, resources: int) -> _Slots:
+    """Return a copy with this many slots."""
     grown = _Slots(
         np.zeros((count, resources), np.int64),
         np.zeros(count),

@@ -1,8 +1,8 @@
-"""The time until own users reach a position in the stack (``cloudsim.admission.pools``), for every time of
-birth.
+"""Sample the time until own users reach a position in the stack, for every time of birth.
 
-Only own requests count, and all births between two of their events share their fate: they are one interval
-sample, as in ``uniform.py``. There is nothing to draw and nothing to replay.
+``cloudsim.admission.pools`` explains the stack. Only own requests count, and all births between two of their
+events share their fate: they are one interval sample, as in ``uniform``. Nothing is drawn at random, and
+nothing is replayed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,21 @@ from cloudsim.prediction.samples import Samples
 
 
 class PoolSampler:
-    """All births at one position; the door is that of ``UniformSampler``, the work is not worth splitting.
+    """Samples all births at one position of the stack; the interface is that of ``UniformSampler``.
 
-    top_cores: of the position in the stack, T. ``until_s``: the boundary fed last.
+    The work is not worth splitting: share 0 returns all samples, other shares none.
+
+    Attributes
+    ----------
+    until_s
+        The boundary fed last, in seconds.
+
+    Parameters
+    ----------
+    top_cores
+        The position T in the stack, in cores from the bottom.
+    amounts
+        Amounts of the flavour that marks the position (``STACK_TOP``).
     """
 
     def __init__(self, spec: SamplerSpec, top_cores: int, amounts: Amounts, share: int = 0, shares: int = 1):
@@ -28,18 +40,30 @@ class PoolSampler:
         self.until_s = 0.0
         self._top = top_cores
         self._nodes = np.array(spec.node_cores, np.int64)
-        self._unused = int(self._nodes.sum())  # cores that own users leave
+        self._unused = int(self._nodes.sum())  # cores not used by own users
         self._running = np.empty(0, np.int64)  # own instances, by number
-        # Own starts and stops so far: when, cores left after it, and whether it ends those who run.
+        # Own starts and stops so far: time, cores left afterwards, and whether it ends running instances.
         self._time_s, self._left = np.zeros(1), np.array([self._unused])
         self._ends = np.zeros(1, np.bool_)
 
     def feed(self, events: EventLog, until_s: float) -> None:
-        """Goes on with the history up to, not including, ``until_s``.
+        """Go on with the history up to, not including, ``until_s``.
 
-        events: those in [previous ``until_s``, ``until_s``), going on where the last feed ended. Raises
-        SpecError when the boundary goes back, InputError when the events are out of order; then nothing has
-        changed.
+        A refused feed changes nothing.
+
+        Parameters
+        ----------
+        events
+            Events in [previous ``until_s``, ``until_s``), going on where the last feed ended.
+        until_s
+            The new boundary in seconds.
+
+        Raises
+        ------
+        SpecError
+            When the boundary goes back.
+        InputError
+            When the events are out of order.
         """
         check_boundary(self.until_s, until_s)
         check_times(events, self.until_s, until_s)
@@ -60,13 +84,22 @@ class PoolSampler:
         self.until_s = until_s
 
     def _too_small(self, cores: NDArray[np.int64]) -> NDArray[np.int64]:
-        """W(s): what nodes may have left at most and still have no room for so many cores."""
+        """Return W(s): the most cores that nodes may have left without room for a request of s cores.
+
+        Parameters
+        ----------
+        cores
+            int64[requests], s of each.
+        """
         sizes, which = np.unique(cores, return_inverse=True)
         most = np.array([np.minimum(self._nodes, size - 1).sum() for size in sizes.tolist()], np.int64)
         return most[which]
 
     def samples(self) -> Samples:
-        """All intervals of births up to ``until_s``, those whose instances still run as right-censored."""
+        """Return all intervals of births up to ``until_s``.
+
+        Intervals whose instances still run are right-censored.
+        """
         if self.share:
             return Samples.empty(1, self.until_s, self.amounts)
         born_until_s = np.append(self._time_s[1:], self.until_s)
@@ -91,9 +124,9 @@ class PoolSampler:
 
 
 def _restricted(events: EventLog) -> NDArray[np.bool_]:
-    """Of requests that may not go to every node nobody knows how many cores they find."""
-    of = events.details
-    if of is None:
+    """Mark requests that may not go to every node: how many cores they find is not known."""
+    details = events.details
+    if details is None:
         return np.zeros(len(events), np.bool_)
-    restricted: NDArray[np.bool_] = (of.labels != 0) | (of.spread != NO_SPREAD)
+    restricted: NDArray[np.bool_] = (details.labels != 0) | (details.spread != NO_SPREAD)
     return restricted

@@ -1,10 +1,10 @@
-"""The checked door to the replays: one size of one cloud, fed as its history grows.
+"""Sample the time until eviction by replays, youngest job first, where only cores count.
 
-Virtual instances are streaming: each is replayed once, is kept running between feeds, and is fed only the new
-events. Replays that have come to the same state have the same future, so one of them goes on for all (exact,
-and most of the speed): two born between the same two events are the same from the start, and others meet when
-what the virtual instances displaced has ended. Random births are a function of (seed, size, number) alone, so
-samples depend neither on the boundaries that were fed nor on the split into shares.
+Virtual instances stream: each is replayed once, is kept running between feeds, and is fed only the new
+events. Replays in equal states have the same future, so one of them goes on for all, which is exact and most
+of the speed: two virtual instances born between the same two events are equal from the start, and others
+become equal once the instances they displaced have ended. Random births depend on (seed, size, number) only,
+so samples depend neither on the boundaries that were fed nor on the split into shares.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 from cloudsim.history.event_log import RENEWAL, START_SPOT, EventLog
 from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
-from cloudsim.prediction.births import BirthGrid, divisible_by_power
+from cloudsim.prediction.births import BirthGrid, find_level
 from cloudsim.prediction.history_chunks import MOST_CORES, Chunk, HistoryCutter
-from cloudsim.prediction.kernels.replays import base_replay, copied, empty_replays, resized
+from cloudsim.prediction.kernels.replays import base_replay, copy_replays, empty_replays, resize_replays
 from cloudsim.prediction.samples import Samples
 
-#: int16 holds the node of an instance.
+#: The node of an instance is an int16.
 MOST_NODES = 2**15 - 1
 
 #: Some thirty thousand years: the numbers of the births up to it fit into int64.
 LATEST_S = 1e12
 
-#: Replays that have met are looked for after so many events, or after half as many as there are slots: a
-#: search reads all slots and costs about as much as twenty events, or as one event for forty slots.
+#: Equal replays are searched for after this many events, or after half as many events as there are slots: a
+#: search reads all slots and costs about as much as twenty events, or as one event for every forty slots.
 _EVENTS_BETWEEN_SEARCHES = 128
 
 #: Added to a horizon where it saves work only, so that rounding can never cut a sample short.
@@ -43,16 +43,37 @@ YOUNGEST_OF_ALL = 2**62
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """What is sampled: a cloud, in exact terms, and how well.
+    """A cloud in exact terms, and how well it is sampled.
 
-    node_cores: cores of each node, in first-fit order. seed: 0 to 2**64 - 1, keys the births. births: samples
-    wanted a size; there are at least so many as soon as the history has room for them, and fewer than about
-    twice as many. horizon_s: a sample is followed up so long at most, then it is right-censored. With the
-    longest lifetime that is sold nothing is lost (PREDICTION.md "Fast"). always_youngest: the virtual
-    instance is evicted before any other spot instance, whatever its age (P2 §2.4). release_horizons_s: see
-    ``PredictionRule``; for uniform sizes. details, lineup, grace_s: what the cloud's nodes have beside cores,
-    by which line-up it plays, and how long before it must leave an instance is told so: it lives on for so
-    long. sla: promised to the virtual instance; it matters to line-ups that go by promises only.
+    Attributes
+    ----------
+    node_cores
+        Cores of each node, in first-fit order.
+    seed
+        Key of the births, 0 to 2**64 - 1.
+    births
+        Samples wanted for each size. There are at least this many as soon as the history has room for them,
+        and fewer than about twice as many.
+    horizon_s
+        A sample is followed up for this many seconds at most, then it is right-censored. The longest lifetime
+        that is sold loses nothing (PREDICTION.md "Fast").
+    always_youngest
+        Evict the virtual instance before any other spot instance, whatever its age (P2 §2.4).
+    release_horizons_s
+        For uniform sizes; see ``PredictionRule``.
+    details
+        Amounts and labels of the nodes beside cores.
+    lineup
+        Name of the line-up by which the cloud places and evicts.
+    grace_s
+        Seconds between the notice and the end of an evicted instance.
+    sla
+        Promise to the virtual instance; matters only to line-ups that go by promises.
+
+    Raises
+    ------
+    SpecError
+        When a field is out of its range.
     """
 
     node_cores: tuple[int, ...]
@@ -89,7 +110,13 @@ class SamplerSpec:
 
 
 def check_share(cores: int, share: int, shares: int) -> None:
-    """Raises SpecError unless it is a share of the samples of a size."""
+    """Check a share of the samples of a size.
+
+    Raises
+    ------
+    SpecError
+        Unless cores, share and number of shares are valid; the number of shares is odd.
+    """
     if not 1 <= cores <= MOST_CORES:
         raise SpecError(f"a size is 1 to {MOST_CORES} cores, not {cores}", field="cores")
     if shares < 1 or shares % 2 == 0 or not 0 <= share < shares:
@@ -99,7 +126,13 @@ def check_share(cores: int, share: int, shares: int) -> None:
 
 
 def check_boundary(last_s: float, until_s: float) -> None:
-    """Raises SpecError when a history is to be fed up to before the last boundary, or to too late a time."""
+    """Check the boundary up to which a history is to be fed.
+
+    Raises
+    ------
+    SpecError
+        When it is before the last boundary, or later than ``LATEST_S``.
+    """
     if not last_s <= until_s <= LATEST_S:
         raise SpecError(
             f"a boundary is from {last_s} s (the last one) to {LATEST_S} s, not {until_s} s", field="until_s"
@@ -107,9 +140,14 @@ def check_boundary(last_s: float, until_s: float) -> None:
 
 
 class ReplaySampler:
-    """Samples of the time until eviction of one size; of all numbers, or of the share k % shares == share.
+    """Samples the time until eviction of one size: all numbers, or the share with number % shares == share.
 
-    ``shares`` is odd, so that thinning by halves thins all shares alike. ``until_s``: the boundary fed last.
+    ``shares`` is odd, so that thinning by halves thins all shares alike.
+
+    Attributes
+    ----------
+    until_s
+        The boundary fed last, in seconds.
     """
 
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1):
@@ -136,11 +174,23 @@ class ReplaySampler:
         self._row = np.empty(0, np.int64)
 
     def feed(self, events: EventLog, until_s: float) -> None:
-        """Goes on with the history up to, not including, ``until_s``.
+        """Go on with the history up to, not including, ``until_s``.
 
-        events: those in [previous ``until_s``, ``until_s``), going on where the last feed ended. Raises
-        SpecError when the boundary goes back, InputError when the events are out of order; then nothing has
-        changed.
+        A refused feed changes nothing.
+
+        Parameters
+        ----------
+        events
+            Events in [previous ``until_s``, ``until_s``), going on where the last feed ended.
+        until_s
+            The new boundary in seconds.
+
+        Raises
+        ------
+        SpecError
+            When the boundary goes back.
+        InputError
+            When the events are out of order.
         """
         check_boundary(self.until_s, until_s)
         chunks = self._cutter.cut(events, self.until_s, until_s)
@@ -166,10 +216,10 @@ class ReplaySampler:
         self.until_s = until_s
 
     def samples(self) -> Samples:
-        """What is known at ``until_s``: ended virtual instances, and running ones as right-censored."""
+        """Return the samples known at ``until_s``; those of running virtual instances are right-censored."""
         running = np.isnan(self._end_s)
         duration_s = np.where(running, self.until_s, self._end_s) - self._birth_s
-        # Whoever was not told to leave by now will live on for the grace at least: that is seen of all.
+        # An instance without notice lives on for the grace at least: every sample is followed up that long.
         return Samples(
             self.cores,
             self.until_s,
@@ -185,10 +235,10 @@ class ReplaySampler:
     # -- births ----------------------------------------------------------------------------------------------
 
     def _count_free_slots(self, chunks: list[Chunk], count: int) -> NDArray[np.int32]:
-        """Free slots of the size before each event and after the last, without virtual instances."""
+        """Count free slots of the size before each event and after the last, without virtual instances."""
         from cloudsim.prediction.kernels import youngest_first as kernel
 
-        base = copied(self._base)
+        base = copy_replays(self._base)
         free_slots = np.empty(count + 1, np.int32)
         for chunk in chunks:
             written = free_slots[chunk.begin : chunk.begin + len(chunk.events.kind) + 1]
@@ -198,7 +248,7 @@ class ReplaySampler:
     def _draw(
         self, times: NDArray[np.float64], free_slots: NDArray[np.int32], until_s: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Births of this share in [self.until_s, until_s) that find a free slot.
+        """Return this share's births in [self.until_s, until_s) that find a free slot, and their times.
 
         Their level is the highest one with as many births as wanted in the whole history; older samples are
         thinned to it.
@@ -213,14 +263,14 @@ class ReplaySampler:
             if level == self._level or int(self._valid[level:].sum()) + len(number) >= self.spec.births:
                 break
             level -= 1
-        self._valid += np.bincount(divisible_by_power(number), minlength=len(self._valid))
+        self._valid += np.bincount(find_level(number), minlength=len(self._valid))
         if level > self._level:
             self._thin(level)
         own = number % self.shares == self.share
         return number[own], birth_s[own]
 
     def _thin(self, level: int) -> None:
-        """Drops the samples that are not of the level, and the replays that nobody needs any more."""
+        """Drop the samples that are not of the level, and the replays that no sample needs any more."""
         self._level = level
         kept = self._number % (1 << level) == 0
         self._number, self._birth_s = self._number[kept], self._birth_s[kept]
@@ -229,12 +279,14 @@ class ReplaySampler:
         self._collect()
 
     def _ranks(self, events: EventLog, gap: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many spot instances have started before each birth; more than ever will, if it is always the
-        youngest.
+        """Return the rank of each birth: how many spot instances have started before it.
+
+        A virtual instance that is always the youngest has a rank above that of any instance.
         """
         return np.full(len(gap), YOUNGEST_OF_ALL) if self.spec.always_youngest else self._ages(events, gap)
 
     def _ages(self, events: EventLog, gap: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many spot instances have started, or were renewed, before each birth."""
         started = np.zeros(len(events) + 1, np.int64)
         np.cumsum((events.kind == START_SPOT) | (events.kind == RENEWAL), out=started[1:])
         before: NDArray[np.int64] = self._cutter.spot_starts - started[-1] + started[gap]
@@ -250,7 +302,7 @@ class ReplaySampler:
         gap: NDArray[np.int64],
         rank: NDArray[np.int64],
     ) -> None:
-        """One chunk: starts the replays of those ``born`` in it, and runs all replays through it."""
+        """Start the replays of those ``born`` in a chunk, and run all replays through it."""
         old = self._running_rows()
         rows, begin = self._give_birth(chunk, born, gap, rank)
         rows = np.concatenate((old, rows))
@@ -265,12 +317,12 @@ class ReplaySampler:
         self._unsearched_events += len(times)
         if self._unsearched_events >= max(_EVENTS_BETWEEN_SEARCHES, self._cutter.slots // 2):
             self._unsearched_events = 0
-            self._join_twins(chunk)
+            self._join_equal_replays(chunk)
 
     def _give_birth(
         self, chunk: Chunk, born: slice, gap: NDArray[np.int64], rank: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows of new replays, and the events of the chunk before which they begin."""
+        """Return the rows of new replays, and the events of the chunk before which they begin."""
         from cloudsim.prediction.kernels import youngest_first as kernel
 
         first = np.flatnonzero(np.diff(gap, prepend=-1))  # those born before the same event share a replay
@@ -297,13 +349,16 @@ class ReplaySampler:
         end: NDArray[np.int64],
         evicted_by: NDArray[np.int64],
     ) -> None:
-        """Runs replays through their events of a chunk; writes which event evicted each, or -1."""
+        """Run replays through their events of a chunk; write which event evicted each, or -1."""
         from cloudsim.prediction.kernels import youngest_first as kernel
 
         kernel.advance(chunk.events, chunk.spots, self.cores, self._replays, rows, begin, end, evicted_by)
 
     def _ends(self, rows: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The event of a chunk with which each replay may end, for all its samples have had their horizon."""
+        """Return the event of a chunk at which each replay may end.
+
+        By then all its samples have had their horizon.
+        """
         if math.isinf(self.spec.horizon_s):
             return np.full(len(rows), len(times))
         running = np.flatnonzero(self._row != _NEVER)
@@ -314,7 +369,7 @@ class ReplaySampler:
     def _end(
         self, rows: NDArray[np.int64], evicted_by: NDArray[np.int64], times: NDArray[np.float64]
     ) -> None:
-        """Notes the evictions of a chunk, and who has had its horizon when it ends."""
+        """Note the evictions of a chunk, and which samples have had their horizon at its end."""
         by_row = np.full(len(self._replays.rank) + 1, -1, np.int64)  # the last is for samples without a row
         by_row[rows] = evicted_by
         ended = np.flatnonzero(by_row[self._row] != -1)
@@ -326,22 +381,22 @@ class ReplaySampler:
             self._row[over] = _NEVER
             self._collect()
 
-    def _join_twins(self, chunk: Chunk) -> None:
-        """Lets one replay go on for all that are in the same state."""
+    def _join_equal_replays(self, chunk: Chunk) -> None:
+        """Let one replay go on for all that are in the same state."""
         from cloudsim.prediction.kernels import youngest_first as kernel
 
         rows = self._running_rows()
         words = self._replays.node.view(np.uint64)
         younger, digests = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
-        kernel.digest(chunk.spots, self._replays, words, rows, younger, digests)
+        kernel.digest_states(chunk.spots, self._replays, words, rows, younger, digests)
         order = np.argsort(digests, kind="stable")
-        rows, twin = rows[order], np.empty(len(rows), np.int64)
-        kernel.find_twins(self._replays, words, rows, younger[order], digests[order], twin)
-        if np.array_equal(twin, rows):
+        rows, same_as = rows[order], np.empty(len(rows), np.int64)
+        kernel.find_equal_replays(self._replays, words, rows, younger[order], digests[order], same_as)
+        if np.array_equal(same_as, rows):
             return
         by_row = np.arange(len(self._replays.rank) + 1)
         by_row[-1] = _NEVER
-        by_row[rows] = twin
+        by_row[rows] = same_as
         self._row = by_row[self._row]
         self._collect()
 
@@ -353,7 +408,7 @@ class ReplaySampler:
         return np.flatnonzero(used)
 
     def _collect(self) -> None:
-        """Frees the rows of replays that no running sample needs."""
+        """Free the rows of replays that no running sample needs."""
         unused = np.ones(len(self._replays.rank) + 1, np.bool_)
         unused[self._row] = False
         self._unused = np.flatnonzero(unused[:-1])
@@ -362,15 +417,15 @@ class ReplaySampler:
         rows = len(self._replays.rank)
         if count > len(self._unused):
             grown = max(2 * rows, rows + count)
-            self._replays = resized(self._replays, grown, self._base.node.shape[1])
+            self._replays = resize_replays(self._replays, grown, self._base.node.shape[1])
             self._unused = np.concatenate((self._unused, np.arange(rows, grown)))
         taken, self._unused = self._unused[:count], self._unused[count:]
         return taken
 
     def _widen(self, slots: int) -> None:
-        """Makes room for so many slot numbers."""
+        """Make room for this many slot numbers."""
         known = self._base.node.shape[1]
         if slots > known:
             width = -4 * (-max(slots, known + known // 2) // 4)  # four to a word, see ``kernel.digest``
-            self._base = resized(self._base, 1, width)
-            self._replays = resized(self._replays, len(self._replays.rank), width)
+            self._base = resize_replays(self._base, 1, width)
+            self._replays = resize_replays(self._replays, len(self._replays.rank), width)

@@ -1,7 +1,7 @@
-"""Clouds on which all instances are of one size: the time until eviction for every time of birth, exactly.
+"""Sample the time until eviction for every time of birth, on clouds where all instances have one size.
 
-No birth is drawn at random: those between two events share their fate, and are one interval sample. There is
-no sampling error, and an event costs next to nothing (PREDICTION.md "Fast", "Uniform sizes").
+No birth is drawn at random: all births between two events share their fate, and are one interval sample.
+There is no sampling error, and an event costs next to nothing (PREDICTION.md "Fast", "Uniform sizes").
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventLog, check_columns, log_fault
-from cloudsim.prediction.ages import Runs
+from cloudsim.prediction.ages import OnDemandRuns
 from cloudsim.prediction.samplers.replay import SamplerSpec, check_boundary, check_share
 from cloudsim.prediction.samples import Samples
 
-#: Events that are played and then followed at a time: what the one pass writes is still in the cache for the
-#: other.
+#: Events that are played and then followed at a time: few enough that what is written stays in the cache.
 _EVENTS_AT_A_TIME = 8192
 
 _NOBODY = -1
@@ -26,7 +25,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class _Spots(NamedTuple):
-    """Spot instances that started: number, start and requested end."""
+    """Spot instances that started: number, start and requested end in seconds."""
 
     number: NDArray[np.int64]
     start_s: NDArray[np.float64]
@@ -34,11 +33,16 @@ class _Spots(NamedTuple):
 
 
 class UniformSampler:
-    """All births of virtual instances of a size, on a cloud where everything has that size.
+    """Samples all births of virtual instances of a size; the interface is that of ``ReplaySampler``.
 
-    The same door as that of replays. The work is not worth splitting: share 0 returns everything, the others
-    nothing. ``seed``, ``births`` and ``horizon_s`` of the spec mean nothing here: every birth counts, and
-    tables cut their curves at the rule's horizon. ``until_s``: the boundary fed last.
+    The work is not worth splitting: share 0 returns all samples, other shares none. ``seed``, ``births`` and
+    ``horizon_s`` of the spec are ignored: every birth counts, and tables cut their curves at the rule's
+    horizon.
+
+    Attributes
+    ----------
+    until_s
+        The boundary fed last, in seconds.
     """
 
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1):
@@ -67,11 +71,24 @@ class UniformSampler:
         self._first, self._last = np.full(1, _NOBODY), np.full(1, _NOBODY)
 
     def feed(self, events: EventLog, until_s: float) -> None:
-        """Goes on with the history up to, not including, ``until_s``.
+        """Go on with the history up to, not including, ``until_s``.
 
-        events: those in [previous ``until_s``, ``until_s``), all of this size, going on where the last feed
-        ended. Raises SpecError when the boundary goes back, InputError when the events are out of order or of
-        another size; then nothing has changed.
+        A refused feed changes nothing.
+
+        Parameters
+        ----------
+        events
+            Events in [previous ``until_s``, ``until_s``), all of this size, going on where the last feed
+            ended.
+        until_s
+            The new boundary in seconds.
+
+        Raises
+        ------
+        SpecError
+            When the boundary goes back.
+        InputError
+            When the events are out of order or of another size.
         """
         check_boundary(self.until_s, until_s)
         check_columns(events)
@@ -82,7 +99,10 @@ class UniformSampler:
         self.until_s = until_s
 
     def samples(self) -> Samples:
-        """All intervals of births up to ``until_s``, those whose instances still run as right-censored."""
+        """Return all intervals of births up to ``until_s``.
+
+        Intervals whose instances still run are right-censored.
+        """
         if self.share:
             return Samples.empty(self.cores, self.until_s)
         room = self._free > 0 and self.until_s > self._begin_s
@@ -103,13 +123,13 @@ class UniformSampler:
             ~running,
             born_until_s - birth_s,
             self._releases((birth_s + born_until_s) / 2),
-            Runs(self._own_start_s, self._stop_s[self._own]),
+            OnDemandRuns(self._own_start_s, self._stop_s[self._own]),
         )
 
     def _releases(self, at_s: NDArray[np.float64]) -> NDArray[np.int32]:
-        """How many of the spot instances that run at these times are to end within each release horizon.
+        """Count the spot instances running at these times that are to end within each release horizon.
 
-        One counts from its start, or from a horizon before its requested end, until it leaves.
+        An instance counts from its start, or from a horizon before its requested end, until it leaves.
         """
         from cloudsim.prediction.kernels import uniform as kernel
 
@@ -125,7 +145,7 @@ class UniformSampler:
         return np.stack(columns, axis=1) if columns else np.empty((len(at_s), 0), np.int32)
 
     def _feed(self, events: EventLog, until_s: float) -> None:
-        """Works on copies, which are kept when there was no fault."""
+        """Play and follow the events on copies, which are kept if there was no fault."""
         from cloudsim.prediction.kernels import uniform as kernel
 
         count = len(events)
@@ -133,27 +153,25 @@ class UniformSampler:
         kinds = np.ascontiguousarray(events.kind, np.int8)
         instances = np.ascontiguousarray(events.instance, np.int64)
         numbers = max(self._known, int(instances.max()) + 1)
-        state = _grown(self._state, numbers - len(self._state), kernel.UNKNOWN)
-        left_s = _grown(self._left_s, numbers - len(self._left_s))
+        state = _grow(self._state, numbers - len(self._state), kernel.UNKNOWN)
+        left_s = _grow(self._left_s, numbers - len(self._left_s))
         left_s[len(self._left_s) :] = np.inf
         running = state[self._spot] == kernel.SPOT
         spots = int(np.count_nonzero(kinds == START_SPOT))
-        line = kernel.SpotQueue(
-            _grown(self._spot[running], spots), _grown(self._spot_start_s[running], spots)
-        )
+        line = kernel.SpotQueue(_grow(self._spot[running], spots), _grow(self._spot_start_s[running], spots))
         births = kernel.Births(
-            _grown(self._birth_s, count),
-            _grown(self._born_until_s, count),
-            _grown(self._free_slots, count),
-            _grown(self._end_s, count),
+            _grow(self._birth_s, count),
+            _grow(self._born_until_s, count),
+            _grow(self._free_slots, count),
+            _grow(self._end_s, count),
         )
-        pending = _grown(self._pending, count)
+        pending = _grow(self._pending, count)
         always_youngest = self.spec.always_youngest
         lists = numbers + 1 - len(self._first) if always_youngest else 0
         groups = kernel.Groups(
-            _grown(self._after, count if always_youngest else 0),
-            _grown(self._first, lists, _NOBODY),
-            _grown(self._last, lists, _NOBODY),
+            _grow(self._after, count if always_youngest else 0),
+            _grow(self._first, lists, _NOBODY),
+            _grow(self._last, lists, _NOBODY),
         )
         known, free, in_line = self._known, self._free, int(np.count_nonzero(running))
         born, waiting, begin_s = len(self._birth_s), len(self._pending), self._begin_s
@@ -161,23 +179,23 @@ class UniformSampler:
         youngest_s = np.empty(len(free_slots), np.float64)
         before_s = self.until_s
         for first in range(0, count, _EVENTS_AT_A_TIME):
-            some = slice(first, first + _EVENTS_AT_A_TIME)
+            part = slice(first, first + _EVENTS_AT_A_TIME)
             known, free, in_line, fault, event = kernel.play(
-                times[some], kinds[some], instances[some], before_s, until_s, known, free, state, line,
+                times[part], kinds[part], instances[part], before_s, until_s, known, free, state, line,
                 in_line, free_slots, youngest_s, left_s,
             )  # fmt: skip
             if fault:
-                raise log_fault(_told(fault, first + event, times, instances))
+                raise log_fault(_fault_text(fault, first + event, times, instances))
             if always_youngest:
                 born, waiting = kernel.follow_always_youngest(
-                    times[some], kinds[some], instances[some], free_slots, begin_s, births, born,
+                    times[part], kinds[part], instances[part], free_slots, begin_s, births, born,
                     pending, waiting, groups,
                 )  # fmt: skip
             else:
                 born, waiting = kernel.follow(
-                    times[some], kinds[some], free_slots, youngest_s, begin_s, births, born, pending, waiting
+                    times[part], kinds[part], free_slots, youngest_s, begin_s, births, born, pending, waiting
                 )
-            before_s = begin_s = float(times[some][-1])
+            before_s = begin_s = float(times[part][-1])
         self._known, self._free, self._state, self._left_s = known, free, state, left_s
         if self.spec.release_horizons_s:
             started = kinds == START_SPOT
@@ -187,7 +205,7 @@ class UniformSampler:
             own, stops = kinds == START_ON_DEMAND, kinds == STOP
             self._own = np.append(self._own, instances[own])
             self._own_start_s = np.append(self._own_start_s, times[own])
-            self._stop_s = _grown(self._stop_s, numbers - len(self._stop_s), np.inf)
+            self._stop_s = _grow(self._stop_s, numbers - len(self._stop_s), np.inf)
             self._stop_s[instances[stops]] = times[stops]
         self._spot, self._spot_start_s = line.number[:in_line], line.start_s[:in_line]
         self._birth_s, self._born_until_s = births.begin_s[:born], births.until_s[:born]
@@ -196,8 +214,8 @@ class UniformSampler:
         self._after, self._first, self._last = groups.after[:born], groups.first, groups.last
 
 
-def _grown(column: NDArray[Number], room: int, filled: float | None = None) -> NDArray[Number]:
-    """A copy with room for so many values more."""
+def _grow(column: NDArray[Number], room: int, filled: float | None = None) -> NDArray[Number]:
+    """Return a copy with room for this many values more."""
     grown = np.empty(len(column) + room, column.dtype)
     grown[: len(column)] = column
     if filled is not None:
@@ -205,7 +223,7 @@ def _grown(column: NDArray[Number], room: int, filled: float | None = None) -> N
     return grown
 
 
-def _told(fault: int, event: int, times: NDArray[np.float64], instances: NDArray[np.int64]) -> str:
+def _fault_text(fault: int, event: int, times: NDArray[np.float64], instances: NDArray[np.int64]) -> str:
     from cloudsim.prediction.kernels import uniform as kernel
 
     instance = f"event {event}, instance {instances[event]}"

@@ -1,8 +1,17 @@
-"""Trace files: ``read`` recognises what it is given by its content, ``write`` goes by the ending of the name.
+"""Trace files: ``read`` recognises the format by content, ``write`` goes by the ending of the file's name.
 
-A reader a file: ``eucalyptus``, ``swf``, ``azure``, ``preemptions``, ``table``. Each has one function,
-``parse``, from lines to ``Parsed``; ``arrow`` reads Parquet, and large files of our own CSV. What all formats
-have in common (the error rate, the report) is here.
+eucalyptus     START and STOP lines of the UCSB/Eucalyptus private clouds
+swf            Standard Workload Format of the Parallel Workloads Archive
+azure          CSV of the Azure 2017 VM trace
+preemptions    CSV of observed lifetimes of preemptible VMs
+table          our own CSV, and the rows that it shares with Parquet
+arrow          Parquet, and large files of our own CSV (pyarrow)
+columns        CSV with a header, read by column
+source         a file as lines of text, plain or gzip
+parse_result   result of every reader
+
+A reader is a function ``parse`` from lines to ``Parsed``. The error rate and the report, which all formats
+share, are here.
 """
 
 from __future__ import annotations
@@ -13,10 +22,10 @@ from dataclasses import replace
 
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces import statistics
-from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, rows, swf, table
-from cloudsim.traces.formats.columns import header
+from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, swf, table
+from cloudsim.traces.formats.columns import read_header
 from cloudsim.traces.formats.parse_result import Parsed
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode, load_bytes
+from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source, load_bytes
 from cloudsim.traces.report import ImportReport, refuse_damaged
 from cloudsim.traces.trace import Trace
 
@@ -35,7 +44,7 @@ FORMATS: dict[str, Callable[[Source], Parsed]] = {
 HEADERS: dict[str, tuple[str, ...]] = {
     "azure": azure.REQUIRED,
     "preemptions": preemptions.REQUIRED,
-    "table": rows.REQUIRED,
+    "table": table.REQUIRED,
 }
 
 #: Ending of a file's name -> its writer.
@@ -58,16 +67,26 @@ def read(
     max_error_rate: float = 0.01,
     capacity_cores: int | None = None,
 ) -> tuple[Trace, ImportReport]:
-    """Read a trace file and say what was found in it.
+    """Read a trace file and report what was found in it.
 
-    The format is recognised by content, gzip by its magic bytes, unless ``format`` names one of ``FORMATS``.
-    The trace is named after the file. With ``capacity_cores`` (else SWF's MaxProcs) the report says how long
-    usage exceeds it.
+    The format is recognised by content, gzip by its magic bytes. The trace is named after the file.
 
-    Raises:
-        TraceError: not a trace, no instance in it, or more than ``max_error_rate`` of its lines are bad. Of a
-            short file some lines, up to half of it, may always be bad, unless the rate is 0.
-        SpecError: an unknown format, a rate outside 0..1, a capacity below 1.
+    Parameters
+    ----------
+    format
+        One of ``FORMATS``, instead of recognition.
+    max_error_rate
+        Largest share of bad lines. In a short file up to half of the lines may always be bad, unless the rate
+        is 0.
+    capacity_cores
+        Cores of the machine, by default SWF's MaxProcs; the report then states how long usage exceeds it.
+
+    Raises
+    ------
+    TraceError
+        When it is not a trace, holds no instance, or more than ``max_error_rate`` of its lines are bad.
+    SpecError
+        When the format is unknown, the rate is outside 0..1, or the capacity is below 1.
     """
     if format is not None and format not in FORMATS:
         raise SpecError(f"{format!r} is not one of {', '.join(FORMATS)}", field="format")
@@ -84,11 +103,14 @@ def read(
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace in the format that the ending of ``path`` names. CSV and Parquet keep all of it.
+    """Write a trace in the format that the ending of ``path`` names; CSV and Parquet keep all of it.
 
-    Raises:
-        SpecError: another ending.
-        TraceError: Parquet without pyarrow.
+    Raises
+    ------
+    SpecError
+        When the ending is unknown.
+    TraceError
+        When Parquet is named and pyarrow is not installed.
     """
     name = os.fspath(path).lower()
     for ending, writer in WRITERS.items():
@@ -103,15 +125,21 @@ def _parsed(file: str, data: bytes, kind: str | None) -> tuple[str, Parsed]:
         return _PARQUET, arrow.parse_parquet(file, data)
     if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
         return "table", parsed
-    source = decode(data, file)
-    kind = kind or recognise(source)
+    source = decode_source(data, file)
+    kind = kind or recognise_format(source)
     parsed = FORMATS[kind](source)
     return kind, replace(parsed, repaired=(*source.repaired, *parsed.repaired), ends_open=source.ends_open)
 
 
-def recognise(source: Source) -> str:
-    """Which of ``FORMATS`` the lines are in. Raises TraceError if in none."""
-    names = header(source)
+def recognise_format(source: Source) -> str:
+    """Return which of ``FORMATS`` the lines are in.
+
+    Raises
+    ------
+    TraceError
+        When they are in none.
+    """
+    names = read_header(source)
     for kind, required in HEADERS.items():
         if set(required) <= set(names):
             return kind
@@ -171,34 +199,34 @@ def _warnings(
     drop_outs: tuple[statistics.DropOut, ...],
     over: statistics.Overcommit | None,
 ) -> list[str]:
-    """One sentence for each kind of finding."""
+    """Return one sentence for each kind of finding."""
     trace = parsed.trace
-    found = []
+    sentences = []
     if parsed.quarantined:
         first = parsed.quarantined[0]
-        found.append(
+        sentences.append(
             f"{len(parsed.quarantined)} lines were quarantined, first line {first.line}: {first.reason}."
         )
-    found += [f"{count} records were skipped: {reason}." for reason, count in parsed.skipped]
+    sentences += [f"{count} records were skipped: {reason}." for reason, count in parsed.skipped]
     if truncated := int(trace.left_truncated.sum()):
-        found.append(
+        sentences.append(
             f"{truncated} instances started before the trace; they count from 0 and their age is unknown."
         )
     if censored := int(trace.right_censored.sum()):
-        found.append(f"{censored} instances have no known end; they run until the trace ends.")
+        sentences.append(f"{censored} instances have no known end; they run until the trace ends.")
     if grid and grid.off_times:
-        found.append(
+        sentences.append(
             f"{grid.off_times} times of {grid.off_instances} instances are off the {grid.step_s:g} s grid; "
             "they are taken as they are."
         )
     if drop_outs:
         longest = max(d.end_s - d.start_s for d in drop_outs)
-        found.append(
+        sentences.append(
             f"{len(drop_outs)} drop-outs of the log were found, the longest {longest / 86400:.1f} days."
         )
     if over and over.seconds > 0:
-        found.append(
+        sentences.append(
             f"{over.peak_cores} cores are in use on {over.capacity_cores} at the peak; "
             f"usage exceeds them for {over.seconds:g} s."
         )
-    return [*found, *parsed.warnings]
+    return [*sentences, *parsed.warnings]

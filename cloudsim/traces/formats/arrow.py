@@ -1,8 +1,7 @@
-"""The one table as Parquet, and our own CSV read a column at a time: both with pyarrow, which is imported
-here and not before (``pip install 'spotfed[parquet]'``).
+"""Read and write traces as Parquet, and read our own CSV a column at a time, with pyarrow.
 
-A Parquet file has the columns of the CSV (``rows``): instance string, times double, cores int64, requested_s
-double or null, flags boolean.
+pyarrow is imported here and not before (``pip install 'spotfed[parquet]'``). A Parquet file has the columns
+of the CSV (``table``): instance string, times double, cores int64, requested_s double or null, flags boolean.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ import numpy as np
 
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.parse_result import Parsed
-from cloudsim.traces.formats.rows import OPTIONAL, REQUIRED, Rows
-from cloudsim.traces.formats.source import ACCEPTED, BOM, mended, name_of
-from cloudsim.traces.formats.table import unused
+from cloudsim.traces.formats.source import ACCEPTED, BOM, list_repairs, trace_name
+from cloudsim.traces.formats.table import OPTIONAL, REQUIRED, Rows, warn_of_unused
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
 
@@ -31,19 +29,19 @@ _WORTH_IT_BYTES = 1 << 20
 
 
 def installed() -> bool:
-    """Whether pyarrow is there."""
+    """Return True if pyarrow is installed."""
     return find_spec("pyarrow") is not None
 
 
 def is_parquet(data: bytes) -> bool:
-    """By the magic bytes at its beginning."""
+    """Return True if the data begin with Parquet's magic bytes."""
     return data.startswith(_MAGIC)
 
 
 def parse_csv(file: str, data: bytes, *, at_least_bytes: int = _WORTH_IT_BYTES) -> Parsed | None:
     """Read our own CSV as ``table.parse`` does, several times as fast; None unless all of it is in order.
 
-    In order is a file without quotes and without a row that would be quarantined. All others are for the
+    A file is in order if it has no quotes and no row that would be quarantined. All others are left to the
     exact reader, which knows their lines. Both give the same numbers: those nearest to what is written.
     """
     names = _header(data)
@@ -70,12 +68,12 @@ def parse_csv(file: str, data: bytes, *, at_least_bytes: int = _WORTH_IT_BYTES) 
     rows = _rows(table)
     if any(fault.any() for fault, _ in rows.faults()):
         return None
-    parsed = _parsed(name_of(file), rows, np.ones(len(table), dtype=np.bool_), names)
-    return replace(parsed, repaired=mended(data), ends_open=not data.endswith((b"\n", b"\r")))
+    parsed = _parsed(trace_name(file), rows, np.ones(len(table), dtype=np.bool_), names)
+    return replace(parsed, repaired=list_repairs(data), ends_open=not data.endswith((b"\n", b"\r")))
 
 
 def _header(data: bytes) -> list[str] | None:
-    """The column names, if the file is our own CSV with commas."""
+    """Return the column names, if the file is our own CSV with commas."""
     first, _, _ = data.removeprefix(BOM).partition(b"\n")
     try:
         names = [name.strip() for name in first.decode().split(",")]
@@ -85,10 +83,12 @@ def _header(data: bytes) -> list[str] | None:
 
 
 def parse_parquet(file: str, data: bytes) -> Parsed:
-    """Read a Parquet file. A null stop is right-censored; quarantined rows are numbered from 1.
+    """Read a Parquet file; a null stop is right-censored, and quarantined rows are numbered from 1.
 
-    Raises:
-        TraceError: pyarrow is not installed, the file is damaged, or a column is missing or holds no numbers.
+    Raises
+    ------
+    TraceError
+        When pyarrow is not installed, the file is damaged, or a column is missing or holds no numbers.
     """
     if not installed():
         raise TraceError(INSTALL, file=file)
@@ -96,12 +96,14 @@ def parse_parquet(file: str, data: bytes) -> Parsed:
     from pyarrow import parquet
 
     try:
-        with parquet.ParquetFile(pa.BufferReader(data)) as found:
-            names = found.schema_arrow.names
+        with parquet.ParquetFile(pa.BufferReader(data)) as file_reader:
+            names = file_reader.schema_arrow.names
             missing = [name for name in REQUIRED if name not in names]
             if missing:
                 raise TraceError(f"lacks the columns {','.join(missing)}; {ACCEPTED}", file=file)
-            table = found.read([name for name in (*REQUIRED, *OPTIONAL) if name in names], use_threads=False)
+            table = file_reader.read(
+                [name for name in (*REQUIRED, *OPTIONAL) if name in names], use_threads=False
+            )
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"is a damaged Parquet file ({error}); {ACCEPTED}", file=file) from None
     try:
@@ -117,14 +119,16 @@ def parse_parquet(file: str, data: bytes) -> Parsed:
             )
             bad.append(QuarantinedLine.of(row + 1, text, reason))
         keep &= ~fault
-    return _parsed(name_of(file), rows, keep, names, tuple(sorted(bad, key=lambda q: q.line)))
+    return _parsed(trace_name(file), rows, keep, names, tuple(sorted(bad, key=lambda q: q.line)))
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace as Parquet. Its name is the file's, and not in it.
+    """Write a trace as Parquet; its name becomes the file's, and is not in the file.
 
-    Raises:
-        TraceError: pyarrow is not installed.
+    Raises
+    ------
+    TraceError
+        When pyarrow is not installed.
     """
     if not installed():
         raise TraceError(INSTALL, file=os.fspath(path))
@@ -141,7 +145,13 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 
 def _rows(table: Any) -> Rows:
-    """The columns of an Arrow table; a flag that is missing is 0 everywhere. Raises ArrowInvalid."""
+    """Return the columns of an Arrow table; a flag that is missing is 0 everywhere.
+
+    Raises
+    ------
+    ArrowInvalid
+        When a column holds no numbers.
+    """
     start, stop, cores = (_floats(table, name, np.nan) for name in REQUIRED[1:])
     return Rows(
         _texts(table, "instance"),
@@ -156,51 +166,53 @@ def _rows(table: Any) -> Rows:
     )
 
 
-# Arrow's own ways to NumPy, and from a Python value, import pandas, which takes half as long as a million
-# rows. These look at its memory.
+# Arrow's own conversions to NumPy import pandas, which takes half as long as a million rows. These functions
+# look at its memory instead.
 
 
 def _floats(table: Any, name: str, missing: float) -> FloatArray:
-    """A column of numbers, NaN where it is null; all ``missing`` where there is none."""
+    """Return a column of numbers, NaN where it is null; all ``missing`` if there is no column."""
     import pyarrow as pa
 
     if name not in table.column_names:
         return np.full(len(table), missing)
-    values: FloatArray = _memory(_one(table[name].cast(pa.float64())), 1, np.float64, len(table))
+    values: FloatArray = _memory(_combine_chunks(table[name].cast(pa.float64())), 1, np.float64, len(table))
     return np.where(_nulls(table, name), np.nan, values) if table[name].null_count else values
 
 
 def _nulls(table: Any, name: str) -> BoolArray:
-    """Where a column is null; everywhere if there is none."""
+    """Mark where a column is null; everywhere if there is no column."""
     import pyarrow as pa
 
     if name not in table.column_names:
         return np.ones(len(table), dtype=np.bool_)
     if not table[name].null_count:
         return np.zeros(len(table), dtype=np.bool_)
-    empty: BoolArray = _memory(_one(table[name].is_null().cast(pa.uint8())), 1, np.uint8, len(table)) == 1
+    empty: BoolArray = (
+        _memory(_combine_chunks(table[name].is_null().cast(pa.uint8())), 1, np.uint8, len(table)) == 1
+    )
     return empty
 
 
 def _texts(table: Any, name: str) -> list[str]:
-    """A column of text, empty where it is null."""
+    """Return a column of text, empty where it is null."""
     import pyarrow as pa
 
-    column = _one(table[name].cast(pa.large_string()))
+    column = _combine_chunks(table[name].cast(pa.large_string()))
     if column.null_count:
         return [text or "" for text in column.to_pylist()]
     ends = _memory(column, 1, np.int64, len(table) + 1)
     data = column.buffers()[2]
     text = b"" if data is None else data.to_pybytes()
-    if not text.isascii():  # then places of bytes are no places of characters
+    if not text.isascii():  # offsets count bytes, not characters
         texts: list[str] = column.to_pylist()
         return texts
     letters = text.decode()
     return [letters[begin:end] for begin, end in pairwise(ends.tolist())]
 
 
-def _one(column: Any) -> Any:
-    """A column of several chunks as one array."""
+def _combine_chunks(column: Any) -> Any:
+    """Return a column of several chunks as one array."""
     import pyarrow as pa
 
     whole = column.combine_chunks()
@@ -224,6 +236,6 @@ def _parsed(
         records=len(keep),
         lost=len(quarantined),
         quarantined=quarantined,
-        warnings=unused(columns),
+        warnings=warn_of_unused(columns),
         out_of_order=rows.out_of_order(keep),
     )

@@ -1,4 +1,4 @@
-"""Reader of the Azure 2017 VM trace as converted in data/azure-2017 (AzurePublicDatasetV1).
+"""Read the Azure 2017 VM trace as converted in data/azure-2017 (AzurePublicDatasetV1).
 
 CSV with ``vm,start_s,duration_s,cores`` and, if known, ``censored`` (1: running at the end of the window);
 other columns, such as ``memory_gb``, are not used.
@@ -20,8 +20,7 @@ def parse(source: Source) -> Parsed:
     """Read one VM a row: stop = start + duration.
 
     ``censored`` rows are right-censored. A start before 0 is left-truncated. Quarantined are malformed rows,
-    values that are not finite numbers, negative durations, VMs that end before 0, and a VM that is there
-    already.
+    values that are not finite numbers, negative durations, VMs that end before 0, and further rows of a VM.
     """
     columns = read_columns(source, REQUIRED)
     ids = columns.cells["vm"]

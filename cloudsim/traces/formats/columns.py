@@ -1,7 +1,7 @@
-"""CSV with a header, read by column: fast for hundreds of thousands of rows, and exact about bad lines.
+"""Read CSV with a header by column: fast for hundreds of thousands of rows, and exact about bad lines.
 
-Cells are separated by commas; or, where the header has none, by semicolons or tabs, as spreadsheets write
-them. Then decimals may have a comma.
+Cells are separated by commas; or, if the header has none, by semicolons or tabs, as spreadsheets write them.
+Then decimals may have a comma.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, BoolArray, FloatArray
 
-#: Which separate cells, those to prefer first, and what they are called.
+#: Separators of cells, the preferred one first, and their names.
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The well-formed rows of a CSV file, as text by column, and the lines that are not."""
+    """Well-formed rows of a CSV file, as text by column, and the lines that are malformed."""
 
     source: Source
     #: Line number of each row, from 1.
@@ -34,14 +34,15 @@ class Columns:
 
     @property
     def repaired(self) -> tuple[str, ...]:
-        """What was mended to get at the cells, a sentence each."""
+        """Repairs that were needed to read the cells, a sentence each."""
         name = _DELIMITERS[self.delimiter]
         return () if self.delimiter == "," else (f"cells are separated by {name}, not by commas.",)
 
     def decimals(self, column: str) -> list[str]:
-        """A column of numbers as text with decimal points.
+        """Return a column of numbers as text with decimal points.
 
-        A column with decimal commas has no points: whether 1.234 is more than a thousand there nobody knows.
+        In a column with decimal commas, points become invalid: whether 1.234 is more than a thousand there is
+        not known.
         """
         cells = self.cells[column]
         if self.delimiter == "," or not any("," in cell for cell in cells):
@@ -49,7 +50,7 @@ class Columns:
         return [cell.replace(".", "?").replace(",", ".") for cell in cells]
 
     def numbers(self, column: str) -> FloatArray:
-        """A column as floats, shape (rows,); NaN for whatever is not a number."""
+        """Return a column as float64[rows]; NaN for anything that is not a number."""
         cells = self.decimals(column)
         if "_" not in "".join(cells):  # Python's float reads 1_000; no trace format does
             try:
@@ -59,7 +60,13 @@ class Columns:
         return np.fromiter(map(_number, cells), np.float64, len(cells))
 
     def sift(self, faults: Iterable[tuple[BoolArray, str]]) -> tuple[BoolArray, tuple[QuarantinedLine, ...]]:
-        """The rows to keep, and all quarantined lines by number; a row has the first fault that applies."""
+        """Return a mask of the rows to keep, and all quarantined lines by number.
+
+        Parameters
+        ----------
+        faults
+            Masks of bad rows, each with its reason; a row has the first fault that applies.
+        """
         keep = np.ones(len(self.line), dtype=np.bool_)
         bad = list(self.malformed)
         for fault, reason in faults:
@@ -70,19 +77,21 @@ class Columns:
         return keep, tuple(sorted(bad, key=lambda q: q.line))
 
 
-def header(source: Source) -> list[str]:
-    """The column names of the first line."""
+def read_header(source: Source) -> list[str]:
+    """Return the column names of the first line."""
     first = source.lines[0]
     return [cell.strip() for cell in _split(first, _delimiter(first)) or ()]
 
 
 def read_columns(source: Source, required: Sequence[str]) -> Columns:
-    """Split a CSV file into columns. Blank lines are passed over.
+    """Split a CSV file into columns; blank lines are skipped.
 
-    Raises:
-        TraceError: the header lacks a required column, or names one twice.
+    Raises
+    ------
+    TraceError
+        When the header lacks a required column, or names one twice.
     """
-    names = header(source)
+    names = read_header(source)
     missing = [name for name in required if name not in names]
     if missing or len(set(names)) < len(names):
         wrong = f"lacks {','.join(missing)}" if missing else "names a column twice"
@@ -115,14 +124,14 @@ def read_columns(source: Source, required: Sequence[str]) -> Columns:
 
 
 def bad_ids(cells: Sequence[str]) -> BoolArray:
-    """Where an id is empty or not printable."""
+    """Mark ids that are empty or not printable."""
     if all(cells) and "".join(cells).isprintable():
         return np.zeros(len(cells), dtype=np.bool_)
     return np.fromiter((not cell or not cell.isprintable() for cell in cells), np.bool_, len(cells))
 
 
 def bad_cores(cores: FloatArray) -> BoolArray:
-    """Where a count of cores is not a whole number from 1 to ``MAX_CORES``."""
+    """Mark counts of cores that are not whole numbers from 1 to ``MAX_CORES``."""
     with np.errstate(invalid="ignore"):
         good: BoolArray = (cores == np.floor(cores)) & (cores >= 1) & (cores <= MAX_CORES)
     return ~good
@@ -140,7 +149,10 @@ def _delimiter(first: str) -> str:
 
 
 def _split(text: str, delimiter: str) -> list[str] | None:
-    """The cells of one line; None if its quotes are broken. By line: no bad quote eats the file."""
+    """Return the cells of one line, None if its quotes are broken.
+
+    Lines are split one by one, so that a bad quote does not swallow the rest of the file.
+    """
     if '"' not in text:
         return text.split(delimiter)
     try:

@@ -1,7 +1,7 @@
-"""Reader of the UCSB/Eucalyptus private-cloud traces.
+"""Read the UCSB/Eucalyptus private-cloud traces.
 
 Lines are ``START <seconds> <instance> <node> <cores>`` and ``STOP <seconds> <instance>``, by time. Blank
-lines and lines that begin with ``#`` are passed over. The node is not kept: replay places instances itself.
+lines and lines that begin with ``#`` are skipped. The node is not kept: replay places instances itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from cloudsim.traces.formats.parse_result import BadValueError, Parsed, core_count, number
+from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import Trace
@@ -32,8 +32,8 @@ class _Stop:
 
 
 @dataclass
-class _Book:
-    """Everything seen so far. A start is kept, running or stopped, unless its stop is impossible."""
+class _StartStopLog:
+    """Everything read so far; a start is kept, running or stopped, unless its stop is impossible."""
 
     kept: dict[int, _Start] = field(default_factory=dict)
     running: dict[str, _Start] = field(default_factory=dict)
@@ -44,8 +44,8 @@ class _Book:
     out_of_order: int = 0
 
     def at(self, text: str) -> float:
-        """The time of a line."""
-        at_s = number(text, "time")
+        """Return the time of a line in seconds, and count it if it is out of order."""
+        at_s = parse_number(text, "time")
         if at_s:  # a stop at 0 is no time
             self.out_of_order += at_s < self.at_s
             self.at_s = at_s
@@ -76,9 +76,7 @@ class _Book:
         self.lost += 1
 
     def close(self) -> None:
-        """Stops that stood before their START: the last belongs to the start that has none, others to
-        none.
-        """
+        """Match stops that stood before their START: the last one belongs to the start that has none."""
         for instance, stops in self.orphans.items():
             start = self.running.get(instance)
             if start is not None:
@@ -99,7 +97,7 @@ def parse(source: Source) -> Parsed:
     until the last timestamp. Quarantined are: a STOP before its START (with the instance), a STOP of an
     unknown instance, a second START of a running one, a malformed line, an unknown keyword.
     """
-    book = _Book()
+    log = _StartStopLog()
     lines = records = 0
     for line, text in enumerate(source.lines, start=1):
         words = text.split()
@@ -109,29 +107,29 @@ def parse(source: Source) -> Parsed:
         is_start = words[0] == "START"
         records += is_start
         try:
-            _take(book, line, text, words)
+            _take(log, line, text, words)
         except BadValueError as reason:
-            book.quarantined.append(QuarantinedLine.of(line, text, str(reason)))
-            book.lost += is_start
-    book.close()
-    starts = list(book.kept.values())
+            log.quarantined.append(QuarantinedLine.of(line, text, str(reason)))
+            log.lost += is_start
+    log.close()
+    starts = list(log.kept.values())
     return Parsed(
         trace=_trace(source.name, starts),
         lines=lines,
         records=records,
-        lost=book.lost,
-        quarantined=tuple(sorted(book.quarantined, key=lambda q: q.line)),
+        lost=log.lost,
+        quarantined=tuple(sorted(log.quarantined, key=lambda q: q.line)),
         warnings=_edges(starts),
-        out_of_order=book.out_of_order,
+        out_of_order=log.out_of_order,
     )
 
 
-def _take(book: _Book, line: int, text: str, words: list[str]) -> None:
+def _take(log: _StartStopLog, line: int, text: str, words: list[str]) -> None:
     match words:
         case ["START", at, instance, _, cores]:
-            book.start(_Start(line, _id(instance), book.at(at), core_count(cores)))
+            log.start(_Start(line, _id(instance), log.at(at), parse_cores(cores)))
         case ["STOP", at, instance]:
-            book.stop(_id(instance), _Stop(line, text, book.at(at)))
+            log.stop(_id(instance), _Stop(line, text, log.at(at)))
         case ["START" | "STOP", *_]:
             raise BadValueError("not START <seconds> <instance> <node> <cores> or STOP <seconds> <instance>")
         case _:
@@ -159,7 +157,7 @@ def _trace(name: str, starts: list[_Start]) -> Trace:
 
 
 def _edges(starts: list[_Start]) -> tuple[str, ...]:
-    """Several starts at 0 or stops at the very end are most likely the log's edges, not events."""
+    """Warn of several starts at 0 or stops at the very end: most likely the log's edges, not events."""
     at_begin = sum(s.start_s == 0 for s in starts)
     stops = [s.stop_s for s in starts if s.stop_s is not None]
     at_end = stops.count(max(stops, default=0.0))

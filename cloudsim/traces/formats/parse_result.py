@@ -1,4 +1,4 @@
-"""What every reader hands back, and the numbers they all read."""
+"""Result of every reader, and the numbers that they all read."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from cloudsim.traces.trace import MAX_CORES, Trace
 
 @dataclass(frozen=True)
 class Parsed:
-    """A file after its reader, before it is judged. ``records`` = rows + ``lost`` + all ``skipped``."""
+    """A file after its reader, before it is judged: records = rows + ``lost`` + all ``skipped``."""
 
     trace: Trace
-    #: Lines that ought to hold something: the denominator of the error rate.
+    #: Lines that should hold a record: the denominator of the error rate.
     lines: int
-    #: Instances the file speaks of.
+    #: Instances in the file.
     records: int
-    #: Those of them that were quarantined.
+    #: Instances that were quarantined.
     lost: int
     quarantined: tuple[QuarantinedLine, ...]
     skipped: tuple[tuple[str, int], ...] = ()
     warnings: tuple[str, ...] = ()
-    #: What was mended to get at the records, a sentence each.
+    #: Repairs that were needed to read the records, a sentence each.
     repaired: tuple[str, ...] = ()
     #: Records whose time is before that of the record above them.
     out_of_order: int = 0
@@ -40,11 +40,22 @@ class Parsed:
 
 
 class BadValueError(ValueError):
-    """A cell that cannot be taken; the text is the reason a line is quarantined for."""
+    """A cell that cannot be read; its text is the reason for which the line is quarantined."""
 
 
-def number(text: str, what: str) -> float:
-    """A finite decimal number. Raises BadValueError."""
+def parse_number(text: str, what: str) -> float:
+    """Parse a finite decimal number.
+
+    Parameters
+    ----------
+    what
+        Name of the number in the error.
+
+    Raises
+    ------
+    BadValueError
+        When it is none.
+    """
     try:
         value = float(text)
     except ValueError:
@@ -55,9 +66,15 @@ def number(text: str, what: str) -> float:
     return value
 
 
-def core_count(text: str) -> int:
-    """A whole number of cores, 1 to ``MAX_CORES``. Raises BadValueError."""
-    value = number(text, "cores")
+def parse_cores(text: str) -> int:
+    """Parse a whole number of cores, 1 to ``MAX_CORES``.
+
+    Raises
+    ------
+    BadValueError
+        When it is none.
+    """
+    value = parse_number(text, "cores")
     if value != int(value) or not 1 <= value <= MAX_CORES:
         raise BadValueError(f"cores {text[:40]!r} is not a whole number from 1 to {MAX_CORES}")
     return int(value)

@@ -1,4 +1,4 @@
-"""Reader of observed lifetimes of preemptible VMs as converted in data/preemptions-gcp-2019.
+"""Read observed lifetimes of preemptible VMs as converted in data/preemptions-gcp-2019.
 
 CSV with ``vm,machine_type,start_time,time_in_sec,outcome``; other columns are not used. The cores are the
 number at the end of the machine type, as Google names them (n1-highcpu-16).
@@ -31,7 +31,7 @@ _DAY_S = 86400.0
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """What the file says of its VMs, and which rows can be used: columns of shape (rows,)."""
+    """Rows of the file, and which of them can be used, as columns of shape (rows,)."""
 
     columns: Columns
     at_s: FloatArray
@@ -47,10 +47,10 @@ class _Rows:
 
 
 def parse(source: Source) -> Parsed:
-    """Read one VM a row: stop = start + time_in_sec. Times count from midnight UTC before the first start.
+    """Read one VM a row: stop = start + time_in_sec; times count from midnight UTC before the first start.
 
     The observers started VMs in campaigns, so silence is no drop-out. A VM that its owner stopped is
-    right-censored: it would have lived on. Quarantined are malformed rows, times that are none or name no
+    right-censored: it would have lived on. Quarantined are malformed rows, times that are invalid or have no
     zone, lifetimes that are negative or not finite, machine types without a number of cores, and outcomes
     other than preempted and stopped.
     """
@@ -81,10 +81,17 @@ def parse(source: Source) -> Parsed:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """How long n VMs ran: columns of shape (n,). One that was not ``preempted`` would have lived on.
+class ObservedLifetimes:
+    """Lifetimes of n VMs, as columns of shape (n,); one that was not ``preempted`` would have lived on.
 
-    market: "TYPE/ZONE" of each. quarantined: rows of the file that could not be used.
+    Attributes
+    ----------
+    market
+        "TYPE/ZONE" of each.
+    lifetime_s
+        Seconds.
+    quarantined
+        Number of rows of the file that could not be used.
     """
 
     market: NDArray[np.object_]
@@ -93,10 +100,13 @@ class Observed:
     quarantined: int
 
 
-def observed(source: Source) -> Observed:
-    """The lifetimes in a file that has ``zone`` as well.
+def read_lifetimes(source: Source) -> ObservedLifetimes:
+    """Read the lifetimes of a file that has the column ``zone`` as well.
 
-    Raises TraceError: not such a file, or more than a hundredth of its rows are bad.
+    Raises
+    ------
+    TraceError
+        When it is no such file, or more than a hundredth of its rows are bad.
     """
     rows = _rows(source, (*REQUIRED, _ZONE))
     refuse_damaged(source.file, rows.records, rows.quarantined, _MAX_ERROR_RATE)
@@ -106,7 +116,7 @@ def observed(source: Source) -> Observed:
         dtype=object,
     )
     keep = rows.keep
-    return Observed(market[keep], rows.lifetime_s[keep], rows.preempted[keep], len(rows.quarantined))
+    return ObservedLifetimes(market[keep], rows.lifetime_s[keep], rows.preempted[keep], len(rows.quarantined))
 
 
 def _rows(source: Source, needed: tuple[str, ...]) -> _Rows:

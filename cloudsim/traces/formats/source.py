@@ -1,4 +1,4 @@
-"""A trace file as lines of text, plain or gzip, whatever its name says."""
+"""Read a trace file as lines of text, plain or gzip, whatever its name says."""
 
 from __future__ import annotations
 
@@ -23,31 +23,40 @@ _SUFFIXES = (".gz", ".csv", ".swf", ".txt", ".parquet")
 
 @dataclass(frozen=True)
 class Source:
-    """A file's lines without their ends, numbered from 1. ``name`` is the file's, without suffixes."""
+    """Lines of a file without their ends, numbered from 1; ``name`` is the file's name without suffixes."""
 
     file: str
     name: str
     lines: list[str]
-    #: What was mended to get at the lines, a sentence each.
+    #: Repairs that were needed to read the lines, a sentence each.
     repaired: tuple[str, ...] = ()
-    #: The last line has no end: whoever wrote the file may have been cut off.
+    #: The last line has no end: the writer may have been cut off.
     ends_open: bool = False
 
 
-def load(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
-    """Read a whole text file. ``accepted`` tells who gave another what is expected instead.
+def load_source(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
+    """Read a whole text file.
 
-    Raises:
-        TraceError: missing, a directory, unreadable, empty, damaged gzip, or binary.
+    Parameters
+    ----------
+    accepted
+        Sentence on the accepted files, for errors.
+
+    Raises
+    ------
+    TraceError
+        When it is missing, a directory, unreadable, empty, damaged gzip, or binary.
     """
-    return decode(load_bytes(path, accepted=accepted), os.fspath(path), accepted=accepted)
+    return decode_source(load_bytes(path, accepted=accepted), os.fspath(path), accepted=accepted)
 
 
 def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> bytes:
-    """The bytes of a file, unpacked where it is gzip.
+    """Return the bytes of a file, unpacked if it is gzip.
 
-    Raises:
-        TraceError: missing, a directory, unreadable, or damaged gzip.
+    Raises
+    ------
+    TraceError
+        When it is missing, a directory, unreadable, or damaged gzip.
     """
     file = os.fspath(path)
     try:
@@ -61,18 +70,20 @@ def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> byt
     return _unpacked(data, file, accepted)
 
 
-def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
-    """The lines of a text file that is in memory already; ``file`` is how errors name it.
+def decode_source(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
+    """Return the lines of a text file that is in memory already; ``file`` is its name in errors.
 
-    Raises:
-        TraceError: empty, damaged gzip, or binary.
+    Raises
+    ------
+    TraceError
+        When it is empty, damaged gzip, or binary.
     """
     data = _unpacked(data, file, accepted)
     if not data.strip():
         raise TraceError(f"is empty; {accepted}", file=file)
     if b"\0" in data:
         raise TraceError(f"is binary, not text; {accepted}", file=file)
-    repaired = mended(data)
+    repaired = list_repairs(data)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -81,16 +92,16 @@ def decode(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
         repaired = (*repaired, "it is not UTF-8 and was read as Latin-1.")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # Not str.splitlines: it also splits at characters that may stand in an id.
-    return Source(file, name_of(file), text.split("\n"), repaired, not text.endswith("\n"))
+    return Source(file, trace_name(file), text.split("\n"), repaired, not text.endswith("\n"))
 
 
-def mended(data: bytes) -> tuple[str, ...]:
-    """What a reader of text mends, a sentence each."""
+def list_repairs(data: bytes) -> tuple[str, ...]:
+    """Return the repairs that a reader of text makes, a sentence each."""
     faults = (
         (data.startswith(BOM), "a byte order mark was passed over."),
         (b"\r" in data, "lines end with carriage returns, as on other systems."),
     )
-    return tuple(sentence for found, sentence in faults if found)
+    return tuple(sentence for is_there, sentence in faults if is_there)
 
 
 def _unpacked(data: bytes, file: str, accepted: str) -> bytes:
@@ -102,8 +113,8 @@ def _unpacked(data: bytes, file: str, accepted: str) -> bytes:
         raise TraceError(f"is a damaged gzip file ({error}); {accepted}", file=file) from None
 
 
-def name_of(file: str) -> str:
-    """A file's name without its directory and the endings that formats have."""
+def trace_name(file: str) -> str:
+    """Return a file's name without its directory and the endings of formats."""
     name = Path(file).name
     for suffix in _SUFFIXES:
         if name.lower().endswith(suffix) and len(name) > len(suffix):

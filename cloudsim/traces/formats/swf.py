@@ -1,4 +1,4 @@
-"""Reader of the Standard Workload Format of the Parallel Workloads Archive (Feitelson et al.).
+"""Read and write the Standard Workload Format of the Parallel Workloads Archive (Feitelson et al.).
 
 A job is 18 blank-separated fields: 1 number, 2 submit s, 3 wait s, 4 run s, 5 processors, 8 requested
 processors, 9 requested time s, 11 status; -1 is "unknown". Lines that begin with ``;`` are the header.
@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from cloudsim.traces.formats.parse_result import BadValueError, Parsed, core_count, number
+from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, Trace
@@ -30,14 +30,14 @@ _MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d+)")
 
 
 class _NoRunError(Exception):
-    """A job that is well formed and never held a core; the text is the reason it is counted under."""
+    """A job that is well formed and never held a core; the text is the reason under which it is counted."""
 
 
 def parse(source: Source) -> Parsed:
     """Read jobs as instances: start = submit + wait, stop = start + run, cores = field 5, else 8.
 
     Jobs that never ran or have no cores are skipped and counted, malformed lines quarantined. An unknown wait
-    is taken as none, with one warning.
+    counts as none, with one warning.
     """
     rows: list[tuple[str, float, float, int, float]] = []
     submitted: list[float] = []
@@ -49,12 +49,12 @@ def parse(source: Source) -> Parsed:
     zone = ""
     for line, text in enumerate(source.lines, start=1):
         if text.lstrip().startswith(";"):
-            if found := _MAX_PROCS.match(text.strip()):
-                capacity = int(found[1]) or None
-            elif found := _UNIX_START.match(text.strip()):
-                begins_at_s = float(found[1]) or None
-            elif found := _ZONE.match(text.strip()):
-                zone = found[1]
+            if match := _MAX_PROCS.match(text.strip()):
+                capacity = int(match[1]) or None
+            elif match := _UNIX_START.match(text.strip()):
+                begins_at_s = float(match[1]) or None
+            elif match := _ZONE.match(text.strip()):
+                zone = match[1]
             continue
         words = text.split()
         if not words:
@@ -90,24 +90,24 @@ def parse(source: Source) -> Parsed:
 
 
 def _job(words: list[str]) -> tuple[tuple[str, float, float, int, float], bool]:
-    """((id, start, stop, cores, requested), wait known) of one job line."""
+    """Return ((id, start, stop, cores, requested), wait known) of one job line."""
     if len(words) != FIELDS:
         raise BadValueError(f"a job has {FIELDS} fields, this line {len(words)}")
     if not words[0].isprintable():
         raise BadValueError("the job number has unprintable characters")
     submit, wait, run = (
-        number(words[i], what) for i, what in ((1, "submit time"), (2, "wait"), (3, "run time"))
+        parse_number(words[i], what) for i, what in ((1, "submit time"), (2, "wait"), (3, "run time"))
     )
-    used, asked, requested = (
-        number(words[i], what) for i, what in ((4, "cores"), (7, "cores"), (8, "requested time"))
+    used, requested_cores, requested = (
+        parse_number(words[i], what) for i, what in ((4, "cores"), (7, "cores"), (8, "requested time"))
     )
     if words[10] in ("2", "3", "4"):
         raise _NoRunError(_PARTIAL)
     if run <= 0:
         raise _NoRunError(_NEVER_RAN)
-    if used <= 0 and asked <= 0:
+    if used <= 0 and requested_cores <= 0:
         raise _NoRunError(_NO_CORES)
-    cores = core_count(words[4] if used > 0 else words[7])
+    cores = parse_cores(words[4] if used > 0 else words[7])
     start = submit + max(wait, 0.0)
     if start + run < 0:
         raise BadValueError("the job ends before the log begins")
@@ -128,9 +128,10 @@ def _trace(name: str, rows: list[tuple[str, float, float, int, float]]) -> Trace
 
 
 def write(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace as SWF, gzip if the path ends with ``.gz``; ``losses`` says what such a file cannot hold.
+    """Write a trace as SWF, gzip if the path ends with ``.gz``.
 
-    Jobs are numbered from 1, submitted when they start and wait for nothing.
+    ``list_losses`` says what the file cannot hold. Jobs are numbered from 1, submitted when they start, and
+    do not wait.
     """
     lines = [f"; Computer: {trace.name}", f"; MaxRecords: {len(trace)}"]
     columns = (trace.start_s, trace.lifetime_s, trace.cores, trace.requested_s)
@@ -142,13 +143,13 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     Path(path).write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).lower().endswith(".gz") else data)
 
 
-def losses(trace: Trace) -> tuple[str, ...]:
-    """What a trace loses when it is written as SWF, a sentence each."""
+def list_losses(trace: Trace) -> tuple[str, ...]:
+    """Return what a trace loses when it is written as SWF, a sentence each."""
     flags = int((trace.left_truncated | trace.right_censored).sum())
     empty = int((trace.lifetime_s == 0).sum())
-    found = (
+    losses = (
         (len(trace), "instance ids become job numbers."),
         (flags, f"{flags} lifetimes are no longer marked as cut at the begin or end of the trace."),
         (empty, f"{empty} instances of no length are read as jobs that never ran."),
     )
-    return tuple(sentence for count, sentence in found if count)
+    return tuple(sentence for count, sentence in losses if count)

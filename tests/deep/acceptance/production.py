@@ -22,7 +22,7 @@ from broker.cli.live_run import LiveRun
 from broker.settings import settings
 from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.model.durations import parse_duration_s
@@ -88,7 +88,7 @@ def live(
 ) -> dict[str, Any]:
     """The production federation through HTTP, Celery and Redis. ``kill``: an owner, after which request."""
     until_s = parse_duration_s(until, field="until") if until else None
-    federation = load(FEDERATION_FILE, data_dir, until_s=until_s)
+    federation = load_federation(FEDERATION_FILE, data_dir, until_s=until_s)
     run = LiveRun(FEDERATION_FILE, federation, until, births, 0, monte_carlo)
     requests = 0
     with live_run.running(run, lambda _: None) as local:
@@ -149,7 +149,7 @@ def main() -> int:
     until_s = parse_duration_s(arguments.until, field="--until") if arguments.until else None
     start_s = time.monotonic()
     expected_report = replay(
-        load(FEDERATION_FILE, data_dir, until_s=until_s), seed=0, births=arguments.births
+        load_federation(FEDERATION_FILE, data_dir, until_s=until_s), seed=0, births=arguments.births
     )
     total = expected_report["total"]
     say(

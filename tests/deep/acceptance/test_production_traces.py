@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.replay import replay
 from tests.deep.acceptance.production import (
     BASELINE,
@@ -47,7 +47,7 @@ def test_live_with_an_owner_killed_equals_the_replay(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPOTFED_STATE_DIR", str(tmp_path))
-    expected = replay(load(FEDERATION_FILE, data_dir, until_s=10 * DAY_S), seed=0, births=1000)
+    expected = replay(load_federation(FEDERATION_FILE, data_dir, until_s=10 * DAY_S), seed=0, births=1000)
     assert expected["total"]["requests"] > 2000
     kill = ("C", expected["total"]["requests"] // 2)
     assert live(data_dir, "10d", 1000, 2, kill) == expected

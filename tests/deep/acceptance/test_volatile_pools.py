@@ -10,9 +10,9 @@ import pytest
 from cloudsim.experiments.volatile.runs import pools_2015
 from cloudsim.volatile.availability import Availability
 from cloudsim.volatile.managers import Renewal, RevocationPolicy
-from cloudsim.volatile.study import Model, Study, study
+from cloudsim.volatile.study import InformationModel, Study, run_study
 
-TOLD = (Model.MTTR, Model.P10, Model.P90, Model.FULL)
+TOLD = (InformationModel.MTTR, InformationModel.P10, InformationModel.P90, InformationModel.FULL)
 
 #: The zones that we have of the three that the page is about.
 ZONES = ("us-east-1a", "us-east-1b")
@@ -43,7 +43,7 @@ def pools(data_dir: Path) -> tuple[Availability, ...]:
 
 @pytest.fixture(scope="module")
 def studies(pools: tuple[Availability, ...]) -> list[Study]:
-    return [study(one.units, np.random.default_rng(number)) for number, one in enumerate(pools)]
+    return [run_study(one.units, np.random.default_rng(number)) for number, one in enumerate(pools)]
 
 
 def shares(study_of_one: Study, policy: RevocationPolicy, value_name: str = "linear") -> list[float]:
@@ -86,7 +86,7 @@ def test_they_would_not_be_if_a_renewed_unit_became_the_newest(pools: tuple[Avai
     """Why the stack keeps places (VOLATILE.md "One sample, in this order")."""
     best = 0
     for number, pool in enumerate(pools):
-        one = study(pool.units, np.random.default_rng(number), renewal=Renewal.RECENCY)
+        one = run_study(pool.units, np.random.default_rng(number), renewal=Renewal.RECENCY)
         others = max(
             shares(one, policy)[-1]
             for policy in (RevocationPolicy.RANDOM, RevocationPolicy.FIFO, RevocationPolicy.LIFO)
@@ -111,7 +111,7 @@ def test_told_of_one_half_and_judged_on_the_other(pools: tuple[Availability, ...
     """What earlier weeks tell is worth less, by a tenth, and stacks stay ahead of the others."""
     halves = [one.split() for one in pools]
     later = [
-        study(rest.units, np.random.default_rng(number), informed_by=told.units)
+        run_study(rest.units, np.random.default_rng(number), informed_by=told.units)
         for number, (told, rest) in enumerate(halves)
     ]
     whole = {policy: np.mean([shares(one, policy)[-1] for one in studies]) for policy in RevocationPolicy}

@@ -37,7 +37,11 @@ def next_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     event = "    cloud: CloudId\n    kind: EventKind\n"
     mark = f'    mark: str = Field(default="new", json_schema_extra={{"x-since": {NEXT}}})\n'
-    _replace(tree / "broker/contract/commands.py", event, event + mark)
+    events = tree / "broker/contract/events.py"
+    _replace(events, event, event + mark)
+    _replace(
+        events, "from typing import Literal\n", "from typing import Literal\n\nfrom pydantic import Field\n"
+    )
     return tree
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from tests.integration.docs.blocks import EXAMPLES, LANGUAGES, REPEATED, Block, Page, matches, read
 from tests.integration.docs.running import ROOT, Home, Terminal
 
@@ -89,4 +89,4 @@ def test_federation_files_are_read(page: Page, data_dir: Path, tmp_path: Path) -
             file.write_text(block.text)
         if block.language == "toml" and "[[cloud]]" in block.text:
             file.write_text(block.text)
-            assert load(file, data_dir).clouds, f"{page.path}:{block.line}"
+            assert load_federation(file, data_dir).clouds, f"{page.path}:{block.line}"

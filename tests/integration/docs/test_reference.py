@@ -14,7 +14,7 @@ from broker.api.services.federation_metrics import (
 from broker.cli.console import ExitCode
 from broker.contract import EventKind, LeaseState
 from broker.settings import Settings
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 from workers.cloud_agent.drivers.ec2 import Ec2Options
@@ -74,7 +74,7 @@ def test_every_field_of_a_federation_file_is_there(before: str, tmp_path: Path) 
     file = tmp_path / "federation.toml"
     file.write_text(f"{before}nonsense = 1\n")
     with pytest.raises(SpecError, match="unknown field") as raised:
-        load(file, None)
+        load_federation(file, None)
     known = re.findall(r"\w+", str(raised.value).partition("known are:")[2])
     assert len(known) > 3
     shown = re.findall(r"^(\w+) = |\[(\w+)\]|`(\w+)(?: = [^`]*)?`", page("federation-file"), re.MULTILINE)

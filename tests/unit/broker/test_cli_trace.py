@@ -333,7 +333,7 @@ def test_a_price_is_not_drawn_through_a_gap(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     import numpy as np
 
-    from cloudsim.traces.plots import PriceLine, price_figure
+    from cloudsim.plots import PriceLine, price_figure
 
     line = PriceLine(
         "m", np.array([0.0, 1, 5, 6]), np.array([1.0, 2, np.nan, 3]), 7.0, np.array([[1.5, 5.0]]), 0.5

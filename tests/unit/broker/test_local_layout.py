@@ -8,7 +8,7 @@ from broker.cli import federations
 from broker.local.__main__ import _calling
 from broker.local.process_list import Layout
 from broker.settings import settings
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 
 
 def test_clouds_that_run_commands_have_agents_and_the_federation_has_managers() -> None:
@@ -51,7 +51,7 @@ def test_a_manager_is_told_of_the_api_where_nobody_has(
 def test_the_federation_for_jobs_comes_with_the_package_and_is_found_by_name(tmp_path: Path) -> None:
     assert federations.named(Path("jobs")) == federations.JOBS
     assert federations.named(Path("nowhere.toml")) == Path("nowhere.toml")
-    members = load(federations.named(Path("jobs")), None).clouds
+    members = load_federation(federations.named(Path("jobs")), None).clouds
     assert len(members) == 3
     for member in members:
         assert member.driver == "process"

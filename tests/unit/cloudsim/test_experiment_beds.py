@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cloudsim.cloud.inventory import parse_nodes
-from cloudsim.experiments.promise.beds import BEDS, SPOT_DELAY_S, Bed, draw
+from cloudsim.experiments.promise.beds import BEDS, Bed, draw
+from cloudsim.experiments.runs import SPOT_DELAY_S
 from cloudsim.model.errors import SpecError
 from cloudsim.traces.trace import Trace
 

@@ -12,9 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Row
 from cloudsim.experiments.ours import evidence
-from cloudsim.experiments.promise import published_numbers
+from cloudsim.experiments.promise import pairs, published_numbers
 from cloudsim.experiments.runs import single_cloud_row
-from cloudsim.traces import formats
 from cloudsim.traces.trace import Trace
 
 DAY_S, HOUR_S = 86_400.0, 3600.0
@@ -50,7 +49,7 @@ SPOT = trace(
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A-B is the two traces above."""
-    monkeypatch.setattr(formats, "read", lambda path: (ON_DEMAND if "DS2" in path.name else SPOT, None))
+    monkeypatch.setattr(pairs, "read", lambda path: (ON_DEMAND if "DS2" in path.name else SPOT, None))
 
 
 def test_the_baseline_is_that_of_single_cloud_row() -> None:
@@ -66,7 +65,7 @@ def test_the_baseline_is_that_of_single_cloud_row() -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_work_is_told_apart_by_lifetime_and_history() -> None:
-    rows = evidence.work(Path("data"), pair="A-B", nodes=NODES, most=None)
+    rows = evidence.measure_work(Path("data"), pair="A-B", nodes=NODES, most=None)
     of = {row["history_share"]: row for row in rows}
     assert {share: row["eligible"] for share, row in of.items()} == {None: 5, 1.0: 4, 0.5: 2, 0.25: 1}
     assert all(row["spot_requests"] == 6 for row in rows)
@@ -83,10 +82,10 @@ def test_work_is_told_apart_by_lifetime_and_history() -> None:
 def test_alone_the_short_ones_find_the_room_of_the_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     long, short = (0.0, 3.0, 4), (1.0, 1.0, 4)
     monkeypatch.setattr(
-        formats, "read",
+        pairs, "read",
         lambda path: (trace((0, 9, 4)) if "DS2" in path.name else trace(long, short), None),
     )  # fmt: skip
-    whole, within, *_ = evidence.work(Path("data"), pair="A-B", nodes=NODES, most=None)
+    whole, within, *_ = evidence.measure_work(Path("data"), pair="A-B", nodes=NODES, most=None)
     assert whole["core_hours_of_baseline"] == whole["core_hours_alone"] == pytest.approx(3 * 4 * 24)
     assert within["core_hours_of_baseline"] == 0
     assert within["core_hours_alone"] == within["core_hours_eligible"] == pytest.approx(4 * 24)
@@ -96,11 +95,13 @@ def test_each_rule_of_evidence_reaches_the_cloud(monkeypatch: pytest.MonkeyPatch
     """Nothing is ever evicted; lifetimes are .2, .4 and .8 of the history, asked in the same condition."""
     spot = trace((9, 2, 1), (19, 8, 1), (39, 32, 1))
     monkeypatch.setattr(
-        formats, "read", lambda path: (trace((0, 100, 1)) if "DS2" in path.name else spot, None)
+        pairs, "read", lambda path: (trace((0, 100, 1)) if "DS2" in path.name else spot, None)
     )
     admitted = {}
     for lifetimes in evidence.HISTORY_LIFETIMES:
-        (row,) = evidence.admit(Path("data"), pair="A-B", nodes=NODES, history_lifetimes=lifetimes, most=None)
+        (row,) = evidence.measure_rule(
+            Path("data"), pair="A-B", nodes=NODES, history_lifetimes=lifetimes, most=None
+        )
         assert (row["measure"], row["sla"], row["history_lifetimes"]) == ("rule", 0.01, lifetimes)
         admitted[lifetimes] = row["spot_admitted"]
     assert admitted == {0.0: 3, 0.02: 2, 0.04: 1}
@@ -109,9 +110,9 @@ def test_each_rule_of_evidence_reaches_the_cloud(monkeypatch: pytest.MonkeyPatch
 def test_all_platforms_are_asked_for_and_travel_as_json() -> None:
     cases = evidence.EXPERIMENT.cases(False)
     assert registry.load("evidence") is evidence.EXPERIMENT
-    rules = [case.options for case in cases if case.function is evidence.admit]
+    rules = [case.options for case in cases if case.function is evidence.measure_rule]
     assert {(one["pair"], one["nodes"]) for one in rules} == set(published_numbers.BASELINE_COUNTS)
-    works = [case.options for case in cases if case.function is evidence.work]
+    works = [case.options for case in cases if case.function is evidence.measure_work]
     assert [(one["pair"], one["nodes"]) for one in works] == [
         ("A-B", "7x12"), ("B-A", "7x8"), ("C-D", "31x32"), ("D-C", "31x32"),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Experiment, Row
 from cloudsim.experiments.jobs import equations, figure_5
-from cloudsim.experiments.jobs import figure_7 as jobs_figure_7
+from cloudsim.experiments.jobs.mechanisms import EXPECTED, FIGURE_7
 
 NAMES = [name for name in registry.MODULES if name.startswith("jobs-")]
 MADE = [name for name in NAMES if not any(case.needs for case in registry.load(name).cases(True))]
@@ -40,7 +40,7 @@ def test_all_of_the_papers_figures_are_there() -> None:
 
 @pytest.fixture(scope="module")
 def figure_7() -> list[Row]:
-    return rows_of(jobs_figure_7.EXPERIMENT)
+    return rows_of(FIGURE_7)
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name != SEVEN])
@@ -56,9 +56,9 @@ def test_recorded_prices_become_sentences_and_pictures(name: str, data_dir: Path
 
 
 def test_programs_get_time_and_cost_of_each_mechanism(figure_7: list[Row]) -> None:
-    keys = jobs_figure_7.EXPERIMENT.own_keys(figure_7)
+    keys = FIGURE_7.own_keys(figure_7)
     assert set(keys) == {"checkpoint", "replicate", "backup", "simulated"}
-    for name, (time, cost) in jobs_figure_7.EXPECTED.items():
+    for name, (time, cost) in EXPECTED.items():
         assert set(keys[name]) == {"time", "cost"}
         assert keys[name]["time"] == pytest.approx(time, rel=0.01)
         assert keys[name]["cost"] == pytest.approx(cost, rel=0.006)
@@ -68,9 +68,9 @@ def test_programs_get_time_and_cost_of_each_mechanism(figure_7: list[Row]) -> No
 
 
 def test_the_papers_job_bears_the_paper_out(figure_7: list[Row]) -> None:
-    said_and_drawn(jobs_figure_7.EXPERIMENT, figure_7)
-    findings = jobs_figure_7.EXPERIMENT.findings(figure_7)
-    assert sum("holds here" in one for one in findings) == len(jobs_figure_7.CLAIMS)
+    said_and_drawn(FIGURE_7, figure_7)
+    findings = FIGURE_7.findings(figure_7)
+    assert sum("holds here" in one for one in findings) == len(FIGURE_7.claims)
 
 
 def test_printed_equations_are_told_from_the_corrected_ones() -> None:

@@ -8,12 +8,11 @@ import pytest
 
 from cloudsim.experiments.experiment import Experiment, Row
 from cloudsim.experiments.ours import sampling_error, upper_bound
-from cloudsim.experiments.promise import bursts, calibration, censoring, mixed_sizes, outcomes
+from cloudsim.experiments.promise import beds, censoring, outcomes
+from cloudsim.experiments.promise.reliability import BURSTS, CALIBRATION, MIXED
 
-EXPERIMENTS = [
-    module.EXPERIMENT for module in (bursts, calibration, censoring, mixed_sizes, sampling_error, upper_bound)
-]
-PROMISES = [module.EXPERIMENT for module in (bursts, calibration, mixed_sizes)]
+PROMISES = [BURSTS, CALIBRATION, MIXED]
+EXPERIMENTS = [*PROMISES, censoring.EXPERIMENT, sampling_error.EXPERIMENT, upper_bound.EXPERIMENT]
 NAMES = [experiment.name for experiment in EXPERIMENTS]
 
 
@@ -34,8 +33,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def single_cloud_row(*, sla: float | None, seed: int, **other: Any) -> Row:
         return row(500 + seed, 100 if sla is None else int(500 * sla / 4), sla=sla, seed=seed)
 
-    for module in (outcomes, censoring, sampling_error):
-        monkeypatch.setattr(module, "single_cloud_row", single_cloud_row)
+    monkeypatch.setattr(beds, "single_cloud_row", single_cloud_row)
 
 
 def rows_of(experiment: Experiment) -> list[Row]:
@@ -80,7 +78,7 @@ def test_a_promise_to_the_population_is_judged_in_forty_seeds(experiment: Experi
 def test_an_outcome_counts_seeds_and_pools_requests() -> None:
     rows = [row(500, 5, sla=0.01), row(100, 2, sla=0.01), row(0, 0, sla=0.01)]
     found = outcomes.outcome(rows)
-    assert (found.seeds, found.held, found.held_text) == (3, 2, "2 of 3")
+    assert (found.seeds, found.kept, found.kept_text) == (3, 2, "2 of 3")
     assert found.admitted == pytest.approx(600 / 3000)
     assert found.evicted == pytest.approx(7 / 600)
     assert found.low < found.evicted < found.high
@@ -98,12 +96,12 @@ def test_what_falls_short_is_said() -> None:
         row(400, evicted, sla=0.01, seed=seed, bed="synthetic", rule="strict")
         for seed, evicted in enumerate((5, 1, 1))
     ]
-    *_, last = outcomes.findings(rows, {("synthetic", "strict", 0.01): 0.431})
+    *_, last = outcomes.sentences(rows, {("synthetic", "strict", 0.01): 0.431})
     assert last.startswith("What falls short: ")
     assert "the promise breaks in 1 of 3 seeds" in last
     assert ".031 less is admitted" in last
     kept = [one | {"evicted": 1} for one in rows]
-    assert len(outcomes.findings(kept, {("synthetic", "strict", 0.01): 0.405})) == 1
+    assert len(outcomes.sentences(kept, {("synthetic", "strict", 0.01): 0.405})) == 1
 
 
 def test_a_deadlock_is_found() -> None:

@@ -8,13 +8,18 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from cloudsim.experiments import runs
 from cloudsim.experiments.experiment import Experiment
-from cloudsim.experiments.ours import scaling
-from cloudsim.experiments.promise import figure_1, figures_2_3, pairs, published_numbers, tables_3_4
+from cloudsim.experiments.promise import (
+    beds,
+    figure_1,
+    figures_2_3,
+    pairs,
+    published_numbers,
+    scaling,
+    tables_3_4,
+)
 from cloudsim.model.requests import Mode
 from cloudsim.prediction.rule import CAREFUL_RULE, OUR_RULE
-from cloudsim.traces import formats
 
 
 def row(
@@ -51,8 +56,8 @@ def test_each_pair_plays_its_own_traces_on_its_own_nodes(monkeypatch: pytest.Mon
         asked.append(told)
         return {}
 
-    monkeypatch.setattr(runs, "single_cloud_row", single_cloud_row)
-    monkeypatch.setattr(formats, "read", lambda path: (path.name, None))
+    monkeypatch.setattr(pairs, "single_cloud_row", single_cloud_row)
+    monkeypatch.setattr(pairs, "read", lambda path: (path.name, None))
     for case in tables_3_4.EXPERIMENT.cases(False):
         case.function(Path("data"), **case.options)
         assert [Path(name).name for name in case.needs] == [asked[-1]["on_demand"], asked[-1]["spot"]]
@@ -80,7 +85,7 @@ def test_figure_1_runs_three_rules_and_none(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append((told["seed"], told["admission"].mode, told["prediction"], told["sla"]))
         return {}
 
-    monkeypatch.setattr(runs, "single_cloud_row", single_cloud_row)
+    monkeypatch.setattr(beds, "single_cloud_row", single_cloud_row)
     for case in figure_1.EXPERIMENT.cases(False):
         if case.options["seed"] == 0:
             case.function(None, **{**case.options, "hours": 26.0})

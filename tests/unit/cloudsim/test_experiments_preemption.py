@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,7 @@ def test_the_victims_are_top_level_keys_of_the_json(tmp_path: Path) -> None:
 
 
 def tiny(own_keys: dict[str, Any]) -> Experiment:
-    plain = fakes.experiment(fakes.squares())
-    return Experiment(
-        plain.name, plain.title, plain.source, plain.cases, (), plain.findings, lambda rows: own_keys
-    )
+    return replace(fakes.experiment(fakes.squares()), own_keys=lambda _rows: own_keys)
 
 
 def test_own_keys_hide_no_others(tmp_path: Path) -> None:

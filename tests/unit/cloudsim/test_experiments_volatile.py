@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from cloudsim.experiments import registry
-from cloudsim.experiments.claims import Claim, Verdict, judged
-from cloudsim.experiments.experiment import Experiment, Row
+from cloudsim.experiments.experiment import Claim, Experiment, Row, Verdict, where
 from cloudsim.experiments.volatile import disclosure, exemplars, ordinal, simple
-from cloudsim.experiments.volatile.runs import INTERVALS, MODELS, POLICIES, VALUE, of, over_pools
+from cloudsim.experiments.volatile.runs import INTERVALS, MODELS, POLICIES, VALUE, over_pools
 
 SIMPLE, EXEMPLARS = simple.EXPERIMENT, exemplars.EXPERIMENT
 RECORDED = ("volatile-policies", "volatile-values", "volatile-markets")
@@ -46,7 +45,7 @@ def test_exemplars_are_judged_claim_by_claim() -> None:
     assert len(verdicts) == len(exemplars.CLAIMS)
     for pool in {row["pool"] for row in rows}:
         hours = {
-            policy: sum(row["unit_hours"] for row in of(rows, row=INTERVALS, pool=pool, policy=policy))
+            policy: sum(row["unit_hours"] for row in where(rows, row=INTERVALS, pool=pool, policy=policy))
             for policy in POLICIES
         }
         assert list(hours.values()) == pytest.approx([hours["random"]] * len(POLICIES))
@@ -57,7 +56,7 @@ def test_recorded_prices_become_sentences_and_pictures(name: str, data_dir: Path
     experiment = registry.load(name)
     rows = rows_of(experiment, data_dir)
     assert said_and_drawn(experiment, rows)
-    assert {row["policy"] for row in of(rows, row=VALUE)} == set(POLICIES)
+    assert {row["policy"] for row in where(rows, row=VALUE)} == set(POLICIES)
 
 
 def test_programs_get_the_mean_share_of_the_oracle(data_dir: Path) -> None:
@@ -145,7 +144,7 @@ def test_a_claim_that_fails_is_said_to_fail() -> None:
         Claim("§1", "one", lambda rows: Verdict(len(rows) > 0, f"{len(rows)}")),
         Claim("§2", "two", lambda rows: Verdict(len(rows) > 5, f"{len(rows)}")),
     )
-    assert judged(claims, value_rows("a z")) == [
+    assert [claim.judge(value_rows("a z")) for claim in claims] == [
         "§1: one: holds here (4).",
         "§2: two: does not hold here (4).",
     ]

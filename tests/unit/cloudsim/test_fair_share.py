@@ -16,7 +16,7 @@ from cloudsim.admission.fair_share import FairShare, held_cores
 from cloudsim.admission.origin_caps import SpotCaps
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file import load as load_file
+from cloudsim.federation.file import load_federation as load_file
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.model.changes import End, Started

@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from cloudsim.disclosure.levels import Disclosure
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.file_schema import FederationFile
 from cloudsim.federation.model import Prices
 from cloudsim.model.errors import InputError, SpecError
@@ -49,18 +49,18 @@ def write(directory: Path, text: str) -> Path:
 
 
 def test_a_federation_is_read(tmp_path: Path) -> None:
-    federation = load(write(tmp_path, GOOD), None)
+    federation = load_federation(write(tmp_path, GOOD), None)
     first, second = federation.clouds
     assert (first.spec.id, first.nodes, first.overflow, len(first.spec.node_cores)) == ("A", "8x4", True, 8)
     assert (second.spec.id, len(second.own_load), second.overflow) == ("B", 2, False)
     (workload,) = federation.workloads
     assert (workload.delay_s, workload.sla, workload.targets) == (3600, 0.05, ("B",))
     assert 0 < federation.ends_s <= 2 * 86400
-    assert load(write(tmp_path, GOOD), None, until_s=5.0).ends_s == 5.0
+    assert load_federation(write(tmp_path, GOOD), None, until_s=5.0).ends_s == 5.0
     assert federation.spot_sizes(second) == (2,)  # 16 cores fit on none of its nodes
     assert federation.spot_sizes(first) == ()
     assert first.overflow_sla is None
-    promised = load(
+    promised = load_federation(
         write(tmp_path, GOOD.replace("overflow = true", "overflow = true\noverflow_sla = 0.1")), None
     )
     assert promised.clouds[0].overflow_sla == 0.1
@@ -69,7 +69,7 @@ def test_a_federation_is_read(tmp_path: Path) -> None:
 
 def test_requests_come_by_time_then_workload_then_file_order(tmp_path: Path) -> None:
     text = GOOD + '[[workload]]\norigin = "B"\ntrace = "b.txt"\ndelay = "1h"\n'
-    requests = list(load(write(tmp_path, text), None).requests())
+    requests = list(load_federation(write(tmp_path, text), None).requests())
     assert [(at_s, request.id) for at_s, request, _ in requests] == [
         (3600, "A-w0-0"), (3600, "B-w1-0"), (10900, "A-w0-1"), (10900, "B-w1-1"),
     ]  # fmt: skip
@@ -77,21 +77,21 @@ def test_requests_come_by_time_then_workload_then_file_order(tmp_path: Path) -> 
 
 
 def test_a_cloud_says_whether_it_runs_commands_and_what_its_cores_cost(tmp_path: Path) -> None:
-    first, second = load(write(tmp_path, GOOD), None).clouds
+    first, second = load_federation(write(tmp_path, GOOD), None).clouds
     assert (first.driver, first.prices) == (None, None)
     text = GOOD.replace("overflow = true", f'driver = "process"\n{SPOT} = 0\n{ON_DEMAND} = 0.05')
     text = text.replace("2x8", f'2x8"\n{SPOT} = 0.01\n{ON_DEMAND} = 0.04\n#')
-    first, second = load(write(tmp_path, text), None).clouds
+    first, second = load_federation(write(tmp_path, text), None).clouds
     assert (first.driver, first.prices) == ("process", Prices(0.0, 0.05))
     assert (second.driver, second.prices) == (None, Prices(0.01, 0.04))
 
 
 def test_a_cloud_sells_on_demand_to_others_at_its_price(tmp_path: Path) -> None:
-    assert not load(write(tmp_path, GOOD), None).clouds[0].sells_on_demand
+    assert not load_federation(write(tmp_path, GOOD), None).clouds[0].sells_on_demand
     sells = "sells_on_demand = true"
     text = GOOD.replace("overflow = true", f"{SPOT} = 0\n{ON_DEMAND} = 0.05\n{sells}")
     text = text.replace("2x8", f'2x8"\n{SPOT} = 0.01\n{ON_DEMAND} = 0.04\n#')
-    first, second = load(write(tmp_path, text), None).clouds
+    first, second = load_federation(write(tmp_path, text), None).clouds
     assert (first.sells_on_demand, second.sells_on_demand) == (True, False)
 
 
@@ -109,7 +109,7 @@ anything = ["at", "all"]
 def test_a_real_cloud_has_instances_and_perhaps_a_record_of_its_load(tmp_path: Path) -> None:
     file = tmp_path / "f.toml"
     file.write_text(REAL)
-    federation = load(file, None)
+    federation = load_federation(file, None)
     (real,) = federation.clouds
     assert real.instances == {"driver": "ec2", "anything": ["at", "all"]}
     assert len(real.own_load) == 0
@@ -124,23 +124,23 @@ def test_a_real_cloud_has_instances_and_perhaps_a_record_of_its_load(tmp_path: P
     ):
         file.write_text(REAL.replace('id = "real"', f'id = "real"\n{wrong}'))
         with pytest.raises(SpecError, match="does not go with instances") as raised:
-            load(file, None)
+            load_federation(file, None)
         assert raised.value.field == f"cloud[0].{field}"
     file.write_text(REAL.replace('id = "real"', 'id = "real"\ntrace = "b.txt"'))
     (tmp_path / "b.txt").write_text(TRACE)
-    federation = load(file, None)
+    federation = load_federation(file, None)
     assert len(federation.clouds[0].own_load) > 0
     assert federation.ends_s == federation.clouds[0].own_load.last_stop_s
     file.write_text(REAL.partition("[cloud.instances]")[0] + 'instances = "ec2"\n')
     with pytest.raises(SpecError, match="should be a table, not 'ec2'"):
-        load(file, None)
+        load_federation(file, None)
 
 
 def test_data_directory_comes_first(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "b.txt").write_text(TRACE.splitlines()[0] + "\n" + TRACE.splitlines()[1] + "\n")
-    assert len(load(write(tmp_path, GOOD), data).clouds[1].own_load) == 1
+    assert len(load_federation(write(tmp_path, GOOD), data).clouds[1].own_load) == 1
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_mistake_names_file_and_field(tmp_path: Path, old: str, new: str, fiel
     assert old in GOOD
     path = write(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(InputError) as caught:
-        load(path, None)
+        load_federation(path, None)
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{path}: {field}: ")
 
@@ -193,30 +193,34 @@ def test_what_is_no_federation_names_the_file(tmp_path: Path, content: bytes) ->
     path = tmp_path / "federation.toml"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"federation\.toml"):
-        load(path, None)
+        load_federation(path, None)
 
 
 def test_a_damaged_trace_names_its_file(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
     (tmp_path / "b.txt").write_text("this is\nno trace\n")
     with pytest.raises(InputError, match=r"b\.txt"):
-        load(path, None)
+        load_federation(path, None)
 
 
 def test_a_cloud_says_to_whom_its_sla_is_a_promise(tmp_path: Path) -> None:
-    first, second = load(
+    first, second = load_federation(
         write(tmp_path, GOOD.replace("overflow = true", 'admission = "population"')), None
     ).clouds
     assert first.spec.admission.mode is Mode.POPULATION
     assert first.spec.prediction == CAREFUL_RULE
     assert second.spec.admission.mode is Mode.STRICT
     with pytest.raises(InputError, match=r"cloud\[0\].admission: should be 'strict' or 'population'"):
-        load(write(tmp_path, GOOD.replace("overflow = true", 'admission = "mean"')), None)
+        load_federation(write(tmp_path, GOOD.replace("overflow = true", 'admission = "mean"')), None)
 
 
 def test_a_cloud_says_how_much_it_tells_of_lifetimes(tmp_path: Path) -> None:
     def disclosure(lines: str) -> Disclosure:
-        return load(write(tmp_path, GOOD.replace("overflow = true", lines)), None).clouds[0].spec.disclosure
+        return (
+            load_federation(write(tmp_path, GOOD.replace("overflow = true", lines)), None)
+            .clouds[0]
+            .spec.disclosure
+        )
 
     assert disclosure('admission = "population"') is Disclosure.FULL
     assert disclosure('disclosure = "p10"') is Disclosure.P10
@@ -253,14 +257,14 @@ def test_a_cloud_says_how_much_it_tells_of_lifetimes(tmp_path: Path) -> None:
 def test_an_error_says_what_to_do(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = write(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(SpecError) as caught:
-        load(path, None)
+        load_federation(path, None)
     assert str(caught.value).startswith(f"{path}: {message}")
 
 
 def test_a_file_needs_a_cloud(tmp_path: Path) -> None:
     for text in ("", "cloud = []"):
         with pytest.raises(SpecError, match=r"toml: cloud: a federation needs at least one \[\[cloud\]\]"):
-            load(write(tmp_path, text), None)
+            load_federation(write(tmp_path, text), None)
 
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudsim.federation import file
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from cloudsim.model.nodes import NodeDetails, NodeGroup, groups_of, nodes_of, shape_of
 from cloudsim.model.requests import Spread
@@ -54,7 +53,7 @@ def write(directory: Path, text: str) -> Path:
 
 
 def test_groups_of_nodes_have_more_than_cores(tmp_path: Path) -> None:
-    first, second = load(write(tmp_path, GOOD), None).clouds
+    first, second = load_federation(write(tmp_path, GOOD), None).clouds
     details = first.spec.details
     assert first.spec.node_cores == (12, 12, 16)
     assert details.resources == ("cores", "gpus", "memory_mb")
@@ -66,16 +65,16 @@ def test_groups_of_nodes_have_more_than_cores(tmp_path: Path) -> None:
 
 
 def test_line_up_and_grace(tmp_path: Path) -> None:
-    first, second = load(write(tmp_path, GOOD), None).clouds
+    first, second = load_federation(write(tmp_path, GOOD), None).clouds
     assert (first.spec.lineup, first.spec.grace_s) == (PARTIAL_HOUR, 120.0)
     assert (second.spec.lineup, second.spec.grace_s) == (YOUNGEST_JOB_FIRST, 0.0)
     for one in LINEUPS:
         text = GOOD.replace('"partial-hour"', f'"{one.name}"')
-        assert load(write(tmp_path, text), None).clouds[0].spec.lineup is one
+        assert load_federation(write(tmp_path, text), None).clouds[0].spec.lineup is one
 
 
 def test_traces_take_the_amounts_of_the_flavour_with_as_many_cores(tmp_path: Path) -> None:
-    federation = load(write(tmp_path, GOOD), None)
+    federation = load_federation(write(tmp_path, GOOD), None)
     small, large = (("memory_mb", 2000),), (("gpus", 1), ("memory_mb", 8000))
     requests = [request for _, request, _ in federation.requests()]
     assert [(one.cores, one.amounts) for one in requests] == [(4, large), (1, small), (2, ())]
@@ -83,7 +82,9 @@ def test_traces_take_the_amounts_of_the_flavour_with_as_many_cores(tmp_path: Pat
     assert all((one.group, one.spread) == ("web", Spread.APART) for one in requests)
     # So do the own loads, as far as the cloud counts resources.
     assert [cloud.spec.details.flavours for cloud in federation.clouds] == [((1, small), (4, large)), ()]
-    gpus_only = load(write(tmp_path, GOOD.replace('"2x8"', "[{ count = 1, cores = 8, gpus = 2 }]")), None)
+    gpus_only = load_federation(
+        write(tmp_path, GOOD.replace('"2x8"', "[{ count = 1, cores = 8, gpus = 2 }]")), None
+    )
     assert gpus_only.clouds[1].spec.details.flavours == ((4, (("gpus", 1),)),)
 
 
@@ -97,7 +98,7 @@ def test_a_file_without_any_of_it_says_what_it_said_before(tmp_path: Path) -> No
         origin = "A"
         trace = "b.txt"
     """
-    federation = load(write(tmp_path, text), None)
+    federation = load_federation(write(tmp_path, text), None)
     assert federation.clouds[0].spec.details == NodeDetails()
     _, request, _ = next(federation.requests())
     assert (request.amounts, request.labels, request.group, request.spread) == ((), frozenset(), None, None)
@@ -142,20 +143,21 @@ def test_a_mistake_names_file_and_field(tmp_path: Path, old: str, new: str, fiel
     assert old in GOOD
     path = write(tmp_path, GOOD.replace(old, new, 1))
     if field is None:  # just in bounds
-        assert len(load(path, None).clouds[0].spec.node_cores) == 100_000
+        assert len(load_federation(path, None).clouds[0].spec.node_cores) == 100_000
         return
     with pytest.raises(InputError) as caught:
-        load(path, None)
+        load_federation(path, None)
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{path}: {field}: ")
 
 
 def test_the_example_in_its_documentation_is_one(tmp_path: Path) -> None:
-    text = file.__doc__ or ""
-    lines = [line for line in text.splitlines() if line.startswith("    ")]
-    example = "\n".join(lines).replace('"eucalyptus/DS2-trace.txt"', '"b.txt"')
+    page = Path(__file__).resolve().parents[3] / "docs/reference/federation-file.md"
+    _, _, text = page.read_text(encoding="utf-8").partition("```toml\n")
+    example, _, _ = text.partition("```")
+    example = example.replace('"eucalyptus/DS2-trace.txt"', '"b.txt"')
     example = example.replace('"eucalyptus/DS3-trace.txt"', '"b.txt"').replace(', "C"]', "]")
-    federation = load(write(tmp_path, example), None)
+    federation = load_federation(write(tmp_path, example), None)
     assert [len(cloud.spec.node_cores) for cloud in federation.clouds] == [7, 10]
     assert max(federation.clouds[1].spec.node_cores) == 16
 

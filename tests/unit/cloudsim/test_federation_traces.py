@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.replay import replay
 from cloudsim.model.errors import InputError
 
@@ -57,7 +57,7 @@ def write(directory: Path, trace: str) -> Path:
     ],
 )
 def test_a_cloud_plays_a_price_history(tmp_path: Path, trace: str) -> None:
-    (cloud,) = load(write(tmp_path, trace), None).clouds
+    (cloud,) = load_federation(write(tmp_path, trace), None).clouds
     own = cloud.own_load
     taken = list(zip(own.start_s / 3600, own.stop_s / 3600, own.cores.tolist(), strict=True))
     assert taken[:2] == [(6, 8, 4), (6, 8, 4)]
@@ -67,18 +67,20 @@ def test_a_cloud_plays_a_price_history(tmp_path: Path, trace: str) -> None:
 
 
 def test_a_bid_below_every_price_leaves_nothing(tmp_path: Path) -> None:
-    (cloud,) = load(write(tmp_path, 'prices = "prices/two.csv", bid_usd_per_hour = 0.005'), None).clouds
+    (cloud,) = load_federation(
+        write(tmp_path, 'prices = "prices/two.csv", bid_usd_per_hour = 0.005'), None
+    ).clouds
     assert [cloud.own_load.start_s[0], cloud.own_load.stop_s[0]] == [0, 9 * 3600]
 
 
 def test_a_cloud_plays_preemptions(tmp_path: Path) -> None:
     text = 'preemptions = "vms.csv", market = "n1-standard-2/z1", days = 4, taken = "30m", seed = 3'
-    (cloud,) = load(write(tmp_path, text), None).clouds
+    (cloud,) = load_federation(write(tmp_path, text), None).clouds
     start_s, stop_s = cloud.own_load.start_s[:-1:2], cloud.own_load.stop_s[:-1:2]
     assert set(np.diff(start_s)) == {3600 + 1800, 7200 + 1800}
     assert set(stop_s - start_s) == {1800}
     assert cloud.own_load.last_stop_s == 4 * 86_400
-    (other,) = load(write(tmp_path, text.replace("seed = 3", "seed = 4")), None).clouds
+    (other,) = load_federation(write(tmp_path, text.replace("seed = 3", "seed = 4")), None).clouds
     assert not cloud.own_load.equals(other.own_load)
 
 
@@ -107,7 +109,7 @@ def test_a_cloud_plays_preemptions(tmp_path: Path) -> None:
 )
 def test_a_mistake_names_its_field(tmp_path: Path, trace: str, field: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        load(write(tmp_path, trace), None)
+        load_federation(write(tmp_path, trace), None)
     assert caught.value.field == f"cloud[0].trace.{field}"
     assert message in str(caught.value)
 
@@ -116,13 +118,15 @@ def test_a_workload_is_no_price_history(tmp_path: Path) -> None:
     path = write(tmp_path, 'prices = "prices/one.csv"')
     path.write_text(path.read_text() + '[[workload]]\norigin = "A"\ntrace = { prices = "prices/one.csv" }\n')
     with pytest.raises(InputError) as caught:
-        load(path, None)
+        load_federation(path, None)
     assert caught.value.field == "workload[0].trace.prices"
 
 
 def test_two_private_clouds_and_a_public_one(data_dir: Path) -> None:
     told: list[str] = []
-    federation = load(PUBLIC, data_dir, until_s=3 * 86_400.0, told=lambda _, warning: told.append(warning))
+    federation = load_federation(
+        PUBLIC, data_dir, until_s=3 * 86_400.0, on_warning=lambda _, warning: told.append(warning)
+    )
     public = federation.clouds[-1]
     assert public.spec.id == "public"
     assert told == ["2 gaps in 1 markets, the longest 56.4 h: prices are unknown in them."]

@@ -11,7 +11,7 @@ import pytest
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.direct_cloud import DirectCloud
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.model.changes import Change, Ended, Started, TurnedAway
@@ -154,7 +154,7 @@ def written(tmp_path: Path, fields: str) -> Path:
 
 
 def test_a_file_names_blocks_and_how_soon_users_come_again(tmp_path: Path) -> None:
-    (cloud,) = load(written(tmp_path, 'headroom = "2x4"\ndirect = true'), None).clouds
+    (cloud,) = load_federation(written(tmp_path, 'headroom = "2x4"\ndirect = true'), None).clouds
     assert (cloud.spec.headroom, cloud.retry_s) == ((4, 4), 60.0)
 
 
@@ -172,5 +172,5 @@ def test_a_file_names_blocks_and_how_soon_users_come_again(tmp_path: Path) -> No
 )
 def test_what_makes_no_sense_is_named(tmp_path: Path, fields: str, field: str) -> None:
     with pytest.raises(SpecError) as caught:
-        load(written(tmp_path, fields), None)
+        load_federation(written(tmp_path, fields), None)
     assert caught.value.field == f"cloud[0].{field}"

@@ -7,7 +7,7 @@ import pytest
 from cloudsim.admission.origin_caps import NO_CAPS, SpotCaps
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import SpecError
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
@@ -51,7 +51,7 @@ def federation(tmp_path: Path, caps: str) -> SpotCaps:
         '[[cloud]]\nid = "A"\nnodes = "2x4"\n'
         f'trace = {{ synthetic = "table-1", hours = 24, seed = 1 }}\n{caps}\n'
     )
-    return load(tmp_path / "a.toml", None).clouds[0].spec.spot_caps
+    return load_federation(tmp_path / "a.toml", None).clouds[0].spec.spot_caps
 
 
 def test_a_federation_file_names_caps(tmp_path: Path) -> None:

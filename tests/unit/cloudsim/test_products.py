@@ -13,7 +13,7 @@ from cloudsim.admission.pools import Pools
 from cloudsim.admission.products import Products
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import SpecError
 from cloudsim.model.instances import Quote
 from cloudsim.model.nodes import NodeDetails
@@ -239,7 +239,7 @@ trace = { synthetic = "table-1", hours = 3 }
 def read(tmp_path: Path, text: str) -> Any:
     path = tmp_path / "federation.toml"
     path.write_text(text)
-    return load(path, None)
+    return load_federation(path, None)
 
 
 def test_a_file_says_whom_a_cloud_evicts_and_what_it_sells(tmp_path: Path) -> None:

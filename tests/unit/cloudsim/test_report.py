@@ -4,7 +4,7 @@ import pytest
 
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
-from cloudsim.federation.report import Tally, realised
+from cloudsim.federation.report import Tally, realised_rate
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.changes import End
 from cloudsim.model.refusals import RefusalReason
@@ -94,4 +94,4 @@ def test_overflow_is_kept_apart() -> None:
 
 
 def test_nothing_admitted_is_no_rate() -> None:
-    assert realised(0, 0) == {"evicted_share": None, "evicted_low": 0.0, "evicted_high": 1.0}
+    assert realised_rate(0, 0) == {"evicted_share": None, "evicted_low": 0.0, "evicted_high": 1.0}

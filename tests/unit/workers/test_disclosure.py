@@ -15,7 +15,7 @@ import pytest
 from broker.contract import DisclosureLevel, QuoteView, RefusalView
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import SHARES, Disclosure
-from cloudsim.disclosure.masked_tables import CoarseTable, shown_table, told_by
+from cloudsim.disclosure.masked_tables import CoarseTable, coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.prediction.tables import QuantileTable
 from cloudsim.scheduling.lineups import LIFO_POOLS
@@ -117,7 +117,7 @@ def lived(twins: Twins) -> Twins:
 def test_nobody_can_tell_the_one_from_the_other(level: Disclosure) -> None:
     twins = Twins(level)
     assert apart(twins.tables) > 0.4, "their lifetimes have little in common"
-    shown = [shown_table(told_by(table, level)) for table in twins.tables]
+    shown = [describe_table(coarsen_table(table, level)) for table in twins.tables]
     assert shown[0] == shown[1]
     lived(twins)
     assert len(twins.said) > 2000

@@ -13,7 +13,7 @@ from broker.contract.convert import to_needs_fields, to_quote
 from cloudsim.admission.rule import AdmissionRule
 from cloudsim.cloud.spec import CloudSpec, sampler_spec
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
-from cloudsim.federation.ranking import tightest_fit
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.federation.replay import replay
 from cloudsim.federation.report import Tally
 from cloudsim.model.changes import End
@@ -92,7 +92,7 @@ def drive(whole: Federation, crash_every: float) -> dict[str, Any]:
                 tally.refused(request.id, answer.cloud, answer.reason)
             else:
                 quotes.append((order.index(target), to_quote(answer)))
-        for quote in tightest_fit(quotes)[:1]:
+        for quote in rank_quotes(quotes)[:1]:
             attempt = f"{request.id}.1"
             member = members[quote.cloud]
             granted = member.ask(Reserve.model_validate(command_id() | wish | {"attempt": attempt}))

@@ -8,12 +8,12 @@ from broker.ledger.ledger import broken_promise
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import Disclosure
-from cloudsim.disclosure.masked_tables import CoarseTable, usual_conditions, worst
+from cloudsim.disclosure.masked_tables import CoarseTable, combine_worst, select_usual_conditions
 from cloudsim.experiments.jobs.synthetic_job import quoted
 from cloudsim.history.event_log import STOP
 from cloudsim.jobs.job import OVERHEADS, Job
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.planner import ON_DEMAND, options
+from cloudsim.jobs.planner import ON_DEMAND, list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.refusals import Refusal
@@ -133,7 +133,7 @@ def disclosure() -> Drawing:
     """The curve that a cloud knows, and the steps by which it promises when it tells less."""
     drawing = Drawing(760, 380, "Risk by lifetime: what the cloud knows, and the steps that two levels tell")
     full = bed.table()
-    known = worst([one.distribution for one in usual_conditions(full.conditions((1, ())))])
+    known = combine_worst([one.distribution for one in select_usual_conditions(full.conditions((1, ())))])
     axes = Axes(drawing, 70, 45, 640, 270, x=(0, 600), y=(0, 1))
     axes.frame(
         x=[(minute, f"{minute // 60} h" if minute else "0") for minute in range(0, 601, 120)],
@@ -180,7 +180,7 @@ def mechanisms_map() -> Drawing:
             market = quoted(per_day, 0.2)
             for row in range(rows):
                 job = Job(work_s=4 * _HOUR_S, memory_gb=0.5 * 2 ** (row / 2), io_share=io_share)
-                plans = options(job, _MECHANISMS, market, OVERHEADS)
+                plans = list_plans(job, _MECHANISMS, market, OVERHEADS)
                 best = min(plans, key=lambda plan: plan.cost_usd).mechanism.name
                 drawing.box(
                     axes.x(column), axes.y(row + 1), 310 / columns - 1.5, 230 / rows - 1.5,

@@ -10,7 +10,7 @@ import pytest
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism
 from cloudsim.jobs.job import IMMEDIATE, OVERHEADS, Job, StorageKind
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
-from cloudsim.jobs.planner import options
+from cloudsim.jobs.planner import list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.model.errors import SpecError
 from tests.unit.cloudsim.jobs.scenes import HOUR, history, quoted, run, world
@@ -27,7 +27,7 @@ ONCE = world(history("once", (0, 0.1), (1 + 1 / 12, 5.0)))
 def estimated(
     mechanism: Mechanism, job: Job = PAPERS, per_day: float = 2.4, price: float = 0.2
 ) -> AttemptPlan:
-    (plan,) = options(job, (mechanism,), quoted(per_day, price), IMMEDIATE)
+    (plan,) = list_plans(job, (mechanism,), quoted(per_day, price), IMMEDIATE)
     return plan
 
 
@@ -77,7 +77,7 @@ def test_migration_needs_the_warning_and_a_backup_twice_the_price() -> None:
     assert not Migration().suits(replace(JOB, memory_gb=4.1), OVERHEADS)
     assert not Migration(StorageKind.LOCAL).suits(replace(JOB, disk_gb=0.1), OVERHEADS)
     assert Migration().suits(replace(JOB, disk_gb=0.1), OVERHEADS), "remote storage stays where it is"
-    assert options(JOB, (Backup(),), quoted(1.0, 0.51), IMMEDIATE) == [], "the bid is below the price"
+    assert list_plans(JOB, (Backup(),), quoted(1.0, 0.51), IMMEDIATE) == [], "the bid is below the price"
 
 
 def test_jobs_that_must_not_run_twice_only_migrate() -> None:
@@ -193,9 +193,9 @@ def test_memory_and_price_keep_a_job_out_of_a_market() -> None:
         quoted(1.0), memory_gb=np.array([2.0, 8.0, 4.0]), price_now=np.array([0.1, 0.3, np.inf])
     )
     for mechanism in (Migration(), Checkpoint(), Backup()):
-        (plan,) = options(JOB, (mechanism,), markets, IMMEDIATE)
+        (plan,) = list_plans(JOB, (mechanism,), markets, IMMEDIATE)
         assert plan.markets == (1,)
-    assert options(JOB, (Replicate(),), markets, IMMEDIATE) == [], "one market is not two"
+    assert list_plans(JOB, (Replicate(),), markets, IMMEDIATE) == [], "one market is not two"
 
 
 @pytest.mark.parametrize(

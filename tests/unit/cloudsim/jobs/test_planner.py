@@ -15,7 +15,7 @@ from cloudsim.jobs.planner import (
     Basic,
     CostAware,
     OnDemandOnly,
-    options,
+    list_plans,
 )
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import Memoryless, QuotedMarkets
@@ -57,7 +57,7 @@ def test_the_least_of_all_is_chosen() -> None:
     for job in (SMALL, LARGE, replace(LARGE, io_share=0.9, disk_gb=500.0)):
         for markets in (quoted(0.1), quoted(24.0), quoted(2.4, 0.45), unequal()):
             plan = policy.plan(JobPosition(0.0, job), markets, IMMEDIATE)
-            every = options(job, (*policy.mechanisms, ON_DEMAND), markets, IMMEDIATE)
+            every = list_plans(job, (*policy.mechanisms, ON_DEMAND), markets, IMMEDIATE)
             assert plan.cost_usd == min(one.cost_usd for one in every)
 
 
@@ -91,7 +91,7 @@ def test_a_safe_replica_is_kept_and_a_risky_one_saved() -> None:
     risky = policy.plan(RUNNING, quoted(24.0), OVERHEADS)
     assert not risky.keeps
     assert risky.mechanism.name == "checkpoint"
-    left = options(replace(LARGE, work_s=5 * HOUR), (Checkpoint(),), quoted(24.0), OVERHEADS)[0]
+    left = list_plans(replace(LARGE, work_s=5 * HOUR), (Checkpoint(),), quoted(24.0), OVERHEADS)[0]
     moved_usd = 0.2 * (225 + 225) / HOUR
     assert risky.cost_usd == pytest.approx(left.cost_usd + moved_usd), "saved there and restored here"
 
@@ -134,7 +134,7 @@ def test_the_four_policies_have_names_of_their_own() -> None:
 def test_without_prices_cost_is_occupied_time() -> None:
     """JOBS.md: where a federation has no prices, cost is occupied core-hours."""
     markets = replace(quoted(0.5), price_now=np.ones(3))
-    plans = options(SMALL, CostAware().mechanisms, markets, IMMEDIATE)
+    plans = list_plans(SMALL, CostAware().mechanisms, markets, IMMEDIATE)
     assert plans[0].cost_usd == pytest.approx(10.0, rel=0.02)
     assert "replicate" not in {plan.mechanism.name for plan in plans}
     assert Replicate().suits(SMALL, IMMEDIATE)

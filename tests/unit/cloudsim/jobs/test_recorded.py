@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cloudsim.experiments.experiment import Row
-from cloudsim.experiments.jobs.figure_11 import EXPECTED, PER_DAY
+from cloudsim.experiments.jobs.policies import EXPECTED, PER_DAY
 from cloudsim.experiments.jobs.runs import JOBS, job_of, policy_rows, reference_price, series_2015, world_2015
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition
 from cloudsim.jobs.job import IMMEDIATE, OVERHEADS, Job
-from cloudsim.jobs.planner import options
+from cloudsim.jobs.planner import list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import Memoryless, QuotedMarkets
 from tests.unit.cloudsim.jobs.scenes import HOUR, history, quoted, run, world
@@ -101,7 +101,7 @@ def mixed(per_day: tuple[float, ...], prices: tuple[float, ...]) -> QuotedMarket
 def test_the_least_expected_sum_is_chosen_and_not_the_lowest_prices() -> None:
     rates, prices = (30.0, 30.0, 0.1, 0.1), (0.1, 0.1, 0.15, 0.16)
     markets = mixed(rates, prices)
-    (plan,) = options(JOB, (Replicate(),), markets, IMMEDIATE)
+    (plan,) = list_plans(JOB, (Replicate(),), markets, IMMEDIATE)
     lives = [1 - math.exp(-rate / 12) for rate in rates]
     cost = {
         (one, two): 24 * (prices[one] * lives[one] / rates[one] + prices[two] * lives[two] / rates[two])
@@ -110,37 +110,37 @@ def test_the_least_expected_sum_is_chosen_and_not_the_lowest_prices() -> None:
     }
     assert tuple(sorted(plan.markets)) == min(cost, key=cost.__getitem__) == (0, 2)
     assert plan.cost_usd == pytest.approx(cost[0, 2], rel=1e-4)
-    (three,) = options(JOB, (Replicate(3),), markets, IMMEDIATE)
+    (three,) = list_plans(JOB, (Replicate(3),), markets, IMMEDIATE)
     assert len(three.markets) == 3
     assert three.bids == (1 / 3,) * 3
 
 
 def test_markets_above_the_shared_bid_are_none() -> None:
-    assert options(JOB, (Replicate(3),), quoted(1.0, 0.34), IMMEDIATE) == []
-    assert len(options(JOB, (Replicate(2),), quoted(1.0, 0.34), IMMEDIATE)) == 1
+    assert list_plans(JOB, (Replicate(3),), quoted(1.0, 0.34), IMMEDIATE) == []
+    assert len(list_plans(JOB, (Replicate(2),), quoted(1.0, 0.34), IMMEDIATE)) == 1
 
 
 def test_of_many_markets_the_best_alone_are_paired() -> None:
     prices = np.full(60, 0.4)
     prices[[17, 53]] = 0.1
     markets = mixed((1.0,) * 60, tuple(prices.tolist()))
-    (plan,) = options(JOB, (Replicate(),), markets, IMMEDIATE)
+    (plan,) = list_plans(JOB, (Replicate(),), markets, IMMEDIATE)
     assert plan.markets == (17, 53)
 
 
 def test_what_keeping_costs_is_what_is_left_and_the_risk_of_all() -> None:
     state = run(Replicate(), JOB, world(CALM, EARLY), bids=(0.5, 0.5)).state
-    calm = Replicate().kept(state, quoted(1e-6, 0.1))
+    calm = Replicate().plan_kept(state, quoted(1e-6, 0.1))
     assert calm.keeps
     assert calm.cost_usd == pytest.approx(1.5 * 0.1, rel=1e-4)
     assert calm.time_s == pytest.approx(1.5 * HOUR, rel=1e-4)
-    risky = Replicate().kept(state, quoted(24.0, 0.1))
+    risky = Replicate().plan_kept(state, quoted(24.0, 0.1))
     assert risky.cost_usd > 0.7 * 2, "most likely all of it is done again on-demand"
 
 
 def test_a_replica_whose_market_gives_no_evidence_is_taken_as_lost() -> None:
     state = run(Replicate(), JOB, world(CALM, EARLY), bids=(0.5, 0.5)).state
     dear = world(history("dear", (0, 0.9)), CALM).known(300 * HOUR)
-    kept = Replicate().kept(state, dear)
+    kept = Replicate().plan_kept(state, dear)
     assert kept.cost_usd == 2.0, "all of it again, on-demand"
     assert kept.time_s == 2 * HOUR

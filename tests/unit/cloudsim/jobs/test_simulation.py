@@ -10,9 +10,9 @@ from cloudsim.experiments.jobs.synthetic_job import MECHANISMS, baseline, point
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism
 from cloudsim.jobs.job import IMMEDIATE, OVERHEADS, Job, Overheads
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.planner import Basic, CostAware, OnDemandOnly, options
+from cloudsim.jobs.planner import Basic, CostAware, OnDemandOnly, list_plans
 from cloudsim.jobs.replicas import Replicate
-from cloudsim.jobs.simulation import SimulatedJob, play
+from cloudsim.jobs.simulation import SimulatedJob, simulate_job
 from cloudsim.jobs.world import World
 from cloudsim.markets.billing import Billing
 from cloudsim.markets.revocation import Markets
@@ -30,14 +30,14 @@ def names(outcome: SimulatedJob) -> list[tuple[str, ...]]:
 
 
 def test_on_demand_boots_runs_and_costs() -> None:
-    outcome = play(JOB, OnDemandOnly(), TWO, BEGIN_S, OVERHEADS)
+    outcome = simulate_job(JOB, OnDemandOnly(), TWO, BEGIN_S, OVERHEADS)
     assert outcome.time_s == pytest.approx(62 + 10 * HOUR)
     assert outcome.cost_usd == pytest.approx(10.0)
     assert names(outcome) == [("on-demand",)]
 
 
 def test_a_small_job_migrates_and_goes_on_where_it_was() -> None:
-    outcome = play(JOB, CostAware(), TWO, BEGIN_S, OVERHEADS)
+    outcome = simulate_job(JOB, CostAware(), TWO, BEGIN_S, OVERHEADS)
     assert names(outcome) == [("migrate", "a"), ("migrate", "b")]
     # Both boots, the notice, saving while the next one boots, and restoring.
     assert outcome.time_s == pytest.approx(224 + 5 + 224 + 90 + 10 * HOUR)
@@ -47,7 +47,7 @@ def test_a_small_job_migrates_and_goes_on_where_it_was() -> None:
 
 
 def test_a_large_one_goes_back_to_its_checkpoint() -> None:
-    outcome = play(LARGE, CostAware("checkpoints", (Checkpoint(),)), TWO, BEGIN_S, IMMEDIATE)
+    outcome = simulate_job(LARGE, CostAware("checkpoints", (Checkpoint(),)), TWO, BEGIN_S, IMMEDIATE)
     assert names(outcome) == [("checkpoint", "a"), ("checkpoint", "b")]
     interval_s = 240 / 0.0625
     kept_s = math.floor(4 * HOUR / (interval_s + 240)) * interval_s
@@ -55,7 +55,7 @@ def test_a_large_one_goes_back_to_its_checkpoint() -> None:
 
 
 def test_basic_finishes_on_demand() -> None:
-    outcome = play(JOB, Basic(), TWO, BEGIN_S, IMMEDIATE)
+    outcome = simulate_job(JOB, Basic(), TWO, BEGIN_S, IMMEDIATE)
     assert names(outcome) == [("migrate", "a"), ("on-demand",)]
     assert outcome.cost_usd == pytest.approx(0.1 * (4 + 90 / HOUR) + 6 + 90 / HOUR)
 
@@ -66,14 +66,14 @@ BOTH_RISE = world(
 
 
 def test_replicas_wait_until_all_are_revoked() -> None:
-    outcome = play(JOB, CostAware("waits", (Replicate(waits=True),)), BOTH_RISE, BEGIN_S, IMMEDIATE)
+    outcome = simulate_job(JOB, CostAware("waits", (Replicate(waits=True),)), BOTH_RISE, BEGIN_S, IMMEDIATE)
     assert names(outcome) == [("replicate", "a", "b"), ("on-demand",)]
     assert outcome.time_s == pytest.approx(18 * HOUR)
     assert outcome.cost_usd == pytest.approx(4 * 0.1 + 8 * 0.12 + 10)
 
 
 def test_a_replica_that_is_kept_goes_on() -> None:
-    outcome = play(JOB, CostAware("again", (Replicate(),)), TWO, BEGIN_S, OVERHEADS)
+    outcome = simulate_job(JOB, CostAware("again", (Replicate(),)), TWO, BEGIN_S, OVERHEADS)
     assert names(outcome) == [("replicate", "a", "b"), ("replicate", "b")]
     assert outcome.time_s == pytest.approx(224 + 10 * HOUR)
     assert outcome.cost_usd == pytest.approx(0.1 * (4 - 224 / HOUR) + 10 * 0.12)
@@ -88,11 +88,11 @@ class Saves:
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         mechanism = Migration() if state.revocations else Replicate()
         job = replace(state.job, work_s=state.job.work_s - state.done_s)
-        return options(job, (mechanism,), markets, overheads)[0]
+        return list_plans(job, (mechanism,), markets, overheads)[0]
 
 
 def test_a_replica_that_is_not_kept_is_saved_and_paid_until_then() -> None:
-    outcome = play(JOB, Saves(), BOTH_RISE, BEGIN_S, IMMEDIATE)
+    outcome = simulate_job(JOB, Saves(), BOTH_RISE, BEGIN_S, IMMEDIATE)
     assert names(outcome) == [("replicate", "a", "b"), ("migrate", "b"), ("migrate", "a")]
     # Four hours are kept, and three more and a half minute until b rises: both moves save and restore 3 GB.
     assert outcome.time_s == pytest.approx(10 * HOUR + 2 * (90 + 90))
@@ -106,13 +106,15 @@ def test_a_replica_that_is_not_kept_is_saved_and_paid_until_then() -> None:
 def test_hourly_billing_forgives_the_hour_of_a_revocation(mechanism: Mechanism) -> None:
     policy = CostAware("one", (mechanism,))
     hourly = World(TWO.histories, 1.0, billing=Billing.HOURLY)
-    free = play(JOB, policy, hourly, BEGIN_S + 0.5 * HOUR, IMMEDIATE)
+    free = simulate_job(JOB, policy, hourly, BEGIN_S + 0.5 * HOUR, IMMEDIATE)
     spot = [charge for charge in free.attempts[0].charges if charge.market is not None]
     assert spot[0].usd == pytest.approx(0.3), "three and a half hours"
 
 
 def test_the_same_twice_gives_the_same() -> None:
-    assert play(JOB, CostAware(), TWO, BEGIN_S, OVERHEADS) == play(JOB, CostAware(), TWO, BEGIN_S, OVERHEADS)
+    assert simulate_job(JOB, CostAware(), TWO, BEGIN_S, OVERHEADS) == simulate_job(
+        JOB, CostAware(), TWO, BEGIN_S, OVERHEADS
+    )
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -128,11 +130,13 @@ def test_the_planner_knows_no_later_prices() -> None:
     """What comes after the decision does not change it."""
     calm = world(history("a", (0, 0.10)), history("b", (0, 0.12)))
     for policy in (CostAware(), CostAware("checkpoints", (Checkpoint(),))):
-        first = play(JOB, policy, TWO, BEGIN_S, IMMEDIATE).attempts[0]
-        assert first.markets == play(JOB, policy, calm, BEGIN_S, IMMEDIATE).attempts[0].markets == ("a",)
+        first = simulate_job(JOB, policy, TWO, BEGIN_S, IMMEDIATE).attempts[0]
+        assert (
+            first.markets == simulate_job(JOB, policy, calm, BEGIN_S, IMMEDIATE).attempts[0].markets == ("a",)
+        )
 
 
 def test_memory_keeps_jobs_out_of_small_instances() -> None:
     where = World(TWO.histories, 1.0, np.array([2.0, 16.0]))
-    outcome = play(JOB, CostAware(), where, BEGIN_S, IMMEDIATE)
+    outcome = simulate_job(JOB, CostAware(), where, BEGIN_S, IMMEDIATE)
     assert {market for attempt in outcome.attempts for market in attempt.markets} == {"b"}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cloudsim.traces.formats.source import Source, decode
+from cloudsim.traces.formats.source import Source, decode_source
 
 #: 2021-03-02T00:00:00Z
 BEGIN = 1_614_643_200
@@ -38,7 +38,7 @@ def page(records: Sequence[Any], token: str | None = None) -> str:
 
 
 def source(*pages: str, file: str = "prices.json") -> Source:
-    return decode("\n".join(pages).encode(), file)
+    return decode_source("\n".join(pages).encode(), file)
 
 
 def csv(records: Sequence[Record], file: str = "prices.csv") -> Source:
@@ -54,4 +54,4 @@ def csv(records: Sequence[Record], file: str = "prices.csv") -> Source:
             price,
         )
         lines.append(",".join(map(str, cells)))
-    return decode("\n".join(lines).encode(), file)
+    return decode_source("\n".join(lines).encode(), file)

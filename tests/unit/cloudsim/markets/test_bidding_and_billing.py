@@ -12,11 +12,13 @@ PRICES = PriceHistory("m", np.array([0.0, 1.5, 2.5]) * HOUR, np.array([0.1, 0.2,
 
 
 def test_bids_follow_the_mechanism() -> None:
-    assert bidding.alone(0.7, 3399.0, 6798.0) == pytest.approx(0.35)
-    assert bidding.alone(0.7, 3399.0, 10.0) == pytest.approx(4 * 0.7), "never above the market's cap"
-    assert bidding.replica(0.7, 2) == 0.35
+    assert bidding.bid_for_instance(0.7, 3399.0, 6798.0) == pytest.approx(0.35)
+    assert bidding.bid_for_instance(0.7, 3399.0, 10.0) == pytest.approx(4 * 0.7), (
+        "never above the market's cap"
+    )
+    assert bidding.bid_for_replica(0.7, 2) == 0.35
     # 1 - 1/r of 0.7 where the price is a fifth of it
-    assert bidding.beside_backup(0.7, np.array([0.14])).tolist() == pytest.approx([0.56])
+    assert bidding.bid_beside_backup(0.7, np.array([0.14])).tolist() == pytest.approx([0.56])
 
 
 def test_seconds_are_paid_at_the_price_that_holds() -> None:

@@ -12,7 +12,7 @@ from cloudsim.markets.revocation import (
     PriceHistory,
     PriceWindow,
     QuotedMarkets,
-    injected,
+    inject_revocations,
 )
 from cloudsim.model.errors import SpecError
 from cloudsim.model.lengths import LengthHistogram
@@ -113,7 +113,7 @@ def test_a_history_knows_when_it_rises_and_what_it_costs() -> None:
 
 def test_spikes_end_and_leave_what_is_unknown_unknown() -> None:
     gap = history((0, 0.1), (4, NAN), (6, 0.2), (8, 0.2))
-    found = gap.spiked(np.array([1.0, 3.9, 5.0]) * HOUR, 1800.0, 7.0)
+    found = gap.with_spikes(np.array([1.0, 3.9, 5.0]) * HOUR, 1800.0, 7.0)
     assert [found.price_at(hour * HOUR) for hour in (0.9, 1.0, 1.4, 1.5, 3.95, 4.3, 4.6, 5.2, 5.6, 6.0)] == [
         0.1, 7.0, 7.0, 0.1, 7.0, 7.0, 0.1, 7.0, 0.1, 0.2,
     ]  # fmt: skip
@@ -124,7 +124,7 @@ def test_spikes_end_and_leave_what_is_unknown_unknown() -> None:
 def test_injected_revocations_come_at_the_rate_that_was_asked_for() -> None:
     days = 2000
     plain = PriceHistory("m", np.array([0.0, days * 86400.0]), np.array([0.1, 0.1]))
-    found = injected(plain, 6.0, np.random.default_rng(4), price=10.0, length_s=1.0)
+    found = inject_revocations(plain, 6.0, np.random.default_rng(4), price=10.0, length_s=1.0)
     spikes = int((found.price == 10.0).sum())
     assert spikes == pytest.approx(6 * days, rel=0.03)
     now = PriceWindow(

@@ -17,7 +17,7 @@ from cloudsim.model.errors import SpecError
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
-from cloudsim.prediction.ages import LEVELS, Forecast, Runs
+from cloudsim.prediction.ages import LEVELS, Forecast, OnDemandRuns
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.rule import AGED_RULE, INFORMED_RULE, OUR_RULE, PredictionRule
 from cloudsim.prediction.samplers.replay import SamplerSpec
@@ -109,7 +109,7 @@ def test_levels_are_those_of_a_naive_forecast(spans: list[tuple[float, float]], 
     spans.sort()
     start_s, length_s = np.array(spans).T
     left_s = np.where(start_s + length_s < 1000.0, start_s + length_s, np.inf)
-    runs = Runs(start_s, left_s)
+    runs = OnDemandRuns(start_s, left_s)
     forecast = Forecast(runs, 1000.0, HORIZONS_S)
     at_s = np.linspace(0.25, 999.0, 23)
     found = forecast.levels(at_s, np.full((23, 2), free), runs)
@@ -131,7 +131,7 @@ def test_levels_are_those_of_a_naive_forecast(spans: list[tuple[float, float]], 
 def test_who_has_run_for_long_is_expected_to_end_as_the_history_says() -> None:
     # Of forty 30 end at 100 s, nine at 1000 s and one at 1500 s: at 200 s only the last two kinds run.
     start_s = np.arange(40, dtype=np.float64) * 2000.0
-    runs = Runs(start_s, start_s + np.repeat([100.0, 1000.0, 1500.0], [30, 9, 1]))
+    runs = OnDemandRuns(start_s, start_s + np.repeat([100.0, 1000.0, 1500.0], [30, 9, 1]))
     forecast = Forecast(runs, 80_000.0, (150.0, 850.0))
     young, old = 0, int(4 * math.log2(1 + 200 / 10))
     assert forecast.ending[young] == pytest.approx([0.75, 0.75])
@@ -141,7 +141,7 @@ def test_who_has_run_for_long_is_expected_to_end_as_the_history_says() -> None:
 
 
 def test_nothing_is_forecast_from_nothing() -> None:
-    forecast = Forecast(Runs(), 100.0, HORIZONS_S)
+    forecast = Forecast(OnDemandRuns(), 100.0, HORIZONS_S)
     assert forecast.level((1, 2), []) == (LEVELS, LEVELS)
     assert forecast.level((1, 2), [50.0]) == (LEVELS, LEVELS)
 

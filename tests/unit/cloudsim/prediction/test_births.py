@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cloudsim.prediction.births import BirthGrid, divisible_by_power
+from cloudsim.prediction.births import BirthGrid, find_level
 
 DAY_S = 86_400.0
 
@@ -84,4 +84,4 @@ def test_above_the_highest_level_there_are_too_few_births():
 
 def test_divisible_by_power():
     number = np.array([1, 2, 3, 4, 6, 8, 12, 2**40, 3 * 2**35])
-    assert divisible_by_power(number).tolist() == [0, 1, 0, 2, 1, 3, 2, 40, 35]
+    assert find_level(number).tolist() == [0, 1, 0, 2, 1, 3, 2, 40, 35]

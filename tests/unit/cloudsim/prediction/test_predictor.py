@@ -137,7 +137,7 @@ def test_importing_the_door_does_not_import_numba():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_always_youngest_equals_its_twin(seed: int):
+def test_always_youngest_equals_its_reference(seed: int):
     """Mixed sizes, with evictions that spare; the exact rank gives other samples."""
     generator = np.random.default_rng(seed)
     log = random_log(generator, (8, 8, 6), 400, mean_s=HOUR_S)
@@ -145,8 +145,10 @@ def test_always_youngest_equals_its_twin(seed: int):
         spec = SamplerSpec((8, 8, 6), seed, births=40, always_youngest=True)
         found = fed(Sampler(spec, cores), log, BOUNDS).samples()
         for row, birth_s in enumerate(found.birth_s.tolist()):
-            twin = youngest_first.replay(spec.node_cores, log, DAY_S, cores, birth_s, always_youngest=True)
-            assert twin == youngest_first.ReferenceSample(
+            reference = youngest_first.replay(
+                spec.node_cores, log, DAY_S, cores, birth_s, always_youngest=True
+            )
+            assert reference == youngest_first.ReferenceSample(
                 int(found.free_slots[row]), float(found.duration_s[row]), bool(found.evicted[row])
             )
         exact = fed(Sampler(replace(spec, always_youngest=False), cores), log, BOUNDS).samples()

@@ -1,4 +1,4 @@
-"""The kernel against its slow twin on recorded histories, and what the whole of one takes."""
+"""The kernel against its plain reference on recorded histories, and what the whole of one takes."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def history(instances: list[tuple[float, float, int, int]], until_s: float) -> E
         ("DS5", "DS6", (32,) * 12, 16, 8),
     ],
 )
-def test_equals_its_twin(
+def test_equals_its_reference(
     data_dir: Path, on_demand: str, spot: str, nodes: tuple[int, ...], cores: int, days: int
 ):
     """On fewer nodes than were recorded, so that there are evictions. Files disagree on the papers' clouds'
@@ -57,8 +57,8 @@ def test_equals_its_twin(
         one.feed(part(log, one.until_s, boundary_s), boundary_s)
     result = one.samples()
     for row in range(len(result)):
-        twin = youngest_first.replay(nodes, log, until_s, cores, float(result.birth_s[row]))
-        assert twin == youngest_first.ReferenceSample(
+        reference = youngest_first.replay(nodes, log, until_s, cores, float(result.birth_s[row]))
+        assert reference == youngest_first.ReferenceSample(
             int(result.free_slots[row]), float(result.duration_s[row]), bool(result.evicted[row])
         ), f"sample {result.number[row]}"
     assert len(result) >= 60

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cloudsim.traces import quality
 from cloudsim.traces.formats import read
-from cloudsim.traces.quality import Check
+from cloudsim.traces.quality import QualityCheck
 from cloudsim.traces.trace import Trace
 
 DAY = 86400
@@ -24,17 +24,17 @@ def make(rows: list[tuple[str, int, int, int]]) -> Trace:
     return Trace.checked("x", ids, starts, [s + n for s, n in zip(starts, lengths, strict=True)], cores)
 
 
-def checks(path: Path, text: str, **options: object) -> dict[str, Check]:
+def checks(path: Path, text: str, **options: object) -> dict[str, QualityCheck]:
     path.write_text(text)
     trace, report = read(path, max_error_rate=1.0, **options)  # type: ignore[arg-type]
-    found = quality.of_trace(trace, report)
+    found = quality.check_trace(trace, report)
     assert len({one.name for one in found}) == len(found)
     return {one.name: one for one in found}
 
 
 @given(ROWS)
 def test_repeated_rows_are_those_beyond_the_first(rows: list[tuple[str, int, int, int]]) -> None:
-    assert quality.repeated_rows(make(rows)) == len(rows) - len(set(rows))
+    assert quality.count_repeated_rows(make(rows)) == len(rows) - len(set(rows))
 
 
 @given(ROWS)
@@ -44,17 +44,17 @@ def test_an_id_twice_at_once_is_counted_as_a_plain_loop_does(rows: list[tuple[st
     for one in "abc":
         own = sorted({(start, start + length, cores) for name, start, length, cores in rows if name == one})
         count += sum(any(own[at][0] < stop for _, stop, _ in own[:at]) for at in range(1, len(own)))
-    assert quality.twice_at_once(make(rows)) == count
+    assert quality.count_overlapping_ids(make(rows)) == count
 
 
 def test_an_id_may_be_used_again_at_once() -> None:
-    assert quality.twice_at_once(make([("a", 0, 3, 1), ("a", 3, 3, 1)])) == 0
+    assert quality.count_overlapping_ids(make([("a", 0, 3, 1), ("a", 3, 3, 1)])) == 0
 
 
 def test_the_longest_silence_is_between_events_that_were_seen() -> None:
     trace = Trace.checked("x", "abc", [0, 5, 50], [7, 100, 60], [1] * 3, right_censored=[False, True, False])
-    assert quality.longest_silence(trace) == (7, 50)
-    assert quality.longest_silence(trace.head(1)) == (0, 7)
+    assert quality.find_longest_silence(trace) == (7, 50)
+    assert quality.find_longest_silence(trace.head(1)) == (0, 7)
 
 
 def test_a_clean_file_has_nothing_found(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cloudsim.model.errors import SpecError
 from cloudsim.traces import statistics, synthesis
-from cloudsim.traces.profiles import PRODUCTION, SizeProfile, TraceProfile
+from cloudsim.traces.synthesis import PRODUCTION, SizeProfile, TraceProfile
 from cloudsim.traces.trace import Trace
 
 #: data/eucalyptus/PROVENANCE.md: VMs, days, mean cores, peak, capacity, cores per VM.

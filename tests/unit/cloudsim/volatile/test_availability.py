@@ -19,11 +19,11 @@ from cloudsim.volatile.availability import (
     PriceStatistics,
     Unknown,
     Window,
-    availability,
-    first,
-    last,
-    pools,
-    whole,
+    first_window,
+    infer_availability,
+    infer_pools,
+    last_window,
+    whole_window,
 )
 
 DAY = 288  # samples
@@ -52,7 +52,7 @@ cents = st.decimals("0.0001", "9.9999", places=4).map(str)
 def test_units_are_the_formula_in_exact_arithmetic(prices: list[str]) -> None:
     exact = [Fraction(price) for price in prices]
     top, low = max(exact), min(exact)
-    found = availability(series(prices))
+    found = infer_availability(series(prices))
     if top == low:
         assert excluded(found).reason is ExclusionReason.NEVER_CHANGES
     else:
@@ -64,18 +64,18 @@ def test_units_are_the_formula_in_exact_arithmetic(prices: list[str]) -> None:
 def test_floats_would_lose_a_unit() -> None:
     """(0.5 - 0.2) / (0.5 - 0.1) is 3/4, and a unit less when the prices are floats."""
     assert int((0.5 - 0.2) / (0.5 - 0.1) * MAX_UNITS) == 3749
-    assert made(availability(series(["0.1", "0.2", "0.5"]))).units.tolist() == [5000, 3750, 0]
+    assert made(infer_availability(series(["0.1", "0.2", "0.5"]))).units.tolist() == [5000, 3750, 0]
 
 
 @pytest.mark.parametrize("half", [" 0.50 ", ".5", "5e-1", "+0.5", "5.E-1"])
 def test_prices_may_be_written_in_all_ways_of_decimals(half: str) -> None:
-    assert made(availability(series([half, "1.", "0.75"]))).units.tolist() == [5000, 0, 2500]
+    assert made(infer_availability(series([half, "1.", "0.75"]))).units.tolist() == [5000, 0, 2500]
 
 
 def test_samples_are_multiples_of_five_minutes_and_carry_the_last_price() -> None:
     prices = series(["1", "2", "3", "1"], [10, 310, 320, 1500], ends_s=2000)
-    assert whole(prices) == Window(300, 6)
-    found = made(availability(prices))
+    assert whole_window(prices) == Window(300, 6)
+    found = made(infer_availability(prices))
     # At 300 still 1; the 2 lasted for ten seconds and no sample sees it.
     assert found.units.tolist() == [5000, 0, 0, 0, 5000, 5000]
     assert (found.name, found.starts_at_s, found.step_s) == ("m1.large a", 300, 300)
@@ -83,23 +83,25 @@ def test_samples_are_multiples_of_five_minutes_and_carry_the_last_price() -> Non
 
 def test_the_highest_and_lowest_price_are_those_of_the_window() -> None:
     prices = series(["1", "2", "3", "9"])
-    assert made(availability(prices, Window(0, 3))).units.tolist() == [5000, 2500, 0]
-    assert made(availability(prices)).units.tolist() == [5000, 4375, 3750, 0]
+    assert made(infer_availability(prices, Window(0, 3))).units.tolist() == [5000, 2500, 0]
+    assert made(infer_availability(prices)).units.tolist() == [5000, 4375, 3750, 0]
 
 
 def test_a_price_that_never_changes_makes_no_pool() -> None:
-    found = excluded(availability(series(["0.10", "0.1", "0.100"])))
+    found = excluded(infer_availability(series(["0.10", "0.1", "0.100"])))
     assert (found.name, found.reason) == ("m1.large a", ExclusionReason.NEVER_CHANGES)
-    assert pools([series(["1", "1"]), series(["1", "2"])])[1][0].reason is ExclusionReason.NEVER_CHANGES
-    assert [one.units.tolist() for one in pools([series(["1", "1"]), series(["1", "2"])])[0]] == [[5000, 0]]
+    assert infer_pools([series(["1", "1"]), series(["1", "2"])])[1][0].reason is ExclusionReason.NEVER_CHANGES
+    assert [one.units.tolist() for one in infer_pools([series(["1", "1"]), series(["1", "2"])])[0]] == [
+        [5000, 0]
+    ]
 
 
 def test_unknown_prices_exclude_a_pool_unless_the_last_one_is_carried() -> None:
     prices = series(["1", None, "3", "1", "2"], gaps_s=[(2 * STEP_S, 3 * STEP_S)], ends_s=5 * STEP_S)
-    found = excluded(availability(prices))
+    found = excluded(infer_availability(prices))
     assert found.reason is ExclusionReason.UNKNOWN_PRICES
     assert found.detail.startswith("the price of 1 of 6 samples is unknown; choose a window without gaps")
-    carried = made(availability(prices, unknown=Unknown.CARRY))
+    carried = made(infer_availability(prices, unknown=Unknown.CARRY))
     assert carried.units.tolist() == [5000, 5000, 0, 5000, 2500, 2500]
     assert carried.known.tolist() == [True, False, True, True, True, True]
     early, late = carried.known_stretches()
@@ -110,20 +112,21 @@ def test_unknown_prices_exclude_a_pool_unless_the_last_one_is_carried() -> None:
 def test_what_is_before_the_first_price_is_never_known() -> None:
     prices = series(["1", "2"], [600, 900])
     assert (
-        excluded(availability(prices, Window(0, 4), Unknown.CARRY)).reason is ExclusionReason.UNKNOWN_PRICES
+        excluded(infer_availability(prices, Window(0, 4), Unknown.CARRY)).reason
+        is ExclusionReason.UNKNOWN_PRICES
     )
     assert (
-        excluded(availability(series([None, "1", "2"]), unknown=Unknown.CARRY)).reason
+        excluded(infer_availability(series([None, "1", "2"]), unknown=Unknown.CARRY)).reason
         is ExclusionReason.UNKNOWN_PRICES
     )
 
 
 def test_first_and_last_window() -> None:
     prices = series(list(range(1, 11)))
-    assert first(prices, 4) == Window(0, 4)
-    assert last(prices, 4) == Window(6 * STEP_S, 4)
-    assert first(prices, 10) == last(prices, 10) == whole(prices)
-    for window in (first, last):
+    assert first_window(prices, 4) == Window(0, 4)
+    assert last_window(prices, 4) == Window(6 * STEP_S, 4)
+    assert first_window(prices, 10) == last_window(prices, 10) == whole_window(prices)
+    for window in (first_window, last_window):
         assert excluded(window(prices, 11)).reason is ExclusionReason.TOO_SHORT
         assert excluded(window(prices)).detail == "10 samples, 25920 are needed"
         with pytest.raises(SpecError, match="samples: must be at least 1"):
@@ -173,7 +176,7 @@ def test_a_pool_that_never_changes_has_no_rhythm_and_a_short_one_no_day() -> Non
 
 
 def test_a_split_cuts_in_time_and_keeps_the_pool() -> None:
-    pool = made(availability(series(["1", "3", "2", "2"], ends_s=4 * STEP_S)))
+    pool = made(infer_availability(series(["1", "3", "2", "2"], ends_s=4 * STEP_S)))
     train, test = pool.split(0.4)
     assert (train.units.tolist(), test.units.tolist()) == ([5000, 0], [2500, 2500, 2500])
     assert (train.starts_at_s, test.starts_at_s, test.name) == (0, 2 * STEP_S, pool.name)

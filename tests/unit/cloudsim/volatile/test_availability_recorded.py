@@ -10,10 +10,10 @@ from cloudsim.volatile.availability import (
     ExclusionReason,
     Unknown,
     Window,
-    availability,
-    first,
-    last,
-    pools,
+    first_window,
+    infer_availability,
+    infer_pools,
+    last_window,
 )
 
 
@@ -23,22 +23,22 @@ def test_2015_makes_a_pool_of_each_market_and_window(data_dir: Path) -> None:
     """
     series, _ = read(data_dir / "spot-prices-2015")
     for one in series:
-        for window in (first(one), last(one)):
+        for window in (first_window(one), last_window(one)):
             assert isinstance(window, Window)
-            carried = availability(one, window, Unknown.CARRY)
+            carried = infer_availability(one, window, Unknown.CARRY)
             assert isinstance(carried, Availability)
             assert len(carried) == STUDY_SAMPLES
             assert (carried.units.min(), carried.units.max()) == (0, MAX_UNITS)
             assert 0.94 < carried.known.mean() < 1
             assert 0.005 < carried.volatility < 0.5
             assert sum(map(len, carried.known_stretches())) == carried.known.sum()
-    refused = pools(series)[1]
+    refused = infer_pools(series)[1]
     assert [one.reason for one in refused] == [ExclusionReason.UNKNOWN_PRICES] * 10
 
 
 def test_2021_makes_a_pool_of_each_market_whose_price_changes(data_dir: Path) -> None:
     """Of every third market, for speed; of all 1,246 it is 905."""
-    made, excluded = pools(read(data_dir / "spot-prices-2021")[0][::3])
+    made, excluded = infer_pools(read(data_dir / "spot-prices-2021")[0][::3])
     assert (len(made), len(excluded)) == (308, 108)
     assert {one.reason for one in excluded} == {ExclusionReason.NEVER_CHANGES}
     assert all((one.units.min(), one.units.max()) == (0, MAX_UNITS) for one in made)

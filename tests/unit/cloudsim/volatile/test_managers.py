@@ -6,8 +6,8 @@ import pytest
 from cloudsim.model.errors import SpecError
 from cloudsim.model.lengths import LengthHistogram
 from cloudsim.volatile import kernels, reference
-from cloudsim.volatile.managers import Renewal, RevocationPolicy, intervals, revocations
-from cloudsim.volatile.synthetic import daily_ramp
+from cloudsim.volatile.managers import Renewal, RevocationPolicy, count_intervals, count_revocations
+from cloudsim.volatile.synthetic import make_daily_ramp
 
 BIN_S = 300.0
 
@@ -16,7 +16,7 @@ def lengths(
     units: list[int], policy: RevocationPolicy, seed: int = 0, renewal: Renewal = Renewal.SLOT
 ) -> list[dict[int, int]]:
     """Lengths in samples and how many there are, for each pool."""
-    found = intervals(np.array(units), policy, np.random.default_rng(seed), renewal)
+    found = count_intervals(np.array(units), policy, np.random.default_rng(seed), renewal)
     return [{int(at): int(one.counts[at]) for at in np.flatnonzero(one.counts)} for one in found]
 
 
@@ -83,7 +83,7 @@ def test_pools_are_filled_from_the_bottom_and_revoked_from_the_top():
 
 
 def test_a_pool_that_is_never_reached_has_no_interval():
-    assert [one.count for one in intervals(np.array([1200]), RevocationPolicy.LIFO_POOLS)] == [
+    assert [one.count for one in count_intervals(np.array([1200]), RevocationPolicy.LIFO_POOLS)] == [
         0,
         0,
         0,
@@ -93,19 +93,19 @@ def test_a_pool_that_is_never_reached_has_no_interval():
 
 
 def test_the_same_draws_revoke_the_same_units():
-    units = daily_ramp(4).units
+    units = make_daily_ramp(4).units
     one, two, other = (
-        intervals(units, RevocationPolicy.RANDOM, np.random.default_rng(seed))[0] for seed in (1, 1, 2)
+        count_intervals(units, RevocationPolicy.RANDOM, np.random.default_rng(seed))[0] for seed in (1, 1, 2)
     )
     assert one == two != other
 
 
 def test_the_simple_profile_of_the_paper():
     """§3.3 and VOLATILE.md "Acceptance"."""
-    units = daily_ramp().units
-    (fifo,) = intervals(units, RevocationPolicy.FIFO)
-    (lifo,) = intervals(units, RevocationPolicy.LIFO)
-    pools = intervals(units, RevocationPolicy.LIFO_POOLS)
+    units = make_daily_ramp().units
+    (fifo,) = count_intervals(units, RevocationPolicy.FIFO)
+    (lifo,) = count_intervals(units, RevocationPolicy.LIFO)
+    pools = count_intervals(units, RevocationPolicy.LIFO_POOLS)
     assert fifo.counts[360] >= 0.97 * fifo.count  # 1,800 minutes
     assert lifo.median_s < 0.4 * fifo.median_s
     assert lifo.std_s > 5 * fifo.std_s
@@ -119,24 +119,24 @@ def test_full_pools_equal_the_event_loop():
     units = np.clip(3000 + np.cumsum(generator.integers(-400, 401, 60)), 0, 5000)
     units[20:30] = 4100
     units = np.repeat(units, 20)
-    twin = reference.intervals(units.tolist(), reference.top_first, [1000] * 5)
-    for found, expected in zip(intervals(units, RevocationPolicy.LIFO_POOLS), twin, strict=True):
+    lengths = reference.list_intervals(units.tolist(), reference.top_first, [1000] * 5)
+    for found, expected in zip(count_intervals(units, RevocationPolicy.LIFO_POOLS), lengths, strict=True):
         assert found == LengthHistogram.from_lengths(np.array(expected) * BIN_S)
 
 
 def test_what_is_no_pool():
     for units in (np.array([], np.int64), np.array([0.5]), np.array([[1]])):
         with pytest.raises(SpecError, match="units: units are one row"):
-            intervals(units, RevocationPolicy.LIFO)
+            count_intervals(units, RevocationPolicy.LIFO)
     with pytest.raises(SpecError, match="units: units are at least 0, not -3"):
-        intervals(np.array([1, -3]), RevocationPolicy.LIFO)
+        count_intervals(np.array([1, -3]), RevocationPolicy.LIFO)
     with pytest.raises(SpecError, match="units: 5 pools hold 5,000 units"):
-        intervals(np.array([5001]), RevocationPolicy.LIFO_POOLS)
+        count_intervals(np.array([5001]), RevocationPolicy.LIFO_POOLS)
     with pytest.raises(SpecError, match="generator: "):
-        intervals(np.array([1]), RevocationPolicy.RANDOM)
+        count_intervals(np.array([1]), RevocationPolicy.RANDOM)
 
 
 def test_one_number_is_drawn_for_each_revocation():
     units = np.array([5, 2, 4, 0, 0, 3], np.int64)
-    assert revocations(units) == 7
-    kernels.at_random(units, np.zeros(7))
+    assert count_revocations(units) == 7
+    kernels.count_random(units, np.zeros(7))

@@ -5,15 +5,15 @@ import pytest
 
 from cloudsim.model.errors import SpecError
 from cloudsim.volatile.availability import MAX_UNITS, STUDY_SAMPLES
-from cloudsim.volatile.managers import RevocationPolicy, intervals
-from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, daily_ramp, exemplar
+from cloudsim.volatile.managers import RevocationPolicy, count_intervals
+from cloudsim.volatile.synthetic import EXEMPLARS, PUBLISHED, make_daily_ramp, make_exemplar
 
 SEEDS = range(5)
 
 
 @pytest.mark.parametrize("name", EXEMPLARS)
 def test_an_exemplar_has_the_published_volatility_and_hours(name: str) -> None:
-    made = [exemplar(name, np.random.default_rng(seed)) for seed in SEEDS]
+    made = [make_exemplar(name, np.random.default_rng(seed)) for seed in SEEDS]
     assert all(len(one) == STUDY_SAMPLES and one.name == name and one.known.all() for one in made)
     assert all((one.units.min(), one.units.max()) == (0, MAX_UNITS) for one in made)
     published = PUBLISHED[name]
@@ -25,13 +25,13 @@ def test_an_exemplar_has_the_published_volatility_and_hours(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXEMPLARS)
 def test_an_exemplar_has_about_the_published_number_of_intervals(name: str) -> None:
-    units = exemplar(name, np.random.default_rng(0)).units
+    units = make_exemplar(name, np.random.default_rng(0)).units
     for policy, count in zip(
         (RevocationPolicy.RANDOM, RevocationPolicy.FIFO, RevocationPolicy.LIFO),
         PUBLISHED[name].intervals,
         strict=True,
     ):
-        (lengths,) = intervals(
+        (lengths,) = count_intervals(
             units, policy, np.random.default_rng(1) if policy is RevocationPolicy.RANDOM else None
         )
         assert lengths.counts.sum() == pytest.approx(count, rel=0.3)
@@ -39,7 +39,7 @@ def test_an_exemplar_has_about_the_published_number_of_intervals(name: str) -> N
 
 def test_the_periodic_pool_is_far_more_daily_than_the_others() -> None:
     found = {
-        name: [exemplar(name, np.random.default_rng(seed)).periodicity for seed in SEEDS]
+        name: [make_exemplar(name, np.random.default_rng(seed)).periodicity for seed in SEEDS]
         for name in EXEMPLARS
     }
     others = max(max(values) for name, values in found.items() if name != "periodic")
@@ -47,34 +47,34 @@ def test_the_periodic_pool_is_far_more_daily_than_the_others() -> None:
 
 
 def test_a_generator_decides_everything() -> None:
-    once, again = (exemplar("unstable", np.random.default_rng(3)).units for _ in range(2))
+    once, again = (make_exemplar("unstable", np.random.default_rng(3)).units for _ in range(2))
     assert np.array_equal(once, again)
-    assert not np.array_equal(once, exemplar("unstable", np.random.default_rng(4)).units)
+    assert not np.array_equal(once, make_exemplar("unstable", np.random.default_rng(4)).units)
 
 
 def test_what_cannot_be_made_is_refused() -> None:
     with pytest.raises(
         SpecError, match="name: 'stable' is not one of stable-1, stable-2, periodic, unstable"
     ):
-        exemplar("stable", np.random.default_rng(0))
+        make_exemplar("stable", np.random.default_rng(0))
     with pytest.raises(SpecError, match="samples: must be at least 2"):
-        exemplar("stable-1", np.random.default_rng(0), samples=1)
+        make_exemplar("stable-1", np.random.default_rng(0), samples=1)
     with pytest.raises(SpecError, match="days: must be at least 1"):
-        daily_ramp(0)
-    assert len(exemplar("stable-1", np.random.default_rng(0), samples=2)) == 2
+        make_daily_ramp(0)
+    assert len(make_exemplar("stable-1", np.random.default_rng(0), samples=2)) == 2
 
 
 def test_the_daily_ramp() -> None:
     """6 h up from half to all, no plateau, 6 h down in the same portions, 12 h at half."""
-    ramp = daily_ramp(2)
+    ramp = make_daily_ramp(2)
     day = ramp.units[:288].astype(int)
     assert np.array_equal(ramp.units[288:], day)
     assert (day[0], day[71], day[72], day[73], day[143]) == (2500, 4965, 5000, 4966, 2535)
     assert (day[144:] == 2500).all()
     assert np.array_equal(np.diff(day[:73]), -np.diff(day[72:145]))
-    assert len(daily_ramp()) == STUDY_SAMPLES
+    assert len(make_daily_ramp()) == STUDY_SAMPLES
 
 
 def test_fifo_makes_intervals_of_thirty_hours_of_the_ramp() -> None:
-    (lengths,) = intervals(daily_ramp().units, RevocationPolicy.FIFO)
+    (lengths,) = count_intervals(make_daily_ramp().units, RevocationPolicy.FIFO)
     assert lengths.counts[360] / lengths.counts.sum() > 0.97

@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from broker.settings import Settings, SettingsError
-from cloudsim.federation.file import load
+from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from workers.cloud_agent.__main__ import read_cloud_options, read_credentials
 from workers.owner.__main__ import parser, process_spec
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Path, tmp_path: Path) -> None:
-    config, federation = Settings(state_dir=tmp_path), load(file, None)
+    config, federation = Settings(state_dir=tmp_path), load_federation(file, None)
 
     def spec(*told: str) -> tuple[str | None, float, float]:
         arguments = parser().parse_args(["--federation", str(file), *told])
@@ -52,7 +52,7 @@ def test_it_lives_in_real_time_and_begins_with_what_was_recorded_of_it(file: Pat
     assert spec("--cloud", "real", "--time", "trace")[0] is None, "a replay has no instances"
     (tmp_path / "record.csv").write_text("instance,start_s,stop_s,cores\n1,0,5000,4\n2,10,90000.25,2\n")
     file.write_text(FILE.replace('id = "real"', 'id = "real"\ntrace = "record.csv"'))
-    federation = load(file, None)
+    federation = load_federation(file, None)
     assert spec("--cloud", "real", *fast) == ("ec2", 1.0, 90000.25)
 
 

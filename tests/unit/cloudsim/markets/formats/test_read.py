@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from cloudsim.markets.formats import read
 from cloudsim.model.errors import SpecError, TraceError
-from cloudsim.traces.formats.source import Source, decode
+from cloudsim.traces.formats.source import Source, decode_source
 from tests.unit.cloudsim.markets.histories import BEGIN, HOUR, csv, page, record, source
 
 TWO = "timestamp,price_usd_per_hour\n2021-03-02T00:00:00Z,0.10\n2021-03-02T01:00:00Z,0.2\n"
 
 
 def text(content: str, file: str = "prices.csv") -> Source:
-    return decode(content.encode(), file)
+    return decode_source(content.encode(), file)
 
 
 def test_a_file_of_one_market_is_named_after_it(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_bad_records_of_json_have_their_line_too() -> None:
 
 def test_a_list_of_records_is_a_page() -> None:
     (series,), _ = read(
-        decode(
+        decode_source(
             b'\n[{"InstanceType": "a.b", "ProductDescription": "Windows", "AvailabilityZone": "z",'
             b' "SpotPrice": 0.10, "Timestamp": "2021-03-02T00:00:00Z"}]',
             "list.json",
@@ -151,7 +151,7 @@ def test_a_list_of_records_is_a_page() -> None:
 )
 def test_what_is_no_history_is_refused(content: str, message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        read(decode(content.encode(), "prices.json"))
+        read(decode_source(content.encode(), "prices.json"))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_whatever_is_damaged_is_read_or_refused_in_words(
     for begin, length, put in damages:
         data = data[:begin] + put + data[begin + length :]
     try:
-        series, report = read(decode(data, "prices"), max_error_rate=1)
+        series, report = read(decode_source(data, "prices"), max_error_rate=1)
     except TraceError:  # anything else is a fault of ours
         return
     kept = sum(map(len, series))

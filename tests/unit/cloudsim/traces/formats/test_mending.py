@@ -8,7 +8,7 @@ import pytest
 from cloudsim.markets.formats import read as read_prices
 from cloudsim.model.errors import SpecError
 from cloudsim.traces.formats import read, write
-from cloudsim.traces.formats.swf import losses
+from cloudsim.traces.formats.swf import list_losses
 from cloudsim.traces.trace import Trace
 
 SEMICOLONS = "cells are separated by semicolons, not by commas."
@@ -98,7 +98,7 @@ def test_swf_keeps_what_it_has_fields_for_and_says_what_not(tmp_path: Path, file
     assert again.requested_s[0] == 60
     assert again.requested_s[1] != again.requested_s[1]
     assert dict(report.skipped) == {"run time is not positive: the job never ran": 1}
-    assert losses(trace) == (
+    assert list_losses(trace) == (
         "instance ids become job numbers.",
         "1 instances of no length are read as jobs that never ran.",
     )

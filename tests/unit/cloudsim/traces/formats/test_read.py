@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces.formats import FORMATS, HEADERS, read
-from cloudsim.traces.formats.source import load
+from cloudsim.traces.formats.source import load_source
 
 SWF_JOB = "1 0 5 100 4 -1 -1 4 200 -1 1 1 1 -1 -1 -1 -1 -1"
 SAMPLES = {
@@ -124,7 +124,7 @@ def test_damaged_text_is_a_trace_error_or_a_trace(
     trace, report = read(path, format=kind, max_error_rate=1.0)
     skipped = sum(count for _, count in report.skipped)
     assert len(trace) == report.rows == report.records - report.quarantined_records - skipped
-    assert all(1 <= q.line <= len(load(path).lines) for q in report.quarantined)
+    assert all(1 <= q.line <= len(load_source(path).lines) for q in report.quarantined)
 
 
 @pytest.mark.parametrize(

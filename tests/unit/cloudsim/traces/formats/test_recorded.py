@@ -8,7 +8,7 @@ import pytest
 
 from cloudsim.traces import statistics
 from cloudsim.traces.formats import read, write
-from cloudsim.traces.profiles import PRODUCTION
+from cloudsim.traces.synthesis import PRODUCTION
 
 EUCALYPTUS = [
     # file, instances, span d, mean cores, peak, capacity, running at 0, letter of P1 and P2

@@ -84,7 +84,7 @@ def test_replays_end_with_the_horizon_of_their_last_sample(monkeypatch: pytest.M
         replayed[-1] += int((arguments[6] - arguments[5]).sum())
 
     monkeypatch.setattr(kernel, "advance", counted)
-    monkeypatch.setattr(ReplaySampler, "_join_twins", lambda self, chunk: None)
+    monkeypatch.setattr(ReplaySampler, "_join_equal_replays", lambda self, chunk: None)
     # Nobody is evicted from a cloud that is empty but for a few.
     fed(log, [DAYS * DAY_S], SamplerSpec((64,) * 20, 3, births=50), 2)
     replayed.append(0)
@@ -106,9 +106,11 @@ def test_an_index_of_nodes_finds_the_same_ones_as_a_search(nodes: int, monkeypat
     assert all(np.count_nonzero(one.evicted) >= 5 for one in indexed)
 
 
-def test_searches_for_twins_are_rarer_the_more_there_is_to_compare(monkeypatch: pytest.MonkeyPatch):
+def test_searches_for_equal_replays_are_rarer_the_more_there_is_to_compare(monkeypatch: pytest.MonkeyPatch):
     searches = [0]
-    monkeypatch.setattr(ReplaySampler, "_join_twins", lambda self, chunk: searches.append(searches.pop() + 1))
+    monkeypatch.setattr(
+        ReplaySampler, "_join_equal_replays", lambda self, chunk: searches.append(searches.pop() + 1)
+    )
     for nodes, instances in ((3, 4000), (60, 4000)):
         generator = np.random.default_rng(2)
         log = random_log(
@@ -238,7 +240,7 @@ def test_joining_replays_changes_nothing_but_the_work(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(kernel, "advance", counted)
     joined = fed(log, [DAYS * DAY_S], spec).samples()
-    monkeypatch.setattr(ReplaySampler, "_join_twins", lambda self, chunk: None)
+    monkeypatch.setattr(ReplaySampler, "_join_equal_replays", lambda self, chunk: None)
     replayed.append(0)
     assert fed(log, [DAYS * DAY_S], spec).samples() == joined
     assert replayed[0] < replayed[1]
@@ -249,13 +251,13 @@ def test_equal_hashes_of_different_states_are_not_joined(monkeypatch: pytest.Mon
 
     log, spec = long_log(8), SamplerSpec(NODES, 3, births=50)
     expected = fed(log, [DAYS * DAY_S], spec).samples()
-    digest = kernel.digest
+    digest = kernel.digest_states
 
     def poor(*arguments):
         digest(*arguments)
         arguments[-1][:] = 0
 
-    monkeypatch.setattr(kernel, "digest", poor)
+    monkeypatch.setattr(kernel, "digest_states", poor)
     assert fed(log, [DAYS * DAY_S], spec).samples() == expected
 
 

@@ -52,10 +52,10 @@ def test_json_and_back(level: Disclosure):
 def test_no_figure_of_another_level_fits_in(level: Disclosure, extra: dict):
     (name,) = extra
     if name in FIGURES[level]:
-        with pytest.raises(SpecError, match=f"{name}: the level {level} tells {name}"):
+        with pytest.raises(SpecError, match=f"{name}: the level {level} needs {name}"):
             Disclosed(level, **{key: value for key, value in FIGURES[level].items() if key != name})
     else:
-        with pytest.raises(SpecError, match=f"{name}: the level {level} does not tell {name}"):
+        with pytest.raises(SpecError, match=f"{name}: the level {level} has no {name}"):
             Disclosed(level, **FIGURES[level], **extra)
 
 

@@ -1,4 +1,4 @@
-"""The compiled replay against its slow twin, in plain Python, on random small clouds."""
+"""The compiled replay against its plain reference, in plain Python, on random small clouds."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP, EventL
 from cloudsim.prediction import history_chunks
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.kernels import youngest_first as kernel
-from cloudsim.prediction.kernels.replays import empty_replays, resized
-from cloudsim.prediction.reference import youngest_first as naive
+from cloudsim.prediction.kernels.replays import empty_replays, resize_replays
+from cloudsim.prediction.reference import youngest_first as reference
 from cloudsim.prediction.samplers import replay
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
@@ -17,7 +17,7 @@ from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_log, rando
 CLOUDS = 150
 
 
-def assert_equals_twin(result: Samples, node_cores: tuple[int, ...], log: EventLog, told: str):
+def assert_equals_reference(result: Samples, node_cores: tuple[int, ...], log: EventLog, told: str):
     for number, birth_s, free_slots, duration_s, evicted in zip(
         result.number.tolist(),
         result.birth_s.tolist(),
@@ -26,8 +26,10 @@ def assert_equals_twin(result: Samples, node_cores: tuple[int, ...], log: EventL
         result.evicted.tolist(),
         strict=True,
     ):
-        twin = naive.replay(node_cores, log, result.until_s, result.cores, birth_s)
-        assert twin == naive.ReferenceSample(free_slots, duration_s, evicted), f"{told}, sample {number}"
+        expected = reference.replay(node_cores, log, result.until_s, result.cores, birth_s)
+        assert expected == reference.ReferenceSample(free_slots, duration_s, evicted), (
+            f"{told}, sample {number}"
+        )
 
 
 @pytest.mark.parametrize("chunk_events", [1, 7, 256])
@@ -45,7 +47,7 @@ def test_random_clouds(seed: int, chunk_events: int, monkeypatch: pytest.MonkeyP
         for until_s in (*np.sort(generator.uniform(0, DAY_S, generator.integers(0, 3))).tolist(), DAY_S):
             one.feed(part(log, one.until_s, until_s), until_s)
         result = one.samples()
-        assert_equals_twin(result, nodes, log, f"seed {seed}, cloud {cloud}")
+        assert_equals_reference(result, nodes, log, f"seed {seed}, cloud {cloud}")
         samples += len(result)
         evicted += int(np.count_nonzero(result.evicted))
         running_rows = one._row[one._row >= 0]
@@ -65,7 +67,7 @@ def test_many_spot_instances_and_evictions_that_spare(monkeypatch: pytest.Monkey
         log = random_log(generator, nodes, 600)
         one = ReplaySampler(SamplerSpec(nodes, seed, births=20), int(generator.integers(1, 6)))
         one.feed(log, DAY_S)
-        assert_equals_twin(one.samples(), nodes, log, f"seed {seed}")
+        assert_equals_reference(one.samples(), nodes, log, f"seed {seed}")
 
 
 def test_events_at_the_very_time_of_a_birth_come_before_it():
@@ -78,15 +80,15 @@ def test_events_at_the_very_time_of_a_birth_come_before_it():
     one.feed(log, DAY_S)
     result = one.samples()
     assert np.count_nonzero(np.isin(result.birth_s, log.time_s)) > 5
-    assert_equals_twin(result, nodes, log, "births at events")
+    assert_equals_reference(result, nodes, log, "births at events")
 
 
-def test_states_that_differ_only_in_who_is_younger_are_not_twins():
-    replays = resized(empty_replays(1), 3, 4)
-    twin = np.empty(3, np.int64)
+def test_states_that_differ_only_in_who_is_younger_are_not_equal():
+    replays = resize_replays(empty_replays(1), 3, 4)
+    expected = np.empty(3, np.int64)
     younger, alike = np.array([0, 1, 0]), np.zeros(3, np.uint64)
-    kernel.find_twins(replays, replays.node.view(np.uint64), np.arange(3), younger, alike, twin)
-    assert twin.tolist() == [0, 1, 0]
+    kernel.find_equal_replays(replays, replays.node.view(np.uint64), np.arange(3), younger, alike, expected)
+    assert expected.tolist() == [0, 1, 0]
 
 
 def history(*events: tuple[float, int, int, int]) -> EventLog:
@@ -100,8 +102,8 @@ def history(*events: tuple[float, int, int, int]) -> EventLog:
 
 
 def outcome(nodes: tuple[int, ...], log: EventLog, cores: int, birth_s: float) -> tuple[int, float, bool]:
-    twin = naive.replay(nodes, log, 100.0, cores, birth_s)
-    assert twin is not None
+    expected = reference.replay(nodes, log, 100.0, cores, birth_s)
+    assert expected is not None
     # The same instance through the kernel: many births, of which those born between the same events are
     # alike.
     one = ReplaySampler(SamplerSpec(nodes, 1, births=100_000), cores)
@@ -111,10 +113,10 @@ def outcome(nodes: tuple[int, ...], log: EventLog, cores: int, birth_s: float) -
     alike = np.searchsorted(log.time_s, result.birth_s, side="right") == events_before
     assert np.any(alike)
     ends_s = (result.birth_s + result.duration_s)[alike]
-    assert np.allclose(ends_s, birth_s + twin.duration_s)
-    assert np.all(result.evicted[alike] == twin.evicted)
-    assert np.all(result.free_slots[alike] == twin.free_slots)
-    return twin.free_slots, birth_s + twin.duration_s, twin.evicted
+    assert np.allclose(ends_s, birth_s + expected.duration_s)
+    assert np.all(result.evicted[alike] == expected.evicted)
+    assert np.all(result.free_slots[alike] == expected.free_slots)
+    return expected.free_slots, birth_s + expected.duration_s, expected.evicted
 
 
 class TestByHand:
@@ -160,7 +162,7 @@ class TestByHand:
 
     def test_without_a_free_slot_there_is_no_sample(self):
         log = history((10, START_ON_DEMAND, 0, 4), (50, STOP, 0, 4))
-        assert naive.replay((4,), log, 100.0, 1, 30.0) is None
+        assert reference.replay((4,), log, 100.0, 1, 30.0) is None
         one = ReplaySampler(SamplerSpec((4,), 1, births=100_000), 1)
         one.feed(log, 100.0)
         births = one.samples().birth_s

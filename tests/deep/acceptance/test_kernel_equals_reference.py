@@ -1,8 +1,8 @@
 """At least 10,000 samples of the recorded clouds, each equal to the plain replay.
 
 The plain replay in Python takes up to half a second a sample here, so most are held against its compiled copy
-(tests/unit/cloudsim/prediction/compiled_twin.py), which a property test holds against it, and some against
-itself.
+(tests/unit/cloudsim/prediction/compiled_reference.py), which a property test holds against it, and some
+against itself.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
 from tests.bench.bench_prediction import DAY_S, admitted, recorded
-from tests.unit.cloudsim.prediction.compiled_twin import CompiledTwin
+from tests.unit.cloudsim.prediction.compiled_reference import CompiledReference
 
 SAMPLES = 4000  # of each cloud at least
-PLAIN = 5  # of these through naive.py itself
+PLAIN = 5  # of these through the plain reference itself
 
 CLOUDS = [
     ("A-B", "DS2", "DS3", (12,) * 7),
@@ -57,14 +57,14 @@ def test_samples_of_recorded_clouds(
     log = admitted(nodes, own, recorded(data_dir / "eucalyptus" / f"{spot}-trace.txt", DAY_S), until_s)
     sizes = np.unique(log.cores).tolist()
     compared = evicted = 0
-    twin = CompiledTwin(nodes, log)
+    reference = CompiledReference(nodes, log)
     for cores in sizes:
         spec = SamplerSpec(nodes, seed=11, births=-(-SAMPLES // len(sizes)))
         whole = fed(spec, cores, log, until_s)
         day = fed(SamplerSpec(nodes, 11, spec.births, horizon_s=DAY_S), cores, log, until_s)
         for row in range(len(whole)):
             birth_s = float(whole.birth_s[row])
-            expected = twin.replay(until_s, cores, birth_s)
+            expected = reference.replay(until_s, cores, birth_s)
             assert expected == sample(whole, row), f"size {cores}, born at {birth_s} s"
             short = expected.evicted and expected.duration_s < DAY_S
             cut = ReferenceSample(expected.free_slots, min(expected.duration_s, DAY_S), short)

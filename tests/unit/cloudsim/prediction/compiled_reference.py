@@ -1,7 +1,9 @@
 """The plain replay once more, compiled: for comparisons with tens of thousands of samples.
 
-It follows naive.py step by step and shares no code with the kernel: no slot numbers, no chunks, no index, no
-replays that go on for others. tests/property/test_compiled_twin.py holds it against naive.py itself.
+It follows reference/youngest_first.py step by step and shares no code with the kernel: no slot numbers, no
+chunks, no index, no
+replays that go on for others. tests/property/test_compiled_reference.py holds it against the plain
+reference itself.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _NOWHERE = -1
 
 @numba.njit(cache=True)
 def _evict(free, where, size, line, started, cores):
-    """naive.NaiveCloud._evict_for: the node on which ``cores`` have room afterwards, or -1."""
+    """ReferenceCloud._evict_for: the node on which ``cores`` have room afterwards, or -1."""
     marked_cores = np.zeros(len(free), np.int64)
     place, last = _NOWHERE, started
     while place == _NOWHERE and last > 0:
@@ -98,8 +100,8 @@ def _replay(node_cores, time_s, kind, instance, cores, until_s, virtual_cores, b
     return free_slots, until_s - birth_s, False
 
 
-class CompiledTwin:
-    """``naive.replay`` of one history, over and over."""
+class CompiledReference:
+    """Replay one history again and again, as the plain reference does."""
 
     def __init__(self, node_cores: tuple[int, ...], events: EventLog):
         self._nodes: NDArray[np.int64] = np.array(node_cores, np.int64)
@@ -109,7 +111,7 @@ class CompiledTwin:
         )
 
     def replay(self, until_s: float, cores: int, birth_s: float) -> ReferenceSample | None:
-        """As ``naive.replay``."""
+        """Replay one birth; see ``reference.youngest_first.replay``."""
         log = self._events
         free_slots, duration_s, evicted = _replay(
             self._nodes, log.time_s, log.kind, self._instance, log.cores, until_s, cores, birth_s

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudsim.model.errors import SpecError
-from cloudsim.traces import shape
+from cloudsim.traces import statistics
 from cloudsim.traces.statistics import DropOut
 from cloudsim.traces.trace import Trace
 
@@ -24,7 +24,7 @@ def test_load_over_time_equals_looking_every_tenth_of_a_second(
     rows: list[tuple[int, int, int]], stretches: int
 ) -> None:
     trace = make(rows)
-    load = shape.load_over_time(trace, stretches)
+    load = statistics.load_over_time(trace, stretches)
     assert len(load.edges_s) == stretches + 1
     assert (load.edges_s[0], load.edges_s[-1]) == (trace.start_s[0], trace.last_stop_s)
     begin, end = load.edges_s[:-1], load.edges_s[1:]
@@ -42,16 +42,18 @@ def test_load_over_time_equals_looking_every_tenth_of_a_second(
 
 
 def test_an_instant_is_a_load_too() -> None:
-    load = shape.load_over_time(Trace.checked("x", ["a"], [5], [5], [3]), 4)
+    load = statistics.load_over_time(Trace.checked("x", ["a"], [5], [5], [3]), 4)
     assert load.starts.sum() == 1
     assert load.mean_cores.tolist() == [0] * 4
     with pytest.raises(SpecError, match="stretches"):
-        shape.load_over_time(Trace.checked("x", ["a"], [5], [5], [3]), 0)
+        statistics.load_over_time(Trace.checked("x", ["a"], [5], [5], [3]), 0)
 
 
 def test_arrivals() -> None:
     starts = [0, 3600, 3700, 3800, 86400]
-    found = shape.Arrivals.of(Trace.checked("x", list("abcde"), starts, [s + 1 for s in starts], [1] * 5))
+    found = statistics.Arrivals.of(
+        Trace.checked("x", list("abcde"), starts, [s + 1 for s in starts], [1] * 5)
+    )
     assert found.per_day == pytest.approx(5 * 86400 / 86401)
     assert found.mean_gap_s == 86400 / 4
     assert found.variation == pytest.approx(np.std([3600, 100, 100, 82600]) / 21600)
@@ -59,12 +61,12 @@ def test_arrivals() -> None:
 
 
 def test_arrivals_of_one() -> None:
-    found = shape.Arrivals.of(Trace.checked("x", ["a"], [7200], [7200], [1]))
+    found = statistics.Arrivals.of(Trace.checked("x", ["a"], [7200], [7200], [1]))
     assert (found.per_day, found.mean_gap_s, found.variation, found.most_an_hour) == (1, None, None, 1)
 
 
 def test_the_peak_is_told_where_it_is_first() -> None:
-    assert shape.peak_at_s(make([(0, 2, 1), (5, 3, 2), (9, 1, 2)])) == 5
+    assert statistics.peak_at_s(make([(0, 2, 1), (5, 3, 2), (9, 1, 2)])) == 5
 
 
 def test_lifetimes_are_those_that_were_seen_whole() -> None:
@@ -72,8 +74,8 @@ def test_lifetimes_are_those_that_were_seen_whole() -> None:
         "x", list("abcde"), [0, 1, 2, 3, 100], [9, 4, 4, 13, 150], [1] * 5,
         right_censored=[False, False, True, False, False],
     )  # fmt: skip
-    seconds, shares = shape.lifetime_shares(trace, ())
+    seconds, shares = statistics.lifetime_shares(trace, ())
     assert (seconds.tolist(), shares.tolist()) == ([3, 9, 10, 50], [0.25, 0.5, 0.75, 1])
-    assert shape.lifetime_shares(trace, [DropOut(13, 100, 1, 1)])[0].tolist() == [3, 9]
-    assert len(shape.lifetime_shares(trace, (), points=2)[0]) == 2
-    assert len(shape.lifetime_shares(trace.select(slice(2, 3)), ())[0]) == 0
+    assert statistics.lifetime_shares(trace, [DropOut(13, 100, 1, 1)])[0].tolist() == [3, 9]
+    assert len(statistics.lifetime_shares(trace, (), points=2)[0]) == 2
+    assert len(statistics.lifetime_shares(trace.select(slice(2, 3)), ())[0]) == 0

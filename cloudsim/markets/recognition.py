@@ -1,4 +1,4 @@
-"""What a file holds, by its content: a trace, prices, or a list of on-demand prices.
+"""Recognise what a file holds, by its content: a trace, prices, or a list of on-demand prices.
 
 Only the first lines are looked at; whether the rest fits is for the readers to say.
 """
@@ -11,16 +11,16 @@ from enum import StrEnum
 from pathlib import Path
 
 from cloudsim.markets import on_demand
-from cloudsim.markets.formats.price_list import LISTING
+from cloudsim.markets.formats.file_list import LISTING
 from cloudsim.markets.formats.records import ACCEPTED as ACCEPTED_PRICES
 from cloudsim.markets.formats.table import REQUIRED as PRICES
 from cloudsim.model.errors import TraceError
 from cloudsim.traces import formats
 from cloudsim.traces.formats import arrow
-from cloudsim.traces.formats.columns import header
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode
+from cloudsim.traces.formats.columns import read_header
+from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source
 
-#: What can be read, in the order in which it is looked for.
+#: Files that can be read, for errors.
 KNOWN = (
     f"of traces {ACCEPTED}; of prices {ACCEPTED_PRICES}; and lists of on-demand prices: CSV with "
     f"{','.join(on_demand.REQUIRED)}"
@@ -31,25 +31,27 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class FileKind(StrEnum):
-    """What a file holds."""
+    """Content of a file."""
 
     TRACE = "trace"
     PRICES = "prices"
     ON_DEMAND_PRICES = "on-demand prices"
 
 
-def kind_of(path: str | os.PathLike[str]) -> FileKind:
-    """What a file holds.
+def recognise_file(path: str | os.PathLike[str]) -> FileKind:
+    """Return what a file holds.
 
-    Raises:
-        TraceError: it cannot be read, or is in no known format; what its first line looks like is said.
+    Raises
+    ------
+    TraceError
+        When it cannot be read, or is in no known format; describes its first line.
     """
     file = os.fspath(path)
     data = _head(file)
     if arrow.is_parquet(data):
         return FileKind.TRACE
-    source = decode(data, file, accepted=KNOWN)
-    names = set(header(source))
+    source = decode_source(data, file, accepted=KNOWN)
+    names = set(read_header(source))
     if any(set(columns) <= names for columns in formats.HEADERS.values()):
         return FileKind.TRACE
     if set(PRICES) <= names or set(LISTING) <= names or _first(source).startswith(("{", "[")):
@@ -57,7 +59,7 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
     if set(on_demand.REQUIRED) <= names:
         return FileKind.ON_DEMAND_PRICES
     try:
-        formats.recognise(source)
+        formats.recognise_format(source)
     except TraceError:
         raise TraceError(
             f"is in no known format: {_looks_like(source)}; {KNOWN}", file=file, line=1
@@ -66,7 +68,7 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
 
 
 def _head(file: str) -> bytes:
-    """The first bytes of a file, unpacked, without a line that they end in."""
+    """Return the first bytes of a file, unpacked, without an incomplete last line."""
     try:
         with Path(file).open("rb") as raw:
             packed = raw.read(2) == _GZIP_MAGIC
@@ -90,10 +92,10 @@ def _first(source: Source) -> str:
 
 
 def _looks_like(source: Source) -> str:
-    """The first line in words: what is missing of the nearest CSV format, or how it begins."""
-    names = set(header(source))
-    wanted = {**formats.HEADERS, "prices": PRICES, "on-demand prices": on_demand.REQUIRED}
-    near, columns = max(wanted.items(), key=lambda item: len(names & set(item[1])) / len(item[1]))
+    """Describe the first line: what it lacks of the nearest CSV format, or how it begins."""
+    names = set(read_header(source))
+    required = {**formats.HEADERS, "prices": PRICES, "on-demand prices": on_demand.REQUIRED}
+    near, columns = max(required.items(), key=lambda item: len(names & set(item[1])) / len(item[1]))
     if 2 * len(names & set(columns)) >= len(columns):
         missing = ",".join(name for name in columns if name not in names)
         return f"nearest to it is {near!r}, whose columns {missing} it lacks"

@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudsim.disclosure.levels import SHARES, Disclosure
-from cloudsim.disclosure.masked_tables import CoarseTable, promise_curve, told_by, usual_conditions
+from cloudsim.disclosure.masked_tables import (
+    CoarseTable,
+    coarsen_table,
+    make_promise_curve,
+    select_usual_conditions,
+)
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
 
@@ -62,7 +67,7 @@ def test_it_is_made_of_the_disclosed_figures_alone(
 ) -> None:
     coarse = CoarseTable(table_of(lives), level)
     told = coarse.disclosed[1, ()]
-    curve = promise_curve(told)
+    curve = make_promise_curve(told)
     found = coarse.distribution(1, 20)
     if curve is None:
         assert (found, coarse.rows()) == (None, [])
@@ -72,7 +77,7 @@ def test_it_is_made_of_the_disclosed_figures_alone(
     assert set(found.ends_s.tolist()) <= {told.median_s, told.quantile_s}
     assert set(found.risks.tolist()) <= {0.5, SHARES[level]}
     assert coarse.rows()[0]["quantiles_s"] == dict(zip(found.risks, found.ends_s, strict=True))
-    assert told_by(coarse, level) is coarse
+    assert coarsen_table(coarse, level) is coarse
 
 
 @settings(max_examples=100, deadline=None)
@@ -81,7 +86,7 @@ def test_usual_are_the_conditions_with_most_room_that_hold_half_of_all_births(
     lives: list[tuple[int, int, bool]],
 ) -> None:
     seen = table_of(lives).conditions((1, ()))
-    usual = usual_conditions(seen)
+    usual = select_usual_conditions(seen)
     weights = [one.weight for one in seen]
     assert sum(weights) == len(lives)
     assert usual == seen[len(seen) - len(usual) :]

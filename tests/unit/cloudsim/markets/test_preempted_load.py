@@ -18,8 +18,8 @@ from cloudsim.model.changes import End, Ended
 from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.lifetimes import LifetimeDistribution
-from cloudsim.traces.formats.preemptions import observed
-from cloudsim.traces.formats.source import load
+from cloudsim.traces.formats.preemptions import read_lifetimes
+from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.trace import Trace
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -53,14 +53,14 @@ def rows(load: Trace) -> list[tuple[float, float, int]]:
 
 def test_every_node_is_taken_while_the_price_is_above_the_bid() -> None:
     prices = series((0, "0.1"), (4, "0.3"), (5, "0.4"), (6, "0.2"), (9, "0.21"), (10, "0.2"), ends_h=20)
-    load = priced_load(prices, 0.2, (4, 8))
-    assert rows(load) == [
+    own_load = priced_load(prices, 0.2, (4, 8))
+    assert rows(own_load) == [
         (4, 6, 8),
         (4, 6, 4),
         (9, 10, 8),
         (9, 10, 4),
     ]  # a small one never takes a large node
-    assert load.last_stop_s == 20 * HOUR
+    assert own_load.last_stop_s == 20 * HOUR
     assert rows(priced_load(prices, 0.5, (4,))) == []
 
 
@@ -104,7 +104,7 @@ def test_a_promise_on_a_market_of_2015_is_kept(data_dir: Path, market: str) -> N
 
 
 def test_instances_live_as_long_as_those_that_were_observed(data_dir: Path) -> None:
-    seen = observed(load(data_dir / "preemptions-gcp-2019" / "preemptions.csv"))
+    seen = read_lifetimes(load_source(data_dir / "preemptions-gcp-2019" / "preemptions.csv"))
     chosen = seen.market == "n1-highcpu-32/us-central1-c"
     assert np.count_nonzero(chosen) == 321
     lifetimes = LifetimeDistribution.from_samples(seen.lifetime_s[chosen], seen.preempted[chosen])

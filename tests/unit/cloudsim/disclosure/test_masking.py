@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloudsim.disclosure.levels import Disclosure
-from cloudsim.disclosure.masking import mask_refusal, mask_table
+from cloudsim.disclosure.masking import mask_answer, mask_refusal
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request
@@ -14,9 +14,9 @@ FULL_UP = Refusal("A", RefusalReason.NO_CAPACITY, True, 0, removed=(("room", 7),
 
 
 def test_free_slots_are_those_of_the_empty_cloud() -> None:
-    told = mask_table(QUOTE, REQUEST, Disclosure.P90, None, (8, 8, 2))
+    told = mask_answer(QUOTE, REQUEST, Disclosure.P90, None, (8, 8, 2))
     assert (told.free_slots, told.survives_s) == (4, 900.0)
-    assert mask_table(QUOTE, REQUEST, Disclosure.FULL, None, (8, 8, 2)) is QUOTE
+    assert mask_answer(QUOTE, REQUEST, Disclosure.FULL, None, (8, 8, 2)) is QUOTE
 
 
 def test_a_refusal_does_not_tell_who_is_in_the_way() -> None:

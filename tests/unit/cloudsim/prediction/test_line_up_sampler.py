@@ -79,7 +79,7 @@ def test_line_ups_shape_the_lifetimes():
         fed(replay_sampler(SamplerSpec(NODES, 3, births=200, lineup=name), 2), log).samples().to_bytes()
         for name in NAMES
     }
-    assert len(found) >= len(NAMES) - 2  # the log has no promises: line-ups that go by them are others' twins
+    assert len(found) >= len(NAMES) - 2  # the log has no promises: some line-ups agree
 
 
 def test_a_log_of_other_resources_leaves_no_trace():
@@ -114,12 +114,12 @@ def test_the_recorded_history_replayed_is_the_cloud_itself(lineup: LineUp):
         until_s = float(np.nextafter(cloud.now_s, np.inf))
         log = cloud.history.cut(until_s)
         log = EventLog.from_bytes(log.to_bytes())
-        twin = line_up.ReferenceLineUpCloud(sampler_spec(cloud.spec, 1, 10))
+        reference = line_up.ReferenceLineUpCloud(sampler_spec(cloud.spec, 1, 10))
         for row in range(len(log)):
-            twin.play(log, row)
-        twins = {one.id: (one.node, one.sla) for one in twin.inventory}
-        assert twins == {str(one.number): (one.node, one.sla) for one in cloud.inventory}
-        assert twin.evictions > 5
+            reference.play(log, row)
+        expected_instances = {one.id: (one.node, one.sla) for one in reference.inventory}
+        assert expected_instances == {str(one.number): (one.node, one.sla) for one in cloud.inventory}
+        assert reference.evictions > 5
 
 
 def test_details_of_starts_are_cut_and_travel():

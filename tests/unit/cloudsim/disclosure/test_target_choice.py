@@ -7,9 +7,8 @@ import pytest
 
 from broker.cli.target import Worth
 from cloudsim.disclosure.levels import LATTICE_S, Disclosed, Disclosure
-from cloudsim.disclosure.target_choice import choose, disclosed_of
+from cloudsim.disclosure.targeting import LINEAR, VALUES, choose_target, find_target_s, parse_disclosed
 from cloudsim.model.errors import SpecError
-from cloudsim.volatile.targeting import LINEAR, VALUES, target_s
 
 HOUR_S = 3600.0
 
@@ -24,7 +23,7 @@ def full(*steps: tuple[float, float]) -> Disclosed:
 
 def test_of_a_whole_curve_the_value_is_exact() -> None:
     told = full((1.0, 0.9), (4.0, 0.5), (5.0, 0.1))
-    choice = choose(told, LINEAR)
+    choice = choose_target(told, LINEAR)
     assert choice is not None
     assert (choice.lifetime_s, choice.chance, choice.value_h) == (4 * HOUR_S, 0.5, 2.0)
     assert (choice.value_per_core_hour, choice.sla) == (0.5, 0.5)
@@ -38,35 +37,37 @@ def test_the_lifetime_is_the_study_s(value: object) -> None:
         Disclosed(Disclosure.P10, median_s=5 * HOUR_S, quantile_s=HOUR_S),
         Disclosed(Disclosure.MTTR, mean_s=3 * HOUR_S),
     ):
-        choice = choose(told, value)  # type: ignore[arg-type]
+        choice = choose_target(told, value)  # type: ignore[arg-type]
         assert choice is not None
-        assert choice.lifetime_s == target_s(told, value)  # type: ignore[arg-type]
+        assert choice.lifetime_s == find_target_s(told, value)  # type: ignore[arg-type]
 
 
 def test_what_two_figures_let_one_believe_and_what_is_promised() -> None:
-    choice = choose(Disclosed(Disclosure.P90, median_s=HOUR_S, quantile_s=9 * HOUR_S), LINEAR)
+    choice = choose_target(Disclosed(Disclosure.P90, median_s=HOUR_S, quantile_s=9 * HOUR_S), LINEAR)
     assert choice is not None
     assert choice.chance is not None
     assert 0.1 < choice.chance < 0.5, "a Gaussian beyond its median"
     assert choice.sla == 0.9
-    certain = choose(Disclosed(Disclosure.P10, median_s=HOUR_S, quantile_s=HOUR_S), LINEAR)
+    certain = choose_target(Disclosed(Disclosure.P10, median_s=HOUR_S, quantile_s=HOUR_S), LINEAR)
     assert certain is not None
     assert (certain.lifetime_s, certain.chance, certain.value_h, certain.sla) == (HOUR_S, 1.0, 1.0, 0.1)
-    mean = choose(Disclosed(Disclosure.MTTR, mean_s=2 * HOUR_S), LINEAR)
+    mean = choose_target(Disclosed(Disclosure.MTTR, mean_s=2 * HOUR_S), LINEAR)
     assert mean is not None
     assert (mean.lifetime_s, mean.chance, mean.value_per_core_hour, mean.sla) == (6300.0, None, None, None)
 
 
 def test_where_nothing_is_told_nothing_is_chosen() -> None:
-    assert choose(Disclosed(Disclosure.NOTHING), LINEAR) is None
-    assert choose(Disclosed(Disclosure.P90, median_s=0.0, quantile_s=0.0), LINEAR) is None
-    assert choose(full(), LINEAR) is None
+    assert choose_target(Disclosed(Disclosure.NOTHING), LINEAR) is None
+    assert choose_target(Disclosed(Disclosure.P90, median_s=0.0, quantile_s=0.0), LINEAR) is None
+    assert choose_target(full(), LINEAR) is None
 
 
 def test_figures_of_the_wrong_level_are_refused() -> None:
-    assert disclosed_of("mttr", {"mean_s": 1.0, "median_s": None}) == Disclosed(Disclosure.MTTR, mean_s=1.0)
+    assert parse_disclosed("mttr", {"mean_s": 1.0, "median_s": None}) == Disclosed(
+        Disclosure.MTTR, mean_s=1.0
+    )
     with pytest.raises(SpecError, match="median_s"):
-        disclosed_of("mttr", {"mean_s": 1.0, "median_s": 2.0})
+        parse_disclosed("mttr", {"mean_s": 1.0, "median_s": 2.0})
 
 
 def test_the_command_offers_all_values() -> None:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from cloudsim.experiments.experiment import Case, Experiment, Picture, Row
+from cloudsim.experiments.drawing import LINES, Axes, Figure, evicted_axis, legend_below, panels
+from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, where
 from cloudsim.experiments.promise import pairs
+from cloudsim.experiments.promise.outcomes import keeps_promise
 from cloudsim.experiments.promise.published_numbers import (
     ADMITTED,
     BASELINE_COUNTS,
     EVICTED,
-    FIGURES,
     ON_DEMAND,
     PAIRS,
     REQUESTS,
     drawn,
+    of_experiment,
     quantity,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from cloudsim.plots import GREY, INK
 
 SLAS: tuple[float | None, ...] = (None, 0.01)
-#: Fewer nodes by so many: three of the small clouds' seven, fifteen of the large ones' thirty-one.
+#: Cloud → nodes taken away: up to three of the small clouds' seven, fifteen of the large ones' thirty-one.
 STEPS = {"A": (0, 1, 2, 3), "B": (0, 1, 2, 3), "C": (0, 5, 10, 15), "D": (0, 5, 10, 15)}
 
 
@@ -46,46 +43,47 @@ def _nodes(pair: str) -> list[int]:
     return [pairs.FULL_NODES[pair[0]] - step for step in STEPS[pair[0]]]
 
 
-def _findings(rows: Sequence[Row]) -> list[str]:
+def _sentences(rows: Sequence[Row]) -> list[str]:
     promised = [row for row in rows if row["sla"] is not None]
     broken = [
         f"{row['pair']} on {row['nodes']} ({row['evicted']} of {row['spot_admitted']}, {_exact(row)})"
         for row in promised
-        if row["evicted"] > row["sla"] * row["spot_admitted"]
+        if not keeps_promise(row)
     ]
-    found = [
+    texts = [
         f"The SLA of .01 is kept on {len(promised) - len(broken)} of {len(promised)} platforms"
         + (f"; not on {', '.join(broken)}." if broken else ".")
     ]
-    for pair in PAIRS:
-        own = [row for row in promised if row["pair"] == pair]
-        if own:
-            found.append(f"{pair} at SLA .01: " + "; ".join(_platform(row) for row in own) + ".")
+    texts += [
+        f"{pair} at SLA .01: {'; '.join(_platform(row) for row in own)}."
+        for pair in PAIRS
+        if (own := where(promised, pair=pair))
+    ]
     whole = [row for row in rows if row["on_demand_requests"] == REQUESTS[row["pair"][0]]]
-    return found + _unaware([row for row in whole if row["sla"] is None])
+    return texts + _unaware(where(whole, sla=None))
 
 
 def _unaware(rows: Sequence[Row]) -> list[str]:
-    """About runs of whole traces without an SLA."""
+    """Return sentences about runs of whole traces without an SLA."""
     different = [
         f"{row['pair']} on {row['nodes']}"
         for row in rows
         if BASELINE_COUNTS[row["pair"], row["nodes"]]
         != (row["on_demand_admitted"], row["spot_admitted"], row["evicted"])
     ]
-    found = []
+    texts = []
     if rows:
-        found.append(
+        texts.append(
             f"Without an SLA, {len(rows) - len(different)} of {len(rows)} platforms give exactly the counts "
             "of PREDICTION.md" + (f"; others: {', '.join(different)}." if different else ".")
         )
-    found += [
+    texts += [
         "The papers' A-B without an SLA on 7 nodes (on-demand .977, spot 1.000, evicted .013) is ours on 6 "
         f"nodes: {quantity(row, ON_DEMAND):.3f}, {quantity(row, ADMITTED):.3f}, {quantity(row, EVICTED):.3f}."
         for row in rows
         if (row["pair"], row["nodes"]) == ("A-B", "6x12")
     ]
-    return found
+    return texts
 
 
 def _exact(row: Row) -> str:
@@ -108,27 +106,19 @@ def _platform(row: Row) -> str:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    from cloudsim.experiments.drawing import evicted_axis, figure_of, styled
-    from cloudsim.plots import GREY
-
-    shown = [pair for pair in PAIRS if any(row["pair"] == pair for row in rows)]
-    with styled():
-        figure = figure_of(10, 5.4)
-        grid = figure.subplots(2, len(shown), sharex="col", sharey="row", squeeze=False)
-        for column, pair in enumerate(shown):
-            own = [row for row in rows if row["pair"] == pair]
-            _panel(grid[0, column], pair, own, ((None, ON_DEMAND), (None, ADMITTED), (0.01, ADMITTED)))
-            _panel(grid[1, column], pair, own, ((None, EVICTED), (0.01, EVICTED)))
-            grid[0, column].set_title(pair, fontweight="bold")
-            grid[1, column].axhline(0.01, ls=":", color=GREY, lw=1.4, zorder=0, label="the promise")
-            evicted_axis(grid[1, column], 0.12)
-        grid[0, 0].set_ylim(0, 1.05)
-        grid[0, 0].set_ylabel("share admitted")
-        grid[1, 0].set_ylabel("evicted ÷ admitted")
-        known: dict[str, Artist] = {}
-        for axes in grid.flat:
-            known |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-        figure.legend(list(known.values()), list(known), loc="outside lower center", ncols=3)
+    shown = [pair for pair in PAIRS if where(rows, pair=pair)]
+    with panels(None, 2, len(shown), size=(10, 5.4), sharex="col", sharey="row") as (figure, axes):
+        for pair, (admitted, evicted) in zip(shown, axes.T, strict=True):
+            own = where(rows, pair=pair)
+            _draw_lines(admitted, pair, own, ((None, ON_DEMAND), (None, ADMITTED), (0.01, ADMITTED)))
+            _draw_lines(evicted, pair, own, ((None, EVICTED), (0.01, EVICTED)))
+            admitted.set_title(pair, fontweight="bold")
+            evicted.axhline(0.01, ls=":", color=GREY, lw=1.4, zorder=0, label="the promise")
+            evicted_axis(evicted, 0.12)
+        axes[0, 0].set_ylim(0, 1.05)
+        axes[0, 0].set_ylabel("share admitted")
+        axes[1, 0].set_ylabel("evicted ÷ admitted")
+        legend_below(figure, *axes.flat, columns=3)
     return figure
 
 
@@ -141,20 +131,19 @@ _LABELS = {
 }
 
 
-def _panel(axes: Axes, pair: str, rows: Sequence[Row], lines: Sequence[tuple[float | None, str]]) -> None:
-    from cloudsim.experiments.drawing import LINES
-    from cloudsim.plots import INK
-
-    shapes = list(dict.fromkeys(row["nodes"] for row in rows))
-    for number, (sla, name) in enumerate(lines):
+def _draw_lines(
+    axes: Axes, pair: str, rows: Sequence[Row], lines: Sequence[tuple[float | None, str]]
+) -> None:
+    shapes = distinct(rows, "nodes")
+    for place, (sla, name) in enumerate(lines):
         label, style = _LABELS[sla, name]
         colour, marker = LINES[style]
-        own = [row for row in rows if row["sla"] == sla]
-        beside = (number - 0.5) * 0.14 if name == EVICTED else 0.0  # so that intervals do not hide each other
+        own = where(rows, sla=sla)
+        beside = (place - 0.5) * 0.14 if name == EVICTED else 0.0  # so that intervals do not hide each other
         places = [shapes.index(row["nodes"]) + beside for row in own]
         axes.plot(
             places, [drawn(row, name) for row in own], color=colour, marker=marker, ms=5, lw=1.2,
-            mec="white", mew=0.5, label=label, zorder=4 + number, clip_on=False,
+            mec="white", mew=0.5, label=label, zorder=4 + place, clip_on=False,
         )  # fmt: skip
         if name == EVICTED:
             axes.vlines(
@@ -162,13 +151,14 @@ def _panel(axes: Axes, pair: str, rows: Sequence[Row], lines: Sequence[tuple[flo
                 color=colour, lw=1.2, alpha=0.6,
             )  # fmt: skip
         printed = [
-            one for one in FIGURES
-            if one.experiment == EXPERIMENT.name and one.of["pair"] == pair and one.of["sla"] == sla
-            and one.quantity == name and one.of["nodes"] in shapes
-        ]  # fmt: skip
+            number
+            for number in of_experiment(EXPERIMENT.name, name)
+            if (number.of["pair"], number.of["sla"]) == (pair, sla) and number.of["nodes"] in shapes
+        ]
         if printed:
             axes.plot(
-                [shapes.index(one.of["nodes"]) for one in printed], [one.number for one in printed], "_",
+                [shapes.index(number.of["nodes"]) for number in printed],
+                [number.number for number in printed], "_",
                 color=INK, ms=18, mew=1.6, zorder=9, label="printed in the papers",
             )  # fmt: skip
     axes.set_xticks(range(len(shapes)), [shape.partition("x")[0] for shape in shapes])
@@ -191,5 +181,5 @@ EXPERIMENT = Experiment(
             _draw,
         ),
     ),
-    findings=_findings,
+    sentences=_sentences,
 )

@@ -6,7 +6,7 @@ import pytest
 
 from cloudsim.markets.formats import read
 from cloudsim.model.errors import TraceError
-from cloudsim.traces.formats.source import decode
+from cloudsim.traces.formats.source import decode_source
 
 PRICES = "timestamp,price_usd_per_hour\n2021-03-02T00:00:00Z,0.10\n"
 LIST = "file,instance_type,availability_zone,ondemand_usd_per_hour\n"
@@ -57,7 +57,7 @@ def test_a_bad_list_is_refused(tmp_path: Path, rows: str, message: str) -> None:
 
 def test_a_list_without_a_place_is_refused() -> None:
     with pytest.raises(TraceError, match="standard input: is a list of files: give its path"):
-        read(decode(f"{LIST}a.csv,m1.large,us-east-1a,1\n".encode(), "standard input"))
+        read(decode_source(f"{LIST}a.csv,m1.large,us-east-1a,1\n".encode(), "standard input"))
 
 
 def test_a_price_on_demand_that_is_none_is_not_known(tmp_path: Path) -> None:

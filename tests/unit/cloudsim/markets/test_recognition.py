@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cloudsim.markets.recognition import FileKind, recognise_file
 from cloudsim.model.errors import TraceError
-from cloudsim.traces.recognition import FileKind, kind_of
 from tests.unit.cloudsim.traces.formats.test_read import SAMPLES
 
 HOLDS = [
@@ -24,13 +24,13 @@ HOLDS = [
 def test_content_decides(tmp_path: Path, text: str, kind: FileKind, packed: bool) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    assert kind_of(path) is kind
+    assert recognise_file(path) is kind
 
 
 def test_only_the_begin_is_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text(SAMPLES["eucalyptus"] + "x" * 200_000)
-    assert kind_of(path) is FileKind.TRACE
+    assert recognise_file(path) is FileKind.TRACE
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_in_no_format_is_refused_and_told_what_is(
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=message) as error:
-        kind_of(path)
+        recognise_file(path)
     assert error.value.file == str(path)
     for known in ("Eucalyptus", "SWF", "Parquet", "describe-spot-price-history", "Region,InstanceCode,Price"):
         assert known in str(error.value)
@@ -60,4 +60,4 @@ def test_what_is_in_no_format_is_refused_and_told_what_is(
 @pytest.mark.parametrize("name", ["missing", ".", "a\0b"])
 def test_paths_that_cannot_be_read_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(TraceError):
-        kind_of(f"{tmp_path}/{name}")
+        recognise_file(f"{tmp_path}/{name}")
