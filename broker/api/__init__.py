@@ -1,1 +1,1 @@
-"""The HTTP API under ``/v1``: thin over ``broker.requests.submit``. Importing it connects to nothing."""
+"""Serves the HTTP API under ``/v1``, a thin layer over services. Importing it connects to nothing."""

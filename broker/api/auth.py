@@ -1,16 +1,17 @@
-"""Who calls: ``Authorization: Bearer <key>``, looked up by the key's SHA-256 among those in Redis.
+"""Authenticates calls by their API key: ``Authorization: Bearer <key>``.
 
-Redis holds hashes only, and a digest is looked up, never compared piece by piece with a secret: how long the
-answer takes tells nothing about the keys there are. What was found is remembered for a moment, so that a call
-costs no round trip for it; every second each process looks whether keys or members have changed anywhere, and
-then forgets. So a revoked key works for about a second, and never for more than ``KNOWN_FOR_S``.
+Redis holds only SHA-256 digests of keys, and a digest is looked up, never compared with a secret: the time
+that an answer takes says nothing about existing keys. Each process remembers what it looked up, so that most
+calls need no round trip for it, and checks once a second whether keys or members have changed. A revoked key
+therefore works for about one more second, and never for more than ``KNOWN_FOR_S``.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, cast
 
 import redis.asyncio
 
@@ -21,23 +22,27 @@ from broker.identity.permissions import Principal
 from broker.identity.store import api_key_digest, parse_key_record
 from broker.storage.keys import RedisKeys
 
-UNKNOWN_FOR_S = 1.0
-
+UNKNOWN_FOR_S = 1.0  # how long an unknown key is remembered as unknown
 _MOST_REMEMBERED = 4096
 
 
 class Authenticator:
-    """Finds who holds a key; remembers the answer for a moment."""
+    """Finds the principal that an API key stands for, and remembers it for a moment."""
 
-    def __init__(self, client: redis.asyncio.Redis, keys: RedisKeys, roster: MemberCache):
-        self._client, self._keys, self._roster = client, keys, roster
+    def __init__(self, client: redis.asyncio.Redis, keys: RedisKeys, members: MemberCache):
+        self._client, self._keys, self._members = client, keys, members
         self._remembered: OrderedDict[str, tuple[float, KeyRecord | None]] = OrderedDict()
-        self._seen: Any = None
+        self._last_change: Any = None
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Whom the key lets in.
+        """Return the principal of the key in an ``Authorization`` header.
 
-        Raises ProblemError (401) without a valid key, redis.RedisError when Redis is away.
+        Raises
+        ------
+        ProblemError
+            When there is no valid key (401).
+        redis.RedisError
+            When Redis does not answer.
         """
         if authorization is None:
             raise unauthorized(
@@ -47,63 +52,64 @@ class Authenticator:
         if scheme.lower() != "bearer" or not key.strip():
             raise unauthorized("the Authorization header must read: Bearer <key>")
         record = await self._record(api_key_digest(key.strip()))
-        who = None
+        principal = None
         if record is not None and not record.expired(time.time()):
-            who = record.acts_as(await self._member(record))
-        if who is None:
+            principal = record.acts_as(await self._member(record))
+        if principal is None:
             raise unauthorized("this API key is not known here, has expired, or was revoked")
-        return who
+        return principal
 
     async def refresh(self) -> None:
-        """Forgets what is remembered if a key or a member has changed since. Raises redis.RedisError."""
+        """Forget everything if a key or a member has changed since the last call. Raises redis.RedisError."""
         latest = await self._client.xrevrange(self._keys.audit, count=1)
         entry = latest[0][0] if latest else None
-        if entry != self._seen:
-            self._seen = entry
+        if entry != self._last_change:
+            self._last_change = entry
             self.forget()
 
     def forget(self) -> None:
-        """Keys and members are read anew."""
+        """Make the next calls read keys and members from Redis again."""
         self._remembered.clear()
-        self._roster.forget()
+        self._members.forget()
 
     async def _member(self, record: KeyRecord) -> MemberRecord | None:
         if record.member is None:
             return None
-        return (await self._roster.members()).get(record.member)
+        return (await self._members.members()).get(record.member)
 
-    async def _record(self, hashed: str) -> KeyRecord | None:
+    async def _record(self, digest: str) -> KeyRecord | None:
         now_s = time.monotonic()
-        remembered = self._remembered.get(hashed)
+        remembered = self._remembered.get(digest)
         if remembered is not None and now_s < remembered[0]:
             return remembered[1]
-        found: Any = self._client.hget(self._keys.api_keys, hashed)
-        record = parse_key_record(await found)
+        text = await cast("Awaitable[Any]", self._client.hget(self._keys.api_keys, digest))
+        record = parse_key_record(text)
         known_for_s = UNKNOWN_FOR_S if record is None else KNOWN_FOR_S
-        self._remembered[hashed] = (now_s + known_for_s, record)
-        self._remembered.move_to_end(hashed)
+        self._remembered[digest] = (now_s + known_for_s, record)
+        self._remembered.move_to_end(digest)
         while len(self._remembered) > _MOST_REMEMBERED:
             self._remembered.popitem(last=False)
         return record
 
 
-class Rates:
-    """Counts the calls of each key to this process, second by second; 0 counts nothing.
+class CallRateLimit:
+    """Limits how many calls a second each key may make to this process; 0 means no limit.
 
-    Not for all processes together: each call would be a write to Redis, which syncs every write to its disk.
+    The count is not shared between processes: each call would then be a write to Redis, which syncs every
+    write to its disk.
     """
 
     def __init__(self, calls_per_s: int):
-        self._allowed = None
+        self._limit = None
         if calls_per_s:
             from limits import RateLimitItemPerSecond
             from limits.aio.storage import MemoryStorage
             from limits.aio.strategies import FixedWindowRateLimiter
 
             self._limiter = FixedWindowRateLimiter(MemoryStorage())
-            self._allowed = RateLimitItemPerSecond(calls_per_s)
+            self._limit = RateLimitItemPerSecond(calls_per_s)
 
     async def count(self, who: Principal) -> None:
-        """Raises ProblemError (429) when it is one call too many."""
-        if self._allowed is not None and not await self._limiter.hit(self._allowed, who.key_id):
-            raise too_many_calls(self._allowed.amount)
+        """Count a call of ``who``. Raises ProblemError (429) when it is above the limit."""
+        if self._limit is not None and not await self._limiter.hit(self._limit, who.key_id):
+            raise too_many_calls(self._limit.amount)

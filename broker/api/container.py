@@ -1,4 +1,4 @@
-"""What one API process is made of, put together in one place, and its background tasks."""
+"""Builds the services of one API process, and runs its background tasks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from uuid import uuid4
 import redis
 import redis.asyncio
 
-from broker.api.auth import Authenticator, Rates
+from broker.api.auth import Authenticator, CallRateLimit
 from broker.api.services.clouds import CloudService
 from broker.api.services.federation_metrics import FederationSurvey
 from broker.api.services.jobs import JobService
+from broker.api.services.leases import LeaseService
+from broker.api.services.on_demand import OnDemandService
 from broker.api.services.overflow import OverflowService
+from broker.api.services.owner_calls import OwnerCalls
+from broker.api.services.quotes import QuoteService
 from broker.api.services.renewal_offers import RenewalOfferService
 from broker.api.services.request_metrics import RequestMetrics
-from broker.api.task_end import end
 from broker.identity.member_cache import MemberCache
 from broker.identity.store import IdentityStore
 from broker.ledger.reader import LedgerReader
@@ -40,142 +43,166 @@ from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import FederationVersion
 from broker.storage.outages import retry_through_outages
 from broker.webhooks.service import WebhookService
+from broker.webhooks.worker import cancel_tasks
 
 log = logging.getLogger(__name__)
 
-_END_AGAIN_S = 2.0  # of tasks, some of which end others before
+_CANCEL_AGAIN_S = 2.0  # longer than the webhook worker needs to cancel tasks of its own
 _SWEEP_S = 1.0
-_ANSWER_S = 3.0  # a Redis that is silent for longer is away
+#: Seconds; a Redis that is silent for longer is away.
+_TIMEOUTS = {"socket_timeout": 3.0, "socket_connect_timeout": 3.0}
+
+Work = Callable[[], Awaitable[None]]
 
 
 class ApiServices:
-    """Connections, services and tasks of this process. It connects to nothing until it is entered."""
+    """Holds the connections, services and background tasks of one API process.
 
-    def __init__(self, settings: Settings, meter: RequestMetrics | None = None):
-        """``meter``: counts the work of this process.
+    It connects to nothing until it is entered. There are four pools of connections to Redis: ``redis`` for
+    what answers at once; ``redis_streams`` for the event streams of callers, which block while they read; one
+    for the blocking reads of this process itself, so that callers cannot use up its connections; and one for
+    code that runs on threads.
+    """
 
-        Raises SettingsError when it is not told where Redis is, or its key files are wrong."""
+    def __init__(self, settings: Settings, metrics: RequestMetrics | None = None):
+        """Build everything. ``metrics`` counts the work of this process.
+
+        Raises
+        ------
+        SettingsError
+            When the settings do not name a Redis server, or key files cannot be used.
+        """
         url = settings.redis_url
         if url is None:
             raise SettingsError(
                 "SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)"
             )
         self.settings, self.keys, self.name = settings, RedisKeys(settings.key_prefix), uuid4().hex
-        self.redis = connect_async(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
-        self.streaming = connect_async(url)
-        self._reading, self._overflowing = connect_async(url), connect_async(url)
-        self._warned, self._delivered = connect_async(url), connect_async(url)
-        celery = make_app(settings)
-        self._bells = OwnerNotifier(lambda cloud: ring(celery, cloud))
-        self._contract = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
-        self._speaking = FederationVersion(self._contract, self.keys)
+        self.metrics = metrics or RequestMetrics()
+        self.redis = connect_async(url, **_TIMEOUTS)
+        self.redis_streams = connect_async(url)
+        self._redis_readers = connect_async(url)
+        self._redis_threads = connect(url, **_TIMEOUTS)
+        self._version = FederationVersion(self._redis_threads, self.keys)
         signing = MessageSigner.from_settings(settings, BROKER)
-        bell = Wakeups(celery, self.keys.prefix)
-        self.records = RequestStore(self.redis, self.keys, signing, speaks=self._speaking, bell=bell)
-        self.register = IdentityStore(self.redis, self.keys)
-        self.roster, self.holds = MemberCache(self.register), QuotaHolds(self.redis, self.keys)
-        self.books = LedgerReader(self.redis, self.keys)
-        self.adverts = MembershipView(
+        celery = make_app(settings)
+
+        self.identities = IdentityStore(self.redis, self.keys)
+        self.member_cache = MemberCache(self.identities)
+        self.quota_holds = QuotaHolds(self.redis, self.keys)
+        self.authenticator = Authenticator(self.redis, self.keys, self.member_cache)
+        self.rate_limit = CallRateLimit(settings.calls_per_s)
+
+        self.ledgers = LedgerReader(self.redis, self.keys)
+        self.membership = MembershipView(
             self.redis,
             self.keys,
             max_age_s=settings.advert_max_age_s,
-            broken=self.books.broken,
+            broken=self.ledgers.broken,
             signing=signing,
         )
-        self._replies = Replies(self._reading, self.keys, self.name, signing)
-        self.meter = meter or RequestMetrics()
-        self.meter.watch_replies(lambda: self._replies.awaited, self._replies.refused)
-        exchange = OwnerCommands(self.records, self._replies, self._bells)
-        self.service = SubmissionService(
+        self.survey = FederationSurvey(self.redis, self.keys, self.membership, self.ledgers, self._version)
+
+        self.records = RequestStore(
+            self.redis, self.keys, signing, speaks=self._version, bell=Wakeups(celery, self.keys.prefix)
+        )
+        replies = Replies(self._redis_readers, self.keys, self.name, signing)
+        self.metrics.watch_replies(lambda: replies.awaited, replies.refused)
+        self._owner_notifier = OwnerNotifier(lambda cloud: ring(celery, cloud))
+        commands = OwnerCommands(self.records, replies, self._owner_notifier)
+        owners = OwnerCalls(settings, commands)
+
+        self.submissions = SubmissionService(
             settings,
             self.records,
-            self.adverts,
-            exchange,
-            member_of=self.roster.member_of,
-            on_results=self.meter.count_results,
+            self.membership,
+            commands,
+            member_of=self.member_cache.member_of,
+            on_results=self.metrics.count_results,
         )
-        self.desk = CloudService(settings, self.redis, self.keys, self.adverts, exchange)
-        self.authenticator = Authenticator(self.redis, self.keys, self.roster)
-        self.rates = Rates(settings.calls_per_s)
-        self._overflow = OverflowService(
-            self._overflowing,
-            self.keys,
-            self.name,
-            service=self.service,
-            desk=self.desk,
-            records=self.records,
-            adverts=self.adverts,
-            exchange=exchange,
-            signing=signing,
-        )
-        self._migration = RenewalOfferService(
-            self._warned, self.keys, self.name, self.desk, self.adverts, exchange
+        self.quotes = QuoteService(owners, self.membership)
+        self.leases = LeaseService(self.redis, self.keys, owners, self.membership)
+        self.on_demand = OnDemandService(owners)
+        self.clouds = CloudService(owners, self.membership)
+        self._job_notifier = OwnerNotifier(lambda job: ring_for_job(celery, job))
+        self.jobs = JobService(
+            self._redis_threads, self.keys, lambda job: self._job_notifier.ring([job]), settings.open_jobs
         )
         self.webhooks = WebhookService(
-            settings, self.redis, self._delivered, self.keys, self.name, self.roster.members
+            settings, self.redis, self._redis_readers, self.keys, self.name, self.member_cache.members
         )
-        self._jobs = connect(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
-        self._job_bells = OwnerNotifier(lambda job: ring_for_job(celery, job))
-        self.jobs = JobService(
-            self._jobs, self.keys, lambda job: self._job_bells.ring([job]), settings.open_jobs
+        quota_reconciler = QuotaReconciler(
+            self.redis, self._redis_readers, self.keys, self.quota_holds, self.member_cache
         )
-        self._counted = connect_async(url)
-        self.quotas = QuotaReconciler(self.redis, self._counted, self.keys, self.holds, self.roster)
-        self.surveyor = FederationSurvey(self.redis, self.keys, self.adverts, self.books, self._speaking)
+        overflow = OverflowService(
+            self._redis_readers,
+            self.keys,
+            self.name,
+            submissions=self.submissions,
+            leases=self.leases,
+            records=self.records,
+            membership=self.membership,
+            commands=commands,
+            signing=signing,
+        )
+        renewal_offers = RenewalOfferService(
+            self._redis_readers, self.keys, self.name, self.quotes, self.membership, commands
+        )
+
+        self._work: tuple[tuple[str, Work], ...] = (
+            ("replies", replies.run),
+            ("sweeper", self._sweep),
+            ("ledger", self.ledgers.run),
+            ("overflow", overflow.run),
+            ("migration", renewal_offers.run),
+            ("quotas", quota_reconciler.run),
+            ("webhooks", self.webhooks.run),
+            ("event loop", self.metrics.measure_loop_lag),
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = threading.Event()
-        self._herald = threading.Thread(target=self._say_what_we_speak, name="contract", daemon=True)
+        self._herald = threading.Thread(target=self._announce_version, name="contract", daemon=True)
 
     @property
     def call_takeover_ms(self) -> int:
-        """After how long a call with an Idempotency-Key is held to be abandoned."""
+        """The time after which a call with an Idempotency-Key counts as abandoned, in milliseconds."""
         rounds = self.settings.max_clouds_asked
         longest_s = max(self.settings.trace_reply_deadline_s, rounds * self.settings.reply_deadline_s)
         return round(1000 * longest_s)
 
     async def holding(self, origin: str) -> QuotaUse | None:
-        """What the member of an origin holds of its cap on spot; None: there is none. Raises RedisError."""
-        member = await self.roster.member_of(origin)
-        return None if member is None else QuotaUse(member, *await self.holds.total(member.name))
+        """Return what the member of an origin holds of its cap on spot, None if the origin is no member's.
+
+        Raises redis.RedisError.
+        """
+        member = await self.member_cache.member_of(origin)
+        return None if member is None else QuotaUse(member, *await self.quota_holds.total(member.name))
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._look)  # before this process writes anything
+        await asyncio.to_thread(self._read_version)  # before this process writes anything
         self._herald.start()
-        for name, work in (
-            ("replies", self._replies.run),
-            ("sweeper", self._sweep),
-            ("ledger", self.books.run),
-            ("overflow", self._overflow.run),
-            ("migration", self._migration.run),
-            ("quotas", self.quotas.run),
-            ("webhooks", self.webhooks.run),
-            ("event loop", self.meter.measure_loop_lag),
-        ):
-            self._tasks.append(asyncio.create_task(_keep_up(name, work), name=name))
+        self._tasks = [asyncio.create_task(_restart(name, work), name=name) for name, work in self._work]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await end(self._tasks, _END_AGAIN_S)
+        await cancel_tasks(self._tasks, _CANCEL_AGAIN_S)
         await self.webhooks.aclose()
-        await self._bells.close()
-        await self._job_bells.close()
+        await self._owner_notifier.close()
+        await self._job_notifier.close()
         self._stopping.set()
         await asyncio.to_thread(self._herald.join)
-        self._contract.close()
-        self._jobs.close()
-        readers = (self._reading, self._overflowing, self._warned, self._counted)
-        for client in (self.redis, self.streaming, *readers):
+        self._redis_threads.close()
+        for client in (self.redis, self.redis_streams, self._redis_readers):
             await client.aclose()
-        await self._delivered.aclose()
 
-    def _look(self) -> None:
+    def _read_version(self) -> None:
         try:
-            self._speaking.refresh()
+            self._version.refresh()
         except redis.RedisError as error:
-            log.warning("what the federation speaks is not known yet: %s", error)
+            log.warning("the contract version of the federation is not known yet: %s", error)
 
-    def _say_what_we_speak(self) -> None:
-        self._speaking.keep_announced(self.name, self._stopping)
+    def _announce_version(self) -> None:
+        self._version.keep_announced(self.name, self._stopping)
 
     async def _sweep(self) -> None:
         while True:
@@ -184,11 +211,11 @@ class ApiServices:
 
     async def _sweep_once(self) -> None:
         await self.authenticator.refresh()
-        await self.service.sweep()
+        await self.submissions.sweep()
 
 
-async def _keep_up(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """A task that ends by a fault of ours is started again: without it, this process would answer nothing."""
+async def _restart(name: str, work: Work) -> None:
+    """Run ``work``, and run it again if it fails: a process without its tasks would answer nothing."""
     while True:
         try:
             await work()

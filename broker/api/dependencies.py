@@ -1,84 +1,104 @@
-"""What the calls share: who calls, what this process is made of, and how an answer is sent."""
+"""FastAPI dependencies that routes share: the services, the caller, and what the caller may do."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated, NamedTuple
 from uuid import uuid4
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from broker.api import parsing, problems
+from broker.api import attribution, problems
 from broker.api.container import ApiServices
-from broker.api.middleware import note
+from broker.api.middleware import add_log_fields
+from broker.api.openapi import problem_responses
 from broker.contract import Lease
 from broker.identity.permissions import LEAST, AccessDecision, Action, Principal, ProtectedObject, authorize
 from broker.requests.models import AcceptOutcome
+from broker.requests.routing import Member
 
 JSON = "application/json"
 
 
-def broker_of(request: Request) -> ApiServices:
-    """What this process is made of."""
-    broker = request.app.state.broker
-    assert isinstance(broker, ApiServices)
-    return broker
+async def api_services(request: Request) -> ApiServices:
+    """Return the services of this process."""
+    services = request.app.state.services
+    assert isinstance(services, ApiServices)
+    return services
 
 
-async def caller(
+Services = Annotated[ApiServices, Depends(api_services)]
+
+
+async def authenticate(
     request: Request,
+    services: Services,
     _: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
 ) -> Principal:
-    """Who holds the API key that the call carries. Raises ProblemError (401, 429)."""
-    broker = broker_of(request)
-    who = await broker.authenticator.principal(request.headers.get("authorization"))
-    note(principal=who.name)
-    await broker.rates.count(who)
+    """Return the principal that the call's API key stands for. Raises ProblemError (401, 429)."""
+    who = await services.authenticator.principal(request.headers.get("authorization"))
+    add_log_fields(principal=who.name)
+    await services.rate_limit.count(who)
     return who
 
 
-Caller = Annotated[Principal, Depends(caller)]
+Caller = Annotated[Principal, Depends(authenticate)]
+
+
+def v1_router(prefix: str = "", *, tags: list[str | Enum] | None = None) -> APIRouter:
+    """Return a router for paths under ``/v1`` and ``prefix``, all of which need an API key."""
+    return APIRouter(
+        prefix=f"/v1{prefix}",
+        tags=tags,
+        dependencies=[Depends(authenticate)],
+        responses=problem_responses(401, 403, 429, 503),
+    )
 
 
 def require(
-    who: Principal, action: Action, thing: ProtectedObject | None = None, what: str = "thing"
+    who: Principal, action: Action, thing: ProtectedObject | None = None, kind: str = "thing"
 ) -> None:
-    """Raises ProblemError: 404 (there is no such ``what``) for another's, 403 where the role is too small."""
+    """Raise ProblemError unless ``who`` may perform ``action``; ``kind`` names the thing, such as "lease".
+
+    The problem is 404 for another member's thing, and 403 for a role that is too small.
+    """
     match authorize(who, action, thing):
         case AccessDecision.HIDDEN:
-            raise problems.not_found(what)
+            raise problems.not_found(kind)
         case AccessDecision.TOO_SMALL:
             raise problems.forbidden(LEAST[action])
 
 
-class PermittedLease(NamedTuple):
-    """A lease, and who may do with it what the route is about."""
-
-    who: Principal
-    lease: Lease
-
-
 class PermissionDependency:
-    """What every route passes, once; it declares what the route does."""
+    """Base of the dependencies that check permissions; every route passes exactly one of them.
+
+    action: what the route does, as far as permissions distinguish it.
+    """
 
     def __init__(self, action: Action):
         self.action = action
 
 
 class RequirePermission(PermissionDependency):
-    """Whether the caller may do this at all."""
+    """Checks that the caller may perform the action at all.
+
+    Raises ProblemError (401, 403, 429).
+    """
 
     async def __call__(self, who: Caller) -> Principal:
-        """Who calls. Raises ProblemError (401, 403, 429)."""
+        """Return the caller."""
         require(who, self.action)
         return who
 
 
 class OnDemandCaller(NamedTuple):
-    """Who wants something with on-demand instances of a cloud. ``origin``: of which theirs are; None: of any.
-    ``guest``: they are no users of the cloud."""
+    """A caller and the on-demand instances of a cloud that it may see.
+
+    origin: the origin of these instances; None: any. guest: the caller is no own user of the cloud.
+    """
 
     who: Principal
     origin: str | None
@@ -86,51 +106,74 @@ class OnDemandCaller(NamedTuple):
 
 
 class RequireOnDemandPermission(PermissionDependency):
-    """Whether the caller may do this with on-demand instances of the cloud in the path: with those of its own
-    users for these, with those that it started there itself for everybody else. ``buys``: to start some,
-    where the cloud sells them.
+    """Checks that the caller may perform the action with on-demand instances of the cloud in the path.
+
+    Own users of the cloud may with those of all own users, other members with those that they started there
+    themselves. ``buys``: the route starts instances, which other members may where the cloud sells them.
+
+    Raises ProblemError (401, 403, 404, 429).
     """
 
     def __init__(self, action: Action, *, buys: bool = False):
         super().__init__(action)
         self.buys = buys
 
-    async def __call__(self, request: Request, who: Caller) -> OnDemandCaller:
-        """Who calls. Raises ProblemError (401, 403, 404, 429)."""
+    async def __call__(self, request: Request, services: Services, who: Caller) -> OnDemandCaller:
+        """Return the caller."""
         cloud = request.path_params["cloud"]
         if who.origins is None:
             return OnDemandCaller(who, None)
-        if cloud not in who.clouds and await self._lets_in(request, who, cloud):
+        if cloud not in who.clouds and await self._admits_guest(request, services, who, cloud):
             require(who, self.action)
             return OnDemandCaller(who, who.member, guest=True)
         require(who, self.action, ProtectedObject(cloud=cloud), "cloud")
         return OnDemandCaller(who, cloud)
 
-    async def _lets_in(self, request: Request, who: Principal, cloud: str) -> bool:
+    async def _admits_guest(
+        self, request: Request, services: ApiServices, who: Principal, cloud: str
+    ) -> bool:
         if not self.buys:
-            return parsing.is_of_guest(request.path_params["instance"], who)
-        member = await broker_of(request).adverts.member(cloud)
+            return attribution.is_guest_instance(request.path_params["instance"], who)
+        member = await services.membership.member(cloud)
         return member is not None and member.info.sells_on_demand
 
 
+class PermittedLease(NamedTuple):
+    """A lease, and a caller who may perform the action of the route with it."""
+
+    who: Principal
+    lease: Lease
+
+
 class RequireLeasePermission(PermissionDependency):
-    """Whether the caller may do this with the lease in the path."""
+    """Checks that the caller may perform the action with the lease in the path.
 
-    async def __call__(self, request: Request, who: Caller) -> PermittedLease:
-        """Who calls, and the lease. Raises ProblemError (401, 403, 404, 429)."""
-        found = await broker_of(request).desk.lease(request.path_params["lease_id"])
-        if found is None:
+    Raises ProblemError (401, 403, 404, 429).
+    """
+
+    async def __call__(self, request: Request, services: Services, who: Caller) -> PermittedLease:
+        """Return the caller and the lease."""
+        lease = await services.leases.get(request.path_params["lease_id"])
+        if lease is None:
             raise problems.not_found("lease")
-        require(who, self.action, ProtectedObject(origin=found.origin), "lease")
-        return PermittedLease(who, found)
+        require(who, self.action, ProtectedObject(origin=lease.origin), "lease")
+        return PermittedLease(who, lease)
 
 
-def origins_of(who: Principal, origin: str | None) -> frozenset[str] | None:
-    """Whose objects a list shows, with or without a filter; None: everybody's."""
+async def member_cloud(request: Request, services: Services) -> Member:
+    """Return the member cloud in the path. Raises ProblemError (404)."""
+    member = await services.membership.member(request.path_params["cloud"])
+    if member is None:
+        raise problems.not_found("cloud")
+    return member
+
+
+def visible_origins(who: Principal, origin: str | None) -> frozenset[str] | None:
+    """Return the origins that a list shows to ``who``, None for all; ``origin``: the caller's filter."""
     if origin is None:
         return who.origins
-    asked = frozenset({origin})
-    return asked if who.origins is None else asked & who.origins
+    filtered = frozenset({origin})
+    return filtered if who.origins is None else filtered & who.origins
 
 
 Looker = Annotated[Principal, Depends(RequirePermission(Action.LOOK))]
@@ -146,19 +189,39 @@ OnDemandUser = Annotated[OnDemandCaller, Depends(RequireOnDemandPermission(Actio
 OnDemandBuyer = Annotated[OnDemandCaller, Depends(RequireOnDemandPermission(Action.SERVE, buys=True))]
 ReadLease = Annotated[PermittedLease, Depends(RequireLeasePermission(Action.READ))]
 OwnLease = Annotated[PermittedLease, Depends(RequireLeasePermission(Action.CHANGE))]
+MemberCloud = Annotated[Member, Depends(member_cloud)]
 
 
-def answer(model: BaseModel, status: int = 200) -> Response:
-    """A message as JSON."""
-    return Response(model.model_dump_json(), status, media_type=JSON)
+def json_response(message: BaseModel, status: int = 200, *, location: str | None = None) -> Response:
+    """Return a response that holds a message as JSON; ``location``: the path of what was created."""
+    headers = None if location is None else {"Location": location}
+    return Response(message.model_dump_json(), status, headers, JSON)
 
 
-async def begin_call(broker: ApiServices, principal: str, key: str, body: bytes) -> None:
-    """Notes what the key stands for. What came of the call is in the records of its items."""
-    accepted = await broker.records.accept_call(
-        principal, key, parsing.fingerprint(body), broker.call_takeover_ms, uuid4().hex
+async def begin_call(services: ApiServices, principal: str, key: str, body: bytes) -> None:
+    """Record the body that an idempotency key stands for; ``finish_call`` must follow.
+
+    What came of the call is in the records of its items. Raises ProblemError if the key was used with another
+    body (422), or if the same call is still being answered (409).
+    """
+    accepted = await services.records.accept_call(
+        principal, key, attribution.fingerprint(body), services.call_takeover_ms, uuid4().hex
     )
     if accepted.outcome is AcceptOutcome.MISMATCH:
         raise problems.key_reused()
     if accepted.outcome is AcceptOutcome.IN_FLIGHT:
         raise problems.in_flight()
+
+
+async def finish_call(services: ApiServices, principal: str, key: str) -> None:
+    """Record that the call of an idempotency key has been answered."""
+    await services.records.answer_call(principal, key, "done")
+
+
+async def bind_key(services: ApiServices, principal: str, key: str, body: bytes) -> None:
+    """Record the body that an idempotency key stands for, where the item itself makes the call repeatable.
+
+    Raises ProblemError (409, 422) as ``begin_call`` does.
+    """
+    await begin_call(services, principal, key, body)
+    await finish_call(services, principal, key)

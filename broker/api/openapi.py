@@ -1,112 +1,117 @@
-"""The OpenAPI document: what FastAPI gathers from the routes, and the bodies and problems it does not see."""
+"""Makes the OpenAPI document: what FastAPI gathers from routes, and the bodies and problems beside it."""
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from broker.api.schemas.clouds import Advance, DrainRequest
-from broker.api.schemas.identity import KeyWish, MemberChange, MemberWish, Rotation
 from broker.api.schemas.problems import Problem
-from broker.contract import (
-    Event,
-    ExtensionRequest,
-    OnDemandRequest,
-    OnDemandRequests,
-    QuoteRequest,
-    SpotRequest,
-)
-from broker.jobs.models import JobWish
-from broker.webhooks.models import WebhookChange, WebhookWish
+from broker.contract import Event
 
 _REFERENCE = "#/components/schemas/"
-_SAID: dict[int, str] = {
+#: Components that do not have the name of their class, because clients know them by an earlier one.
+_COMPONENT_NAMES = {"RefusalReason": "Reason", "StorageKind": "Storage"}
+_DESCRIPTIONS: dict[int, str] = {
     400: "the body is not JSON",
     401: "an API key is needed",
     403: "not for the role of this key",
-    404: "there is no such thing, or it is somebody else's",
-    409: "refused (problem:refused), not answered yet (problem:in-flight), or not told (problem:not-noticed)",
+    404: "there is no such object, or it is another member's",
+    409: "refused (problem:refused), in flight (problem:in-flight), or without notice (problem:not-noticed)",
     410: "events after this Last-Event-ID are no longer kept",
     413: "the body is too large",
     415: "the body is not sent as JSON",
-    422: "the input cannot be used; errors names the fields and what is accepted",
+    422: "the input is invalid; errors names the fields and what is accepted",
     429: "too many calls with this key, ask again after Retry-After",
     503: "the queue or the cloud does not answer, ask again after Retry-After; or not ready",
 }
+#: Models that routes document themselves, added to by ``document_body`` when modules of routes are imported.
+_models: list[type[BaseModel]] = [Problem, Event]
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For ``responses=``: statuses that are answered with a problem."""
-    content = {"application/problem+json": {"schema": {"$ref": f"{_REFERENCE}{Problem.__name__}"}}}
-    return {status: {"description": _SAID[status], "content": content} for status in statuses}
+    """Return the ``responses`` of a route for statuses that are answered with a problem."""
+    content = {"application/problem+json": {"schema": _schema(Problem)}}
+    return {status: {"description": _DESCRIPTIONS[status], "content": content} for status in statuses}
 
 
-def body_of(
-    model: str, or_list: str | None = None, *, or_model: str | None = None, example: dict[str, Any]
+def document_body(
+    *models: type[BaseModel], example: dict[str, Any], list_description: str | None = None
 ) -> dict[str, Any]:
-    """For ``openapi_extra=``: a JSON body that the call reads itself; ``or_list``: or a list of them;
-    ``or_model``: or another one."""
-    schema: dict[str, Any] = {"$ref": _REFERENCE + model}
-    if or_model is not None:
-        schema = {"anyOf": [schema, {"$ref": _REFERENCE + or_model}]}
-    if or_list is not None:
-        several = {"type": "array", "items": schema, "maxItems": 5000, "description": or_list}
-        schema = {"anyOf": [schema, several]}
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": schema, "example": example}},
-        }
-    }
+    """Return the ``openapi_extra`` of a route that parses its JSON body itself.
+
+    Parameters
+    ----------
+    models
+        The body is one of these.
+    example
+        A body that is accepted.
+    list_description
+        Describes a list of bodies, which the route accepts as well; None if it does not.
+    """
+    _models.extend(models)
+    schemas = [_schema(model) for model in models]
+    schema: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    if list_description is not None:
+        items = {"type": "array", "items": schema, "maxItems": 5000, "description": list_description}
+        schema = {"anyOf": [schema, items]}
+    content = {"application/json": {"schema": schema, "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def install(app: FastAPI) -> None:
-    """Gives ``app`` its document."""
+    """Make ``app`` serve the complete document."""
 
-    def document() -> dict[str, Any]:
+    def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            made = get_openapi(
-                title=app.title, version=app.version, description=app.description, routes=app.routes
-            )
-            sent = (
-                SpotRequest,
-                QuoteRequest,
-                ExtensionRequest,
-                OnDemandRequest,
-                OnDemandRequests,
-                Advance,
-                DrainRequest,
-                WebhookWish,
-                WebhookChange,
-                MemberWish,
-                MemberChange,
-                KeyWish,
-                Rotation,
-                JobWish,
-            )
-            modes = [(model, "validation") for model in (*sent, Problem, Event)]
-            _, more = models_json_schema(modes, ref_template=_REFERENCE + "{model}")  # type: ignore[arg-type]
-            schemas = made.setdefault("components", {}).setdefault("schemas", {})
-            for name, schema in more["$defs"].items():
-                schemas.setdefault(name, schema)
-            _drop_unused(made)
-            app.openapi_schema = made
+            app.openapi_schema = _document(app)
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _drop_unused(document: dict[str, Any]) -> None:
-    """FastAPI describes a 422 of its own for every call with parameters; ours are problems."""
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    modes = [(model, "validation") for model in _models]
+    _, definitions = models_json_schema(modes, ref_template=_REFERENCE + "{model}")  # type: ignore[arg-type]
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for name, schema in definitions["$defs"].items():
+        schemas.setdefault(name, schema)
+    _replace_validation_errors(document)
+    return _with_component_names(document)
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": _REFERENCE + model.__name__}
+
+
+def _replace_validation_errors(document: dict[str, Any]) -> None:
+    """Replace the 422 that FastAPI documents for each call with parameters: it is answered with a problem."""
     problem = problem_responses(422)[422]
     for operations in document["paths"].values():
         for operation in operations.values():
-            told = operation["responses"].get("422")
-            if told is not None and "application/problem+json" not in told["content"]:
+            response = operation["responses"].get("422")
+            if response is not None and "application/problem+json" not in response["content"]:
                 operation["responses"]["422"] = {**problem, "description": HTTPStatus(422).phrase}
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
+
+
+def _with_component_names(document: dict[str, Any]) -> dict[str, Any]:
+    schemas = document["components"]["schemas"]
+    text = json.dumps(document)
+    for class_name, name in _COMPONENT_NAMES.items():
+        assert name not in schemas, f"two components are called {name}"
+        text = text.replace(f'"{_REFERENCE}{class_name}"', f'"{_REFERENCE}{name}"')
+    renamed: dict[str, Any] = json.loads(text)
+    schemas = renamed["components"]["schemas"]
+    for class_name, name in _COMPONENT_NAMES.items():
+        schemas[name] = schemas.pop(class_name) | {"title": name}
+    return renamed

@@ -1,7 +1,8 @@
-"""Errors as RFC 9457 problems: one table from what went wrong to what the caller is told.
+"""Errors as RFC 9457 problems: one table from exceptions to what callers are answered.
 
-``type`` is a stable URN (``urn:spotfed:problem:<name>``) to branch on; ``detail`` is for people and says what
-to do next. A value that was sent is never repeated: it may be long, or a secret.
+``type`` is a stable URN (``urn:spotfed:problem:<name>``) to branch on; ``title`` names the kind of problem;
+``detail`` is for people and says what to do next. A value that was sent is never repeated: it may be long, or
+a secret.
 """
 
 from __future__ import annotations
@@ -82,91 +83,92 @@ ACCEPTED = {
 }
 
 
-#: What differs where a lease is extended.
-_ACCEPTED_OF_EXTENSIONS = {
+#: Fields that accept something else where a lease is extended.
+_ACCEPTED_BY_EXTENSIONS = {
     "sla": "null for the lease's own, or a number from 0 to below 1",
     "lifetime_s": "the whole lifetime since the start, longer than the present one; it or until_s",
 }
 
 
 class ProblemError(Exception):
-    """Ends a call with a problem."""
+    """Ends a call with a problem, and with headers beside it."""
 
     def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None):
         self.problem, self.headers = problem, dict(headers or {})
         super().__init__(problem.detail)
 
     def response(self) -> Response:
-        """As it is sent."""
+        """Return the response that the caller gets."""
         body = self.problem.model_dump_json(exclude_none=True)
         return Response(body, self.problem.status, self.headers, MEDIA_TYPE)
 
 
-def _problem(name: str, status: int, title: str, detail: str, **more: Any) -> Problem:
-    return Problem(type=_URN + name, title=title, status=status, detail=detail, **more)
+def _problem(name: str, status: int, title: str, detail: str, **members: Any) -> Problem:
+    return Problem(type=_URN + name, title=title, status=status, detail=detail, **members)
 
 
-def _later(name: str, title: str, detail: str) -> ProblemError:
-    return ProblemError(_problem(name, 503, title, detail), {"Retry-After": "1"})
+def _later(name: str, title: str, detail: str, status: int = 503) -> ProblemError:
+    """Return a problem that the same call, made again a second later, may not have."""
+    return ProblemError(_problem(name, status, title, detail), {"Retry-After": "1"})
 
 
 def unauthorized(detail: str) -> ProblemError:
-    """401: no key, or one that is not known."""
+    """Return the 401 for a call without a key, or with an unknown one."""
     return ProblemError(
-        _problem("unauthorized", 401, "An API key is needed", detail),
+        _problem("unauthorized", 401, "Missing or unknown API key", detail),
         {"WWW-Authenticate": 'Bearer realm="spotfed"'},
     )
 
 
 def forbidden(least: Role) -> ProblemError:
-    """403: not for this role; ``least``: the smallest that may."""
+    """Return the 403 for a role that is too small; ``least`` is the smallest role that may make the call."""
     more = "" if least is Role.OPERATOR else ", or one that may more"
     detail = f"the role of this API key does not allow this: use a key with the role {least}{more}"
-    return ProblemError(_problem("forbidden", 403, "Not allowed", detail))
+    return ProblemError(_problem("forbidden", 403, "Insufficient role", detail))
 
 
-def too_many_calls(allowed: int) -> ProblemError:
-    """429."""
-    detail = f"this key may make {allowed} calls a second: wait, or send requests as a list in one call"
-    return ProblemError(_problem("too-many-calls", 429, "Too many calls", detail), {"Retry-After": "1"})
+def too_many_calls(calls_per_s: int) -> ProblemError:
+    """Return the 429 for a key that made more than ``calls_per_s`` calls in a second."""
+    detail = f"this key may make {calls_per_s} calls a second: wait, or send requests as a list in one call"
+    return _later("too-many-calls", "Too many calls", detail, 429)
 
 
-def not_found(what: str) -> ProblemError:
-    """404. ``what`` is a kind of thing, such as "lease"."""
-    return ProblemError(_problem("not-found", 404, "Not found", f"there is no such {what}"))
+def not_found(kind: str) -> ProblemError:
+    """Return the 404 for an object that does not exist, or is another member's; ``kind``: such as "lease"."""
+    return ProblemError(_problem("not-found", 404, "Unknown object", f"there is no such {kind}"))
 
 
 def invalid(errors: Iterable[FieldError]) -> ProblemError:
-    """422: fields that cannot be used."""
-    found = list(errors)
-    detail = "; ".join(f"{error.field}: {error.message}" for error in found[:5])
-    return ProblemError(_problem("invalid", 422, "The input cannot be used", detail, errors=found))
+    """Return the 422 for fields that cannot be used."""
+    errors = list(errors)
+    detail = "; ".join(f"{error.field}: {error.message}" for error in errors[:5])
+    return ProblemError(_problem("invalid", 422, "Invalid input", detail, errors=errors))
 
 
 def invalid_field(field: str, message: str, accepted: str | None = None) -> ProblemError:
-    """422 for one field."""
+    """Return the 422 for one field that cannot be used."""
     return invalid([FieldError(field=field, message=message, accepted=accepted or ACCEPTED.get(field))])
 
 
 def malformed(detail: str) -> ProblemError:
-    """400: not JSON at all."""
-    return ProblemError(_problem("malformed", 400, "The body is not JSON", detail))
+    """Return the 400 for a body that is not JSON at all."""
+    return ProblemError(_problem("malformed", 400, "Malformed JSON", detail))
 
 
 def unsupported_media_type() -> ProblemError:
-    """415."""
+    """Return the 415 for a body that is not declared as JSON."""
     detail = "send the body as JSON, with the header Content-Type: application/json"
-    return ProblemError(_problem("unsupported-media-type", 415, "Only JSON is understood", detail))
+    return ProblemError(_problem("unsupported-media-type", 415, "Unsupported media type", detail))
 
 
 def too_long(limit: int) -> ProblemError:
-    """413."""
+    """Return the 413 for a body of more than ``limit`` bytes."""
     detail = f"a body may have at most {limit} bytes: send long lists in parts"
-    return ProblemError(_problem("body-too-large", 413, "The body is too large", detail))
+    return ProblemError(_problem("body-too-large", 413, "Oversized body", detail))
 
 
 def refused(refusals: list[RefusalView], on_demand: Sequence[OnDemandOffer] = ()) -> ProblemError:
-    """409: no cloud admits the request. ``on_demand``: where it could be had so."""
+    """Return the 409 for a request that no cloud admits; ``on_demand``: offers of on-demand instead."""
     offers = [refusal.counter_offers for refusal in refusals]
     best = CounterOffers(
         lifetime_s=max((offer.lifetime_s for offer in offers if offer.lifetime_s), default=None),
@@ -179,90 +181,85 @@ def refused(refusals: list[RefusalView], on_demand: Sequence[OnDemandOffer] = ()
         detail += "; counter_offers holds what would be accepted instead, under a new id"
     if on_demand:
         detail += "; on_demand tells where it can be had on-demand: POST it to /v1/clouds/{cloud}/on-demand"
-    told = {"refusals": refusals, "counter_offers": best, "on_demand": list(on_demand) or None}
-    return ProblemError(_problem("refused", 409, "Refused", detail, **told))
+    members = {"refusals": refusals, "counter_offers": best, "on_demand": list(on_demand) or None}
+    return ProblemError(_problem("refused", 409, "Refused request", detail, **members))
 
 
 def in_flight() -> ProblemError:
-    """409: the same request is being worked on."""
+    """Return the 409 for a request that is still being answered."""
     detail = "a request with this id is still being answered: ask again with the same id and body"
-    return ProblemError(_problem("in-flight", 409, "Not answered yet", detail), {"Retry-After": "1"})
+    return _later("in-flight", "Request in flight", detail, 409)
 
 
-def exists(what: str) -> ProblemError:
-    """409: a name that is taken."""
-    detail = f"there is a {what} of this name: choose another one, or change that one"
-    return ProblemError(_problem("exists", 409, "There is one already", detail))
+def exists(kind: str) -> ProblemError:
+    """Return the 409 for a name that is taken."""
+    detail = f"there is a {kind} of this name: choose another one, or change that one"
+    return ProblemError(_problem("exists", 409, "Name in use", detail))
 
 
 def not_noticed() -> ProblemError:
-    """409: a lease that nobody told to leave."""
-    detail = "this lease was not told to leave: DELETE it if it is not needed any more"
-    return ProblemError(_problem("not-noticed", 409, "Not told to leave", detail))
+    """Return the 409 for a lease that cannot be acknowledged, as it is not under notice."""
+    detail = "this lease is not under notice: DELETE it if it is not needed any more"
+    return ProblemError(_problem("not-noticed", 409, "Lease not under notice", detail))
 
 
 def conflict(name: str, title: str, detail: str) -> ProblemError:
-    """409: what is there does not allow it."""
+    """Return a 409 of the kind ``name``: the present state does not allow the call."""
     return ProblemError(_problem(name, 409, title, detail))
 
 
 def key_reused() -> ProblemError:
-    """422: an id or key was used for something else before."""
+    """Return the 422 for an id or key that was used with another body before."""
     detail = "this id or Idempotency-Key was used with another body before: choose a new one"
-    return ProblemError(_problem("key-reused", 422, "Used before", detail))
+    return ProblemError(_problem("key-reused", 422, "Reused id or key", detail))
 
 
 def events_gone(resume_after: str) -> ProblemError:
-    """410: the stream no longer reaches back to that event. ``resume_after``: its place now."""
+    """Return the 410 for events that are no longer kept; ``resume_after``: the id of the newest one."""
     detail = (
         "events after this Last-Event-ID are no longer kept: read GET /v1/leases and GET /v1/clouds for what "
         "is true now, then follow the events with the Last-Event-ID that resume_after names"
     )
-    snapshot = ("/v1/leases", "/v1/clouds")
-    more = {"resume_after": resume_after, "snapshot": snapshot}
-    return ProblemError(_problem("events-gone", 410, "Too far back", detail, **more))
+    members = {"resume_after": resume_after, "snapshot": ("/v1/leases", "/v1/clouds")}
+    return ProblemError(_problem("events-gone", 410, "Events no longer kept", detail, **members))
 
 
 def owner_silent(cloud: str) -> ProblemError:
-    """503: the command is kept, the owner did not answer in time."""
+    """Return the 503 for an owner that did not answer in time; it will still carry out the command."""
     detail = (
         f"the owner of {cloud} did not answer in time; the command is kept and will be carried out once: "
         "ask again with the same id to learn the answer"
     )
-    return ProblemError(
-        _problem("owner-silent", 503, "The cloud does not answer", detail), {"Retry-After": "1"}
-    )
+    return _later("owner-silent", "Silent cloud owner", detail)
 
 
 def set_aside(cloud: str) -> ProblemError:
-    """409: the owner broke over the command, which is not carried out."""
+    """Return the 409 for an owner that failed over the command, which is not carried out."""
     detail = (
         f"the owner of {cloud} failed over this command and has set it aside; nothing was done, and asking "
         "again will not help before its operators have looked into it (spotfed dlq)"
     )
-    return ProblemError(_problem("set-aside", 409, "The cloud failed over this", detail))
+    return ProblemError(_problem("set-aside", 409, "Command set aside", detail))
 
 
 def not_ready(detail: str) -> ProblemError:
-    """503: the federation cannot work yet."""
-    return _later("not-ready", "Not ready", detail)
+    """Return the 503 for a federation that cannot work yet."""
+    return _later("not-ready", "Federation not ready", detail)
 
 
 def _queue_away(error: Exception) -> ProblemError:
-    if isinstance(
-        error, redis.ResponseError
-    ):  # it answers, but will not do it: disk full, memory full, our fault
+    if isinstance(error, redis.ResponseError):
+        # Redis answers, but refuses: its disk or memory is full, or the command is wrong.
         log.error("Redis refused a command: %s", error)
     detail = "the queue (Redis) does not answer; nothing admitted is lost: ask again with the same id"
-    return _later("queue-away", "The queue is away", detail)
+    return _later("queue-away", "Queue unavailable", detail)
 
 
 def _unfittable(error: Exception) -> ProblemError:
-    """422: larger than every node of every member."""
     assert isinstance(error, UnfittableError)
     accepted = f"an integer from 1 to {error.largest_node}, the cores of the largest node of any member"
-    found = [FieldError(field="cores", message="fits on no member's node", accepted=accepted)]
-    return ProblemError(_problem("unfittable", 422, "Fits nowhere", str(error), errors=found))
+    errors = [FieldError(field="cores", message="fits on no member's node", accepted=accepted)]
+    return ProblemError(_problem("unfittable", 422, "Unfittable request", str(error), errors=errors))
 
 
 def _unsuitable(error: Exception) -> ProblemError:
@@ -285,7 +282,7 @@ def _unknown_target(error: Exception) -> ProblemError:
 
 
 def from_validation(error: ValidationError, fields: Iterable[str]) -> ProblemError:
-    """What pydantic found in a body; ``fields`` are those the message knows."""
+    """Return the problem for what pydantic found in a body; ``fields``: those of the message."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     if details[0]["type"] == "json_invalid":
         return malformed(details[0]["msg"])
@@ -295,7 +292,7 @@ def from_validation(error: ValidationError, fields: Iterable[str]) -> ProblemErr
 def _field_error(detail: ErrorDetails, fields: tuple[str, ...] = ()) -> FieldError:
     path = [str(part)[:64] for part in detail["loc"]]
     named = next((part for part in path if part in ACCEPTED), None)
-    known = ACCEPTED | _ACCEPTED_OF_EXTENSIONS if "until_s" in fields else ACCEPTED
+    known = ACCEPTED | _ACCEPTED_BY_EXTENSIONS if "until_s" in fields else ACCEPTED
     accepted = known.get(named or "")
     if detail["type"] == "extra_forbidden":
         accepted = f"these fields: {', '.join(fields)}"
@@ -313,8 +310,8 @@ def _request_validation(error: Exception) -> ProblemError:
 
 def _http(error: Exception) -> ProblemError:
     assert isinstance(error, HTTPException)
-    name = str(error.detail)
-    problem = Problem(type="about:blank", title=name, status=error.status_code, detail=name)
+    title = str(error.detail)
+    problem = Problem(type="about:blank", title=title, status=error.status_code, detail=title)
     return ProblemError(problem, error.headers)
 
 
@@ -348,28 +345,26 @@ TABLE: tuple[tuple[type[Exception], Callable[[Exception], ProblemError]], ...] =
 
 
 def translate(error: Exception) -> ProblemError:
-    """The problem that an error is to the caller."""
+    """Return the problem that the caller is answered for an exception."""
     return next(make(error) for kind, make in TABLE if isinstance(error, kind))
 
 
-def _verbs(request: Request) -> list[str]:
-    """What may be done with the path of a request: the router itself names the verb of one route only."""
+def _allowed_verbs(request: Request) -> list[str]:
+    """Return the HTTP methods of the path of a request; the router itself knows those of one route only."""
     paths = request.app.openapi()["paths"].items()
-    fitting = [verbs for path, verbs in paths if compile_path(path)[0].match(request.url.path)]
-    return sorted({verb.upper() for verbs in fitting for verb in verbs})
+    matching = [verbs for path, verbs in paths if compile_path(path)[0].match(request.url.path)]
+    return sorted({verb.upper() for verbs in matching for verb in verbs})
 
 
 def install(app: FastAPI) -> None:
-    """Lets every error of ``app`` end as a problem."""
+    """Make every exception of ``app`` end as a problem."""
 
     async def handle(request: Request, error: Exception) -> Response:
         response = translate(error).response()
-        if response.status_code == 405 and (verbs := _verbs(request)):
+        if response.status_code == 405 and (verbs := _allowed_verbs(request)):
             response.headers["Allow"] = ", ".join(verbs)
-        if response.status_code == 500 and (
-            call := request_id.current()
-        ):  # it is answered outside of the rest
-            response.headers[request_id.HEADER] = call
+        if response.status_code == 500 and (call := request_id.current()):
+            response.headers[request_id.HEADER] = call  # a 500 does not pass the middleware
         return response
 
     for kind, _ in TABLE:

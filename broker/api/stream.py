@@ -20,7 +20,7 @@ from broker.storage.streams import (
 )
 
 HEARTBEAT_S = 15.0
-SLOW_S = 10.0  # a reader that takes nothing for so long is disconnected; it resumes by its last id
+SLOW_S = 10.0  # a reader that takes nothing for this long is disconnected; it resumes by its last id
 _BLOCK_MS = 1000
 _PAGE = 200
 
@@ -33,21 +33,34 @@ async def event_stream(
     cloud: str | None,
     origins: Collection[str] | None,
     follow: bool,
-    let_in: Callable[[], Awaitable[None]],
+    check_key: Callable[[], Awaitable[None]],
 ) -> EventSourceResponse:
     """Return a response that streams events, from after ``last_event_id`` or, if that is None, from now on.
 
-    Args:
-        client: connection to Redis that may block.
-        keys: where its events are.
-        last_event_id: id of the last event that the reader has; it is checked before the response begins.
-        cloud: only events of this cloud; None: of all.
-        origins: only events of leases of these origins; None: all events.
-        follow: go on with what happens later. Otherwise the stream begins with the oldest event that is kept,
-            unless there is an id, and ends with the newest.
-        let_in: called for each page; the stream ends if it raises ProblemError because the key was revoked.
+    Parameters
+    ----------
+    client
+        A connection to Redis that may block.
+    keys
+        The keys of the events in Redis.
+    last_event_id
+        The id of the last event that the reader has; it is checked before the response begins.
+    cloud
+        Only events of this cloud; None: of all.
+    origins
+        Only events of leases of these origins; None: all events.
+    follow
+        Continue with what happens later. Otherwise the stream begins with the oldest event that is kept,
+        unless there is an id, and ends with the newest.
+    check_key
+        Called for each page; the stream ends if it raises ProblemError because the key was revoked.
 
-    Raises ProblemError (410, 422), redis.RedisError.
+    Raises
+    ------
+    ProblemError
+        When the id is invalid (422), or the stream no longer reaches back to it (410).
+    redis.RedisError
+        When Redis does not answer.
     """
     if last_event_id is not None:
         after = last_event_id
@@ -56,11 +69,11 @@ async def event_stream(
         except ValueError:
             raise invalid_field("Last-Event-ID", "is no id of this stream") from None
         except EventsLostError:
-            # Taken before the reader looks at what is true now: what happens from here on is not missed.
+            # Read before the reader looks at what is true now, so that it misses nothing from here on.
             raise events_gone(await read_newest_id(client, keys.all_events)) from None
     else:
         after = await read_newest_id(client, keys.all_events) if follow else BEGINNING
-    source = _events(client, keys, after, cloud, origins, follow, let_in)
+    source = _events(client, keys, after, cloud, origins, follow, check_key)
     return EventSourceResponse(
         source,
         ping=HEARTBEAT_S,
@@ -76,26 +89,26 @@ async def _events(
     cloud: str | None,
     origins: Collection[str] | None,
     follow: bool,
-    let_in: Callable[[], Awaitable[None]],
+    check_key: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield events until there are no more, or for ever; end early if the reader has fallen behind."""
 
     async def read_entries() -> list[Entry]:
         entries = await read_all_after(client, keys.all_events, after, _PAGE, _BLOCK_MS if follow else None)
-        await let_in()
+        await check_key()
         return entries
 
-    told = after
+    sent = after
     while True:
         try:
             if follow:
                 entries = await retry_through_outages(read_entries, None)
             else:
-                entries = await read_entries()  # a failure breaks the connection, which the reader resumes
+                entries = await read_entries()  # a failure breaks the connection; the reader resumes
         except EventsLostError:
-            return  # who comes back with its last id is told 410
+            return  # a reader that returns with its last id is answered 410
         except ProblemError:
-            return  # and who comes back with a revoked key, 401
+            return  # a reader that returns with a revoked key is answered 401
         for entry, fields in entries:
             after, event = entry, parse_event(fields)
             lease = event.lease
@@ -104,9 +117,9 @@ async def _events(
             ):
                 continue
             yield ServerSentEvent(id=after, event=event.kind.value, data=event.model_dump_json())
-            told = after
-        if after != told:  # what the reader did not want: its place moves on all the same
+            sent = after
+        if after != sent:  # the position of the reader moves on past events that it did not ask for
             yield ServerSentEvent(id=after)
-            told = after
+            sent = after
         if not entries and not follow:
             return

@@ -14,7 +14,7 @@ from broker.cli.console import CommandError, ExitCode, JsonOption, console, next
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from broker.api.schemas.identity import NewKey
+    from broker.api.schemas.api_keys import NewKey
     from broker.identity.models import KeyRecord
 
     Body = TypeVar("Body", bound=BaseModel)
@@ -69,7 +69,7 @@ def create_key(
 
     Example: spotfed key create acme/ci --lifetime 90d
     """
-    from broker.api.schemas.identity import KeyWish
+    from broker.api.schemas.api_keys import KeyWish
     from cloudsim.model.durations import parse_duration_s
 
     fields: dict[str, Any] = {"principal": principal, "role": role}
@@ -106,7 +106,7 @@ def rotate_key(
 
     Example: spotfed key rotate 4f1c9a0b2d3e --grace 1h
     """
-    from broker.api.schemas.identity import Rotation
+    from broker.api.schemas.api_keys import Rotation
     from cloudsim.model.durations import parse_duration_s
 
     rotation = request_body(Rotation, {"grace_s": parse_duration_s(grace, field="--grace")})

@@ -12,7 +12,7 @@ from broker.cli.console import JsonOption, console, print_json
 from broker.cli.federation import CloudOption, OriginOption
 
 if TYPE_CHECKING:
-    from broker.api.schemas.ledger import LedgerEntry, LedgerView
+    from broker.ledger.models import LedgerEntry, LedgerView
 
 _VERDICTS = {"yes": "[green]yes[/green]", "broken": "[red]broken[/red]", "open": "open"}
 

@@ -11,7 +11,7 @@ from broker.cli.connection import connected
 from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json
 
 if TYPE_CHECKING:
-    from broker.api.schemas.identity import MemberView
+    from broker.api.schemas.members import MemberView
 
 member = typer.Typer(no_args_is_help=True, help="Members of the federation, and how much spot they may hold.")
 
@@ -36,7 +36,7 @@ def add_member(
 
     Example: spotfed member add acme --cloud acme-1 --spot-cores 500
     """
-    from broker.api.schemas.identity import MemberWish
+    from broker.api.schemas.members import MemberWish
 
     fields = {"name": name, **_member_fields(cloud, spot_cores, spot_instances)}
     request = request_body(MemberWish, fields)
@@ -74,7 +74,7 @@ def set_member(
 
     Example: spotfed member set acme --spot-cores none
     """
-    from broker.api.schemas.identity import MemberChange
+    from broker.api.schemas.members import MemberChange
 
     fields = _member_fields(cloud, spot_cores, spot_instances)
     if not fields:

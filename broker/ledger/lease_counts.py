@@ -1,5 +1,7 @@
-"""How many spot leases of a cloud began and how they ended, with and without a promise: a fold of its public
-events beside its ledger (``broker.ledger.ledger``), which is about promises only."""
+"""Counts how many spot leases of a cloud began and how they ended, with and without a promise.
+
+The counts are folded from the cloud's public events beside its ledger, which is about promises only.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ DRAIN, TAKEN = "drain by ", "taken back: "
 
 @dataclass
 class LeaseCounts:
-    """Counts since the first event that is kept.
+    """Counts of leases since the first event that is kept.
 
-    admitted: by whether anything was promised. ended: by that and how. evicted: by that and why: ``drain``,
-    ``taken`` (a real cloud took the instance back by itself) or ``demand`` (somebody who goes first needed
-    the room).
+    admitted: by whether anything was promised. ended: by that, and by how they ended. evicted: by that, and
+    by the cause: ``drain``, ``taken`` (a real cloud took the instance back by itself) or ``demand`` (a
+    request of higher priority needed the room).
     """
 
     admitted: Counter[bool] = field(default_factory=Counter)
@@ -27,7 +29,7 @@ class LeaseCounts:
     evicted: Counter[tuple[bool, str]] = field(default_factory=Counter)
 
     def note(self, event: Event, lease: Lease) -> None:
-        """The next public event."""
+        """Count the next public event, which is about ``lease``."""
         promised = promises(lease.kind, lease.promised_sla)
         if event.kind is EventKind.ADMITTED:
             self.admitted[promised] += 1
@@ -38,7 +40,7 @@ class LeaseCounts:
 
 
 def cause_of(event: Event) -> str:
-    """The class of causes that an eviction belongs to."""
+    """Return the kind of cause of an eviction: drain, taken or demand."""
     cause = event.cause or ""
     if cause.startswith(DRAIN):
         return "drain"

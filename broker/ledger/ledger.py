@@ -1,25 +1,25 @@
-"""The ledger of one cloud: what it promised, to whom, and what came of it. A pure fold of its public events.
+"""Keeps the ledger of one cloud: what it promised, and what came of it. A pure fold of its public events.
 
-An account is kept for each origin, SLA and table version, with the meaning of
-``cloudsim.admission.promise_ledger``: a lease
-with a promise enters its account when it is admitted; completed and evicted settle it; one that its holder
-ended early tells nothing and leaves. An extension takes the promise back for a longer one, which enters the
-account of its own SLA and table. Whoever was given notice counts as evicted, even if it left before it had
-to. A reservation that was evicted before its confirmation arrived counts, as it does in the owner's ledger.
+**Accounts.** There is one for each origin, SLA and table version, with the meaning of
+``cloudsim.admission.promise_ledger``. A lease with a promise enters its account when it is admitted, and is
+settled when it completes or is evicted; a lease that its holder ended early says nothing and leaves. An
+extension takes the promise back for a longer one, which enters the account of its own SLA and table. A lease
+that was given notice counts as evicted, even if it left early. A reservation that was evicted before its
+confirmation arrived counts, as it does in the owner's ledger.
 
-**Where it lives.** Each API process folds the streams of public events for itself and keeps the totals in
-memory (``broker.ledger.reader``); nothing is written, so that no two processes can disagree for longer than
-they read. Once streams are trimmed, what was trimmed before a process started is not in its totals:
-``missing`` counts these events, and a lease admitted in them joins with its next event.
+**Storage.** Each API process folds the streams of public events for itself and keeps the totals in memory
+(``broker.ledger.reader``). Nothing is written, so processes differ for no longer than it takes them to read.
+Events that were trimmed before a process started are not in its totals: ``missing`` counts them, and a lease
+admitted in them joins with its next event.
 
-**Who is asked last.** ``CloudLedger.broken`` judges the promises of each SLA that run now or settled within
-the last ``WINDOW_S`` of the cloud's own time, of all origins and tables together. Running ones count as kept,
-since evictions come before completions: a young cloud is not condemned by its first day. So a cloud comes
-back in one of two ways: it keeps further promises until the bound is no longer above the SLA, or, if nobody
-asks it any more, its evictions are forgiven when they are a week old. The bound takes evictions to be
-independent of each other, which those of one burst of the cloud's own load are not, and it is looked at again
-and again; a cloud that promises exactly what it can hold is thus doubted now and then. That costs it its
-place in the queue, nothing more.
+**Verdicts.** ``CloudLedger.broken`` judges the promises of each SLA that run now or settled within the last
+``WINDOW_S`` of the cloud's own time, of all origins and tables together. Clouds that broke them are asked
+last. Running promises count as kept, since evictions come before completions: a young cloud is not condemned
+by its first day. A cloud recovers in one of two ways: it keeps further promises until the bound is no longer
+above the SLA, or its evictions are forgiven when they are a week old. The bound takes evictions to be
+independent, which those of one burst of the cloud's own load are not, and it is looked at again and again: a
+cloud that promises exactly what it can hold is thus doubted now and then. That costs it its place in the
+order, nothing more.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ WINDOW_S = WINDOW_H * HOUR_S
 CONFIDENCE = 0.95
 
 
-class Key(NamedTuple):
-    """An account of a cloud."""
+class AccountKey(NamedTuple):
+    """The key of an account. table_version: None if the promise was made without a table."""
 
     origin: str
     sla: float
@@ -50,35 +50,37 @@ class Key(NamedTuple):
 
 @dataclass
 class LedgerAccount(promise_ledger.Account):
-    """``settled_risk``: the sum of the risks that those which completed or were evicted were admitted
-    with."""
+    """One account of promises.
+
+    settled_risk: the sum of the estimated risks of those promises that completed or were evicted.
+    """
 
     settled_risk: float = 0.0
 
     @property
     def mean_risk(self) -> float | None:
-        """The mean probability of eviction that was promised; None when nothing was."""
+        """The mean of the estimated probabilities of eviction; None without promises."""
         return (self.pending + self.settled_risk) / self.admitted if self.admitted else None
 
     def open(self, risk: float) -> None:
-        """A promise is made."""
+        """Add a promise with this estimated risk."""
         self.running += 1
         self.pending += risk
 
     def withdraw(self, risk: float) -> None:
-        """A promise tells nothing any more."""
+        """Remove a running promise that says nothing any more."""
         self.running -= 1
         self.pending = self.pending - risk if self.running else 0.0
 
     def settle(self, risk: float, *, evicted: bool) -> None:
-        """A promise was broken, or kept to its end."""
+        """Settle a running promise that was broken, or kept to its end."""
         self.withdraw(risk)
         self.settled_risk += risk
         self.evicted += evicted
         self.completed += not evicted
 
     def add(self, other: LedgerAccount) -> None:
-        """Takes another account in."""
+        """Add the promises of another account."""
         self.running += other.running
         self.completed += other.completed
         self.evicted += other.evicted
@@ -88,7 +90,10 @@ class LedgerAccount(promise_ledger.Account):
 
 @dataclass
 class _Recent:
-    """The promises of one SLA that run or settled lately: how many settled and were evicted, by hour."""
+    """Counts of the promises of one SLA that run or settled lately.
+
+    hours: by hour of the cloud's time, how many settled and how many of these were evicted.
+    """
 
     running: int = 0
     hours: dict[int, list[int]] = field(default_factory=dict)
@@ -102,20 +107,20 @@ class _Recent:
         self.hours[hour][1] += evicted
 
     def counts(self, hour: int) -> tuple[int, int]:
-        """Evicted, and admitted, as of that hour."""
+        """Return how many were evicted and how many were admitted, as of ``hour``."""
         recent = [counts for past, counts in self.hours.items() if past > hour - WINDOW_H]
         return sum(evicted for _, evicted in recent), self.running + sum(settled for settled, _ in recent)
 
 
 def broken_promise(sla: float, evicted: int, admitted: int) -> BrokenPromise | None:
-    """The verdict on a cloud that broke ``evicted`` of its ``admitted`` promises at an SLA; None: it stands.
+    """Judge a cloud that evicted ``evicted`` of its ``admitted`` promises at an SLA; None: it keeps them.
 
-    It has broken its word when the lower bound of the exact two-sided 95 % interval (Clopper and Pearson) of
-    its share of evictions is above the SLA.
+    The promise is broken if the lower bound of the exact two-sided 95 % interval (Clopper and Pearson) of the
+    share of evictions is above the SLA.
     """
     if evicted <= sla * admitted:
         return None
-    from cloudsim.model.binomial import clopper_pearson  # numpy: not before somebody was evicted too often
+    from cloudsim.model.binomial import clopper_pearson  # numpy, which most processes never need
 
     at_least, _ = clopper_pearson(evicted, admitted, CONFIDENCE)
     if at_least <= sla:
@@ -126,32 +131,34 @@ def broken_promise(sla: float, evicted: int, admitted: int) -> BrokenPromise | N
 
 
 class CloudLedger:
-    """The accounts of one cloud, up to its public event ``sequence``.
+    """Accounts of one cloud, up to its public event ``sequence``.
 
-    accounts: in the order of their first promise. tally: of all leases, promised or not. missing: events that
-    are not in them, because they are no longer kept, or were written by another version.
+    accounts: in the order of their first promise. counts: of all leases, promised or not. missing: the number
+    of events that are not in them, because they are no longer kept, or were written by another version.
     """
 
     def __init__(self, cloud: str):
         self.cloud = cloud
         self.sequence = 0
         self.missing = 0
-        self.accounts: dict[Key, LedgerAccount] = {}
-        self.tally = LeaseCounts()
-        self._running: dict[str, tuple[Key, float]] = {}  # by lease: its account, and the risk it is in with
+        self.accounts: dict[AccountKey, LedgerAccount] = {}
+        self.counts = LeaseCounts()
+        self._running: dict[
+            str, tuple[AccountKey, float]
+        ] = {}  # by lease: its account and its estimated risk
         self._recent: dict[float, _Recent] = {}
-        self._judged = (-1, 0)  # sequence and hour of the verdicts
+        self._judged = (-1, 0)  # the sequence and the hour of the verdicts
         self._verdicts: dict[float, BrokenPromise] = {}
 
     # -- the fold ----------------------------------------------------------------------------------------
 
     def note(self, event: Event) -> None:
-        """The next public event. One that was noted before changes nothing; a gap counts as ``missing``."""
+        """Fold the next public event. A repeated one changes nothing; a gap counts as ``missing``."""
         if event.sequence is None or not self._reach(event.sequence):
             return
         lease = event.lease
         assert lease is not None, "public events are about leases"
-        self.tally.note(event, lease)
+        self.counts.note(event, lease)
         if event.kind in (EventKind.ADMITTED, EventKind.EXTENDED):
             self._withdraw(lease.id)
             self._open(lease)
@@ -159,32 +166,32 @@ class CloudLedger:
             self._end(lease, event.kind, event.at_s)
 
     def pass_over(self, sequence: int) -> None:
-        """The next public event cannot be read."""
+        """Skip the next public event, which cannot be read."""
         if self._reach(sequence):
             self.missing += 1
-            self._lose_sight()
+            self._withdraw_all()
 
     def _reach(self, sequence: int) -> bool:
-        """False for an event that was passed already."""
+        """Move on to an event. Return False if it was passed before."""
         if sequence <= self.sequence:
             return False
         gap = sequence - self.sequence - 1
         self.sequence = sequence
         if gap:
             self.missing += gap
-            self._lose_sight()
+            self._withdraw_all()
         return True
 
-    def _lose_sight(self) -> None:
-        # Any of them may have ended unseen. Who still runs comes back with its next event.
-        for lease in list(self._running):
-            self._withdraw(lease)
+    def _withdraw_all(self) -> None:
+        # Any running lease may have ended in the gap. Those that still run come back with their next event.
+        for lease_id in list(self._running):
+            self._withdraw(lease_id)
 
     def _open(self, lease: Lease) -> None:
         sla = lease.promised_sla
         if sla is None or not is_promise(lease.kind, sla):
             return
-        key = Key(lease.origin, sla, lease.table_version)
+        key = AccountKey(lease.origin, sla, lease.table_version)
         risk = lease.eviction_probability or 0.0
         self._running[lease.id] = key, risk
         self.accounts.setdefault(key, LedgerAccount()).open(risk)
@@ -198,7 +205,7 @@ class CloudLedger:
 
     def _end(self, lease: Lease, kind: EventKind, at_s: float) -> None:
         if lease.id not in self._running:
-            self._open(lease)  # its admission was not seen, but its end tells what it was promised
+            self._open(lease)  # its admission was missed, but its end says what it was promised
         if kind in (EventKind.CANCELLED, EventKind.FAILED):
             self._withdraw(lease.id)
         elif lease.id in self._running:
@@ -212,7 +219,7 @@ class CloudLedger:
     # -- the verdict -------------------------------------------------------------------------------------
 
     def broken(self, now_s: float) -> Mapping[float, BrokenPromise]:
-        """By SLA, the promises that this cloud does not keep lately. ``now_s``: of its own time."""
+        """Return by SLA the promises that this cloud has not kept lately. ``now_s``: in its own time."""
         moment = (self.sequence, int(now_s // HOUR_S))
         if moment != self._judged:
             judged = ((sla, *recent.counts(moment[1])) for sla, recent in self._recent.items())

@@ -1,4 +1,4 @@
-"""Keeps the ledgers of all clouds for one process, by reading their streams of public events."""
+"""Keeps the ledgers of all clouds up to date in one process, by reading their streams of public events."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from broker.storage.streams import try_parse_event
 log = logging.getLogger(__name__)
 
 _EVERY_S = 0.5
-_PAGE = 200  # so many events are folded while nobody else is served
+_PAGE = 200  # events that are folded before other tasks of the process may run
 
 
 class LedgerReader:
-    """Ledgers by cloud, at most half a second behind, or up to date after ``refresh``."""
+    """Reads ledgers: they are at most half a second behind, and up to date after ``refresh``.
+
+    ledgers: by cloud.
+    """
 
     def __init__(self, client: redis.asyncio.Redis, keys: RedisKeys):
         self._client, self._keys = client, keys
         self._reading = asyncio.Lock()
-        self._last: dict[str, bytes] = {}  # by cloud, the text of the last event that was read
+        self._last: dict[str, bytes] = {}  # by cloud, the text of the last event read
         self.ledgers: dict[str, CloudLedger] = {}
 
     def broken(self, cloud: str, now_s: float) -> Mapping[float, BrokenPromise]:
-        """By SLA, the promises that a cloud does not keep, as far as was read."""
+        """Return by SLA the promises that a cloud does not keep, as far as its events have been read."""
         ledger = self.ledgers.get(cloud)
         return {} if ledger is None else ledger.broken(now_s)
 
@@ -42,7 +45,7 @@ class LedgerReader:
             await asyncio.sleep(_EVERY_S)
 
     async def refresh(self) -> None:
-        """Reads whatever is there. Raises redis.RedisError."""
+        """Read all events that there are. Raises redis.RedisError."""
         async with self._reading:
             joined: Any = await cast("Any", self._client.hkeys(self._keys.clouds))
             behind = sorted({*self.ledgers, *(cloud.decode() for cloud in joined)})
@@ -50,11 +53,11 @@ class LedgerReader:
                 behind = await self._read(behind)
 
     async def _read(self, clouds: list[str]) -> list[str]:
-        """Folds the next page of each cloud. Returns the clouds of which there is more."""
+        """Fold the next page of events of each cloud. Return the clouds that have more."""
         ledgers = [self.ledgers.setdefault(cloud, CloudLedger(cloud)) for cloud in clouds]
         async with self._client.pipeline(transaction=False) as pipeline:
             for ledger in ledgers:
-                # With the last one that was read, to see that it is still there.
+                # Begin with the last event read, to see that it is still there.
                 first = f"0-{max(1, ledger.sequence)}"
                 pipeline.xrange(self._keys.events(ledger.cloud), first, "+", _PAGE)
             pages = await pipeline.execute()
@@ -63,13 +66,15 @@ class LedgerReader:
             events = [
                 (int(entry.decode().partition("-")[2]), fields.get(b"e", b"")) for entry, fields in page
             ]
-            if self._goes_on(ledger, events):
+            if self._continues(ledger, events):
                 for sequence, text in events:
                     _fold(ledger, sequence, text)
                     self._last[ledger.cloud] = text
             else:
                 log.warning(
-                    "cloud %s: event %d is another one now, reading again", ledger.cloud, ledger.sequence
+                    "cloud %s: event %d is another one now; its ledger is read again",
+                    ledger.cloud,
+                    ledger.sequence,
                 )
                 self.ledgers[ledger.cloud] = CloudLedger(ledger.cloud)
                 more.append(ledger.cloud)
@@ -79,8 +84,11 @@ class LedgerReader:
             await asyncio.sleep(0)
         return more
 
-    def _goes_on(self, ledger: CloudLedger, events: list[tuple[int, bytes]]) -> bool:
-        """False when Redis came back without its last events, whether or not others took their numbers."""
+    def _continues(self, ledger: CloudLedger, events: list[tuple[int, bytes]]) -> bool:
+        """Return whether the events follow those read before.
+
+        They do not if Redis lost its last events, whether or not other events have their numbers now.
+        """
         if not ledger.sequence:
             return True
         if not events:

@@ -1,4 +1,4 @@
-"""Accounts of the ledger, picked and summed, put into words of the API. Pure."""
+"""Selects and sums accounts of the ledger for the HTTP API. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from broker.api.schemas.ledger import LedgerEntry
 from broker.ledger.ledger import CONFIDENCE, CloudLedger, LedgerAccount
+from broker.ledger.models import LedgerEntry
 
-#: What a statement can be broken down by.
+#: What a report can be broken down by.
 DIMENSIONS = ("cloud", "origin", "sla", "table")
 
 
 class LedgerGroup(NamedTuple):
-    """What the accounts of one entry have in common; None for what they were summed over."""
+    """The fields that all accounts of one entry share; None for those that they were summed over."""
 
     cloud: str | None
     origin: str | None
@@ -24,25 +24,36 @@ class LedgerGroup(NamedTuple):
 
 @dataclass
 class LedgerTotal:
-    """Accounts together. ``allowed``: how many evictions their SLAs allow."""
+    """The sum of several accounts. allowed: how many evictions their SLAs allow."""
 
     account: LedgerAccount = field(default_factory=LedgerAccount)
     allowed: float = 0.0
 
 
-def totals(
+def sum_accounts(
     ledgers: Iterable[CloudLedger],
     by: Collection[str],
     *,
     origins: Collection[str] | None = None,
     sla: float | None = None,
 ) -> dict[LedgerGroup, LedgerTotal]:
-    """The accounts that suit, summed, by cloud, origin and SLA; tables in the order of their first promise.
+    """Return sums of accounts, ordered by cloud, origin and SLA; tables in the order of their first promise.
 
-    origins: of these only; None: of all. Copies: what is folded in later does not change them. Accounts that
-    everybody left are left out.
+    The sums are copies: events that are folded in later do not change them. Accounts without a promise that
+    is still counted are left out.
+
+    Parameters
+    ----------
+    ledgers
+        The ledgers whose accounts are summed.
+    by
+        The dimensions that are not summed over, some of ``DIMENSIONS``.
+    origins
+        Only accounts of these origins; None: of all.
+    sla
+        Only accounts of this SLA; None: of all.
     """
-    found: dict[LedgerGroup, LedgerTotal] = {}
+    groups: dict[LedgerGroup, LedgerTotal] = {}
     for ledger in ledgers:
         for key, account in ledger.accounts.items():
             if not account.admitted or sla not in (None, key.sla):
@@ -55,17 +66,19 @@ def totals(
                 key.sla if "sla" in by else None,
                 key.table_version if "table" in by else None,
             )
-            total = found.setdefault(group, LedgerTotal())
+            total = groups.setdefault(group, LedgerTotal())
             total.account.add(account)
             total.allowed += key.sla * account.admitted
-    return dict(
-        sorted(found.items(), key=lambda one: (one[0].cloud or "", one[0].origin or "", one[0].sla or 0))
-    )
+    return dict(sorted(groups.items(), key=lambda item: _order(item[0])))
 
 
-def entries(found: Mapping[LedgerGroup, LedgerTotal]) -> list[LedgerEntry]:
-    """With exact intervals, in the same order. This may take some milliseconds an entry."""
-    return [_entry(group, total) for group, total in found.items()]
+def make_entries(totals: Mapping[LedgerGroup, LedgerTotal]) -> list[LedgerEntry]:
+    """Return an entry for each sum, in the same order; its exact bounds may take some milliseconds."""
+    return [_entry(group, total) for group, total in totals.items()]
+
+
+def _order(group: LedgerGroup) -> tuple[str, str, float]:
+    return group.cloud or "", group.origin or "", group.sla or 0.0
 
 
 def _entry(group: LedgerGroup, total: LedgerTotal) -> LedgerEntry:
@@ -73,8 +86,8 @@ def _entry(group: LedgerGroup, total: LedgerTotal) -> LedgerEntry:
 
     account = total.account
     admitted, evicted, mean_risk = account.admitted, account.evicted, account.mean_risk
-    assert mean_risk is not None, "an account that everybody left"
-    # Of several SLAs their mean: evictions vary less than if all were promised that.
+    assert mean_risk is not None, "an account without promises"
+    # For several SLAs their mean, which is cautious: evictions vary less than if that were the SLA of all.
     promised = total.allowed / admitted if group.sla is None else group.sla
     at_least, _ = clopper_pearson(evicted, admitted, CONFIDENCE)
     _, at_most = clopper_pearson(evicted + account.running, admitted, CONFIDENCE)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 from broker.api.schemas.clouds import Clouds, CloudView
 from broker.api.schemas.leases import Cancellation, Leases
 from broker.api.schemas.problems import FieldError, Problem
-from broker.api.schemas.requests import Admission, ListedResult, ListedResults, Quotes
+from broker.api.schemas.quotes import Quotes
+from broker.api.schemas.requests import Admission, ListedResult, ListedResults
 from broker.client import Client
 from broker.contract import (
     CounterOffers,

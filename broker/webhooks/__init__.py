@@ -1,8 +1,8 @@
-"""Webhooks: public events, posted to the URLs that holders of keys name, signed and at least once.
+"""Webhooks: public events, posted to URLs that holders of keys choose, signed and at least once.
 
     merged stream ──► worker (one process at a time a webhook) ──► envelope, signature ──► sender ──► receiver
-                         position, state and log in Redis            addresses: where it may go at all
+                         store: position, state, log                targets: which addresses are allowed
 
 Signatures follow Standard Webhooks (webhook-id, webhook-timestamp, webhook-signature), bodies are CloudEvents
-1.0. Design: RELIABILITY.md, "Security" and "Faults" (slow and dead subscribers).
+1.0. ``service`` serves the API, ``worker`` delivers, and both share ``store``, ``secrets`` and ``sender``.
 """

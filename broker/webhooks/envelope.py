@@ -1,4 +1,4 @@
-"""What is sent: CloudEvents 1.0 in JSON, signed as Standard Webhooks says."""
+"""Messages to receivers: CloudEvents 1.0 in JSON, signed as Standard Webhooks specifies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SOURCE = "/v1/events"
 
 
 @dataclass(frozen=True)
-class Sending:
-    """A message: its id (the webhook-id), its type, and its body."""
+class WebhookMessage:
+    """One message to a receiver. id: its webhook-id. why: the occasion. body: a CloudEvent in JSON."""
 
     id: str
     type: str
@@ -24,17 +24,30 @@ class Sending:
     body: str
 
 
-def of_event(
+def build_event_message(
     entry: str,
     text: bytes,
-    wish: WebhookWish,
+    webhook: WebhookWish,
     scope: Collection[str] | None = None,
     why: Literal["event", "redelivery"] = "event",
-) -> Sending | None:
-    """The message for an event of the merged stream; None when it is not wanted, or no event at all.
+) -> WebhookMessage | None:
+    """Return the message for an event of the merged stream; None if it is not wanted, or is no event.
 
-    ``scope``: the origins whose leases are the holder's business; None: all.
-    ``data`` is the event as it is there: kinds and fields of a later version are passed on.
+    The ``data`` of the message is the event as the stream has it, also its kinds and fields of a later
+    version.
+
+    Parameters
+    ----------
+    entry
+        The id of the event in the merged stream.
+    text
+        The event as JSON.
+    webhook
+        The filters of the webhook.
+    scope
+        The origins whose leases the holder of the webhook may see; None: all.
+    why
+        The occasion of the message.
     """
     try:
         event = json.loads(text)
@@ -43,30 +56,30 @@ def of_event(
         origin, subject = lease.get("origin"), lease.get("id")
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    if (scope is not None and origin not in scope) or not is_wanted(wish, cloud, origin, kind):
+    if (scope is not None and origin not in scope) or not is_wanted(webhook, cloud, origin, kind):
         return None
-    return _sending(
+    return _message(
         entry, f"spotfed.lease.{kind}", why, event, at=at, source=f"/v1/clouds/{cloud}", subject=subject
     )
 
 
-def of_gap(after: str, goes_on_after: str) -> Sending:
-    """Says that events between two places of the merged stream were trimmed before they were delivered."""
+def build_gap_message(after: str, goes_on_after: str) -> WebhookMessage:
+    """Return the message that events between two ids of the merged stream were trimmed undelivered."""
     data = {
         "after": after,
         "goes_on_after": goes_on_after,
         "detail": "events in between are no longer kept: read GET /v1/leases for what is true now",
     }
-    return _sending(f"gap-{after}", "spotfed.webhook.gap", "gap", data)
+    return _message(f"gap-{after}", "spotfed.webhook.gap", "gap", data)
 
 
-def of_test(number: str, webhook: str) -> Sending:
-    """Proves that deliveries arrive and that signatures are understood."""
+def build_test_message(number: str, webhook: str) -> WebhookMessage:
+    """Return a test message, which proves that deliveries arrive and signatures are understood."""
     data = {"webhook": webhook, "detail": "a test; nothing has happened"}
-    return _sending(f"test-{number}", "spotfed.webhook.test", "test", data)
+    return _message(f"test-{number}", "spotfed.webhook.test", "test", data)
 
 
-def _sending(
+def _message(
     number: str,
     kind: str,
     why: Literal["event", "gap", "test", "redelivery"],
@@ -75,7 +88,7 @@ def _sending(
     at: str | None = None,
     source: str = _SOURCE,
     subject: str | None = None,
-) -> Sending:
+) -> WebhookMessage:
     envelope = {
         "specversion": "1.0",
         "id": number,
@@ -87,16 +100,16 @@ def _sending(
     }
     if subject is not None:
         envelope["subject"] = subject
-    return Sending(number, kind, why, json.dumps(envelope, separators=(",", ":")))
+    return WebhookMessage(number, kind, why, json.dumps(envelope, separators=(",", ":")))
 
 
-def headers(sending: Sending, secrets: Iterable[str], now: datetime) -> dict[str, str]:
-    """The headers of Standard Webhooks, with one signature a secret."""
+def build_headers(message: WebhookMessage, secrets: Iterable[str], now: datetime) -> dict[str, str]:
+    """Return the headers of Standard Webhooks for a message, with one signature a secret."""
     from standardwebhooks.webhooks import Webhook as Signer
 
-    signatures = [Signer(secret).sign(sending.id, now, sending.body) for secret in secrets]
+    signatures = [Signer(secret).sign(message.id, now, message.body) for secret in secrets]
     return {
-        "webhook-id": sending.id,
+        "webhook-id": message.id,
         "webhook-timestamp": str(int(now.timestamp())),
         "webhook-signature": " ".join(signatures),
         "content-type": CONTENT_TYPE,

@@ -1,4 +1,4 @@
-"""Bodies of the webhook calls; the server and the client share them."""
+"""Bodies of the calls about webhooks; the server and the client share them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from broker.contract import CloudId, Message
 
-Several = Annotated[tuple[CloudId, ...], Field(min_length=1, max_length=128)]
-#: The public ones of ``contract.EventKind``.
+Ids = Annotated[tuple[CloudId, ...], Field(min_length=1, max_length=128)]
+#: The public kinds of ``broker.contract.EventKind``.
 Kind = Literal[
     "admitted", "cancelled", "completed", "evicted", "extended", "failed", "noticed", "offered", "warned"
 ]  # fmt: skip
 
 
 class WebhookWish(Message):
-    """Where events are to go, and which: all, or those of these clouds, of leases of these origins, of these
-    kinds. What is null does not narrow."""
+    """A new webhook: the URL that events are posted to, and filters of the events.
+
+    Only events of these clouds, of leases of these origins, and of these kinds are posted; null does not
+    filter.
+    """
 
     url: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
     description: Annotated[str, StringConstraints(max_length=200)] = ""
-    clouds: Several | None = None
-    origins: Several | None = None
+    clouds: Ids | None = None
+    origins: Ids | None = None
     kinds: Annotated[tuple[Kind, ...], Field(min_length=1, max_length=16)] | None = None
 
 
 class WebhookState(StrEnum):
-    """``paused``: by its holder, or after too many failures. ``disabled``: its receiver said that it is gone.
-    Both lose nothing that is kept when the webhook is resumed."""
+    """The state of a webhook.
+
+    A webhook is paused by its holder, or after too many failures, and disabled when its receiver answers that
+    it is gone. Resumed, it delivers all events that are still kept.
+    """
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -37,18 +43,19 @@ class WebhookState(StrEnum):
 
 
 class WebhookChange(Message):
-    """Pauses a webhook, or resumes it from where it was."""
+    """A change of a webhook: it is paused, or resumed from where it was."""
 
     paused: bool
 
 
 class Webhook(BaseModel):
-    """A webhook as it is now.
+    """One webhook as it is now.
 
-    ``reason``: why it is not active. ``position``: id of the last event of the merged stream that is done
-    with. ``failed_attempts``: to deliver the event after it; the next is not before ``next_attempt_at``.
-    ``delivered``, ``failed``: attempts so far, tests and redeliveries not among them; ``given_up``: so often
-    it was paused or disabled because they failed. ``lag_s``: age of the oldest event that is not done with.
+    reason: why it is not active. position: the id of the last event of the merged stream that is delivered or
+    filtered. failed_attempts: attempts to deliver the event after it; the next one is not before
+    next_attempt_at. delivered, failed: numbers of attempts so far, without tests and redeliveries. given_up:
+    how often it was paused or disabled because attempts failed. lag_s: the age of the oldest event after its
+    position, in seconds.
     """
 
     id: str
@@ -73,32 +80,34 @@ class Webhook(BaseModel):
 
 
 class NewWebhook(BaseModel):
-    """``secret`` is shown this once. Deliveries are signed with it."""
+    """A new webhook, and the secret that its deliveries are signed with, which is shown only here."""
 
     webhook: Webhook
     secret: str
 
 
 class Webhooks(BaseModel):
-    """By time of creation."""
+    """The webhooks of a holder, by time of creation."""
 
     webhooks: list[Webhook]
 
 
 class NewSecret(BaseModel):
-    """``secret`` is shown this once. Deliveries are signed with it, and until ``old_until`` with the one
-    before as well."""
+    """A new secret of a webhook, which is shown only here.
+
+    Deliveries are signed with it, and until old_until with the previous one as well.
+    """
 
     secret: str
     old_until: str
 
 
 class Delivery(BaseModel):
-    """One attempt to deliver something.
+    """One attempt to deliver a message.
 
-    ``message`` is its webhook-id: that of the event in the merged stream, or of a test or notice. ``status``:
-    what the receiver answered; ``error``: why there is no answer, or none that counts. ``attempt`` counts
-    from 1; a redelivery, which its holder asked for, and a test are not repeated by themselves.
+    message: its webhook-id, which is the id of the event in the merged stream, or that of a test or a gap.
+    attempt: its number, from 1; a redelivery and a test are not repeated. status: the HTTP status that the
+    receiver answered. error: why there is no answer, or none that counts. duration_s: seconds.
     """
 
     id: str = ""
@@ -115,16 +124,16 @@ class Delivery(BaseModel):
 
 
 class Deliveries(BaseModel):
-    """Newest first. ``more``: there are older ones, see ``before``."""
+    """The last deliveries of a webhook, newest first. more: whether there are older ones."""
 
     deliveries: list[Delivery]
     more: bool = False
 
 
-def is_wanted(wish: WebhookWish, cloud: object, origin: object, kind: object) -> bool:
-    """Whether an event passes the filters of the holder."""
+def is_wanted(filters: WebhookWish, cloud: object, origin: object, kind: object) -> bool:
+    """Return whether an event passes the filters of a webhook."""
     return (
-        (wish.clouds is None or cloud in wish.clouds)
-        and (wish.origins is None or origin in wish.origins)
-        and (wish.kinds is None or kind in wish.kinds)
+        (filters.clouds is None or cloud in filters.clouds)
+        and (filters.origins is None or origin in filters.origins)
+        and (filters.kinds is None or kind in filters.kinds)
     )

@@ -1,7 +1,8 @@
-"""Secrets at rest. A secret signs, so Redis must hold it: in clear, or encrypted with keys from a file.
+"""Protects the secrets of webhooks at rest: Redis holds them in clear, or encrypted with keys from a file.
 
-The file (SPOTFED_WEBHOOK_KEY_FILE) holds Fernet keys, one a line; the first encrypts, all decrypt, so a new
-first line replaces a key without losing what is stored.
+A hash would not do, as secrets sign deliveries. The file (SPOTFED_WEBHOOK_KEY_FILE) holds Fernet keys, one a
+line. The first one encrypts and all decrypt, so that a new first line replaces a key without losing stored
+secrets.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ _BYTES = 32
 
 
 class SecretError(Exception):
-    """A stored secret cannot be read; the message says what is missing."""
+    """Raised when a stored secret cannot be read; the message says what is missing."""
 
 
 def new_secret() -> str:
-    """A secret as Standard Webhooks writes it."""
+    """Return a new random secret in the form of Standard Webhooks."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(_BYTES)).decode()
 
 
 class SecretVault:
-    """Encrypts and decrypts secrets; without a key file it hands them through."""
+    """Encrypts and decrypts secrets; without a key file it leaves them in clear."""
 
     def __init__(self, key_file: Path | None = None):
-        """Raises SettingsError when the file cannot be used."""
+        """Read the key file, if there is one. Raises SettingsError if it cannot be used."""
         self._fernet = None if key_file is None else _read(key_file)
 
     def seal(self, secret: str) -> str:
-        """As it is stored."""
+        """Return a secret in the form in which it is stored."""
         if self._fernet is None:
             return secret
         return _SEALED + self._fernet.encrypt(secret.encode()).decode()
 
     def open(self, stored: str) -> str:
-        """The secret. Raises SecretError."""
+        """Return the secret that was stored. Raises SecretError."""
         if not stored.startswith(_SEALED):
             return stored
         if self._fernet is None:
@@ -54,8 +55,8 @@ class SecretVault:
             return self._fernet.decrypt(stored.removeprefix(_SEALED)).decode()
         except InvalidToken:
             raise SecretError(
-                "no key of SPOTFED_WEBHOOK_KEY_FILE opens its secret: add the old key, or rotate the secret, "
-                "then resume it"
+                "no key of SPOTFED_WEBHOOK_KEY_FILE decrypts its secret: add the old key, or rotate the "
+                "secret, then resume it"
             ) from None
 
 

@@ -1,7 +1,7 @@
-"""Webhooks in Redis. Times are those of Redis, so that processes need not agree on what time it is.
+"""Stores webhooks in Redis. Times are those of Redis, so that the clocks of processes need not agree.
 
-One process at a time delivers a webhook's events: it holds the claim, which runs out if it dies, and nothing
-it writes counts once another has taken the claim.
+One process at a time delivers a webhook's events: it holds the claim, which runs out if the process dies, and
+nothing that it writes counts once another process has taken the claim.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
 from broker.webhooks.models import Deliveries, Delivery, Webhook, WebhookState, WebhookWish
 
-MOST_WEBHOOKS = 20  # a member, an operator
-DELIVERIES_KEPT = 500  # a webhook
+MOST_WEBHOOKS = 20  # per member or operator
+DELIVERIES_KEPT = 500  # per webhook
 OLD_SECRET_S = 86_400.0
 _MOST_OLD_SECRETS = 3
 
 
 class WebhookExistsError(Exception):
-    """The holder has a webhook for this URL already; ``webhook`` is its id."""
+    """Raised when the holder has a webhook for this URL already; ``webhook`` is its id."""
 
     def __init__(self, webhook: str):
         self.webhook = webhook
@@ -36,20 +36,22 @@ class WebhookExistsError(Exception):
 
 
 class TooManyWebhooksError(Exception):
-    """The holder has as many webhooks as one may have."""
+    """Raised when the holder has as many webhooks as one may have."""
 
 
 @dataclass(frozen=True)
 class StoredWebhook:
-    """A webhook as it was at ``now_ms``. ``secrets`` is as it is stored: sealed, see `usable_secrets`.
+    """One webhook as it was stored at ``now_ms``, in milliseconds of the time of Redis.
 
-    ``holder``: as of ``identity.Principal``: a member, or an operator. ``lag_s`` is known to those who ask
-    for the webhook, not to who delivers.
+    holder: a member or an operator, see ``Principal.holder``. spec: its URL and filters. secrets: JSON,
+    encrypted if there is a key file; see ``usable_secrets``. attempts: those that failed to deliver the event
+    after ``position``. next_at_ms: the time of the next attempt. lag_s: the age of that event in seconds,
+    where it was asked for.
     """
 
     id: str
     holder: str
-    wish: WebhookWish
+    spec: WebhookWish
     secrets: str
     state: WebhookState
     reason: str | None
@@ -67,17 +69,18 @@ class StoredWebhook:
 
     @property
     def usable_secrets(self) -> list[str]:
-        """The present one first, then those that were replaced not long ago; sealed."""
-        kept = json.loads(self.secrets)
-        return [kept["present"], *(sealed for sealed, until_ms in kept["old"] if until_ms > self.now_ms)]
+        """The secrets to sign with, as stored: the present one, then those replaced less than a day ago."""
+        secrets = json.loads(self.secrets)
+        old = (sealed for sealed, until_ms in secrets["old"] if until_ms > self.now_ms)
+        return [secrets["present"], *old]
 
     def view(self) -> Webhook:
-        """What its holder is shown."""
+        """Return the webhook as its holder sees it."""
         waits = self.attempts > 0 and self.state is WebhookState.ACTIVE
         return Webhook(
             id=self.id,
             holder=self.holder,
-            **self.wish.model_dump(),
+            **self.spec.model_dump(),
             created_at=self.created_at,
             state=self.state,
             reason=self.reason,
@@ -95,7 +98,7 @@ class StoredWebhook:
 
 @dataclass(frozen=True)
 class WebhookPosition:
-    """What tells whether a webhook has something to do."""
+    """The position of one webhook in the merged stream, and when it may deliver next."""
 
     id: str
     active: bool
@@ -105,28 +108,28 @@ class WebhookPosition:
 
 @dataclass(frozen=True)
 class WebhookBatch:
-    """All webhooks, the end of the merged stream, and the time."""
+    """The positions of all webhooks at ``now_ms``. last: the newest id of the merged stream."""
 
     now_ms: int
     last: str | None
-    places: list[WebhookPosition]
+    positions: list[WebhookPosition]
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """How many webhooks there are, by state; the age of the oldest event that an active one has not got."""
+    """Numbers of webhooks by state, and the age in seconds of the oldest event that an active one lacks."""
 
     states: Mapping[str, int]
     lag_s: float
 
 
 def timestamp(at_ms: float) -> str:
-    """RFC 3339 in UTC."""
+    """Return Unix time in milliseconds as RFC 3339 in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
 
 
 class WebhookStore:
-    """Every method may raise redis.RedisError."""
+    """Reads and writes webhooks, their logs and their claims. Every method may raise redis.RedisError."""
 
     def __init__(self, client: redis.asyncio.Redis, keys: RedisKeys):
         self.client: Any = client
@@ -136,17 +139,17 @@ class WebhookStore:
         self._release = client.register_script(read_script("webhook_release"))
         self._write = client.register_script(read_script("webhook_write"))
 
-    # -- for its holder -----------------------------------------------------------------------------------
+    # -- for holders --------------------------------------------------------------------------------------
 
-    async def create(self, holder: str, wish: WebhookWish, sealed: str, position: str) -> StoredWebhook:
-        """A new webhook, which begins after ``position``.
+    async def create(self, holder: str, spec: WebhookWish, sealed: str, position: str) -> StoredWebhook:
+        """Create a webhook that begins after ``position``; ``sealed``: its secret as it is stored.
 
         Raises WebhookExistsError, TooManyWebhooksError.
         """
         webhook = uuid4().hex[:20]
         fields = {
             "holder": holder,
-            "wish": wish.model_dump_json(),
+            "wish": spec.model_dump_json(),
             "secrets": _secrets(sealed, []),
             "state": WebhookState.ACTIVE.value,
             "reason": "",
@@ -156,8 +159,8 @@ class WebhookStore:
             "created_at": datetime.now(UTC).isoformat(),
         }
         keys = [self.keys.webhooks, self.keys.webhook_urls, self.keys.webhook(webhook)]
-        told: list[str | int] = [webhook, holder, _digest(holder, wish.url), MOST_WEBHOOKS]
-        outcome: Any = await _result(self._create(keys, [*told, *_flat(fields)]))
+        arguments: list[str | int] = [webhook, holder, _digest(holder, spec.url), MOST_WEBHOOKS]
+        outcome: Any = await _result(self._create(keys, [*arguments, *_flat(fields)]))
         if outcome[0] == b"exists":
             raise WebhookExistsError(outcome[1].decode())
         if outcome[0] == b"full":
@@ -165,75 +168,79 @@ class WebhookStore:
         return _stored(webhook, fields)
 
     async def get(self, webhook: str) -> StoredWebhook | None:
-        """One of them, by id."""
+        """Return the webhook of that id, None if there is none."""
         async with self.client.pipeline(transaction=False) as pipeline:
             pipeline.time()
             pipeline.hgetall(self.keys.webhook(webhook))
-            time, found = await pipeline.execute()
-        return (await self._with_lag([_stored(webhook, _decoded(found), _ms(time))]))[0] if found else None
+            time, fields = await pipeline.execute()
+        if not fields:
+            return None
+        (stored,) = await self._with_lag([_stored(webhook, _decoded(fields), _ms(time))])
+        return stored
 
-    async def of(self, holder: str) -> list[StoredWebhook]:
-        """Those of a holder, oldest first."""
+    async def list_webhooks(self, holder: str) -> list[StoredWebhook]:
+        """Return the webhooks of a holder, oldest first."""
         index: dict[bytes, bytes] = await self.client.hgetall(self.keys.webhooks)
-        mine = [name.decode() for name, owner in index.items() if owner.decode() == holder]
+        own = [webhook.decode() for webhook, owner in index.items() if owner.decode() == holder]
         async with self.client.pipeline(transaction=False) as pipeline:
             pipeline.time()
-            for webhook in mine:
+            for webhook in own:
                 pipeline.hgetall(self.keys.webhook(webhook))
-            time, *found = await pipeline.execute()
+            time, *replies = await pipeline.execute()
         stored = [
-            _stored(name, _decoded(one), _ms(time)) for name, one in zip(mine, found, strict=True) if one
+            _stored(webhook, _decoded(fields), _ms(time))
+            for webhook, fields in zip(own, replies, strict=True)
+            if fields
         ]
-        return sorted(await self._with_lag(stored), key=lambda one: (one.created_at, one.id))
+        return sorted(await self._with_lag(stored), key=lambda webhook: (webhook.created_at, webhook.id))
 
     async def _with_lag(self, webhooks: Sequence[StoredWebhook]) -> list[StoredWebhook]:
-        """How old the first event is that each is not done with."""
+        """Return the webhooks with the age of the first event after the position of each."""
         async with self.client.pipeline(transaction=False) as pipeline:
-            for one in webhooks:
-                pipeline.xrange(self.keys.all_events, f"({one.position}", "+", count=1)
-            found = await pipeline.execute()
+            for webhook in webhooks:
+                pipeline.xrange(self.keys.all_events, f"({webhook.position}", "+", count=1)
+            pages = await pipeline.execute()
         return [
-            replace(one, lag_s=max(0.0, (one.now_ms - int(page[0][0].partition(b"-")[0])) / 1000))
-            if page
-            else one
-            for one, page in zip(webhooks, found, strict=True)
+            replace(webhook, lag_s=_age_s(page[0][0], webhook.now_ms)) if page else webhook
+            for webhook, page in zip(webhooks, pages, strict=True)
         ]
 
     async def delete(self, stored: StoredWebhook) -> None:
-        """With its log. A delivery that is under way is the last one."""
+        """Delete a webhook and its log. A delivery that is under way is the last one."""
         keys = self.keys
         async with self.client.pipeline(transaction=True) as pipeline:
             pipeline.hdel(keys.webhooks, stored.id)
-            pipeline.hdel(keys.webhook_urls, _digest(stored.holder, stored.wish.url))
+            pipeline.hdel(keys.webhook_urls, _digest(stored.holder, stored.spec.url))
             pipeline.delete(keys.webhook(stored.id), keys.webhook_deliveries(stored.id))
             await pipeline.execute()
 
     async def rotate(self, stored: StoredWebhook, sealed: str) -> int | None:
-        """Signs with a new secret too; the present one goes on for `OLD_SECRET_S`, until the time returned.
+        """Replace the secret; return until when the old one is used as well, in Unix milliseconds.
 
-        None: somebody else rotated it, or deleted the webhook, since ``stored`` was read.
+        That is for ``OLD_SECRET_S``. Return None if another call replaced the secret, or deleted the webhook,
+        since ``stored`` was read.
         """
-        kept = json.loads(stored.secrets)
+        secrets = json.loads(stored.secrets)
         until_ms = stored.now_ms + round(1000 * OLD_SECRET_S)
-        still = [pair for pair in kept["old"] if pair[1] > stored.now_ms]
-        old = [[kept["present"], until_ms], *still][:_MOST_OLD_SECRETS]
+        usable = [pair for pair in secrets["old"] if pair[1] > stored.now_ms]
+        old = [[secrets["present"], until_ms], *usable][:_MOST_OLD_SECRETS]
         outcome = await self._change(stored.id, {"secrets": _secrets(sealed, old)}, expected=stored.secrets)
         return until_ms if outcome is not None else None
 
     async def set_state(self, webhook: str, state: WebhookState, reason: str = "") -> bool:
-        """Pauses or resumes; what failed before is forgotten. False: there is no such webhook."""
+        """Pause or resume a webhook, and forget failed attempts. Return whether there is one of that id."""
         fields = {"state": state.value, "reason": reason, "attempts": "0", "next_at_ms": "0"}
         return await self._change(webhook, fields) is not None
 
     # -- deliveries ---------------------------------------------------------------------------------------
 
     async def log(self, webhook: str, delivery: Delivery) -> Delivery | None:
-        """Notes a delivery that nobody waits for. None: the webhook was deleted."""
+        """Log a delivery that does not move the position. Return it with its id, None without the webhook."""
         entry = await self._change(webhook, {}, delivery=delivery)
         return None if entry is None else delivery.model_copy(update={"id": entry})
 
     async def deliveries(self, webhook: str, limit: int, before: str | None) -> Deliveries:
-        """The last ones, newest first."""
+        """Return a page of the log, newest first; ``before``: only entries older than the one of this id."""
         newest = "+" if before is None else f"({before}"
         entries = await self.client.xrevrange(
             self.keys.webhook_deliveries(webhook), newest, "-", count=limit + 1
@@ -241,35 +248,35 @@ class WebhookStore:
         return Deliveries(deliveries=list(map(_delivery, entries[:limit])), more=len(entries) > limit)
 
     async def delivery(self, webhook: str, delivery: str) -> Delivery | None:
-        """One of those that are kept."""
+        """Return one delivery, None if it is not kept."""
         entries = await self.client.xrange(self.keys.webhook_deliveries(webhook), delivery, delivery, count=1)
         return _delivery(entries[0]) if entries else None
 
     async def event(self, entry: str) -> bytes | None:
-        """An event of the merged stream as it is there, if it is still kept."""
+        """Return an event of the merged stream as JSON, None if it is no longer kept."""
         entries = await self.client.xrange(self.keys.all_events, entry, entry, count=1)
         return cast("bytes", entries[0][1].get(b"e", b"")) if entries else None
 
-    # -- for who delivers ---------------------------------------------------------------------------------
+    # -- for workers --------------------------------------------------------------------------------------
 
-    async def survey(self) -> WebhookBatch:
-        """Looks at all webhooks at once."""
+    async def read_positions(self) -> WebhookBatch:
+        """Read the positions of all webhooks at once."""
         names = [name.decode() for name in await self.client.hkeys(self.keys.webhooks)]
         async with self.client.pipeline(transaction=False) as pipeline:
             pipeline.time()
             pipeline.xrevrange(self.keys.all_events, count=1)
             for name in names:
                 pipeline.hmget(self.keys.webhook(name), "state", "position", "next_at_ms")
-            time, last, *found = await pipeline.execute()
-        places = [
+            time, last, *replies = await pipeline.execute()
+        positions = [
             WebhookPosition(name, state.decode() == WebhookState.ACTIVE, position.decode(), int(next_at_ms))
-            for name, (state, position, next_at_ms) in zip(names, found, strict=True)
+            for name, (state, position, next_at_ms) in zip(names, replies, strict=True)
             if state is not None
         ]
-        return WebhookBatch(_ms(time), last[0][0].decode() if last else None, places)
+        return WebhookBatch(_ms(time), last[0][0].decode() if last else None, positions)
 
     async def backlog(self) -> Backlog:
-        """How far behind all of them are."""
+        """Count all webhooks by state, and measure how far behind the active ones are."""
         names = [name.decode() for name in await self.client.hkeys(self.keys.webhooks)]
         states = Counter({state.value: 0 for state in WebhookState})
         if not names:
@@ -278,29 +285,28 @@ class WebhookStore:
             pipeline.time()
             for name in names:
                 pipeline.hmget(self.keys.webhook(name), "state", "position")
-            time, *found = await pipeline.execute()
-            states.update(state.decode() for state, _ in found if state is not None)
-            for state, position in found:
+            time, *replies = await pipeline.execute()
+            states.update(state.decode() for state, _ in replies if state is not None)
+            for state, position in replies:
                 if state is not None and state.decode() == WebhookState.ACTIVE:
                     pipeline.xrange(self.keys.all_events, f"({position.decode()}", "+", count=1)
             pages = await pipeline.execute()
-        waiting = [int(page[0][0].partition(b"-")[0]) for page in pages if page]
-        return Backlog(states, max(0.0, (_ms(time) - min(waiting)) / 1000) if waiting else 0.0)
+        return Backlog(states, max((_age_s(page[0][0], _ms(time)) for page in pages if page), default=0.0))
 
     async def hold(self, webhook: str, token: str, ttl_ms: int) -> StoredWebhook | None:
-        """Claims the webhook, or keeps the claim, for ``ttl_ms`` from now on.
+        """Claim a webhook, or keep the claim, for ``ttl_ms`` milliseconds from now on, and return it.
 
-        None: another process has it, or it was deleted.
+        ``token`` names the claim. Return None if another process has the webhook, or it was deleted.
         """
         keys = [self.keys.webhook_claim(webhook), self.keys.webhook(webhook)]
-        found: Any = await _result(self._hold(keys, [token, ttl_ms]))
-        if found is None:
+        reply: Any = await _result(self._hold(keys, [token, ttl_ms]))
+        if reply is None:
             return None
-        now_ms, *flat = (item.decode() for item in found)
+        now_ms, *flat = (item.decode() for item in reply)
         return _stored(webhook, dict(zip(flat[::2], flat[1::2], strict=True)), int(now_ms))
 
     async def release(self, webhook: str, token: str) -> None:
-        """Lets the others at it."""
+        """Give up the claim ``token`` on a webhook."""
         await _result(self._release([self.keys.webhook_claim(webhook)], [token]))
 
     async def settle(
@@ -312,9 +318,13 @@ class WebhookStore:
         delivery: Delivery | None = None,
         delay_ms: int | None = None,
     ) -> bool:
-        """Writes what came of an attempt. False: the claim or the webhook is gone, nothing was written."""
-        told = await self._change(webhook, fields, token=token, delivery=delivery, delay_ms=delay_ms)
-        return told is not None
+        """Write what came of an attempt; return False, having written nothing, if the claim is gone.
+
+        ``fields``: those of the webhook that change. ``delivery``: the entry of its log. ``delay_ms``: when
+        to attempt again, in milliseconds from now.
+        """
+        entry = await self._change(webhook, fields, token=token, delivery=delivery, delay_ms=delay_ms)
+        return entry is not None
 
     async def _change(
         self,
@@ -326,7 +336,7 @@ class WebhookStore:
         delivery: Delivery | None = None,
         delay_ms: int | None = None,
     ) -> str | None:
-        """The id of the logged delivery ("" for none), or None when nothing was written."""
+        """Return the id of the logged delivery ("" for none), or None if nothing was written."""
         keys = self.keys
         names = [keys.webhook(webhook), keys.webhook_deliveries(webhook), keys.webhook_claim(webhook)]
         logged = "" if delivery is None else delivery.model_dump_json(exclude={"id"})
@@ -348,15 +358,15 @@ def _flat(fields: Mapping[str, str]) -> list[str]:
     return [part for pair in fields.items() for part in pair]
 
 
-def _decoded(found: Mapping[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in found.items()}
+def _decoded(fields: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in fields.items()}
 
 
 def _stored(webhook: str, fields: Mapping[str, str], now_ms: int = 0) -> StoredWebhook:
     return StoredWebhook(
         id=webhook,
         holder=fields["holder"],
-        wish=WebhookWish.model_validate_json(fields["wish"]),
+        spec=WebhookWish.model_validate_json(fields["wish"]),
         secrets=fields["secrets"],
         state=WebhookState(fields["state"]),
         reason=fields["reason"] or None,
@@ -375,6 +385,11 @@ def _stored(webhook: str, fields: Mapping[str, str], now_ms: int = 0) -> StoredW
 
 def _delivery(entry: tuple[bytes, dict[bytes, bytes]]) -> Delivery:
     return Delivery.model_validate_json(entry[1][b"d"]).model_copy(update={"id": entry[0].decode()})
+
+
+def _age_s(entry: bytes, now_ms: int) -> float:
+    """Return the age of an event of the merged stream in seconds, by the time in its id."""
+    return max(0.0, (now_ms - int(entry.partition(b"-")[0])) / 1000)
 
 
 def _ms(time: tuple[int, int]) -> int:

@@ -1,8 +1,8 @@
-"""Where a webhook may go. What a member names is fetched by us, inside our network: it must not reach what
-only we can reach.
+"""Checks the targets of webhooks: the broker posts to URLs of members from inside its network.
 
-A URL is taken apart once, its host is resolved once, every address that comes out is judged, and the sender
-connects to these addresses and to no other: an answer of DNS that changes later changes nothing.
+These must not lead to what only the broker can reach. A URL is parsed once, its host is resolved once, every
+address is judged, and the sender connects to these addresses and to no other: a DNS answer that changes later
+changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-#: Host and port to addresses. Raises OSError where there are none.
+#: Resolves a host and a port to addresses. Raises OSError if there are none.
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 LONGEST_URL = 2048
@@ -29,13 +29,13 @@ _HOST = re.compile(
     r"(?=.{1,253}\.?$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?"
 )
 _BRACKETS = re.compile(r"\[[^\[\]]*\](:\d+)?")
-_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")  # WHATWG: a host whose last label is one is an IPv4 address
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")  # WHATWG: a host whose last label is a number is an IPv4 address
 
 # Own tables, after IANA's registries of special-purpose addresses: those of `ipaddress` differ between
 # versions of Python.
 _NOT_PUBLIC: tuple[tuple[str, tuple[Network, ...]], ...] = tuple(
-    (what, tuple(map(ipaddress.ip_network, networks)))
-    for what, networks in (
+    (kind, tuple(map(ipaddress.ip_network, networks)))
+    for kind, networks in (
         ("unspecified", ("0.0.0.0/8", "::/128")),
         ("loopback", ("127.0.0.0/8", "::1/128")),
         ("private", ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")),
@@ -60,7 +60,7 @@ _NOT_PUBLIC: tuple[tuple[str, tuple[Network, ...]], ...] = tuple(
 )
 _PUBLIC_V6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Not even where a network that is allowed contains them.
+# Refused even if an allowed network contains them.
 _NEVER = tuple(
     map(
         ipaddress.ip_network,
@@ -79,12 +79,12 @@ _NEVER = tuple(
 
 
 class TargetError(ValueError):
-    """A URL that webhooks do not go to. The message says why, and names no address that was resolved."""
+    """Raised for a URL that webhooks do not go to; the message says why, without the resolved addresses."""
 
 
 @dataclass(frozen=True)
 class WebhookTarget:
-    """A URL, taken apart. ``host`` is a name without a trailing dot, or an address without brackets."""
+    """A parsed URL. host: a name without a trailing dot, or an address without brackets."""
 
     scheme: str
     host: str
@@ -93,22 +93,22 @@ class WebhookTarget:
 
     @property
     def authority(self) -> str:
-        """What belongs into the Host header."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _STANDARD_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def parse(url: str) -> WebhookTarget:
-    """Takes a URL apart, more strictly than browsers do. Raises TargetError.
+def parse_target(url: str) -> WebhookTarget:
+    """Parse a URL, more strictly than browsers do. Raises TargetError.
 
-    Ports below 1024 belong to other protocols, but for 443, and 80 over http.
+    Ports below 1024 are refused except 443, and 80 over http: they belong to other protocols.
     """
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or set(url) & set(' "<>\\^`{|}'):
         raise TargetError(
             f"must be ASCII without spaces, at most {LONGEST_URL} characters (other names: xn--…)"
         )
     authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
-    # Before urlsplit, which says something else of it in each version of Python.
+    # Checked before urlsplit, which treats it differently in each version of Python.
     if authority.startswith("[") and "]" in authority and not _BRACKETS.fullmatch(authority):
         raise TargetError("has more than a port after the address in brackets")
     try:
@@ -154,24 +154,24 @@ def _host(netloc: str, host: str) -> str:
 
 
 def objection(address: Address, allowed: Iterable[Network] = ()) -> str | None:
-    """What speaks against connecting to an address: "loopback", "private", …; None: nothing.
+    """Return why an address must not be connected to, such as "loopback" or "private"; None if it may be.
 
     Addresses that stand for an IPv4 address (mapped, NAT64) are judged as that one.
     """
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
             return "link-local"
-        if (inner := _inner(address)) is not None:
+        if (inner := _embedded_ipv4(address)) is not None:
             return objection(inner, allowed)
-    what = next((what for what, networks in _NOT_PUBLIC if _within(address, networks)), None)
-    if what is None and isinstance(address, IPv6Address) and address not in _PUBLIC_V6:
-        what = "reserved"
-    if what is not None and _within(address, allowed) and not _within(address, _NEVER):
+    kind = next((kind for kind, networks in _NOT_PUBLIC if _within(address, networks)), None)
+    if kind is None and isinstance(address, IPv6Address) and address not in _PUBLIC_V6:
+        kind = "reserved"
+    if kind is not None and _within(address, allowed) and not _within(address, _NEVER):
         return None
-    return what
+    return kind
 
 
-def _inner(address: IPv6Address) -> IPv4Address | None:
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
@@ -182,63 +182,63 @@ def _within(address: Address, networks: Iterable[Network]) -> bool:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A target and the addresses to connect to, all of which were found harmless."""
+class CheckedTarget:
+    """A target, and the addresses to connect to, all of which may be connected to."""
 
     target: WebhookTarget
     addresses: tuple[str, ...]
 
 
-async def check(url: str, resolve: Resolver, allowed: Sequence[Network] = ()) -> Checked:
-    """Takes a URL apart, resolves its host, and judges each address. Plain http only within ``allowed``.
+async def check_target(url: str, resolve: Resolver, allowed: Sequence[Network] = ()) -> CheckedTarget:
+    """Parse a URL, resolve its host, and judge each address; plain http is for ``allowed`` networks only.
 
     Raises TargetError.
     """
-    target = parse(url)
+    target = parse_target(url)
     try:
-        found = [ipaddress.ip_address(text) for text in await resolve(target.host, target.port)]
+        addresses = [ipaddress.ip_address(text) for text in await resolve(target.host, target.port)]
     except (OSError, ValueError):
-        found = []
-    if not found:
+        addresses = []
+    if not addresses:
         raise TargetError("its host cannot be resolved")
-    for address in found:
-        what = objection(address, allowed)
-        if what is not None:
+    for address in addresses:
+        reason = objection(address, allowed)
+        if reason is not None:
             raise TargetError(
-                f"its host is at an address that is {what}; whoever runs the broker may allow networks with "
-                "SPOTFED_WEBHOOK_ALLOW"
+                f"its host is at an address that is {reason}; whoever runs the broker may allow networks "
+                "with SPOTFED_WEBHOOK_ALLOW"
             )
         if target.scheme == "http" and not _allowed(address, allowed):
             raise TargetError("must begin with https://")
-    return Checked(target, tuple(dict.fromkeys(map(str, found))))
+    return CheckedTarget(target, tuple(dict.fromkeys(map(str, addresses))))
 
 
 def _allowed(address: Address, allowed: Sequence[Network]) -> bool:
-    inner = _inner(address) if isinstance(address, IPv6Address) else None
+    inner = _embedded_ipv4(address) if isinstance(address, IPv6Address) else None
     return _within(inner or address, allowed)
 
 
 class SystemResolver:
-    """The resolver of the machine, in threads of its own: a name server that is silent delays nobody else."""
+    """Resolves hosts as the machine does, in its own threads: a silent name server delays nothing else."""
 
     def __init__(self, timeout_s: float = 5.0, threads: int = 16):
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="webhook-names")
 
     async def __call__(self, host: str, port: int) -> list[str]:
-        """Addresses, in the order in which to try them. Raises OSError, TimeoutError being one."""
+        """Return addresses in the order in which to try them. Raises OSError, also TimeoutError."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._timeout_s):
             return await loop.run_in_executor(self._threads, _addresses, host, port)
 
     def close(self) -> None:
-        """Waits for nobody."""
+        """Stop the threads without waiting for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _addresses(host: str, port: int) -> list[str]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # a label that is empty or too long
         raise OSError(str(error)) from error
-    return [str(place[0]) for _, _, _, _, place in found]
+    return [str(address[0]) for _, _, _, _, address in entries]

@@ -1,8 +1,8 @@
-"""Delivers events: each webhook in order, each at least once, no webhook waiting for another.
+"""Delivers events to webhooks: for each webhook in order and at least once, none waiting for another.
 
-All API processes look at all webhooks; who finds one with events to deliver claims it for a while. The
-position in the merged stream moves on with the answer of the receiver, so whoever takes over goes on there;
-what was delivered and not noted is delivered again, under the same webhook-id.
+All API processes watch all webhooks; a process that finds one with events to deliver claims it for a while.
+The position in the merged stream moves on with the answer of the receiver, so that the next process continues
+there. A delivery that was not recorded is made again, under the same webhook-id.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import redis
 import redis.asyncio
 
-from broker.api.task_end import end
 from broker.backoff import Backoff
 from broker.failpoints import Failpoint, failpoint
 from broker.identity.models import MemberRecord
@@ -32,7 +32,7 @@ from broker.storage.streams import (
     read_all_after,
     read_oldest_position,
 )
-from broker.webhooks.envelope import Sending, of_event, of_gap
+from broker.webhooks.envelope import WebhookMessage, build_event_message, build_gap_message
 from broker.webhooks.models import Delivery, WebhookState
 from broker.webhooks.secrets import SecretError, SecretVault
 from broker.webhooks.sender import GONE, DeliveryOutcome, Sender
@@ -40,21 +40,21 @@ from broker.webhooks.store import StoredWebhook, WebhookBatch, WebhookPosition, 
 
 log = logging.getLogger(__name__)
 
-_POLL_MS = 500  # a webhook that was made or resumed waits so long at most
+_POLL_MS = 500  # the longest wait of a webhook that was created or resumed
 _BUSY_MS = 100
 _PAGE = 200
-_SLOTS = 64  # for webhooks whose receivers are quick, as far as is known
-_SLOW_SLOTS = 64  # for the others
-_MOST = 320  # at a time, with those that have just proved to be slow
-_SLOW_S = 1.0  # a delivery that takes longer
-_TURN_S = 10.0  # then the others may, who waited for a slot
-_SHORT_TURN_S = 1.0  # the same while somebody waits
-_MARGIN_S = 20.0  # a claim outlasts a delivery by this
-_END_AGAIN_S = 0.5
-_FAULT_S = 60.0  # this process leaves a webhook alone with which it has a fault
+_QUICK_SLOTS = 64  # for webhooks whose receivers are not known to be slow
+_SLOW_SLOTS = 64  # for all others
+_MOST_SERVED = 320  # at the same time, including those that have just proved to be slow
+_SLOW_S = 1.0  # a delivery that takes longer is slow
+_TURN_S = 10.0  # how long a webhook keeps its slot
+_SHORT_TURN_S = 1.0  # how long while others wait for a slot
+_CLAIM_MARGIN_S = 20.0  # how much longer than a delivery a claim lasts
+_CANCEL_AGAIN_S = 0.5
+_FAULT_S = 60.0  # how long this process leaves a webhook alone on which it failed
 
-OPERATORS = "operator/"  # so begin the names of holders that are no members
-#: The members of the federation, by name.
+OPERATORS = "operator/"  # begins the names of holders that are no members
+#: Returns the members of the federation, by name.
 Members = Callable[[], Awaitable[Mapping[str, MemberRecord]]]
 _Page = deque[tuple[str, dict[bytes, bytes]]]
 
@@ -80,11 +80,11 @@ class RetryPolicy:
 
 
 class MemberGoneError(Exception):
-    """The member that a webhook belongs to has left the federation."""
+    """Raised when the member that a webhook belongs to has left the federation."""
 
 
 async def scope_of(stored: StoredWebhook, members: Members) -> frozenset[str] | None:
-    """The origins whose leases a webhook may tell of, as they are now; None: all. Raises MemberGoneError."""
+    """Return the origins whose leases its holder may see, None for all. Raises MemberGoneError."""
     if stored.holder.startswith(OPERATORS):
         return None
     record = (await members()).get(stored.holder)
@@ -93,12 +93,12 @@ async def scope_of(stored: StoredWebhook, members: Members) -> frozenset[str] | 
     return frozenset((record.name, *record.clouds))
 
 
-def delivery_of(sending: Sending, outcome: DeliveryOutcome, attempt: int = 1) -> Delivery:
-    """What is logged."""
+def delivery_of(message: WebhookMessage, outcome: DeliveryOutcome, attempt: int = 1) -> Delivery:
+    """Return the entry of the log for an attempt to deliver a message."""
     return Delivery(
-        message=sending.id,
-        type=sending.type,
-        why=sending.why,
+        message=message.id,
+        type=message.type,
+        why=message.why,
         attempt=attempt,
         at=datetime.now(UTC).isoformat(),
         delivered=outcome.delivered,
@@ -109,12 +109,12 @@ def delivery_of(sending: Sending, outcome: DeliveryOutcome, attempt: int = 1) ->
 
 
 class WebhookWorker:
-    """Delivers for one process."""
+    """Delivers the events of all webhooks on behalf of one process."""
 
     def __init__(
         self,
-        storage: WebhookStore,
-        following: redis.asyncio.Redis,
+        store: WebhookStore,
+        blocking: redis.asyncio.Redis,
         name: str,
         *,
         sender: Sender,
@@ -122,18 +122,18 @@ class WebhookWorker:
         retries: RetryPolicy,
         members: Members,
     ):
-        """``following`` blocks while it reads: it is used by nobody else."""
+        """Connect to nothing yet. ``blocking`` blocks while it reads. ``name``: of this process."""
         self._members = members
-        self._storage, self._following, self._name = storage, following, name
+        self._store, self._blocking, self._name = store, blocking, name
         self._sender, self._vault, self._retries = sender, vault, retries
-        self._ttl_ms = round(1000 * (sender.timeout_s + _MARGIN_S))
+        self._ttl_ms = round(1000 * (sender.timeout_s + _CLAIM_MARGIN_S))
         self._serving: dict[str, asyncio.Task[None]] = {}
-        self._slow: set[str] = set()  # webhooks whose delivery takes long, or whose last one did
-        self._crowded = False
+        self._slow: set[str] = set()  # webhooks whose present or last delivery is slow
+        self._is_crowded = False
 
     @property
     def _keys(self) -> RedisKeys:
-        return self._storage.keys
+        return self._store.keys
 
     async def run(self) -> None:
         """Deliver until the task is cancelled, through outages of Redis."""
@@ -141,74 +141,77 @@ class WebhookWorker:
             while True:
                 await retry_through_outages(self._round, "webhooks")
         finally:
-            await end(list(self._serving.values()), _END_AGAIN_S)
+            await cancel_tasks(list(self._serving.values()), _CANCEL_AGAIN_S)
 
     async def _round(self) -> None:
-        survey = await self._storage.survey()
-        due = [place for place in survey.places if self._has_work(place, survey)]
-        self._slow &= {place.id for place in survey.places}
-        chosen = self._choose([place.id for place in due])
-        self._crowded = len(chosen) < len(due)
+        batch = await self._store.read_positions()
+        due = [position for position in batch.positions if self._is_due(position, batch)]
+        self._slow &= {position.id for position in batch.positions}
+        chosen = self._choose([position.id for position in due])
+        self._is_crowded = len(chosen) < len(due)
         for webhook in chosen:
             self._serving[webhook] = asyncio.create_task(self._serve(webhook), name=f"webhook-{webhook}")
-        if not any(place.active for place in survey.places):
-            await asyncio.sleep(_POLL_MS / 1000)  # nobody waits for the events that come meanwhile
+        if not any(position.active for position in batch.positions):
+            await asyncio.sleep(_POLL_MS / 1000)  # new events are for no webhook
             return
-        waits = [place.next_at_ms - survey.now_ms for place in survey.places if place.active]
+        waits = [position.next_at_ms - batch.now_ms for position in batch.positions if position.active]
         soonest = min((wait for wait in waits if wait > 0), default=_POLL_MS)
         block_ms = _BUSY_MS if due or self._serving else _POLL_MS
-        after = survey.last or BEGINNING
-        await read_after(self._following, self._keys.all_events, after, 1, min(block_ms, soonest))
+        after = batch.last or BEGINNING
+        await read_after(self._blocking, self._keys.all_events, after, 1, min(block_ms, soonest))
         await asyncio.sleep(0.01)  # events come in bursts
 
     def _choose(self, due: list[str]) -> list[str]:
-        """Those that get a slot. Slow ones have slots of their own, which they leave to nobody else: however
-        many they are, the others wait for a slot no longer than one takes to prove slow."""
+        """Return the webhooks that get a slot.
+
+        Slow ones have slots of their own, and only these: however many they are, the others wait for a slot
+        no longer than a delivery takes to prove slow.
+        """
         chosen: list[str] = []
         serving = self._serving.keys()
-        for slots, those, at_it in (
-            (_SLOTS, [one for one in due if one not in self._slow], len(serving - self._slow)),
-            (_SLOW_SLOTS, [one for one in due if one in self._slow], len(serving & self._slow)),
+        for slots, candidates, taken in (
+            (_QUICK_SLOTS, [webhook for webhook in due if webhook not in self._slow], serving - self._slow),
+            (_SLOW_SLOTS, [webhook for webhook in due if webhook in self._slow], serving & self._slow),
         ):
-            free = min(slots - at_it, _MOST - len(serving) - len(chosen))
-            chosen += random.sample(those, max(0, min(len(those), free)))
+            free = min(slots - len(taken), _MOST_SERVED - len(serving) - len(chosen))
+            chosen += random.sample(candidates, max(0, min(len(candidates), free)))
         return chosen
 
-    def _has_work(self, place: WebhookPosition, survey: WebhookBatch) -> bool:
+    def _is_due(self, webhook: WebhookPosition, batch: WebhookBatch) -> bool:
+        """Return whether a webhook has events to deliver now."""
         return (
-            place.active
-            and place.id not in self._serving
-            and place.next_at_ms <= survey.now_ms
-            and survey.last is not None
-            and parse_id(place.position) < parse_id(survey.last)
+            webhook.active
+            and webhook.id not in self._serving
+            and webhook.next_at_ms <= batch.now_ms
+            and batch.last is not None
+            and parse_id(webhook.position) < parse_id(batch.last)
         )
 
     async def _serve(self, webhook: str) -> None:
-        """One turn of one webhook."""
+        """Serve one webhook for one turn, then give up the claim on it."""
         token = f"{self._name}/{webhook}"
         try:
-            held = await self._turn(webhook, token)
-            if held:
-                await self._storage.release(webhook, token)
+            if await self._take_turn(webhook, token):
+                await self._store.release(webhook, token)
         except asyncio.CancelledError:
-            await self._storage.release(webhook, token)
+            await self._store.release(webhook, token)
             raise
         except (redis.RedisError, OSError) as error:
-            log.info("webhook %s: %s; it is taken up again", webhook, error)
+            log.info("webhook %s: %s; trying again", webhook, error)
         except Exception:
             log.exception("webhook %s failed here; another process may take it, or this one later", webhook)
             await asyncio.sleep(_FAULT_S)
         finally:
             del self._serving[webhook]
 
-    async def _turn(self, webhook: str, token: str) -> bool:
-        """Delivers until there is no more, something fails, or the turn is over. False: others have it."""
+    async def _take_turn(self, webhook: str, token: str) -> bool:
+        """Deliver until nothing is left, an attempt fails, or the turn ends. Return if the claim stands."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         page: _Page = deque()
-        expected = ""  # the position that the page goes on from
+        expected = ""  # the position that the page follows
         while True:
-            stored = await self._storage.hold(webhook, token, self._ttl_ms)
+            stored = await self._store.hold(webhook, token, self._ttl_ms)
             if stored is None:
                 return False
             if stored.state is not WebhookState.ACTIVE or stored.next_at_ms > stored.now_ms:
@@ -221,60 +224,63 @@ class WebhookWorker:
             except (MemberGoneError, SecretError) as error:
                 await self._pause(stored, token, str(error))
                 return True
-            position, sending = await self._next(stored, page, scope)
-            if sending is None:
+            position, message = await self._next_message(stored, page, scope)
+            if message is None:
                 await self._settle(stored, token, position)
                 if position == stored.position or self._is_over(began_s):
                     return True
-            elif not await self._deliver(stored, token, position, sending, secrets) or self._is_over(began_s):
+            elif not await self._deliver(stored, token, position, message, secrets) or self._is_over(began_s):
                 return True
             expected = position
 
     def _is_over(self, began_s: float) -> bool:
-        """Whether the others' turn has come."""
-        turn_s = _SHORT_TURN_S if self._crowded else _TURN_S
+        """Return whether a turn that began then is over."""
+        turn_s = _SHORT_TURN_S if self._is_crowded else _TURN_S
         return asyncio.get_running_loop().time() - began_s > turn_s
 
     async def _pause(self, stored: StoredWebhook, token: str, reason: str) -> None:
         fields = {"state": WebhookState.PAUSED.value, "reason": reason}
-        await self._storage.settle(stored.id, token, fields=fields)
+        await self._store.settle(stored.id, token, fields=fields)
 
-    async def _next(
+    async def _next_message(
         self, stored: StoredWebhook, page: _Page, scope: Collection[str] | None
-    ) -> tuple[str, Sending | None]:
-        """What is to be delivered next, and the position once it is. None: nothing up to that position."""
-        client = self._storage.client
+    ) -> tuple[str, WebhookMessage | None]:
+        """Return the next position, and the message to deliver to reach it; None if there is nothing to
+        do."""
+        client = self._store.client
         if not page:
             try:
                 page.extend(await read_all_after(client, self._keys.all_events, stored.position, _PAGE))
             except EventsLostError:
-                goes_on = await read_oldest_position(client, self._keys.all_events)
-                return goes_on, of_gap(stored.position, goes_on)
+                resumes_after = await read_oldest_position(client, self._keys.all_events)
+                return resumes_after, build_gap_message(stored.position, resumes_after)
         position = stored.position
         while page:
             position, fields = page.popleft()
-            sending = of_event(position, fields.get(b"e", b""), stored.wish, scope)
-            if sending is not None:
-                return position, sending
+            message = build_event_message(position, fields.get(b"e", b""), stored.spec, scope)
+            if message is not None:
+                return position, message
         return position, None
 
     async def _deliver(
-        self, stored: StoredWebhook, token: str, position: str, sending: Sending, secrets: list[str]
+        self, stored: StoredWebhook, token: str, position: str, message: WebhookMessage, secrets: list[str]
     ) -> bool:
-        """One attempt. True: delivered and noted, go on."""
-        outcome = await self._send(stored, sending, secrets)
+        """Make one attempt. Return whether it was delivered and recorded."""
+        outcome = await self._send(stored, message, secrets)
         failpoint(Failpoint.WEBHOOK_SENT)
         attempt = stored.attempts + 1
-        delivery = delivery_of(sending, outcome, attempt)
+        delivery = delivery_of(message, outcome, attempt)
         if outcome.delivered:
             return await self._settle(stored, token, position, delivery)
         return await self._fail(stored, token, delivery, outcome)
 
-    async def _send(self, stored: StoredWebhook, sending: Sending, secrets: list[str]) -> DeliveryOutcome:
-        """It proves to be slow while it is, and quick when it was."""
+    async def _send(
+        self, stored: StoredWebhook, message: WebhookMessage, secrets: list[str]
+    ) -> DeliveryOutcome:
+        """Send a message; a webhook counts as slow from the moment it is, until a delivery is quick."""
         timer = asyncio.get_running_loop().call_later(_SLOW_S, self._slow.add, stored.id)
         try:
-            outcome = await self._sender.send(stored.wish.url, sending, secrets)
+            outcome = await self._sender.send(stored.spec.url, message, secrets)
         finally:
             timer.cancel()
         if outcome.duration_s <= _SLOW_S:
@@ -289,7 +295,7 @@ class WebhookWorker:
         fields = {"position": position, "attempts": "0", "next_at_ms": "0"}
         if delivery is not None:
             fields |= {"delivered": str(stored.delivered + 1), "last_delivered_at": delivery.at}
-        return await self._storage.settle(stored.id, token, fields=fields, delivery=delivery)
+        return await self._store.settle(stored.id, token, fields=fields, delivery=delivery)
 
     async def _fail(
         self, stored: StoredWebhook, token: str, delivery: Delivery, outcome: DeliveryOutcome
@@ -310,9 +316,23 @@ class WebhookWorker:
             next_at = datetime.now(UTC) + timedelta(seconds=wait_s)
             delivery = delivery.model_copy(update={"next_attempt_at": next_at.isoformat()})
         delay_ms = None if wait_s is None else max(1, round(1000 * wait_s))
-        await self._storage.settle(stored.id, token, fields=fields, delivery=delivery, delay_ms=delay_ms)
+        await self._store.settle(stored.id, token, fields=fields, delivery=delivery, delay_ms=delay_ms)
         return False
 
 
 def _given_up(stored: StoredWebhook, state: WebhookState, reason: str) -> dict[str, str]:
     return {"state": state.value, "reason": reason, "given_up": str(stored.given_up + 1)}
+
+
+async def cancel_tasks(tasks: Collection[asyncio.Task[Any]], again_s: float) -> None:
+    """Cancel tasks until all have ended, however they end; tasks that take longer than ``again_s`` once more.
+
+    Once is not enough: redis-py sends under ``asyncio.wait_for``, which in Python 3.11 may swallow a
+    cancellation that comes as it completes.
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=again_s)
+    await asyncio.gather(*tasks, return_exceptions=True)

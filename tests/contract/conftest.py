@@ -26,7 +26,7 @@ def quick_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("httpx._transports.default.create_ssl_context", create_once)
         # redis-py swallows a cancellation now and then: the next one comes sooner.
-        patch.setattr("broker.api.container._END_AGAIN_S", 0.1)
+        patch.setattr("broker.api.container._CANCEL_AGAIN_S", 0.1)
         yield
 
 

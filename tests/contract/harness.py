@@ -270,9 +270,9 @@ class _Server(uvicorn.Server):
         asyncio.run_coroutine_threadsafe(self._forget_members(), self._loop).result(10)
 
     async def _forget_members(self) -> None:
-        adverts = self._app.state.broker.adverts
-        async with adverts._refreshing:  # what is read at this moment may be without the new member
-            adverts._refreshed_s = float("-inf")
+        membership = self._app.state.services.membership
+        async with membership._refreshing:  # what is read at this moment may be without the new member
+            membership._refreshed_s = float("-inf")
 
     def stop(self) -> None:
         """Returns once it has stopped."""

@@ -12,7 +12,8 @@ from fastapi.routing import iter_route_contexts
 
 from broker.api.app import create_app
 from broker.api.dependencies import PermissionDependency
-from broker.api.schemas.identity import KeyWish, MemberWish
+from broker.api.schemas.api_keys import KeyWish
+from broker.api.schemas.members import MemberWish
 from broker.client import Client
 from broker.contract import OnDemandRequest, SpotRequest
 from broker.identity.permissions import Action, Role
@@ -171,7 +172,7 @@ TABLE: dict[str, Call] = {
 }
 
 
-def doors() -> dict[str, list[Action]]:
+def required_actions() -> dict[str, list[Action]]:
     """By route of the application: the actions that it declares."""
     app = create_app(Settings(redis_url="redis://nowhere.invalid"))
     found: dict[str, list[Action]] = {}
@@ -189,8 +190,8 @@ def doors() -> dict[str, list[Action]]:
     return found
 
 
-def test_every_route_passes_one_door_and_is_in_the_table() -> None:
-    assert doors() == {route: [call.action] for route, call in TABLE.items()}
+def test_every_route_checks_one_permission_and_is_in_the_table() -> None:
+    assert required_actions() == {route: [call.action] for route, call in TABLE.items()}
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.schemas.identity import KeyWish, MemberWish
+from broker.api.schemas.api_keys import KeyWish
+from broker.api.schemas.members import MemberWish
 from broker.client import Client, InputRefusedError, NotFoundError, ProblemAnswer
 from broker.identity.permissions import Role
 from broker.jobs.events import JobCancelled, JobFailed, JobSubmitted

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.schemas.identity import KeyWish, MemberChange, MemberWish, Rotation
+from broker.api.schemas.api_keys import KeyWish, Rotation
+from broker.api.schemas.members import MemberChange, MemberWish
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import QuoteRequest, SpotRequest
 from broker.identity.member_cache import MemberCache

@@ -11,7 +11,8 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.api.schemas.identity import KeyWish, MemberWish
+from broker.api.schemas.api_keys import KeyWish
+from broker.api.schemas.members import MemberWish
 from broker.client import Client
 from broker.contract import Cancel, Confirm, Reserve
 from broker.identity.permissions import Role

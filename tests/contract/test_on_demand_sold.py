@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.schemas.identity import KeyWish, MemberWish
+from broker.api.schemas.api_keys import KeyWish
+from broker.api.schemas.members import MemberWish
 from broker.client import Client, GrantedRequest, NotFoundError, ProblemAnswer, RefusedRequest
 from broker.contract import OnDemandRequest, SpotRequest
 from broker.identity.permissions import Role

@@ -24,7 +24,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from broker.api.schemas.identity import KeyWish, MemberWish
+from broker.api.schemas.api_keys import KeyWish
+from broker.api.schemas.members import MemberWish
 from broker.client import Client, GrantedRequest, NotFoundError, RefusedRequest
 from broker.contract import Advert
 from broker.journal.journal import Journal

@@ -20,7 +20,8 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from broker.api.schemas.identity import KeyWish, MemberWish
+from broker.api.schemas.api_keys import KeyWish
+from broker.api.schemas.members import MemberWish
 from broker.client import Client, GrantedRequest, RefusedRequest
 from broker.contract import Advert, ExtensionRequest, SpotRequest
 from broker.identity.store import let_in_operator

@@ -19,6 +19,9 @@ from unittest import mock
 import redis
 
 from broker.api.services.clouds import CloudService
+from broker.api.services.leases import LeaseService
+from broker.api.services.on_demand import OnDemandService
+from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import CloudInfo
 from broker.journal.journal import Journal
 from broker.requests.members import MembershipView
@@ -193,7 +196,10 @@ class BrokerProcess(_Process):
         replies = Replies(client, KEYS, name)
         exchange = RingingCommands(records, replies, OwnerNotifier(self._ring))
         self.service = SubmissionService(SETTINGS, records, adverts, exchange)
-        self.desk = CloudService(SETTINGS, client, KEYS, adverts, exchange)
+        owners = OwnerCalls(SETTINGS, exchange)
+        self.leases = LeaseService(client, KEYS, owners, adverts)
+        self.on_demand = OnDemandService(owners)
+        self.clouds = CloudService(owners, adverts)
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in order: a set's would be another one every time
         self._own(self._keep_up(replies.run))
         self._own(self._keep_up(self._sweep))
@@ -313,6 +319,7 @@ def patched(world: World) -> Iterator[None]:
         "broker.requests.replies.time": times,
         "broker.requests.models.uuid4": world.name,
         "broker.api.services.clouds.uuid4": world.name,
+        "broker.api.services.on_demand.uuid4": world.name,
     }
     with ExitStack() as stack:
         for target, stand in stands.items():

@@ -112,7 +112,7 @@ class Users:
             await asyncio.sleep(rng.uniform(0.2, 2.5))
             what = rng.choice(("look", "extend", "extend", "cancel", "acknowledge"))
             try:
-                now = await self.world.broker_call(lambda b: b.desk.lease(lease.id), _PATIENCE_S)
+                now = await self.world.broker_call(lambda b: b.leases.get(lease.id), _PATIENCE_S)
                 if now is None:
                     continue  # it was confirmed, and its owner has not written so yet
                 if what == "extend":
@@ -120,7 +120,7 @@ class Users:
                 elif what == "cancel":
                     await self._cancel(now)
                 elif what == "acknowledge":  # whether it was told to leave or not
-                    await self._twice(lambda b, n=now: b.desk.acknowledge(n, "me"))
+                    await self._twice(lambda b, n=now: b.leases.acknowledge(n, "me"))
             except AWAY:
                 continue
 
@@ -129,10 +129,10 @@ class Users:
             return
         until_s = lease.ends_at_s + self._random.uniform(-2.0, self._random.choice((1, 8)) * RENEWAL_S)
         name = self._next("x")
-        await self._twice(lambda b: b.desk.extend(lease, max(0.0, until_s), ExtensionRequest(), name))
+        await self._twice(lambda b: b.leases.extend(lease, max(0.0, until_s), ExtensionRequest(), name))
 
     async def _cancel(self, lease: Lease) -> None:
-        heard = await self._twice(lambda b: b.desk.cancel(lease.id, "me"))
+        heard = await self._twice(lambda b: b.leases.cancel(lease.id, "me"))
         if heard is None or not heard.done:
             return
         book = self.world.checker.books[lease.cloud]
@@ -165,12 +165,12 @@ class Users:
         await self._own_ask(cloud, wish)
         if lifetime_s is None or rng.random() < 0.3:
             await asyncio.sleep(rng.uniform(0.0, 8.0))
-            await self._until_heard(lambda b: b.desk.stop_on_demand(cloud, wish.id or ""))
+            await self._until_heard(lambda b: b.on_demand.stop(cloud, wish.id or ""))
         if rng.random() < 0.3:
             await self._own_ask(cloud, wish)
 
     async def _own_ask(self, cloud: str, wish: OnDemandRequest) -> None:
-        answer = await self._until_heard(lambda b: b.desk.start_on_demand(cloud, wish))
+        answer = await self._until_heard(lambda b: b.on_demand.start(cloud, wish))
         name = wish.id or ""
         book = self.world.checker.books[cloud]
         if isinstance(answer, LeaseGranted):
@@ -204,10 +204,10 @@ class Users:
         try:
             if rng.random() < 0.3:
                 wish = DrainRequest(nodes=nodes, dry_run=True)
-                await self.world.broker_call(lambda b: b.desk.drain(cloud.id, wish, "admin"), _PATIENCE_S)
+                await self.world.broker_call(lambda b: b.clouds.drain(cloud.id, wish, "admin"), _PATIENCE_S)
             wish = DrainRequest(nodes=nodes)
-            await self.world.broker_call(lambda b: b.desk.drain(cloud.id, wish, "admin"), _PATIENCE_S)
+            await self.world.broker_call(lambda b: b.clouds.drain(cloud.id, wish, "admin"), _PATIENCE_S)
         except AWAY:
             self.world.note("drain", cloud.id, "not heard")
         await asyncio.sleep(rng.uniform(0.0, 6.0))
-        await self._until_heard(lambda b: b.desk.reopen(cloud.id, nodes, "admin"))
+        await self._until_heard(lambda b: b.clouds.reopen(cloud.id, nodes, "admin"))

@@ -1,18 +1,18 @@
-"""The dashboard's files, as they are in the package: public, and nothing in them is secret."""
+"""The dashboard's files, served as they are in the package. They are public, and hold no secret."""
 
 from __future__ import annotations
 
 from functools import cache
 from hashlib import sha256
 from importlib import resources
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from broker.api import problems
 
-#: The page talks to this API and to nothing else; no text becomes a script.
+#: The page may talk to this API and to nothing else; no text becomes a script.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -27,48 +27,53 @@ POLICY = "; ".join(
         "trusted-types 'none'",
     )
 )
-_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 router = APIRouter(include_in_schema=False)
 
 
+class _File(NamedTuple):
+    media_type: str
+    content: bytes
+    etag: str
+
+
 @router.get("/")
 async def dashboard(if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    """The page."""
-    return _answer("index.html", if_none_match)
+    """Return the page."""
+    return _respond("index.html", if_none_match)
 
 
 @router.get("/dashboard/{name}")
 async def part(name: str, if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    """What the page is made of. 404 for any other name."""
-    return _answer(name, if_none_match)
+    """Return a style, script or picture of the page; 404 for any other name."""
+    return _respond(name, if_none_match)
 
 
-def _answer(name: str, known: str | None) -> Response:
-    found = _files().get(name)
-    if found is None:
+def _respond(name: str, known_etags: str | None) -> Response:
+    file = _files().get(name)
+    if file is None:
         raise problems.not_found("file")
-    kind, content, tag = found
-    # Asked for anew each time, so that an upgraded broker is not shown with the page of the one before.
+    # Browsers ask each time (no-cache), so that a new broker is not shown with the page of an older one.
     headers = {
         "Content-Security-Policy": POLICY,
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-cache",
-        "ETag": tag,
+        "ETag": file.etag,
     }
-    if known is not None and tag in known:
+    if known_etags is not None and file.etag in known_etags:
         return Response(status_code=304, headers=headers)
-    return Response(content, media_type=kind, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)
 
 
 @cache
-def _files() -> dict[str, tuple[str, bytes, str]]:
-    """By name: media type, content, and the tag that names this content."""
-    found = {}
-    for file in resources.files("broker.dashboard").iterdir():
-        kind = _KINDS.get(file.name.rpartition(".")[2])
-        if kind is not None:
-            content = file.read_bytes()
-            found[file.name] = (kind, content, f'"{sha256(content).hexdigest()[:32]}"')
-    return found
+def _files() -> dict[str, _File]:
+    """Read all files of the dashboard; return them by name."""
+    files = {}
+    for path in resources.files("broker.dashboard").iterdir():
+        media_type = _MEDIA_TYPES.get(path.name.rpartition(".")[2])
+        if media_type is not None:
+            content = path.read_bytes()
+            files[path.name] = _File(media_type, content, f'"{sha256(content).hexdigest()[:32]}"')
+    return files

@@ -1,4 +1,4 @@
-"""``GET /v1/ledger``."""
+"""The ledger: promised against realised evictions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query
 from starlette.responses import Response
 
 from broker.api import problems
-from broker.api.dependencies import Reader, answer, broker_of, origins_of
+from broker.api.dependencies import Reader, Services, json_response, v1_router, visible_origins
 from broker.api.openapi import problem_responses
-from broker.api.schemas.ledger import LedgerReach, LedgerView
-from broker.ledger.report import DIMENSIONS, entries, totals
+from broker.ledger.models import LedgerReach, LedgerView
+from broker.ledger.report import DIMENSIONS, make_entries, sum_accounts
 
-router = APIRouter()
+router = v1_router()
 
 
 @router.get(
@@ -25,7 +25,7 @@ router = APIRouter()
     responses=problem_responses(422),
 )
 async def ledger(
-    request: Request,
+    services: Services,
     who: Reader,
     cloud: Annotated[str | None, Query(max_length=64, description="of this cloud only")] = None,
     origin: Annotated[str | None, Query(max_length=64, description="of this origin only")] = None,
@@ -35,18 +35,20 @@ async def ledger(
     ] = "cloud,sla",
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
 ) -> Response:
-    """What the clouds promised and what came of it, with exact bounds, up to the last public event.
+    """Return what the clouds promised and what came of it, with exact bounds, up to the last public event.
 
-    Of your own origins; operators see all. Leases without a guarantee are in no account. An extended lease
-    counts once, for its last promise.
+    Members see the accounts of their own origins, operators all. Leases without a guarantee are in no
+    account. An extended lease counts once, for its last promise.
     """
-    dimensions = [one.strip() for one in by.split(",") if one.strip()]
+    dimensions = [dimension.strip() for dimension in by.split(",") if dimension.strip()]
     if not set(dimensions) <= set(DIMENSIONS):
         raise problems.invalid_field("by", "some of these are not known")
-    books = broker_of(request).books
-    await books.refresh()
-    ledgers = [one for name, one in sorted(books.ledgers.items()) if cloud in (None, name)]
-    found = totals(ledgers, dimensions, origins=origins_of(who, origin), sla=sla)
-    reach = [LedgerReach(cloud=one.cloud, sequence=one.sequence, missing=one.missing) for one in ledgers]
-    shown = await asyncio.to_thread(entries, dict(islice(found.items(), limit)))
-    return answer(LedgerView(entries=shown, clouds=reach, more=len(found) > limit))
+    await services.ledgers.refresh()
+    ledgers = [ledger for name, ledger in sorted(services.ledgers.ledgers.items()) if cloud in (None, name)]
+    groups = sum_accounts(ledgers, dimensions, origins=visible_origins(who, origin), sla=sla)
+    reach = [
+        LedgerReach(cloud=ledger.cloud, sequence=ledger.sequence, missing=ledger.missing)
+        for ledger in ledgers
+    ]
+    first = await asyncio.to_thread(make_entries, dict(islice(groups.items(), limit)))
+    return json_response(LedgerView(entries=first, clouds=reach, more=len(groups) > limit))

@@ -1,4 +1,4 @@
-"""``GET /metrics`` for Prometheus."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from broker.api.dependencies import Looker, broker_of
+from broker.api.dependencies import Looker, Services
 from broker.api.openapi import problem_responses
-from broker.api.services import federation_metrics
+from broker.api.services import federation_metrics as metrics
 from broker.api.services.federation_metrics import FederationFacts
 from broker.api.services.request_metrics import RequestMetrics
 
-router = APIRouter()
+router = APIRouter(tags=["health"])
 
 _TEXT = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")}
 
 
 class _Scrape(Collector):
-    """Collects the metrics of one scrape; only public ones if ``meter`` is None."""
+    """Collects the metrics of one scrape; without ``request_metrics`` only the public ones."""
 
-    def __init__(self, facts: FederationFacts, meter: RequestMetrics | None):
-        self._facts, self._meter = facts, meter
+    def __init__(self, facts: FederationFacts, request_metrics: RequestMetrics | None):
+        self._facts, self._request_metrics = facts, request_metrics
 
     def collect(self) -> Iterator[Metric]:
-        yield from federation_metrics.collect_public(self._facts)
-        if self._meter is not None:
-            yield from federation_metrics.collect_confidential(self._facts)
-            yield from self._meter.registry.collect()
+        yield from metrics.collect_public(self._facts)
+        if self._request_metrics is not None:
+            yield from metrics.collect_confidential(self._facts)
+            yield from self._request_metrics.registry.collect()
 
 
 @router.get(
     "/metrics",
     summary="Figures for Prometheus",
-    tags=["health"],
     responses={
         200: {
             "content": _TEXT,
@@ -47,12 +46,12 @@ class _Scrape(Collector):
     },
     response_class=Response,
 )
-async def scrape(request: Request, who: Looker) -> Response:
-    """What the clouds advertise; for operators also the queue, promises, and this process's own work.
+async def scrape(request: Request, services: Services, who: Looker) -> Response:
+    """Return what the clouds advertise; to operators also the queue, promises, and this process's own work.
 
     Figures of the federation are the same from every API process: take their maximum, not their sum.
     """
-    broker = broker_of(request)
-    meter = broker.meter if who.origins is None else None
+    request_metrics = services.metrics if who.origins is None else None
     encode, kind = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(_Scrape(await broker.surveyor.read_facts(), meter)), media_type=kind)
+    scrape = _Scrape(await services.survey.read_facts(), request_metrics)
+    return Response(encode(scrape), media_type=kind)

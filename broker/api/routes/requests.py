@@ -1,4 +1,4 @@
-"""The calls under ``/v1``: each reads its input, asks the service or the desk, and words the answer."""
+"""Requests for spot instances, one or a list."""
 
 from __future__ import annotations
 
@@ -7,51 +7,36 @@ from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Header, Request
+from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from broker.api import parsing, problems
+from broker.api import attribution, parsing, problems
 from broker.api.container import ApiServices
 from broker.api.dependencies import (
-    JSON,
-    Asker,
-    Reader,
+    Services,
     Submitter,
-    answer,
     begin_call,
-    broker_of,
-    caller,
-    origins_of,
+    bind_key,
+    finish_call,
+    json_response,
+    v1_router,
 )
-from broker.api.middleware import note
-from broker.api.openapi import body_of, problem_responses
+from broker.api.middleware import add_log_fields
+from broker.api.openapi import document_body, problem_responses
 from broker.api.problems import ProblemError
-from broker.api.routes import identity, jobs, leases, ledger, operations, webhooks
 from broker.api.schemas.on_demand import OnDemandOffer
-from broker.api.schemas.requests import Admission, ListedResult, ListedResults, Quotes
-from broker.api.stream import event_stream
-from broker.contract import QuoteRequest, SpotRequest
+from broker.api.schemas.requests import Admission, ListedResult, ListedResults
+from broker.contract import SpotRequest
 from broker.identity.permissions import Principal
 from broker.requests.models import RequestAnswer
 from broker.requests.submit import Result
 
 log = logging.getLogger(__name__)
 
-_EXAMPLE = {"cores": 2, "lifetime_s": 7200, "sla": 0.05}
+router = v1_router()
 
-
-router = APIRouter(
-    prefix="/v1", dependencies=[Depends(caller)], responses=problem_responses(401, 403, 429, 503)
-)
-router.include_router(leases.router)
-router.include_router(operations.router)
-router.include_router(ledger.router)
-router.include_router(webhooks.router)
-router.include_router(jobs.router)
-router.include_router(identity.router)
-
-
-# -- requests ---------------------------------------------------------------------------------------------
+_spot_requests = TypeAdapter(list[SpotRequest])
 
 
 @router.post(
@@ -63,140 +48,87 @@ router.include_router(identity.router)
         200: {"model": ListedResults, "description": "a list: one result an item, in order"},
         **problem_responses(400, 409, 413, 415, 422),
     },
-    openapi_extra=body_of("SpotRequest", "a list of them", example=_EXAMPLE),
+    openapi_extra=document_body(
+        SpotRequest,
+        example={"cores": 2, "lifetime_s": 7200, "sla": 0.05},
+        list_description="a list of them",
+    ),
 )
 async def submit(
     request: Request,
+    services: Services,
     who: Submitter,
     idempotency_key: Annotated[str | None, Header(description="names the call; items go by their id")] = None,
 ) -> Response:
-    """One request: 201 with the lease, or 409 with a refusal a cloud, what would be accepted instead, and
-    where it could be had on-demand now. Same id and body: same answer.
+    """Submit one request, or a list of up to 5,000.
 
-    A list of up to 5,000: 200 with one result each.
+    One request is answered with 201 and the lease, or with 409 and a refusal a cloud, what would be accepted
+    instead, and where it could be had on-demand now. The same id and body get the same answer. A list is
+    answered with 200 and one result each.
     """
-    del idempotency_key  # documented here, read from the request as it is
-    broker = broker_of(request)
+    del idempotency_key  # documented here; parsing.idempotency_key reads and checks the header
     body = await parsing.read_json(request)
     key = parsing.idempotency_key(request)
     if parsing.is_list(body):
-        if key is not None:
-            await begin_call(broker, who.name, key, body)
-        answer = await _submit_list(broker, parsing.parse_list(body), who, key)
-        if key is not None:
-            await broker.records.answer_call(who.name, key, "done")
-        return answer
-    wish = parsing.parse(SpotRequest, body)
-    named = parsing.of_holder(wish, who, key)
-    if key is not None and wish.id is not None:
-        await begin_call(broker, who.name, key, body)
-        await broker.records.answer_call(who.name, key, "done")
-    note(request=named.id)
+        return await _submit_list(services, who, body, key)
+    spot_request = parsing.parse(SpotRequest, body)
+    attributed = attribution.attribute_request(spot_request, who, key)
+    if key is not None and spot_request.id is not None:
+        await bind_key(services, who.name, key, body)
+    add_log_fields(request=attributed.id)
     log.info("asked")
-    (result,) = await broker.service.submit([named], who.name)
+    (result,) = await services.submissions.submit([attributed], who.name)
     if not isinstance(result, RequestAnswer):
         raise result
     if result.lease is None:
-        (on_demand,) = await broker.desk.on_demand([named])
-        raise problems.refused(result.refusals, on_demand)
-    note(lease=result.lease.id, cloud=result.lease.cloud)
-    headers = {"Location": f"/v1/leases/{quote(result.lease.id)}"}
-    return Response(result.model_dump_json(), 201, headers, JSON)
+        (offers,) = await services.quotes.on_demand_offers([attributed])
+        raise problems.refused(result.refusals, offers)
+    add_log_fields(lease=result.lease.id, cloud=result.lease.cloud)
+    return json_response(result, 201, location=f"/v1/leases/{quote(result.lease.id)}")
 
 
-async def _submit_list(
-    broker: ApiServices, sent: Sequence[SpotRequest | ProblemError], who: Principal, key: str | None
-) -> Response:
-    items = [_of_holder(item, who, key, index) for index, item in enumerate(sent)]
-    wishes = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
-    note(requests=len(sent))
+async def _submit_list(services: ApiServices, who: Principal, body: bytes, key: str | None) -> Response:
+    if key is not None:
+        await begin_call(services, who.name, key, body)
+    parsed = parsing.parse_list(_spot_requests, SpotRequest, body)
+    items = [_attribute_item(item, who, key, index) for index, item in enumerate(parsed)]
+    requests = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
+    add_log_fields(requests=len(items))
     log.info("asked")
-    settled = await broker.service.submit(list(wishes.values()), who.name)
-    by_index = dict(zip(wishes, settled, strict=True))
+    settled = await services.submissions.submit(list(requests.values()), who.name)
+    by_index = dict(zip(requests, settled, strict=True))
     refused = [
-        index for index, one in by_index.items() if isinstance(one, RequestAnswer) and one.lease is None
+        index
+        for index, result in by_index.items()
+        if isinstance(result, RequestAnswer) and result.lease is None
     ]
-    offers = await broker.desk.on_demand([wishes[index] for index in refused])
-    on_demand = dict(zip(refused, offers, strict=True))
+    offers = await services.quotes.on_demand_offers([requests[index] for index in refused])
+    offers_of = dict(zip(refused, offers, strict=True))
     results = [
-        _listed(item if isinstance(item, ProblemError) else by_index[index], on_demand.get(index, ()))
+        _listed_result(item if isinstance(item, ProblemError) else by_index[index], offers_of.get(index, ()))
         for index, item in enumerate(items)
     ]
-    return Response(ListedResults(results=results).model_dump_json(), 200, media_type=JSON)
+    response = json_response(ListedResults(results=results))
+    if key is not None:
+        await finish_call(services, who.name, key)
+    return response
 
 
-def _of_holder(
+def _attribute_item(
     item: SpotRequest | ProblemError, who: Principal, key: str | None, index: int
 ) -> SpotRequest | ProblemError:
     if isinstance(item, ProblemError):
         return item
     try:
-        return parsing.of_holder(item, who, key, index)
+        return attribution.attribute_request(item, who, key, index)
     except ProblemError as problem:
         return problem
 
 
-def _listed(result: Result | ProblemError, on_demand: Sequence[OnDemandOffer]) -> ListedResult:
+def _listed_result(result: Result | ProblemError, offers: Sequence[OnDemandOffer]) -> ListedResult:
     if not isinstance(result, RequestAnswer):
         return ListedResult(problem=problems.translate(result).problem)
     if result.lease is not None:
         return ListedResult(lease=result.lease, refusals=result.refusals)
-    problem = problems.refused(result.refusals, on_demand).problem
+    problem = problems.refused(result.refusals, offers).problem
     return ListedResult(problem=problem.model_copy(update={"refusals": None}), refusals=result.refusals)
-
-
-@router.post(
-    "/quotes",
-    summary="Ask what would be promised, without side effects",
-    response_model=Quotes,
-    responses=problem_responses(400, 413, 415, 422),
-    openapi_extra=body_of("QuoteRequest", example=_EXAMPLE | {"cores": [1, 2, 4]}),
-)
-async def quotes(request: Request, who: Asker) -> Response:
-    """The same code path as a request, dry: quotes in the order in which clouds would be asked; refusals.
-
-    ``cores`` may be a list of sizes: then the quotes of the first size come first, and so on.
-    """
-    broker = broker_of(request)
-    wish = parsing.quote_of_holder(parsing.parse(QuoteRequest, await parsing.read_json(request)), who)
-    return answer(await broker.desk.quotes(wish, await broker.holding(wish.origin)))
-
-
-# -- events -----------------------------------------------------------------------------------------------
-
-
-@router.get(
-    "/events",
-    summary="Public events of the leases that are yours, as they happen",
-    responses={
-        200: {"content": {"text/event-stream": {}}, "description": "server-sent events; data is an Event"},
-        **problem_responses(410, 422),
-    },
-    response_class=Response,
-)
-async def events(
-    request: Request,
-    who: Reader,
-    cloud: Annotated[str | None, Query(max_length=64)] = None,
-    origin: Annotated[str | None, Query(max_length=64)] = None,
-    follow: Annotated[bool, Query(description="false: end after the last event there is")] = True,
-    last_event_id: Annotated[str | None, Header(description="resume after this event")] = None,
-) -> Response:
-    """Operators get those of all. Ids are of the merged stream; a cloud's own sequence is in the event.
-
-    Without Last-Event-ID: from now on, or, with follow=false, from the oldest that is kept.
-    """
-    broker, authorization = broker_of(request), request.headers.get("authorization")
-
-    async def let_in() -> None:
-        await broker.authenticator.principal(authorization)
-
-    return await event_stream(
-        broker.streaming,
-        broker.keys,
-        last_event_id=last_event_id,
-        cloud=cloud,
-        origins=origins_of(who, origin),
-        follow=follow,
-        let_in=let_in,
-    )

@@ -1,16 +1,27 @@
-"""The calls about webhooks. Somebody else's are answered as if they were not there."""
+"""Webhooks. A webhook of another holder is answered as if it did not exist."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
-from broker.api import parsing, problems
-from broker.api.dependencies import Caller, Changer, PermissionDependency, Reader, answer, broker_of, require
-from broker.api.openapi import body_of, problem_responses
+from broker.api import problems
+from broker.api.container import ApiServices
+from broker.api.dependencies import (
+    Caller,
+    Changer,
+    PermissionDependency,
+    Reader,
+    Services,
+    json_response,
+    require,
+    v1_router,
+)
+from broker.api.openapi import document_body, problem_responses
+from broker.api.parsing import JsonBody
 from broker.identity.permissions import Action, Principal, ProtectedObject
 from broker.webhooks.models import (
     Deliveries,
@@ -29,16 +40,22 @@ from broker.webhooks.store import MOST_WEBHOOKS, StoredWebhook, TooManyWebhooksE
 from broker.webhooks.targets import TargetError
 from broker.webhooks.worker import MemberGoneError
 
-router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+router = v1_router("/webhooks", tags=["webhooks"])
+
+_EXAMPLE = {"url": "https://hooks.example.com/spotfed", "kinds": ["noticed", "evicted"], "origins": ["north"]}
+_ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
 
 
 class RequireWebhookPermission(PermissionDependency):
-    """Whether the caller may do this with the webhook in the path."""
+    """Checks that the caller may perform the action with the webhook in the path.
 
-    async def __call__(self, request: Request, who: Caller) -> StoredWebhook:
-        """The webhook. Raises ProblemError (401, 403, 404, 429)."""
-        name = request.path_params["webhook"]
-        stored = await broker_of(request).webhooks.get(name) if name.isalnum() else None
+    Raises ProblemError (401, 403, 404, 429).
+    """
+
+    async def __call__(self, request: Request, services: Services, who: Caller) -> StoredWebhook:
+        """Return the webhook."""
+        webhook_id = request.path_params["webhook"]
+        stored = await services.webhooks.get(webhook_id) if webhook_id.isalnum() else None
         if stored is None:
             raise problems.not_found("webhook")
         require(who, self.action, ProtectedObject(holder=stored.holder), "webhook")
@@ -48,9 +65,6 @@ class RequireWebhookPermission(PermissionDependency):
 ReadWebhook = Annotated[StoredWebhook, Depends(RequireWebhookPermission(Action.READ))]
 OwnWebhook = Annotated[StoredWebhook, Depends(RequireWebhookPermission(Action.CHANGE))]
 
-_EXAMPLE = {"url": "https://hooks.example.com/spotfed", "kinds": ["noticed", "evicted"], "origins": ["north"]}
-_ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
-
 
 @router.post(
     "",
@@ -58,49 +72,48 @@ _ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
     status_code=201,
     response_model=NewWebhook,
     responses=problem_responses(400, 409, 413, 415, 422),
-    openapi_extra=body_of("WebhookWish", example=_EXAMPLE),
+    openapi_extra=document_body(WebhookWish, example=_EXAMPLE),
 )
-async def create(request: Request, who: Changer) -> Response:
-    """201 with the webhook and its secret, which is shown this once. It begins with what happens from now on.
+async def create(
+    services: Services, who: Changer, body: Annotated[WebhookWish, JsonBody.of(WebhookWish)]
+) -> Response:
+    """Create a webhook: 201 with it and its secret, which is shown only here. It begins with the next event.
 
-    The URL must be https, and its host must be at public addresses. 409 (problem:webhook-exists) when the
-    caller has one for this URL.
+    The URL must be https, and its host must be at public addresses. 409 (problem:webhook-exists) if the
+    caller has a webhook for this URL.
     """
-    wish = _narrowed(parsing.parse(WebhookWish, await parsing.read_json(request)), who)
     try:
-        made = await broker_of(request).webhooks.create(who.holder, wish)
+        created = await services.webhooks.create(who.holder, _narrowed(body, who))
     except TargetError as error:
         raise problems.invalid_field("url", str(error)) from None
     except WebhookExistsError as error:
         detail = f"{error}: delete it first, or rotate its secret if that was lost"
-        raise problems.conflict("webhook-exists", "There is one for this URL", detail) from None
+        raise problems.conflict("webhook-exists", "Duplicate webhook", detail) from None
     except TooManyWebhooksError:
         detail = f"you have {MOST_WEBHOOKS} webhooks, which is as many as one may have: delete one first"
         raise problems.conflict("too-many-webhooks", "Too many webhooks", detail) from None
-    reply = answer(made, 201)
-    reply.headers["Location"] = f"/v1/webhooks/{made.webhook.id}"
-    return reply
+    return json_response(created, 201, location=f"/v1/webhooks/{created.webhook.id}")
 
 
 @router.get("", summary="Your webhooks", response_model=Webhooks)
-async def listed(request: Request, who: Reader) -> Response:
-    """Oldest first."""
-    found = await broker_of(request).webhooks.of(who.holder)
-    return answer(Webhooks(webhooks=[one.view() for one in found]))
+async def listed(services: Services, who: Reader) -> Response:
+    """List your webhooks, the oldest first."""
+    stored = await services.webhooks.list_webhooks(who.holder)
+    return json_response(Webhooks(webhooks=[webhook.view() for webhook in stored]))
 
 
 @router.get("/{webhook}", summary="One webhook", response_model=Webhook, responses=problem_responses(404))
 async def shown(webhook: str, stored: ReadWebhook) -> Response:
-    """As it is now: where it is, and whether and why it does not deliver."""
-    del webhook  # found already
-    return answer(stored.view())
+    """Return a webhook: its position in the stream, and whether and why it does not deliver."""
+    del webhook  # stored holds it
+    return json_response(stored.view())
 
 
 @router.delete("/{webhook}", summary="Delete a webhook", status_code=204, responses=problem_responses(404))
-async def deleted(request: Request, webhook: str, stored: OwnWebhook) -> Response:
-    """With its log of deliveries. A delivery that is under way is the last one."""
-    del webhook  # found already
-    await broker_of(request).webhooks.delete(stored)
+async def deleted(services: Services, webhook: str, stored: OwnWebhook) -> Response:
+    """Delete a webhook and its log of deliveries. A delivery that is under way is the last one."""
+    del webhook  # stored holds it
+    await services.webhooks.delete(stored)
     return Response(status_code=204)
 
 
@@ -109,18 +122,24 @@ async def deleted(request: Request, webhook: str, stored: OwnWebhook) -> Respons
     summary="Pause or resume a webhook",
     response_model=Webhook,
     responses=problem_responses(400, 404, 413, 415, 422),
-    openapi_extra=body_of("WebhookChange", example={"paused": False}),
+    openapi_extra=document_body(WebhookChange, example={"paused": False}),
 )
-async def changed(request: Request, webhook: str, stored: OwnWebhook) -> Response:
-    """Resumed, it goes on from where it was, at once. Where events were trimmed meanwhile, a message of the
-    type spotfed.webhook.gap comes first."""
-    del webhook  # found already
-    wish = parsing.parse(WebhookChange, await parsing.read_json(request))
-    state = WebhookState.PAUSED if wish.paused else WebhookState.ACTIVE
-    now = await broker_of(request).webhooks.set_state(stored, state)
+async def changed(
+    services: Services,
+    webhook: str,
+    stored: OwnWebhook,
+    change: Annotated[WebhookChange, JsonBody.of(WebhookChange)],
+) -> Response:
+    """Pause a webhook, or resume it from where it was.
+
+    If events were trimmed meanwhile, a message of the type spotfed.webhook.gap comes first.
+    """
+    del webhook  # stored holds it
+    state = WebhookState.PAUSED if change.paused else WebhookState.ACTIVE
+    now = await services.webhooks.set_state(stored, state)
     if now is None:
         raise problems.not_found("webhook")
-    return answer(now.view())
+    return json_response(now.view())
 
 
 @router.post(
@@ -129,10 +148,10 @@ async def changed(request: Request, webhook: str, stored: OwnWebhook) -> Respons
     response_model=Delivery,
     responses=problem_responses(404, 409),
 )
-async def tested(request: Request, webhook: str, stored: OwnWebhook) -> Response:
-    """At once, paused or not; the answer is what came of it. No body is read."""
-    del webhook  # found already
-    return await _sent(request, stored, None)
+async def tested(services: Services, webhook: str, stored: OwnWebhook) -> Response:
+    """Send a test at once, paused or not, and return what came of it. No body is read."""
+    del webhook  # stored holds it
+    return await _send(services, stored, None)
 
 
 @router.post(
@@ -141,15 +160,17 @@ async def tested(request: Request, webhook: str, stored: OwnWebhook) -> Response
     response_model=NewSecret,
     responses=problem_responses(404, 409),
 )
-async def rotated(request: Request, webhook: str, stored: OwnWebhook) -> Response:
-    """The new secret, which is shown this once. For 24 hours deliveries carry signatures of both, so that
-    receivers can change over in between. No body is read."""
-    del webhook  # found already
-    made = await broker_of(request).webhooks.rotate(stored)
-    if made is None:
+async def rotated(services: Services, webhook: str, stored: OwnWebhook) -> Response:
+    """Replace the secret, and return the new one, which is shown only here. No body is read.
+
+    For 24 hours deliveries carry signatures of both, so that receivers can change over in between.
+    """
+    del webhook  # stored holds it
+    new_secret = await services.webhooks.rotate(stored)
+    if new_secret is None:
         detail = "its secret was replaced by another call at the same time: look which one you want"
-        raise problems.conflict("webhook-changed", "Changed meanwhile", detail)
-    return answer(made)
+        raise problems.conflict("webhook-changed", "Concurrent change", detail)
+    return json_response(new_secret)
 
 
 @router.get(
@@ -159,17 +180,17 @@ async def rotated(request: Request, webhook: str, stored: OwnWebhook) -> Respons
     responses=problem_responses(404, 422),
 )
 async def deliveries(
-    request: Request,
+    services: Services,
     webhook: str,
     stored: ReadWebhook,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     before: Annotated[str | None, Query(description="older than this delivery")] = None,
 ) -> Response:
-    """Newest first; the last 500 are kept."""
-    del webhook  # found already
+    """List the last attempts to deliver, newest first; 500 are kept."""
+    del webhook  # stored holds it
     if before is not None and not _ENTRY.fullmatch(before):
         raise problems.invalid_field("before", "is no id of a delivery", "the id of a delivery")
-    return answer(await broker_of(request).webhooks.deliveries(stored, limit, before))
+    return json_response(await services.webhooks.deliveries(stored, limit, before))
 
 
 @router.post(
@@ -178,38 +199,41 @@ async def deliveries(
     response_model=Delivery,
     responses=problem_responses(404, 409),
 )
-async def redelivered(request: Request, webhook: str, delivery: str, stored: OwnWebhook) -> Response:
-    """At once and out of order, under the same webhook-id; the answer is what came of it. No body is read.
+async def redelivered(services: Services, webhook: str, delivery: str, stored: OwnWebhook) -> Response:
+    """Deliver an event again, at once and out of order, and return what came of it. No body is read.
 
-    409 (problem:not-kept) when the event was trimmed, or the delivery was none of an event.
+    Its webhook-id stays the same. 409 (problem:not-kept) if the event was trimmed, or the delivery was none
+    of an event.
     """
-    del webhook  # found already
+    del webhook  # stored holds it
     if not _ENTRY.fullmatch(delivery):
         raise problems.not_found("delivery")
-    return await _sent(request, stored, delivery)
+    return await _send(services, stored, delivery)
 
 
-def _narrowed(wish: WebhookWish, who: Principal) -> WebhookWish:
-    """To the caller's own events. Raises ProblemError (422)."""
+def _narrowed(webhook: WebhookWish, who: Principal) -> WebhookWish:
+    """Return the webhook, narrowed to the caller's own events. Raises ProblemError (422)."""
     if who.origins is None:
-        return wish
+        return webhook
     own = tuple(sorted(who.origins))
-    if wish.origins is not None and not who.origins.issuperset(wish.origins):
+    if webhook.origins is not None and not who.origins.issuperset(webhook.origins):
         raise problems.invalid_field("origins", "not all are yours", f"null, or some of {', '.join(own)}")
-    return wish.model_copy(update={"origins": wish.origins or own})
+    return webhook.model_copy(update={"origins": webhook.origins or own})
 
 
-async def _sent(request: Request, stored: StoredWebhook, delivery: str | None) -> Response:
-    """A test, or a redelivery."""
-    desk = broker_of(request).webhooks
+async def _send(services: ApiServices, stored: StoredWebhook, delivery: str | None) -> Response:
+    """Send the event of a delivery again, or a test if there is none."""
     try:
-        done = await (desk.test(stored) if delivery is None else desk.redeliver(stored, delivery))
+        if delivery is None:
+            attempt = await services.webhooks.test(stored)
+        else:
+            attempt = await services.webhooks.redeliver(stored, delivery)
     except WebhookBusyError:
         raise problems.not_ready("too many tests and redeliveries at the same time: ask again") from None
     except (NotKeptError, MemberGoneError) as error:
-        raise problems.conflict("not-kept", "Cannot be delivered again", str(error)) from None
+        raise problems.conflict("not-kept", "Unrepeatable delivery", str(error)) from None
     except SecretError as error:
-        raise problems.conflict("secret-sealed", "The secret cannot be read", str(error)) from None
-    if done is None:
+        raise problems.conflict("secret-sealed", "Unreadable secret", str(error)) from None
+    if attempt is None:
         raise problems.not_found("webhook" if delivery is None else "delivery")
-    return answer(done)
+    return json_response(attempt)

@@ -1,1 +1,1 @@
-"""Bodies of the HTTP API that are no messages of the contract; the server and the client share them."""
+"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""

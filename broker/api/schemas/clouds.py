@@ -1,4 +1,4 @@
-"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+"""Bodies of the calls about member clouds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from broker.contract import Advert, BrokenPromise, CloudInfo, DisclosureLevel, M
 
 
 class CloudView(BaseModel):
-    """A member and what it says of itself. ``reachable`` False: nothing new is routed to it.
+    """One member cloud and what it says of itself.
 
-    ``broken_promises``: SLAs at which it is asked last, and why; strictest first.
+    reachable: whether new requests are routed to it. broken_promises: the SLAs at which it is asked last, and
+    why; strictest first.
     """
 
     info: CloudInfo
@@ -23,14 +24,17 @@ class CloudView(BaseModel):
 
 
 class Clouds(BaseModel):
-    """The members in cloud order."""
+    """All member clouds, in cloud order."""
 
     clouds: list[CloudView]
 
 
 class Lifetimes(BaseModel):
-    """What a cloud tells of how long instances of one flavour live: ``mean_s``; or the median and a
-    percentile (``quantile_s``); or P(life >= length) at 5, 10, … 2,880 minutes (``survival``)."""
+    """The lifetimes of instances of one flavour, as far as the cloud discloses them.
+
+    That is mean_s; or median_s and a percentile, quantile_s; or survival: P(life >= length) at 5, 10, … 2,880
+    minutes.
+    """
 
     cores: int
     amounts: dict[str, int] = {}
@@ -41,10 +45,10 @@ class Lifetimes(BaseModel):
 
 
 class Table(BaseModel):
-    """A cloud's quantile table as far as the cloud shows it (``disclosure``).
+    """One quantile table of a cloud, as far as the cloud discloses it (``disclosure``).
 
-    ``rows``: lifetimes by SLA, as of ``QuantileTable.rows``; below ``full`` those at which anything is
-    promised. ``lifetimes``: of the usual conditions, for who chooses a lifetime by them.
+    rows: lifetimes by SLA, as in ``QuantileTable.rows``; below full disclosure only those at which anything
+    is promised. lifetimes: those under the usual conditions, to choose a lifetime by.
     """
 
     version: str
@@ -55,19 +59,16 @@ class Table(BaseModel):
 
 
 class Advance(BaseModel):
-    """Trace time only: lets everything happen that is still to come."""
+    """A command to a cloud in trace time to let everything happen that is still to come."""
 
     finish: Literal[True]
 
 
 class DrainRequest(Message):
-    """Nodes to close and to empty of spot instances (null: all); ``dry_run``: tell only who would leave."""
+    """Nodes to close and to empty of spot instances; null: all.
+
+    dry_run: only report which instances would leave.
+    """
 
     nodes: Nodes | None = None
     dry_run: bool = False
-
-
-class Health(BaseModel):
-    """``ok``, or a problem is answered instead."""
-
-    status: Literal["ok"] = "ok"

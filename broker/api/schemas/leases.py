@@ -1,14 +1,17 @@
-"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+"""Bodies of the calls about spot leases."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
-from broker.contract import Event, Lease
+from broker.contract import Lease
 
 
 class Leases(BaseModel):
-    """A page of leases. ``more``: there may be others, from ``next`` on (null: this is the last page)."""
+    """One page of leases.
+
+    more: whether there may be others. next: the cursor of the next page; null: this is the last one.
+    """
 
     leases: list[Lease]
     more: bool = False
@@ -16,14 +19,10 @@ class Leases(BaseModel):
 
 
 class Cancellation(BaseModel):
-    """``done`` False: the cancellation is kept, and is carried out when the cloud's owner returns."""
+    """A lease that was cancelled.
+
+    done: whether it has ended. If not, the cancellation is kept until the owner of its cloud returns.
+    """
 
     done: bool
     lease: Lease
-
-
-class StreamedEvent(BaseModel):
-    """An event with its id in the merged stream."""
-
-    id: str
-    event: Event

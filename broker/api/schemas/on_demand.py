@@ -1,4 +1,4 @@
-"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+"""Bodies of the calls about on-demand instances."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from broker.contract import Lease
 
 
 class OnDemandOffer(BaseModel):
-    """On-demand on a cloud that sells it, in the place of spot that was refused: never taken back.
+    """An on-demand instance that a cloud sells in the place of refused spot; it is never taken back.
 
-    ``usd``: for the whole lifetime of the request; null where it has none. POST it to
-    ``/v1/clouds/{cloud}/on-demand``. Whether there is room is known only then.
+    usd: the price for the whole lifetime of the request; null where it has none. POST it to
+    ``/v1/clouds/{cloud}/on-demand``; whether there is room is known only then.
     """
 
     cloud: str
@@ -21,7 +21,10 @@ class OnDemandOffer(BaseModel):
 
 
 class Stopped(BaseModel):
-    """``done`` False: the command is kept, and is carried out when the cloud's owner returns."""
+    """An on-demand instance that was stopped.
+
+    done: whether it has ended. If not, the command is kept until the owner of its cloud returns.
+    """
 
     done: bool
     lease: Lease | None = None

@@ -1,4 +1,4 @@
-"""Bodies of the HTTP API that are not messages of the contract; the server and the client share them."""
+"""RFC 9457 problems, the bodies of all errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.contract import CounterOffers, RefusalView
 
 
 class FieldError(BaseModel):
-    """One field of the input that cannot be used."""
+    """One field of the input that cannot be used, and what is accepted there."""
 
     field: str
     message: str

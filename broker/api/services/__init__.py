@@ -1,1 +1,1 @@
-"""What the routes call: each service answers one kind of question, without HTTP."""
+"""Services that the routes call: each answers calls about one resource, without knowing of HTTP."""

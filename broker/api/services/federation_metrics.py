@@ -246,7 +246,7 @@ def _collect_leases(clouds: Sequence[CloudMetrics]) -> Iterator[Metric]:
         labels=["cloud"],
     )
     for metrics in clouds:
-        cloud, counts = metrics.cloud, metrics.ledger.tally
+        cloud, counts = metrics.cloud, metrics.ledger.counts
         for promised, word in _YES_NO.items():
             admissions.add_metric([cloud, word], counts.admitted[promised])
             for end in (kind.value for kind in EventKind if kind.ends_lease):

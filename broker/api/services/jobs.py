@@ -1,6 +1,7 @@
-"""What the holder of a key can do with jobs: submit, look, read what they wrote, cancel.
+"""Answers calls about batch jobs: submit, read, list, read the log, cancel.
 
-The journals are read and written on threads (``broker.jobs.store``): job managers use the same code.
+Journals of jobs are read and written on threads, with the blocking code of ``broker.jobs.store`` that job
+managers use as well.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from broker.jobs.view import make_job_view
 from broker.jobs.work_queue import decode_log
 from broker.storage.keys import RedisKeys
 
-#: A list looks at so many jobs of its caller, the latest ones.
+#: How many of the caller's jobs a list considers, the latest ones.
 MOST_LOOKED_AT = 5_000
 _PAGE = 500
-_TRIES = 20  # to write, while others write to the same journal
+_TRIES = 20  # attempts to append to a journal to which others append at the same time
 _FOLLOW_S, _LOOK_S = 20.0, 0.3
 
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A job as it stood when its journal was read. ``length``: of the journal. ``ending``: somebody asked for
-    its end."""
+    """One job as its journal showed it.
+
+    length: number of entries of the journal. submitted: its first entry. ending: a cancellation was
+    requested.
+    """
 
     length: int
     submitted: JobSubmitted
@@ -41,64 +45,71 @@ class JobSnapshot:
     ending: bool
 
     @property
-    def thing(self) -> ProtectedObject:
-        """Whose it is."""
+    def protected(self) -> ProtectedObject:
+        """The origin and the holder that permissions are judged by."""
         return ProtectedObject(origin=self.submitted.origin, holder=self.submitted.holder)
 
 
 class JobService:
-    """The jobs of one process. Every call may raise redis.RedisError."""
+    """Reads and writes the journals of jobs. Every method may raise redis.RedisError."""
 
     def __init__(self, client: redis.Redis, keys: RedisKeys, ring: Callable[[str], None], most_open: int):
-        """``ring`` tells job managers of a job, and returns at once. ``most_open``: jobs of one member."""
+        """Connect to nothing yet.
+
+        ``client`` is used on threads. ``ring`` wakes job managers for a job, and returns at once.
+        ``most_open``: how many jobs of one member may be open.
+        """
         self._client, self._keys, self._ring, self._most_open = client, keys, ring, most_open
         self._store = JobStore(client, keys)
 
     async def find(self, name: str, who: Principal) -> JobSnapshot | None:
-        """The job of that id; for members also by the id that they chose. None: there is none."""
+        """Return the job of that id, or of that id as the caller chose it; None if there is none."""
         return await asyncio.to_thread(self._find, name, who)
 
-    async def known(self, submitted: JobSubmitted) -> JobView | None:
-        """The job, where the same was submitted before. Raises ProblemError (422) where another was."""
-        return await asyncio.to_thread(self._known, submitted)
+    async def find_submitted(self, submitted: JobSubmitted) -> JobView | None:
+        """Return the job if it was submitted before. Raises ProblemError (422) if another one has its id."""
+        return await asyncio.to_thread(self._find_submitted, submitted)
 
     async def open(self, submitted: JobSubmitted, who: Principal) -> JobView:
-        """Notes a job, unless that has been done meanwhile. Raises ProblemError (409, 422)."""
-        made = await asyncio.to_thread(self._open, submitted, who)
-        self._ring(made.id)
-        return made
+        """Begin the journal of a job, if nobody has meanwhile. Raises ProblemError (409, 422)."""
+        job = await asyncio.to_thread(self._open, submitted, who)
+        self._ring(job.id)
+        return job
 
     async def cancel(self, job: str, who: Principal) -> JobView:
-        """Asks for its end, once. Raises ProblemError (409) where it has ended otherwise."""
-        found = await asyncio.to_thread(self._cancel, job, who)
+        """Request the end of a job, once. Raises ProblemError (409) if it has ended otherwise."""
+        cancelled = await asyncio.to_thread(self._cancel, job, who)
         self._ring(job)
-        return found
+        return cancelled
 
-    async def listed(self, who: Principal, state: JobState | None, name: str | None, limit: int) -> JobList:
-        """The caller's, the latest first."""
-        found = await asyncio.to_thread(self._listed, who, state, name, limit + 1)
-        return JobList(jobs=tuple(found[:limit]), more=len(found) > limit)
+    async def list_jobs(
+        self, who: Principal, state: JobState | None, name: str | None, limit: int
+    ) -> JobList:
+        """Return the caller's jobs, the latest first, with that state and name unless these are None."""
+        jobs = await asyncio.to_thread(self._list, who, state, name, limit + 1)
+        return JobList(jobs=tuple(jobs[:limit]), more=len(jobs) > limit)
 
-    async def log(
+    async def read_log(
         self, job: JobSnapshot, attempt: int | None, rank: int, offset: int, *, follow: bool
     ) -> JobLog:
-        """What an attempt has written; ``attempt`` None: the one that won, else the latest.
+        """Return what rank ``rank`` of an attempt has written from byte ``offset`` on.
 
-        ``follow``: waits a while for more. Raises ProblemError (404, 422).
+        ``attempt`` None: the one that won, else the latest. ``follow``: wait a while for more. Raises
+        ProblemError (404, 422).
         """
         until_s = time.monotonic() + _FOLLOW_S
         while True:
-            told = await asyncio.to_thread(self._log, job.view, attempt, rank, offset)
-            if told.text or told.end or not follow or time.monotonic() > until_s:
-                return told
+            part = await asyncio.to_thread(self._read_log, job.view, attempt, rank, offset)
+            if part.text or part.end or not follow or time.monotonic() > until_s:
+                return part
             await asyncio.sleep(_LOOK_S)
             later = await asyncio.to_thread(self._read, job.view.id)
             job = job if later is None else later
 
-    # -- on a thread -----------------------------------------------------------------------------------------
+    # -- on a thread --------------------------------------------------------------------------------------
 
     def _read(self, job: str) -> JobSnapshot | None:
-        """Raises ProblemError (503) for a journal that a newer version wrote."""
+        """Read the journal of a job. Raises ProblemError (503) if a newer version wrote it."""
         try:
             entries = self._store.read_entries(job)
         except UnreadableEntryError as error:
@@ -107,36 +118,37 @@ class JobService:
             return None
         first = entries[0]
         assert isinstance(first, JobSubmitted)
-        ending = any(isinstance(one, CancelRequested) for one in entries)
+        ending = any(isinstance(entry, CancelRequested) for entry in entries)
         return JobSnapshot(len(entries), first, make_job_view(entries, time.time()), ending)
 
     def _find(self, name: str, who: Principal) -> JobSnapshot | None:
         for job in dict.fromkeys((name + make_suffix(who.member), name)):
-            if is_job_id(job) and (found := self._read(job)) is not None:
-                return found
+            if is_job_id(job) and (snapshot := self._read(job)) is not None:
+                return snapshot
         return None
 
-    def _known(self, submitted: JobSubmitted) -> JobView | None:
-        found = self._read(submitted.job)
-        if found is None:
+    def _find_submitted(self, submitted: JobSubmitted) -> JobView | None:
+        snapshot = self._read(submitted.job)
+        if snapshot is None:
             return None
-        if (found.submitted.holder, found.submitted.wish) != (submitted.holder, submitted.wish):
+        before = snapshot.submitted
+        if (before.holder, before.wish) != (submitted.holder, submitted.wish):
             raise key_reused()
-        return found.view
+        return snapshot.view
 
     def _open(self, submitted: JobSubmitted, who: Principal) -> JobView:
-        self._make_room(who)
+        self._require_room(who)
         job, now = submitted.job, submitted.at
         try:
             self._store.append(job, 0, [submitted], next_at=now, submitted_at=now)
         except LostRaceError:
-            known = self._known(submitted)
-            assert known is not None, "a journal is never taken away"
-            return known
+            job_view = self._find_submitted(submitted)
+            assert job_view is not None, "a journal is never taken away"
+            return job_view
         return make_job_view([submitted])
 
-    def _make_room(self, who: Principal) -> None:
-        """Raises ProblemError (409) where the member has as many open jobs as it may."""
+    def _require_room(self, who: Principal) -> None:
+        """Raise ProblemError (409) if the member has as many open jobs as it may."""
         if who.member is None:
             return
         own = self._client.zscan_iter(self._keys.open_jobs, f"*{make_suffix(who.member)}", count=1_000)
@@ -146,17 +158,18 @@ class JobService:
 
     def _cancel(self, job: str, who: Principal) -> JobView:
         for _ in range(_TRIES):
-            found = self._read(job)
-            if found is None:
+            snapshot = self._read(job)
+            if snapshot is None:
                 raise not_found("job")
-            if found.ending and found.view.state not in ENDED - {JobState.CANCELLED}:
-                return found.view
-            if found.view.state in ENDED:
-                detail = f"the job has {found.view.state} already: there is nothing to cancel"
-                raise conflict("job-ended", "It has ended", detail)
+            state = snapshot.view.state
+            if snapshot.ending and state not in ENDED - {JobState.CANCELLED}:
+                return snapshot.view
+            if state in ENDED:
+                detail = f"the job has {state} already: there is nothing to cancel"
+                raise conflict("job-ended", "Ended job", detail)
             now = time.time()
             try:
-                self._store.append(job, found.length, [CancelRequested(at=now, by=who.name)], next_at=now)
+                self._store.append(job, snapshot.length, [CancelRequested(at=now, by=who.name)], next_at=now)
             except LostRaceError:
                 continue
             after = self._read(job)
@@ -164,62 +177,75 @@ class JobService:
             return after.view
         raise in_flight()
 
-    def _listed(self, who: Principal, state: JobState | None, name: str | None, most: int) -> list[JobView]:
-        found: list[JobView] = []
-        for _, job in zip(range(MOST_LOOKED_AT), self._names(who), strict=False):
-            one = self._read(job)
-            if one is None or authorize(who, Action.READ, one.thing) is not AccessDecision.ALLOWED:
+    def _list(self, who: Principal, state: JobState | None, name: str | None, most: int) -> list[JobView]:
+        jobs: list[JobView] = []
+        for _, job in zip(range(MOST_LOOKED_AT), self._latest_ids(who), strict=False):
+            snapshot = self._read(job)
+            if (
+                snapshot is None
+                or authorize(who, Action.READ, snapshot.protected) is not AccessDecision.ALLOWED
+            ):
                 continue
-            if (state is None or one.view.state is state) and (name is None or one.view.name == name):
-                found.append(one.view)
-            if len(found) == most:
+            job_view = snapshot.view
+            if (state is None or job_view.state is state) and (name is None or job_view.name == name):
+                jobs.append(job_view)
+            if len(jobs) == most:
                 break
-        return found
+        return jobs
 
-    def _names(self, who: Principal) -> Iterator[str]:
-        """Ids of jobs that may be the caller's, the latest first."""
-        start, end = 0, make_suffix(who.member)
+    def _latest_ids(self, who: Principal) -> Iterator[str]:
+        """Yield the ids of jobs that may be the caller's, the latest first."""
+        start, suffix = 0, make_suffix(who.member)
         while True:
             page = self._store.list_latest(start, _PAGE)
-            yield from (job for job in page if job.endswith(end))
+            yield from (job for job in page if job.endswith(suffix))
             if len(page) < _PAGE:
                 return
             start += _PAGE
 
-    def _log(self, job: JobView, attempt: int | None, rank: int, offset: int) -> JobLog:
+    def _read_log(self, job: JobView, number: int | None, rank: int, offset: int) -> JobLog:
         if rank >= job.instances:
             raise invalid_field("rank", "the job has no such instance", f"0 to {job.instances - 1}")
-        told = {"job": job.id, "rank": rank, "offset": offset, "next_offset": offset}
-        tried = _attempt(job, attempt)
-        if tried is None:
-            return JobLog(**told, attempt=0, text="", end=job.state in ENDED)
-        value = self._client.get(self._keys.work_log(tried.cloud, make_work_id(job.id, tried.number, rank)))
-        began, part = (0, b"") if value is None else decode_log(cast("bytes", value))
-        begin = max(offset, began)  # what was before is not kept
-        text = part[begin - began :]
-        over = tried.ended_at is not None
-        if not over:
-            text = _whole(text)
-        ends = max(offset, begin + len(text))
-        told |= {"offset": begin if text else offset, "next_offset": ends}
-        return JobLog(**told, attempt=tried.number, text=text.decode("utf-8", "replace"), end=over)
+        attempt = _attempt(job, number)
+        if attempt is None:
+            ended = job.state in ENDED
+            return JobLog(
+                job=job.id, rank=rank, attempt=0, offset=offset, next_offset=offset, text="", end=ended
+            )
+        work = make_work_id(job.id, attempt.number, rank)
+        value = self._client.get(self._keys.work_log(attempt.cloud, work))
+        first, kept = (0, b"") if value is None else decode_log(cast("bytes", value))
+        begin = max(offset, first)  # earlier output is no longer kept
+        text = kept[begin - first :]
+        ended = attempt.ended_at is not None
+        if not ended:
+            text = _without_partial_character(text)
+        return JobLog(
+            job=job.id,
+            rank=rank,
+            attempt=attempt.number,
+            offset=begin if text else offset,
+            next_offset=max(offset, begin + len(text)),
+            text=text.decode("utf-8", "replace"),
+            end=ended,
+        )
 
 
 def _attempt(job: JobView, number: int | None) -> Attempt | None:
-    """The attempt; without a number the one that won, else the latest; None: there is none yet.
+    """Return an attempt of a job; without a number the one that won, else the latest, None if there is none.
 
-    Raises ProblemError (404).
+    Raises ProblemError (404) if there is none of that number.
     """
     if number is None:
-        won = (one for one in job.attempts if one.outcome is Outcome.WON)
+        won = (attempt for attempt in job.attempts if attempt.outcome is Outcome.WON)
         return next(won, job.attempts[-1] if job.attempts else None)
     if number > len(job.attempts):
         raise not_found("attempt")
     return job.attempts[number - 1]
 
 
-def _whole(text: bytes) -> bytes:
-    """Without the beginning of a character whose end is not written yet."""
+def _without_partial_character(text: bytes) -> bytes:
+    """Return UTF-8 text without a last character of which only the first bytes have been written."""
     for back in range(1, min(4, len(text)) + 1):
         byte = text[-back]
         if 0xC2 <= byte <= 0xF4:

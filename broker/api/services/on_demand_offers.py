@@ -1,7 +1,7 @@
-"""What a request that was refused may have instead: on-demand, where a cloud sells it to others. Pure.
+"""Finds on-demand offers for a spot request that was refused. Pure.
 
-An on-demand instance is never taken back. Prices are US dollars an hour of wall time, as the clouds tell
-them; how long an instance lasts then follows from how fast the cloud's time passes.
+An on-demand instance is never taken back. Clouds state prices in US dollars an hour of wall time; how long an
+instance lasts in wall time follows from how fast the cloud's time passes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ _HOUR_S = 3600.0
 
 
 def on_demand_offers(request: SpotRequest, members: Iterable[Member]) -> list[OnDemandOffer]:
-    """Of clouds that let others start on-demand and on whose nodes it fits, as far as is known now: the
-    cheapest first, at most ``MOST_OFFERS``. Of the request's targets, where it names any.
+    """Return the cheapest offers of clouds that sell on-demand and have nodes on which the request fits.
+
+    Only targets of the request are considered, if it names any; at most ``MOST_OFFERS`` offers are returned.
     """
-    found = [
+    offers = [
         (price, member.info.order, _offer(request, member, price))
         for member in members
         if (price := member.info.on_demand_usd_per_core_hour) is not None and _sells(member, request)
     ]
-    return [offer for _, _, offer in sorted(found, key=lambda one: one[:2])[:MOST_OFFERS]]
+    return [offer for _, _, offer in sorted(offers, key=lambda item: item[:2])[:MOST_OFFERS]]
 
 
 def _sells(member: Member, request: SpotRequest) -> bool:
@@ -36,7 +37,7 @@ def _sells(member: Member, request: SpotRequest) -> bool:
         return False
     if advert is not None and info.cores - advert.on_demand_cores < request.cores:
         return False
-    if not info.node_kinds:  # it does not tell of its nodes
+    if not info.node_kinds:  # the cloud does not say what its nodes have beside cores
         return request.cores <= info.largest_node and not (request.resources or request.labels)
     return any(_fits(request, kind) for kind in info.node_kinds)
 

@@ -1,13 +1,13 @@
-"""Own on-demand requests that a cloud had to turn away, offered to the federation as spot. Wall time.
+"""Offers own on-demand requests that a cloud had to turn away to the federation as spot, in wall time.
 
-Two streams are read by a consumer group that all API processes share, so that each entry is handled by one
-of them, and again by another if that one dies: the offers of the owners, and the public events, which tell
-when a lease that an offer got has ended. Everything told to an owner names the offer's attempt: told twice,
-it changes nothing.
+All API processes share a consumer group that reads two streams: the offers of the owners, and the public
+events, which show when the lease of an offer has ended. Each entry is handled by one process, and again by
+another if that one dies. Every message to an owner names the attempt of the offer, so that a repeated one
+changes nothing.
 
-    offer n of an instance ──submit──► lease  → its owner is told "placed";  its end → "evicted", "completed"
-                                       nobody → "refused"
-    stopped by its user    ──────────► the lease is cancelled, or the offer closed before it is submitted
+    offer n of an instance ──submit──► a lease: its owner hears "placed", later "evicted" or "completed"
+                                       refused by all clouds: its owner hears "refused"
+    stopped by its user    ──────────► the lease is cancelled, or the offer is closed before it is submitted
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal
 import redis.asyncio
 from pydantic import ValidationError
 
-from broker.api.services.clouds import CloudService
+from broker.api.services.leases import LeaseService
 from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest, read_message
 from broker.requests.errors import InFlightError
 from broker.requests.members import MembershipView
@@ -45,20 +45,25 @@ from broker.storage.streams import (
 log = logging.getLogger(__name__)
 
 GROUP = "overflow"
-#: What was evicted is submitted again at some moment of this time: not all of a storm at once.
+#: Evicted offers are submitted again within this time, each at a moment of its own, not all of a storm at
+#: once.
 RESUBMITTED_WITHIN_S = 2.0
 PRINCIPAL = "overflow"
 _PREFIX = "overflow/"
 _OUTCOMES: dict[EventKind, Literal["evicted", "completed"]] = {
     EventKind.EVICTED: "evicted",
-    EventKind.FAILED: "evicted",  # gone before its time as well
+    EventKind.FAILED: "evicted",  # it ended early as well
     EventKind.COMPLETED: "completed",
     EventKind.CANCELLED: "completed",
 }
 
 
 class OverflowOffer(Needs):
-    """An entry of the overflow stream. ``stop``: its user stopped it; ``lease`` is what it got, if any."""
+    """One entry of the overflow stream: attempt ``attempt`` to place ``instance`` of ``cloud`` elsewhere.
+
+    avoid: the cloud that evicted it last. stop: its user has stopped it. lease: the lease that it got, if
+    any.
+    """
 
     cloud: CloudId
     instance: Id
@@ -72,7 +77,7 @@ class OverflowOffer(Needs):
 
     @property
     def request_id(self) -> str:
-        """Instances have their names from their cloud: two clouds may use the same."""
+        """The id of the spot request. It names the cloud: two clouds may use the same id for an instance."""
         return f"{_PREFIX}{self.cloud}/{self.instance}/{self.attempt}"
 
 
@@ -85,22 +90,23 @@ class OverflowService:
         keys: RedisKeys,
         name: str,
         *,
-        service: SubmissionService,
-        desk: CloudService,
+        submissions: SubmissionService,
+        leases: LeaseService,
         records: RequestStore,
-        adverts: MembershipView,
-        exchange: OwnerCommands,
+        membership: MembershipView,
+        commands: OwnerCommands,
         signing: MessageSigner = UNSIGNED,
     ):
-        """Open nothing yet.
+        """Connect to nothing yet.
 
-        ``client`` is used here alone, because it blocks while it reads. ``signing`` verifies offers.
+        ``client`` blocks while it reads. ``name``: of this consumer. ``signing`` verifies the offers of
+        owners.
         """
-        # Offers from the first on; ends from now on, as before there were none of ours.
+        # Offers are read from the first on, ends from now on: without offers there were no leases to end.
         streams = {keys.overflow: GroupStream("0", deletes=True), keys.all_events: GroupStream("$")}
         self._group, self._keys = ConsumerGroup(client, GROUP, name, streams), keys
-        self._service, self._desk, self._records = service, desk, records
-        self._adverts, self._exchange, self._signing = adverts, exchange, signing
+        self._submissions, self._leases, self._records = submissions, leases, records
+        self._membership, self._commands, self._signing = membership, commands, signing
 
     async def run(self) -> None:
         """Handle both streams until the task is cancelled, through outages of Redis.
@@ -110,21 +116,21 @@ class OverflowService:
         await EventConsumer("overflow", self._group, self._handle, prepare=self._has_overflow).run()
 
     async def _has_overflow(self) -> bool:
-        members = await self._adverts.members()
+        members = await self._membership.members()
         return any(member.info.overflow and member.info.time == "wall" for member in members)
 
     async def _handle(self, page: Page) -> list[str]:
         """Handle a page of either stream. Return the ids of offers that need another attempt."""
         if page.stream == self._keys.all_events:
-            await self._ends([fields.get(b"e", b"") for _, fields in page.entries])
+            await self._report_ends([fields.get(b"e", b"") for _, fields in page.entries])
             return []
-        finished = await asyncio.gather(*(self._offer(*entry) for entry in page.entries))
+        finished = await asyncio.gather(*(self._handle_offer(*entry) for entry in page.entries))
         return [entry for (entry, _), done in zip(page.entries, finished, strict=True) if not done]
 
     # -- offers -------------------------------------------------------------------------------------------
 
-    async def _offer(self, entry: str, fields: Mapping[bytes, bytes]) -> bool:
-        """False: it is to be taken up again."""
+    async def _handle_offer(self, entry: str, fields: Mapping[bytes, bytes]) -> bool:
+        """Handle one offer. Return False if it needs another attempt."""
         text = fields.get(b"o", b"")
         try:
             offer = read_message(OverflowOffer, text)
@@ -145,22 +151,24 @@ class OverflowService:
                 **offer.dump_needs(),
             )  # fmt: skip
         except SignatureError as error:
-            log.warning("an entry of the overflow stream is not believed, it is passed over: %s", error)
+            log.warning(
+                "an entry of the overflow stream has no valid signature and is passed over: %s", error
+            )
             return True
         except ValidationError:
-            log.warning("an entry of the overflow stream cannot be read, it is passed over")
+            log.warning("an entry of the overflow stream cannot be read and is passed over")
             return True
         if request is None:
             return await self._stop(offer)
         return await self._submit(offer, request)
 
     async def _targets(self, offer: OverflowOffer) -> tuple[str, ...] | None:
-        """All but the cloud that has just evicted it, unless there is no other."""
+        """Return all clouds but the one that evicted the instance last; None (any) if there is no other."""
         if offer.avoid is None:
             return None
         others = [
             member.info.id
-            for member in await self._adverts.members()
+            for member in await self._membership.members()
             if member.info.id not in (offer.cloud, offer.avoid) and member.reachable
         ]
         return tuple(others) or None
@@ -168,13 +176,13 @@ class OverflowService:
     async def _submit(self, offer: OverflowOffer, request: SpotRequest) -> bool:
         await asyncio.sleep(jitter_s(offer))
         if len(offer.request_id) > LONGEST_REQUEST_ID:
-            await self._tell(offer.cloud, _refused(offer))
+            await self._report(offer.cloud, _refused(offer))
             return True
-        (result,) = await self._service.submit([request], PRINCIPAL)
+        (result,) = await self._submissions.submit([request], PRINCIPAL)
         if isinstance(result, InFlightError):
             return False
         if isinstance(result, RequestAnswer) and result.lease is not None:
-            told = Overflow(
+            report = Overflow(
                 id=f"{offer.request_id}:placed",
                 instance=offer.instance,
                 outcome="placed",
@@ -183,16 +191,17 @@ class OverflowService:
                 cloud=result.lease.cloud,
             )
         else:
-            told = _refused(offer)
-        await self._tell(offer.cloud, told)
+            report = _refused(offer)
+        await self._report(offer.cloud, report)
         return True
 
     async def _stop(self, offer: OverflowOffer) -> bool:
-        """Cancels what the offer got, or sees to it that it gets nothing."""
+        """Cancel the lease of an offer, or keep the offer from getting one. Return False to try again."""
         if offer.lease is not None:
-            await self._desk.cancel(offer.lease, PRINCIPAL)
+            await self._leases.cancel(offer.lease, PRINCIPAL)
             return True
-        # A record of another fingerprint, closed at once: who submits the offer later finds its id taken.
+        # A record with another fingerprint, closed at once, takes the id: the offer can no longer be
+        # submitted.
         (accepted,) = await self._records.accept([Accept(offer.request_id, "stopped", "{}", CLAIM_AFTER_MS)])
         if accepted.outcome is AcceptOutcome.NEW:
             await self._records.close(
@@ -201,19 +210,20 @@ class OverflowService:
             return True
         record = await self._records.get(offer.request_id)
         if record is None or record.status.answer is None:
-            return False  # it is being submitted: look again
+            return False  # it is being submitted
         settled = read_message(RequestAnswer, record.status.answer)
         if settled.lease is not None:
-            await self._desk.cancel(settled.lease.id, PRINCIPAL)
+            await self._leases.cancel(settled.lease.id, PRINCIPAL)
         return True
 
     # -- ends ---------------------------------------------------------------------------------------------
 
-    async def _ends(self, texts: Sequence[bytes]) -> None:
+    async def _report_ends(self, texts: Sequence[bytes]) -> None:
+        """Tell owners which leases of their offers have ended, by the public events ``texts``."""
         batches: dict[str, list[Overflow]] = {}
         for text in texts:
             if b'"request":"' + _PREFIX.encode() not in text:
-                continue  # nearly all of them: not worth reading
+                continue  # nearly all events; not worth parsing
             event = try_parse_event(text)
             if event is None:
                 continue
@@ -222,7 +232,7 @@ class OverflowService:
                 continue
             instance, _, attempt = lease.request.removeprefix(f"{_PREFIX}{lease.origin}/").rpartition("/")
             if not attempt.isdecimal():
-                continue  # somebody's own request with a name like ours
+                continue  # a request that a user named like an offer
             batches.setdefault(lease.origin, []).append(
                 Overflow(
                     id=f"{lease.request}:{outcome}",
@@ -233,24 +243,24 @@ class OverflowService:
                     cloud=lease.cloud,
                 )
             )
-        known = {member.info.id for member in await self._adverts.members()}
-        batches = {cloud: told for cloud, told in batches.items() if cloud in known}
+        known = {member.info.id for member in await self._membership.members()}
+        batches = {cloud: reports for cloud, reports in batches.items() if cloud in known}
         if batches:
-            await self._exchange.send(batches)
+            await self._commands.send(batches)
 
-    async def _tell(self, cloud: str, told: Overflow) -> None:
-        await self._exchange.send({cloud: [told]})
+    async def _report(self, cloud: str, report: Overflow) -> None:
+        await self._commands.send({cloud: [report]})
 
 
 def jitter_s(offer: OverflowOffer) -> float:
-    """How long an offer waits before it is submitted: the first one of an instance does not.
+    """Return how long an offer waits before it is submitted, in seconds; first attempts do not wait.
 
-    From its name, so that a run of the simulation repeats.
+    The time follows from the id of the request, so that runs of the simulation are reproducible.
     """
     if offer.attempt <= 1:
         return 0.0
-    drawn = int.from_bytes(sha256(offer.request_id.encode()).digest()[:8], "big")
-    return RESUBMITTED_WITHIN_S * drawn / 2**64
+    number = int.from_bytes(sha256(offer.request_id.encode()).digest()[:8], "big")
+    return RESUBMITTED_WITHIN_S * number / 2**64
 
 
 def _refused(offer: OverflowOffer) -> Overflow:

@@ -1,7 +1,7 @@
-"""Leases that are not renewed: their holders are told what the other clouds would promise instead.
+"""Offers the holders of leases that will not be renewed what other clouds would promise instead.
 
-Public events are read by a consumer group that all API processes share, so that each warning is handled by
-one of them, and again by another if that one dies. The owner makes the offers known as an event, once.
+All API processes share a consumer group that reads the public events, so that each warning is handled by one
+of them, and again by another if that one dies. The owner publishes the offers as an event, once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 
 import redis.asyncio
 
-from broker.api.services.clouds import CloudService
+from broker.api.services.quotes import QuoteService
 from broker.contract import EventKind, Migrate, QuoteRequest, QuoteView
 from broker.requests.errors import SubmitError
 from broker.requests.members import MembershipView
@@ -27,41 +27,42 @@ _PAUSE_S = 0.1
 
 
 class RenewalOfferService:
-    """Makes offers to the holders of warned leases, on behalf of one API process."""
+    """Collects offers for the holders of warned leases, on behalf of one API process."""
 
     def __init__(
         self,
         client: redis.asyncio.Redis,
         keys: RedisKeys,
         name: str,
-        desk: CloudService,
-        adverts: MembershipView,
-        exchange: OwnerCommands,
+        quotes: QuoteService,
+        membership: MembershipView,
+        commands: OwnerCommands,
     ):
-        """Open nothing yet. ``client`` is used here alone, because it blocks while it reads."""
+        """Connect to nothing yet. ``client`` blocks while it reads. ``name``: of this consumer."""
         self._group = ConsumerGroup(
             client, GROUP, name, {keys.all_events: GroupStream(start="$")}, pause_s=_PAUSE_S
         )
-        self._desk, self._adverts, self._exchange = desk, adverts, exchange
+        self._quotes, self._membership, self._commands = quotes, membership, commands
 
     async def run(self) -> None:
         """Handle warnings until the task is cancelled, through outages of Redis."""
-        await EventConsumer("migration", self._group, self._offer_others).run()
+        await EventConsumer("migration", self._group, self._offer_page).run()
 
-    async def _offer_others(self, page: Page) -> None:
+    async def _offer_page(self, page: Page) -> None:
         texts = [fields.get(b"e", b"") for _, fields in page.entries]
-        await asyncio.gather(*(self._warned(text) for text in texts if _WARNED in text))
+        await asyncio.gather(*(self._offer_others(text) for text in texts if _WARNED in text))
 
-    async def _warned(self, text: bytes) -> None:
+    async def _offer_others(self, text: bytes) -> None:
+        """Ask the other clouds for quotes if the event ``text`` is a warning, and send them to its owner."""
         event = try_parse_event(text)
         if event is None or event.kind is not EventKind.WARNED or event.lease is None:
             return
-        lease, members = event.lease, await self._adverts.members()
+        lease, members = event.lease, await self._membership.members()
         others = [member.info.id for member in members if member.info.id not in (lease.cloud, lease.origin)]
         offers: list[QuoteView] = []
         trace_time = any(member.info.time == "trace" for member in members)
         if others:
-            wish = QuoteRequest(
+            request = QuoteRequest(
                 origin=lease.origin,
                 cores=[lease.cores],
                 lifetime_s=lease.renewal_s,
@@ -74,16 +75,16 @@ class RenewalOfferService:
                 at_s=event.at_s if trace_time else None,
             )
             try:
-                offers = (await self._desk.quotes(wish)).quotes
+                offers = (await self._quotes.quotes(request)).quotes
             except (SubmitError, ValueError) as error:
                 log.info("no offer for %s: %s", lease.id, error)
-        told = Migrate(
+        command = Migrate(
             id=f"{lease.id}:migrate",
             lease=lease.id,
             at_s=event.at_s if trace_time else None,
-            # What the broker says of a cloud is no word of an owner's journal; the order follows it.
+            # An owner's journal does not repeat the broker's verdicts on clouds; the order follows them.
             offers=tuple(
                 offer.model_copy(update={"other_sizes": (), "broken_promise": None}) for offer in offers
             ),
         )
-        await self._exchange.send({lease.cloud: [told]})
+        await self._commands.send({lease.cloud: [command]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from urllib.parse import quote
 
-from broker.api.schemas.identity import ApiKeys, KeyWish, NewKey, Rotation
+from broker.api.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
 from broker.client.transport import Resource, parse
 from broker.identity.models import KeyRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.api.schemas.leases import StreamedEvent
+from broker.api.schemas.events import StreamedEvent
 from broker.client.transport import Resource
 from broker.contract import Event
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.api.schemas.ledger import LedgerView
 from broker.client.transport import Resource, parse
+from broker.ledger.models import LedgerView
 
 
 class LedgerResource(Resource):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from urllib.parse import quote
 
-from broker.api.schemas.identity import Audit, MemberChange, Members, MemberView, MemberWish
+from broker.api.schemas.audit import Audit
+from broker.api.schemas.members import MemberChange, Members, MemberView, MemberWish
 from broker.client.transport import Resource, parse
 from broker.identity.models import AuditEntry
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 
 from broker.api.schemas.problems import Problem
-from broker.api.schemas.requests import Admission, ListedResults, Quotes
+from broker.api.schemas.quotes import Quotes
+from broker.api.schemas.requests import Admission, ListedResults
 from broker.backoff import API_BACKOFF
 from broker.client.errors import IN_FLIGHT, REFUSED, ProblemAnswer, ProtocolError, make_error
 from broker.client.results import GrantedRequest, RefusedRequest, make_refused

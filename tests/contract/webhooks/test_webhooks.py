@@ -133,7 +133,7 @@ def test_many_slow_receivers_take_the_slots_of_nobody_else(
     federation: Federation, api: httpx.Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three times as many as there are slots, each of them silent until the others have everything."""
-    for name, value in (("_SLOTS", 2), ("_SLOW_SLOTS", 2), ("_SLOW_S", 0.05)):
+    for name, value in (("_QUICK_SLOTS", 2), ("_SLOW_SLOTS", 2), ("_SLOW_S", 0.05)):
         monkeypatch.setattr(f"broker.webhooks.worker.{name}", value)
     released = threading.Event()
     with receiving() as slow:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.contract import Event, EventKind, Lease, LeaseGranted, RefusalView
-from broker.ledger.ledger import WINDOW_S, CloudLedger, Key, broken_promise
-from broker.ledger.report import LedgerGroup, entries, totals
+from broker.ledger.ledger import WINDOW_S, AccountKey, CloudLedger, broken_promise
+from broker.ledger.report import LedgerGroup, make_entries, sum_accounts
 from broker.requests.routing import ReservedRoom, route
 from cloudsim.model.binomial import clopper_pearson
 from cloudsim.model.refusals import RefusalReason
@@ -102,22 +102,22 @@ def test_there_is_an_account_for_each_origin_sla_and_table(told: Told) -> None:
     told.tell(EventKind.ADMITTED, "nothing", sla=1.0)
     told.tell(EventKind.EVICTED, "plain", sla=None)
     assert {key: account.running for key, account in told.ledger.accounts.items()} == {
-        Key("B", 0.05, "t1"): 1,
-        Key("C", 0.05, "t1"): 1,
-        Key("B", 0.1, "t1"): 1,
-        Key("B", 0.05, "t2"): 2,
+        AccountKey("B", 0.05, "t1"): 1,
+        AccountKey("C", 0.05, "t1"): 1,
+        AccountKey("B", 0.1, "t1"): 1,
+        AccountKey("B", 0.05, "t2"): 2,
     }
 
 
 def test_an_extension_replaces_the_promise_by_a_longer_one(told: Told) -> None:
     told.tell(EventKind.ADMITTED, "a")
     told.tell(EventKind.EXTENDED, "a", sla=0.25, table="t2", risk=0.2)
-    assert told.ledger.accounts[Key("B", 0.05, "t1")].admitted == 0
-    assert told.ledger.accounts[Key("B", 0.25, "t2")].running == 1
+    assert told.ledger.accounts[AccountKey("B", 0.05, "t1")].admitted == 0
+    assert told.ledger.accounts[AccountKey("B", 0.25, "t2")].running == 1
     told.tell(EventKind.NOTICED, "a", sla=0.25, table="t2", risk=0.2)
     told.tell(EventKind.EVICTED, "a", sla=0.25, table="t2", risk=0.2)
-    assert told.ledger.accounts[Key("B", 0.25, "t2")].evicted == 1
-    assert told.ledger.accounts[Key("B", 0.05, "t1")].mean_risk is None
+    assert told.ledger.accounts[AccountKey("B", 0.25, "t2")].evicted == 1
+    assert told.ledger.accounts[AccountKey("B", 0.05, "t1")].mean_risk is None
 
 
 def test_the_same_event_twice_counts_once(told: Told) -> None:
@@ -177,7 +177,7 @@ def test_it_is_the_owner_s_own_ledger(seed: int, grace_s: float) -> None:
     for one in live.events:
         if one.sequence is not None:
             ledger.note(one)
-    found = totals([ledger], ["sla"])
+    found = sum_accounts([ledger], ["sla"])
     assert sum(total.account.evicted for total in found.values()) > 3
     own = {sla: account for sla, account in live.owner.cloud.ledger if account.admitted}
     assert [group.sla for group in found] == list(own)
@@ -233,7 +233,7 @@ def test_a_cloud_that_nobody_asks_comes_back_in_a_week(told: Told) -> None:
     assert told.ledger.broken(DAY_S)
     assert told.ledger.broken(DAY_S + WINDOW_S - HOUR_S)
     assert not told.ledger.broken(DAY_S + WINDOW_S)
-    assert totals([told.ledger], [])[LedgerGroup(None, None, None, None)].account.evicted == 5, (
+    assert sum_accounts([told.ledger], [])[LedgerGroup(None, None, None, None)].account.evicted == 5, (
         "the account stays"
     )
 
@@ -261,7 +261,7 @@ def test_a_statement_has_exact_bounds_whatever_becomes_of_those_that_run(told: T
     told.promise(20, 2, 0.0)
     for number in range(5):
         told.tell(EventKind.ADMITTED, f"runs-{number}")
-    (entry,) = entries(totals([told.ledger], ["cloud", "sla"]))
+    (entry,) = make_entries(sum_accounts([told.ledger], ["cloud", "sla"]))
     assert (entry.cloud, entry.origin, entry.sla, entry.table_version) == ("A", None, 0.05, None)
     assert (entry.admitted, entry.running, entry.completed, entry.evicted) == (25, 5, 18, 2)
     assert entry.realised == 0.1
@@ -274,7 +274,7 @@ def test_a_statement_has_exact_bounds_whatever_becomes_of_those_that_run(told: T
 @pytest.mark.parametrize(("count", "evicted", "kept"), [(100, 0, "yes"), (50, 0, "open"), (50, 10, "broken")])
 def test_a_promise_is_kept_broken_or_open(told: Told, count: int, evicted: int, kept: str) -> None:
     told.promise(count, evicted, 0.0)
-    (entry,) = entries(totals([told.ledger], ["sla"]))
+    (entry,) = make_entries(sum_accounts([told.ledger], ["sla"]))
     assert entry.kept == kept
 
 
@@ -284,17 +284,17 @@ def test_accounts_are_picked_and_summed(told: Told) -> None:
     told.tell(EventKind.ADMITTED, "c", sla=0.1, table="t0")
     told.tell(EventKind.ADMITTED, "gone", sla=0.3)
     told.tell(EventKind.CANCELLED, "gone", sla=0.3)
-    assert [tuple(group) for group in totals([told.ledger], ["sla", "table"])] == [
+    assert [tuple(group) for group in sum_accounts([told.ledger], ["sla", "table"])] == [
         (None, None, 0.1, "t1"),
         (None, None, 0.1, "t0"),
         (None, None, 0.2, "t1"),
     ]
-    assert [group.origin for group in totals([told.ledger], ["origin"])] == ["B", "C"]
-    assert [group.origin for group in totals([told.ledger], ["origin"], sla=0.2)] == ["C"]
-    (entry,) = entries(totals([told.ledger, CloudLedger("empty")], []))
+    assert [group.origin for group in sum_accounts([told.ledger], ["origin"])] == ["B", "C"]
+    assert [group.origin for group in sum_accounts([told.ledger], ["origin"], sla=0.2)] == ["C"]
+    (entry,) = make_entries(sum_accounts([told.ledger, CloudLedger("empty")], []))
     assert entry.promised == pytest.approx((0.2 + 0.1 + 0.1) / 3)
     assert entry.realised is None
-    assert not totals([told.ledger], ["sla"], origins={"D"})
+    assert not sum_accounts([told.ledger], ["sla"], origins={"D"})
 
 
 def test_nothing_is_written_of_a_cloud_of_which_nothing_is_known() -> None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from broker.webhooks.envelope import of_test
+from broker.webhooks.envelope import build_test_message
 from broker.webhooks.secrets import new_secret
 from broker.webhooks.sender import DeliveryOutcome, Sender
 from tests.contract.webhooks.receiver import receiving
@@ -43,7 +43,7 @@ def post(url: str, names: Any, **options: Any) -> DeliveryOutcome:
     async def once() -> DeliveryOutcome:
         sender = Sender(names, HERE, **options)
         try:
-            return await sender.send(url, of_test("1", "w"), [SECRET])
+            return await sender.send(url, build_test_message("1", "w"), [SECRET])
         finally:
             await sender.aclose()
 
@@ -146,7 +146,7 @@ def test_cookies_are_not_kept() -> None:
     async def twice() -> None:
         sender = Sender(Names("127.0.0.1"), HERE)
         for _ in range(2):
-            await sender.send(receiver.url, of_test("1", "w"), [SECRET])
+            await sender.send(receiver.url, build_test_message("1", "w"), [SECRET])
         await sender.aclose()
 
     with receiving() as receiver:

@@ -63,7 +63,7 @@ def test_only_who_holds_the_claim_writes(redis_url: str, redis_client: redis.Red
         made = await storage.create("acme", WISH, "whsec_a", "5-0")
         held = await storage.hold(made.id, "one", 60_000)
         assert held is not None
-        assert (held.position, held.wish, held.usable_secrets) == ("5-0", WISH, ["whsec_a"])
+        assert (held.position, held.spec, held.usable_secrets) == ("5-0", WISH, ["whsec_a"])
         assert await storage.hold(made.id, "two", 60_000) is None
         assert not await storage.settle(made.id, "two", fields={"position": "9-0"}, delivery=DONE)
         assert await storage.settle(made.id, "one", fields={"position": "6-0"}, delivery=DONE)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.api.task_end import end
+from broker.webhooks.worker import cancel_tasks
 
 
 async def deaf(times: int) -> None:
@@ -33,11 +33,11 @@ def test_a_task_is_told_until_it_has_ended(times: int) -> None:
             asyncio.create_task(broken()),
         ]
         await asyncio.sleep(0)
-        await asyncio.wait_for(end(tasks, 0.01), 5)
+        await asyncio.wait_for(cancel_tasks(tasks, 0.01), 5)
         assert all(task.done() for task in tasks)
 
     asyncio.run(scenario())
 
 
 def test_there_may_be_none() -> None:
-    asyncio.run(end([], 1.0))
+    asyncio.run(cancel_tasks([], 1.0))

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.webhooks.targets import Checked, SystemResolver, TargetError, check, objection, parse
+from broker.webhooks.targets import (
+    CheckedTarget,
+    SystemResolver,
+    TargetError,
+    check_target,
+    objection,
+    parse_target,
+)
 
 PUBLIC = [
     "1.1.1.1", "8.8.8.8", "93.184.216.34", "172.15.255.255", "172.32.0.1", "100.63.255.255", "100.128.0.1",
@@ -96,7 +103,7 @@ def test_metadata_services_and_the_like_are_never_allowed(address: str) -> None:
     ],
 )
 def test_urls_are_taken_apart(url: str, host: str, port: int, path: str, authority: str) -> None:
-    target = parse(url)
+    target = parse_target(url)
     assert (target.host, target.port, target.path, target.authority) == (host, port, path, authority)
 
 
@@ -159,7 +166,7 @@ def test_urls_are_taken_apart(url: str, host: str, port: int, path: str, authori
 )
 def test_urls_that_cannot_be_used(url: str, why: str) -> None:
     with pytest.raises(TargetError, match=why):
-        parse(url)
+        parse_target(url)
 
 
 class Names:
@@ -179,8 +186,8 @@ class Names:
 
 def checked(
     url: str, names: Names, allowed: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
-) -> Checked:
-    return asyncio.run(check(url, names, allowed))
+) -> CheckedTarget:
+    return asyncio.run(check_target(url, names, allowed))
 
 
 NAMES: dict[str, list[list[str]]] = {
@@ -245,6 +252,6 @@ def test_a_name_server_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: ended.wait(10))
     resolver = SystemResolver(timeout_s=0.02)
     with pytest.raises(TargetError, match="cannot be resolved"):
-        asyncio.run(check("https://silent.example/", resolver))
+        asyncio.run(check_target("https://silent.example/", resolver))
     ended.set()
     resolver.close()

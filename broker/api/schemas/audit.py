@@ -1,0 +1,13 @@
+"""Bodies of the calls about the audit log."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from broker.identity.models import AuditEntry
+
+
+class Audit(BaseModel):
+    """The latest entries of the audit log, the latest first."""
+
+    entries: list[AuditEntry]

@@ -1,0 +1,14 @@
+"""Events as the client reads them from the event stream."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from broker.contract import Event
+
+
+class StreamedEvent(BaseModel):
+    """An event with its id in the merged stream."""
+
+    id: str
+    event: Event

@@ -1,0 +1,19 @@
+"""Bodies of the calls that ask for quotes."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from broker.api.schemas.on_demand import OnDemandOffer
+from broker.contract import QuoteView, RefusalView
+
+
+class Quotes(BaseModel):
+    """Quotes and refusals of the clouds, the quotes in the order in which the clouds would be asked.
+
+    on_demand: offers for sizes for which no cloud promises anything.
+    """
+
+    quotes: list[QuoteView]
+    refusals: list[RefusalView]
+    on_demand: list[OnDemandOffer] = []

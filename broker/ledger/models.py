@@ -1,0 +1,57 @@
+"""Bodies of the calls about the ledger; the server and the client share them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+
+class LedgerEntry(BaseModel):
+    """One account, or the sum of several; what they were summed over is null.
+
+    promised: the SLA, the mean of several. admitted: promises that were made and not given back by their
+    holders, that is running, completed and evicted together. realised: the share of evicted among those that
+    settled; null if none has. at_least, at_most: exact bounds of the share of evictions with 95 % confidence
+    (Clopper and Pearson), whatever becomes of the running ones: the lower counts all of them as kept, the
+    upper none. mean_risk: the mean probability of eviction that the clouds estimated. kept: broken if
+    at_least is above promised, yes if at_most is not, else open.
+    """
+
+    cloud: str | None = None
+    origin: str | None = None
+    sla: float | None = None
+    table_version: str | None = None
+    promised: float
+    admitted: int
+    running: int
+    completed: int
+    evicted: int
+    realised: float | None
+    at_least: float
+    at_most: float
+    mean_risk: float
+    kept: Literal["yes", "broken", "open"]
+
+
+class LedgerReach(BaseModel):
+    """The position of the ledger in a cloud's public events.
+
+    sequence: the last event that it has read. missing: the number of events up to there that are no longer
+    kept or cannot be read.
+    """
+
+    cloud: str
+    sequence: int
+    missing: int
+
+
+class LedgerView(BaseModel):
+    """Promised against realised evictions, by cloud, origin and SLA; tables by their first promise.
+
+    more: whether the limit left entries out.
+    """
+
+    entries: list[LedgerEntry]
+    clouds: list[LedgerReach]
+    more: bool = False
