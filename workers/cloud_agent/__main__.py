@@ -11,6 +11,7 @@ process has become the agent, 78 the Redis server may drop keys or TLS refuses i
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import threading
@@ -32,7 +33,7 @@ from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
-from workers.cloud_agent.agent import InstanceAgent
+from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import CommonOptions
@@ -41,6 +42,11 @@ from workers.cloud_agent.owner_client import OwnerClient
 
 PROGRAM = "workers.cloud_agent"
 _STARTS, _ENDS = 8, 8
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    return make_parser(PROGRAM, __doc__)
 
 
 def read_cloud_options(path: Path, cloud: str, data: Path | None) -> CommonOptions:
@@ -89,7 +95,7 @@ def make_executors() -> dict[str, Executor]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; return the exit status."""
-    options = make_parser(PROGRAM, __doc__).parse_args(arguments)
+    options = parser().parse_args(arguments)
     stopping = stop_on_signals()
     try:
         config = settings()
@@ -108,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     owner = OwnerClient(client, keys, options.cloud, uuid4().hex, signing, partial(ring, app))
     leases = CloudLeases(client, keys, options.cloud)
     make_calls = partial(BackgroundCalls, make_executors())
-    agent = InstanceAgent(
+    agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s
     )
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)

@@ -37,16 +37,17 @@ from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide
 from workers.cloud_agent.tracked import TrackedForeign, TrackedLease, renamed_after_refusal, track_arrival
 
 POLL_S = 0.5
-#: So long the owner may take to answer.
+#: Seconds that the owner may take to answer.
 _ANSWER_S = 5.0
 _LONGEST_LIST_PAUSE_S = 20.0
-_SIZES_WARNED = 100  # so many at most
+#: The largest number of unknown sizes that are warned of.
+_SIZES_WARNED = 100
 _LIST = "list"
 
 log = structlog.get_logger(__name__)
 
 
-class InstanceAgent:
+class CloudAgent:
     """Manages all instances of one cloud. Only ``wake`` may be called from other threads."""
 
     def __init__(
@@ -207,7 +208,7 @@ class InstanceAgent:
     def _start(self, name: str, tracked: TrackedLease, now_s: float) -> None:
         lease = tracked.lease
         assert lease is not None
-        # Kept before it is asked for: an agent after this one must know that there may be an instance.
+        # Recorded before it is asked for: the next agent must know that there may be an instance.
         self._leases.write_record(name, tracked.record)
         again = tracked.instance is not None
         tracked.history = replace(
@@ -226,7 +227,7 @@ class InstanceAgent:
         now_s, history = self._now_s(), tracked.history
         if error is None:
             log.info("asked for an instance", lease=name)
-            # Where its lease has ended meanwhile, what was ended then may not have been this one.
+            # If its lease has ended meanwhile, the end may not have reached this instance.
             tracked.history = replace(history, retry_s=None, no_room_s=None, ended_s=None)
             self._list_due_s = min(self._list_due_s, now_s + 1.0)
             return
@@ -276,7 +277,7 @@ class InstanceAgent:
         target = {"reply_to": self._owner.reply_to, "instance": tracked.on_demand}
         match decide_foreign(tracked.instance, tracked.history, self._now_s(), self._limit_s).step:
             case InstanceStep.ARRIVE if not self._calls.is_busy(own_id):
-                # Kept before it is told: an agent after this one must know that it may be counted.
+                # Recorded before the owner is told: the next agent must know that it may be counted.
                 self._leases.write_record(tracked.on_demand, tracked.record)
                 fields = {"cores": tracked.record.cores, "lifetime_s": None, **target}
                 self._ask("arrive", own_id, StartOnDemand(id=f"{tracked.on_demand}:start", **fields))

@@ -22,7 +22,7 @@ from workers.cloud_agent.drivers.base import InstanceError, RefusedError
 MOST_ANSWER_BYTES = 64 * 2**20
 LONGEST_TEXT = 300
 _CHUNK = 2**16
-# What libcloud and the readers of answers raise over an answer that is none.
+# Errors that Libcloud and the drivers raise over an answer of another form.
 _GARBLED = (LibcloudError, ValueError, LookupError, TypeError, AttributeError, SyntaxError)
 
 Connection = TypeVar("Connection")

@@ -64,7 +64,7 @@ class OwnerClient:
         until_s = time.monotonic() + deadline_s
         while pending - set(answers) and time.monotonic() < until_s:
             answers |= self._read_answers()
-        self._client.delete(self._stream)  # what was not waited for is asked again
+        self._client.delete(self._stream)  # answers that came too late are asked for again
         return {name: answers[name] for name in pending & set(answers)}
 
     def _read_answers(self) -> dict[str, Answer]:

@@ -12,19 +12,19 @@ from enum import StrEnum
 from broker.contract import Lease, LeaseState
 from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 
-#: So long a lease is looked for that is not shown, before its instance is ended.
+#: Seconds for which a lease that is not shown is looked for before its instance is ended.
 UNKNOWN_S = 30.0
-#: An instance is gone when it was missing so long, and in two listings; longer where a listing lacks all.
+#: Seconds for which an instance must be missing, in two listings, to be gone; more if a listing lacks all.
 MISSING_S, ALL_MISSING_S = 10.0, 60.0
-#: What was asked for and is not listed is asked for again.
+#: Seconds after which an instance that was asked for and is not listed is asked for again.
 UNLISTED_S = 60.0
-#: The longest that an instance may take to run, and that a cloud may have no room for it.
+#: Seconds that an instance may take to run, and that its cloud may have no room for it.
 START_LIMIT_S, NO_ROOM_S = 600.0, 120.0
-#: Between two tries of the same.
+#: Seconds between two tries to start an instance.
 AGAIN_S = 10.0
-#: The same of an end: there is somebody who needs the room.
+#: Seconds between two tries to end an instance, whose room is needed.
 END_AGAIN_S = 2.0
-#: Between two tries to count a foreign instance that has no room in its owner's books.
+#: Seconds between two tries to count a foreign instance that has no room in its owner's books.
 RECOUNT_S = 30.0
 
 
@@ -196,7 +196,7 @@ def _ended(instance: CloudInstance, history: InstanceHistory, now_s: float) -> I
     if history.retry_s is not None:
         return InstanceDecision(InstanceStep.START) if now_s >= history.retry_s else _WAIT
     if not history.again:
-        return InstanceDecision(InstanceStep.START)  # a driver says then what is wrong with it
+        return InstanceDecision(InstanceStep.START)  # the driver then says what is wrong with it
     return (
         InstanceDecision(InstanceStep.FAILED, why)
         if history.tried_s is None or now_s - history.tried_s >= AGAIN_S

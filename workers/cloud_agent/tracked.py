@@ -80,7 +80,7 @@ class TrackedForeign:
 
     @property
     def on_demand(self) -> str:
-        """Its id in the owner's books."""
+        """The id of the instance in the owner's books."""
         assert self.record.on_demand is not None
         return self.record.on_demand
 

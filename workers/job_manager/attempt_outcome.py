@@ -18,9 +18,9 @@ from broker.jobs.record import AttemptRecord, JobRecord, apply_entry
 from broker.jobs.view import format_duration
 from workers.job_manager.observation import Denial, Grant, Observation
 
-#: How long after the end of a lease the node agent may take to say how the work ended.
+#: Seconds that the node agent may take after the end of a lease to report how the work ended.
 AGENT_WORD_S = 10.0
-#: How often at most a checkpoint is written into the journal.
+#: The shortest time in seconds between two checkpoints in the journal.
 KEPT_EVERY_S = 10.0
 
 _LEFT = {
@@ -135,7 +135,7 @@ def _departure_entry(
     if not evicted and gone is not None:
         since = observation.gone.get(gone.id, observation.now)
         has_waited = observation.now - since >= AGENT_WORD_S
-        # Without its agent's word it may be running still; one that must not run twice waits for that word.
+        # Without its agent's report it may still run; a job that must not run twice waits for that report.
         evicted = has_waited and (job.wish.idempotent or attempt.started_at is None)
     if not evicted:
         return None

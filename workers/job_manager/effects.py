@@ -116,7 +116,7 @@ class JobEffects:
             else:
                 for work in works:
                     self._client.on_demand.stop(cloud, work)
-        except ProblemAnswer as problem:  # there is no such thing (any more)
+        except ProblemAnswer as problem:  # it is gone already
             if not isinstance(problem, NotFoundError):
                 log.warning("could not give an instance back", job=job.id, cloud=cloud, why=str(problem))
 

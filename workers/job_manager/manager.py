@@ -33,12 +33,12 @@ from workers.job_manager.effects import JobEffects
 from workers.job_manager.observer import JobObserver
 from workers.job_manager.state_machine import REMEMBERED_S, decide
 
-#: A manager that is killed keeps others off its job for so long.
+#: Seconds for which a manager that is killed keeps others off its job.
 CLAIM_S = 20.0
 SWEEP_S = 0.5
 _SWEPT = 500
 _MOST_ROUNDS = 50
-#: When to look again after something was away, or is wrong with the journal.
+#: Seconds until the next look at a job after an outage, or an error in its journal.
 _AWAY_S, _BROKEN_S = 2.0, 60.0
 _SERVERS_S = 10.0
 _THREADS = 4
@@ -214,7 +214,7 @@ class JobManager:
                 continue
             with self._lock:
                 self._waiting.discard(job)
-                if job in self._busy:  # it may have missed what it is rung for
+                if job in self._busy:  # the round under way may have missed the reason
                     again = True
                 else:
                     again = False

@@ -1,4 +1,4 @@
-"""What the clouds offer a job at one moment: lifetimes in wall time, prices, and on-demand at its home."""
+"""The offers of the clouds to one job at one moment: lifetimes in wall time, prices, and on-demand."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cloudsim.markets.prices import FloatArray
 
 #: A quoted risk bends the curve of usual lifetimes by no more than this.
 _MOST_BENT = 20.0
-#: Of a cloud that tells nothing, an instance lives as long as the job needs it with this probability.
+#: The probability that an instance of a cloud that discloses nothing lives as long as the job needs it.
 _UNKNOWN = 0.5
 _NEVER = 1e-9
 
 
 @dataclass(frozen=True)
 class SpotLifetimes:
-    """How long a cloud's instances live, in wall time.
+    """The distribution of the lifetimes of a cloud's instances, in wall time.
 
     It is the curve that the cloud discloses, bent so that it meets the risk that is quoted now. Without a
     curve, the risk is the same at any age.
@@ -88,7 +88,7 @@ class SpotOffer:
 
 @dataclass(frozen=True)
 class HomeOnDemand:
-    """On-demand capacity of the job's home. usd: the price of a core-hour, None without prices."""
+    """The on-demand capacity of the job's home. usd: the price of a core-hour, None without prices."""
 
     cloud: str
     usd: float | None = None

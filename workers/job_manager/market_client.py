@@ -20,9 +20,9 @@ from cloudsim.model.refusals import RefusalReason
 from workers.job_manager.effects import describe_refusal
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 
-#: Quotes are asked for at this SLA: the risk is what counts, and no promise is made yet.
+#: The SLA of quotes: only their risk counts, and no promise is made yet.
 QUOTED_SLA = 0.99
-#: Where nothing is promised for so long, an instance may still be had without a promise.
+#: Refusals after which an instance may still be had without a promise.
 _UNPROMISED = frozenset({RefusalReason.NO_TABLE, RefusalReason.NO_EVIDENCE, RefusalReason.RISK_TOO_HIGH})
 _CLOUDS_S, _TABLE_S = 1.0, 30.0
 

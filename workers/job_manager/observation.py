@@ -1,4 +1,4 @@
-"""What the job manager has observed of the world, as values for the pure state machine."""
+"""Values that hold what the job manager has observed of the world, for the pure state machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Denial:
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known at ``now``, seconds since 1970. What is missing is unknown, and unknown is not lost.
+    """The knowledge about a job at ``now``, seconds since 1970.
+
+    A missing fact is unknown, and unknown is not lost.
 
     reports: by work. leases: by id. gone: when an ended lease was first seen so. grants: the answers to
     requests, by work. market: None until it is asked for; if ``asked``, it cannot be had. cooled: clouds that

@@ -24,13 +24,13 @@ from workers.job_manager.planning_input import PlanningInput, quoted_lifetime_s
 from workers.job_manager.running_job import is_other_phase
 from workers.job_manager.state_machine import REMEMBERED_S, cool_down_s, count_occasions
 
-#: So many reports in a row must tell of another phase.
+#: The number of reports in a row that must tell of another phase.
 SAMPLES = 3
-#: A lease is extended when less than this share of it is left, by half of it.
+#: A lease is extended by half of its length when less than this share of it is left.
 _EXTEND_AT, _EXTEND_BY = 0.3, 0.5
-#: What is used in the first seconds of an attempt is no phase.
+#: Seconds at the beginning of an attempt whose usage is no phase.
 _SETTLED_S = 5.0
-#: An agent that has said nothing for so long may be away: then the owner is asked about on-demand instances.
+#: Seconds of silence after which an agent may be away; then the owner is asked about on-demand instances.
 _SILENT_S = 15.0
 
 
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class _Memory:
-    """What is remembered about one job.
+    """The facts that are remembered about one job between observations.
 
     gone: when each ended lease was first seen so. phases: by attempt, how many reports in a row told of
     another phase, and when the last was made. final: leases that are not extended.

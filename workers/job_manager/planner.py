@@ -25,9 +25,9 @@ from workers.job_manager.attempt_plan import explain_choice, explain_no_room, ma
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotOffer
 from workers.job_manager.planning_input import PlanningInput, PlanOption
 
-#: Without on-demand, losing a replica is taken to cost as much as this many times the dearest spot.
+#: The price of losing a replica in the dearest spot price, where there is no on-demand.
 _NO_HOME = 4.0
-_LATE = 1.1  # how much longer than expected anything takes, against a deadline
+_LATE = 1.1  # the time that is reckoned with against a deadline, in expected times
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand 
     plans = list_plans(left, mechanisms, markets, overheads)
     choices += [PlanOption(plan, tuple(offers[number] for number in plan.markets)) for plan in plans]
     if request.checkpoint is not None:
-        for offer in offers:  # each gives another notice
+        for offer in offers:  # their notices differ
             alone = _markets((offer,), home, request.cores)
             warned = planning.overheads.of(offer.grace_s)
             moves = list_plans(

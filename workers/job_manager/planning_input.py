@@ -12,19 +12,19 @@ from cloudsim.jobs.attempts import AttemptPlan, Mechanism
 from cloudsim.jobs.job import Job, Overheads
 from workers.job_manager.market import SpotOffer
 
-#: What a job is taken to need that nobody has measured and that has no home to measure it on.
+#: The profile of a job that nobody has measured and that has no home to be measured at.
 UNMEASURED = Profile(work_s=3600.0)
-#: How much longer than expected a lease is asked for.
+#: The length of a lease in expected lengths.
 LEASE_MARGIN = 1.5
-#: Of a job that has run for longer than its profile says, this share of its work is taken to be left.
+#: The share of the work that counts as left when a job has run for longer than its profile says.
 _LEAST_LEFT = 0.05
-_SLOWEST = 1.25  # how much longer than its work the slowest mechanism takes, about
+_SLOWEST = 1.25  # the time that the slowest mechanism takes for a second of work, about
 _LEAST_LEASE_S = 10.0
 
 
 @dataclass(frozen=True)
 class LiveOverheads:
-    """What starting, saving and restoring take with the process driver.
+    """The times that starting, saving and restoring take with the process driver.
 
     No instance has to boot, and checkpoints are copied to a disk near by. fixed_s: seconds of each save and
     restore, whatever the size.
@@ -52,7 +52,7 @@ class LiveOverheads:
 
 @dataclass(frozen=True)
 class PlanningInput:
-    """What a plan depends on beside the market.
+    """The input of a plan, beside the market.
 
     now: seconds since 1970. avoided: clouds not to be asked now, and why. home_full: True if the home had no
     room just now. on_demand_only: why only on-demand is allowed, None if spot is allowed too.
@@ -67,7 +67,7 @@ class PlanningInput:
 
     @property
     def profile(self) -> Profile:
-        """What one instance needs, as far as it is known."""
+        """The needs of one instance, as far as they are known."""
         return self.job.profile or UNMEASURED
 
     @property

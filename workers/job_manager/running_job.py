@@ -21,15 +21,15 @@ from workers.job_manager.market import JobMarket
 from workers.job_manager.observation import Observation
 from workers.job_manager.planning_input import PlanningInput
 
-#: A phase departs from the profile by this factor in memory, or by this much in its share of I/O.
+#: The factor in memory, or the difference in the share of I/O, that makes another phase.
 MEMORY_FACTOR, IO_SHARE = 2.0, 0.25
-#: Less memory than this is too little to plan by.
+#: GB: smaller amounts of memory count as this one.
 _LEAST_GB = 0.05
-#: A job moves only for a gain of this share.
+#: The share of its cost that a job must gain to be moved.
 _WORTH = 0.1
-#: A checkpoint interval is changed only by more than this share.
+#: The share by which a checkpoint interval must change to be changed.
 _ADAPTED = 0.25
-#: How long before the last moment for its deadline a job is moved.
+#: Seconds before the last moment for its deadline at which a job is moved.
 _AHEAD_S = 5.0
 
 

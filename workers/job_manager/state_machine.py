@@ -34,19 +34,19 @@ from workers.job_manager.observation import Observation
 from workers.job_manager.planner import NoPlanEver, NoPlanNow
 from workers.job_manager.planning_input import PlanningInput
 
-#: A cloud that evicts is left alone for so long, twice as long after each further eviction within an hour.
+#: Seconds for which a cloud that evicted is left alone, doubled by each further eviction within an hour.
 COOL_DOWN_S, LONGEST_COOL_DOWN_S, REMEMBERED_S = 60.0, 960.0, 3600.0
 LEAST_COOL_DOWN_S, _TOGETHER_S = 10.0, 10.0
 _MOST_DOUBLINGS = 30
-#: A cloud that refused is not asked again for so long.
+#: Seconds for which a cloud that refused is not asked again.
 REFUSED_S = 20.0
 _JITTER_S = 1.5
 _RETRY_BACKOFF = Backoff(first_s=2.0, longest_s=300.0)
 _WAIT_BACKOFF = Backoff(first_s=2.0, longest_s=60.0)
-#: After so many vain tries to measure it at home a job is run unmeasured.
+#: The number of vain tries to measure a job at home after which it runs unmeasured.
 _MOST_WAITS_TO_MEASURE = 3
 _LOOK_S = 2.0
-#: How much a new measurement weighs against what was known.
+#: The weight of a new measurement against the known profile.
 _NEW_SHARE = 0.5
 _BOTHERS_S = 1e-6
 
@@ -114,17 +114,19 @@ class _JobStep:
         self._new: list[int] = []  # attempts that have ended just now
 
     def write(self, entry: JobEntry) -> None:
+        """Add an entry, and apply it to the job."""
         self.job = apply_entry(self.job, entry)
         self.entries.append(entry)
 
     def run(self) -> None:
+        """Write all entries that follow from the observation."""
         for number in [attempt.number for attempt in self.job.live]:
             for entry in list_news(self.job, number, self.observation):
                 self.write(entry)
                 if isinstance(entry, AttemptEnded):
                     self._new.append(number)
             if _outcome(self.job.get_attempt(number)) is Outcome.WON:
-                break  # of several, one has
+                break  # the first of several attempts wins
         if self._is_over():
             return
         self._after_losses()
@@ -134,6 +136,7 @@ class _JobStep:
             self._place()
 
     def next_at(self) -> float:
+        """Return when the job must be looked at again."""
         now = self.observation.now
         if self.entries or self.job.end is not None:
             return now

@@ -100,7 +100,7 @@ class BatchSampler:
             feed_chunks(sampler, [HistoryChunk.from_bytes(chunk) for chunk in chunks])
         except (CloudsimError, ValueError):
             log.exception("batch refused", refresh=batch.refresh, cores=batch.cores)
-            self._redis.hdel(key, "by")  # nobody is at it any more; the try counts
+            self._redis.hdel(key, "by")  # no worker has it any more; the try counts
             return False
         self._samplers.keep(batch, sampler)
         failpoint(Failpoint.SAMPLER_MADE)

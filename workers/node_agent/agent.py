@@ -33,9 +33,8 @@ class NodeAgent:
         self._driver, self._assignments, self._reports = driver, assignments, reports
         self._tasks: dict[str, RunningTask] = {}
         self._ended: set[str] = set()  # ended, as was reported before this process began
-        self._unknown_since_s: dict[
-            str, float
-        ] = {}  # since when work is not asked for, or its lease not shown
+        # Since when work has not been asked for, or its lease not shown.
+        self._unknown_since_s: dict[str, float] = {}
         self._wakened = threading.Event()
         self._away = False
         self.instances: frozenset[str] = frozenset()

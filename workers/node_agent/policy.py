@@ -12,7 +12,7 @@ from enum import StrEnum
 from broker.contract import Lease, LeaseState
 from broker.jobs.models import Work
 
-#: So long a lease is looked for that is not shown.
+#: Seconds for which a lease that is not shown is looked for.
 UNKNOWN_S = 30.0
 
 

@@ -50,7 +50,7 @@ class Reports:
         """Write how a piece of work stands and what it has printed, if that is new."""
         report, before = task.report, self._reported.get(task.work.id)
         ended = report.state in WORK_ENDED
-        # Its output goes first: who hears of the end reads all of it.
+        # Its output goes first, so that it is complete when the end is reported.
         self._show_log(task.work.id, at_once=ended and before != report)
         new = before is None or urgent_facts(before) != urgent_facts(report)
         if not new and (before == report or (before is not None and report.at - before.at < _USAGE_S)):
@@ -61,7 +61,7 @@ class Reports:
             try:
                 self._ring(task.work.job)
             except OperationalError as error:
-                log.info("no job manager was before", job=task.work.job, why=str(error))
+                log.info("no job manager was told", job=task.work.job, why=str(error))
 
     def _show_log(self, work: str, *, at_once: bool) -> None:
         shown_at, end = self._logs.get(work, (float("-inf"), 0))

@@ -25,9 +25,11 @@ from workers.node_agent.process.driver_protocol import (
 
 log = structlog.get_logger(__name__)
 
-STOP_S = 5.0  # what is stopped was warned so long before
-SAVE_S = 60.0  # what is to be saved and has no save command was warned so long before
-#: Kept free for the copy at the end of a notice, as long as nothing is known of how long it takes.
+#: Seconds between the warning and the end of work that is stopped, and of work without a save command that
+#: is saved.
+STOP_S = 5.0
+SAVE_S = 60.0
+#: Seconds kept free for the copy at the end of a notice while it is not known how long it takes.
 _COPY_S = 1.0
 _LOOK_S = 0.5
 _WATCH_S = 0.02
@@ -99,7 +101,7 @@ class RunningTask:
 
     def leave(self, leave_by: float) -> None:
         """Give it notice. ``leave_by``: when it is killed, in seconds since 1970."""
-        with self._lock:  # it must know until when before it is told to
+        with self._lock:  # the time must be set before the request is
             if self._request is TaskRequest.RUN:
                 self._leave_by = leave_by
         self._raise_request(TaskRequest.LEAVE)
@@ -247,7 +249,7 @@ class RunningTask:
         done = status.code == 0
         if done or (status.cause is None and status.noticed_at is not None and self._saves()):
             with self._lock:
-                self._interrupt = threading.Event()  # nothing is in a hurry any more
+                self._interrupt = threading.Event()  # nothing interrupts the last copy
             if not (self._checkpoint and self._checkpoint.last):
                 self._save_checkpoint(last=True)
         state, why = self._verdict(status)

@@ -115,10 +115,10 @@ class InstanceDriver(Protocol):
         """Return the cores that the cloud says it could still give, None if it does not tell."""
 
 
-#: A cloud's word for something: an image, a size, a network.
+#: A cloud's name of an image, a size, a network.
 Word = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=255)]
 
-#: Bytes: the least that a cloud takes as user data.
+#: Bytes of user data that all clouds take.
 MOST_USER_DATA = 16_384
 
 LOOPBACK = ("localhost", "127.0.0.1")
@@ -143,7 +143,7 @@ def _beside(path: Path, info: ValidationInfo) -> Path:
     return file.resolve()
 
 
-#: A file that is there; its path is written from where the federation file is.
+#: An existing file; its path is relative to the directory of the federation file.
 BesideFile = Annotated[Path, Field(strict=False), AfterValidator(_beside)]
 
 Duration = Annotated[float, BeforeValidator(_duration_s)]

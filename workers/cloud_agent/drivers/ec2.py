@@ -39,10 +39,10 @@ PAGE = 1000
 
 MOST_PAGES = 1000
 
-#: How long what the cloud said about its sizes is believed.
+#: Seconds for which the cloud's answers about its sizes are kept.
 SIZES_S = 3600.0
 
-#: AWS takes a spot instance back so long after it was marked (its "Spot Instance interruption notices").
+#: Seconds from AWS's mark on a spot instance to its end ("Spot Instance interruption notices").
 INTERRUPTED_AFTER_S = 120.0
 
 
@@ -303,7 +303,7 @@ class Ec2Driver:
     def _tag(self, ids: list[str], tags: Mapping[str, str]) -> None:
         try:
             self._call("CreateTags", _numbered("ResourceId", ids) | _tags("Tag", tags))
-        except _NoInstanceError as error:  # what was just started is not seen everywhere yet
+        except _NoInstanceError as error:  # an instance that was just started is not known everywhere yet
             raise InstanceError(str(error)) from error
 
     def _call(self, action: str, parameters: Mapping[str, str]) -> Element:

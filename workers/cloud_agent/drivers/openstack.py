@@ -51,7 +51,7 @@ _ENDED = ("DELETED", "SHELVED_OFFLOADED")
 
 _ENDING = ("SOFT_DELETED",)
 
-#: They hold their cores until they are deleted, but nothing of the lease runs on them any more.
+#: Servers that keep their cores until they are deleted, although nothing of the lease runs on them.
 _STOPPED = ("ERROR", "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED")
 
 

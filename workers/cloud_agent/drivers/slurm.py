@@ -51,7 +51,7 @@ from workers.cloud_agent.drivers.slurm_output import (
     parse_nodes,
 )
 
-#: Standard error of an sbatch that may do it the next time.
+#: Parts of sbatch's messages about faults that may be gone the next time.
 _AWAY: tuple[str, ...] = (
     "unable to contact",
     "timed out",
@@ -64,7 +64,7 @@ _AWAY: tuple[str, ...] = (
 _AWAY += ("munge", "authentication", "socket")
 
 
-#: Slurm sends a job SIGTERM so long before its time limit.
+#: Seconds before its time limit at which Slurm sends a job SIGTERM.
 _WARNING_S = 60
 
 _MEMORY = "memory_mb"
@@ -74,7 +74,7 @@ _LONGEST_NAME = 255
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-#: As Slurm names partitions, accounts and the like: nothing that ends an option or begins another one.
+#: A name of a partition, an account and the like, which can neither end an option nor begin another.
 SlurmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 
 
@@ -171,7 +171,7 @@ class SlurmDriver:
 
     def give_notice(self, lease: str, leaves_at: float) -> bool:
         """Send SIGTERM to the script of the lease's job; False if none runs."""
-        del leaves_at  # a signal tells no time
+        del leaves_at  # a signal cannot carry a time
         jobs = self._jobs_of(lease, "RUNNING")
         if jobs:
             self._call("scancel", ["--quiet", "--batch", "--signal=TERM", *jobs])
@@ -191,7 +191,7 @@ class SlurmDriver:
         waiting = sum(job.cores for job in self._jobs() if job.waits_for_room and job.partitions & partitions)
         return max(0, sum(node.idle for node in nodes) - waiting)
 
-    # -- how ----------------------------------------------------------------------------------------------
+    # -- Slurm's programs --------------------------------------------------------------------------------
 
     def _nodes(self) -> dict[str, SlurmNode]:
         """Return the partition's nodes.
@@ -323,7 +323,7 @@ class SlurmDriver:
         options = self._options
         path = options.programs / program if options.programs is not None else shutil.which(program)
         if path is None:
-            raise RefusedError(f"{program} is not installed nodes: set the option programs to its directory")
+            raise RefusedError(f"{program} is not installed here: set the option programs to its directory")
         # Times in seconds since 1970, whatever the time zone; messages in English.
         environment = {"PATH": _PATH, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", **(more or {})}
         if options.config is not None:
@@ -341,7 +341,7 @@ class SlurmDriver:
             )
         except subprocess.TimeoutExpired as error:
             raise InstanceError(f"{program} did not end within {options.timeout_s:g} s") from error
-        except OSError as error:  # as where it is more than an environment holds
+        except OSError as error:  # also when user data exceeds what an environment holds
             raise RefusedError(f"{program} cannot be run: {error}") from error
         if done.returncode == 0:
             return done.stdout

@@ -23,10 +23,10 @@ JOB_FIELDS: tuple[str, ...] = (
     "PreemptTime",
 )
 JOB_FIELDS += ("EndTime", "SubmitTime", "Reason")
-#: Of ``squeue --Format`` for the jobs of one's own.
+#: Fields of ``squeue --Format`` for the driver's own jobs.
 COMMENT_FIELDS = ("JobID", "Comment")
 _COMMENT_HEADER = "JOBID|COMMENT|"
-#: Of ``sinfo --Node --format``: node, partition, CPUs as allocated/idle/other/total.
+#: Format of ``sinfo --Node``: node, partition, CPUs as allocated/idle/other/total.
 NODE_FORMAT = "%N|%R|%C"
 
 _STATES = {
@@ -37,7 +37,7 @@ _STATES = {
     **dict.fromkeys(("COMPLETING", "STAGE_OUT"), InstanceState.ENDING),
 }
 _NOTHING = frozenset(("", "None", "N/A", "(null)", "NONE", "Unknown"))
-#: Why a job waits that would run if there were room.
+#: Reasons of jobs that only wait for room.
 _WAITS_FOR_ROOM = frozenset(("None", "Resources", "Priority"))
 _RANGES = re.compile(r"\[([^\]]*)\]")
 
@@ -137,9 +137,9 @@ def expand_node_list(nodes: str) -> tuple[str, ...]:
 
 
 def _job(line: str) -> SlurmJob:
-    told = [field.strip() for field in line.split("|")]
+    fields = [field.strip() for field in line.split("|")]
     try:
-        job, word, cores, count, partitions, nodes, preempted, ends, submitted, reason, *_ = told
+        job, word, cores, count, partitions, nodes, preempted, ends, submitted, reason, *_ = fields
         return SlurmJob(
             job,
             word,

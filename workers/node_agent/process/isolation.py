@@ -27,7 +27,7 @@ from workers.node_agent.process.process_tree import SHIM, list_processes
 from workers.node_agent.process.safe_copy import remove_tree
 from workers.node_agent.process.task_files import Task, read_outcome
 
-#: What a job may read under Landlock: the system, without what is configured on it, where secrets may be.
+#: Paths that a job may read under Landlock: the system without its configuration, which may hold secrets.
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/sys"),
     *("/etc/alternatives", "/etc/ca-certificates", "/etc/fonts", "/etc/group", "/etc/hosts", "/etc/java"),
@@ -39,9 +39,9 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 REGISTRY = Path("/run/spotfed-users")
 _SHARED = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108  (where others leave things)
 _PROBE_S = 20.0
-#: Those that this process started: somebody must take note of their ends.
+#: Shims that this process started, to collect them when they end.
 _shims: list[subprocess.Popen[bytes]] = []
-#: Exit statuses tell what is wrong.
+#: The probe's exit statuses, and the fault that each means.
 _PROBE = """
 echo works > "$HOME/probe" || exit 11
 if cat "$CANARY" 2>/dev/null; then exit 12; fi
@@ -195,7 +195,7 @@ class JobIsolation:
             When a job could do what it must not.
         """
         fault = self._probe(base)
-        if fault and self.hides:  # where it may not mount, users alone may do
+        if fault and self.hides:  # where mounting is not permitted, users alone may suffice
             self.hides = False
             fault = self._probe(base)
         if fault:

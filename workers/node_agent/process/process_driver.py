@@ -51,7 +51,7 @@ from workers.node_agent.process.task_files import (
 from workers.node_agent.process.work_dir import WorkDir, read_work_dir
 
 SAVE_LIMIT_S = 600.0
-_TABLE_S = 0.8  # so old what was seen of all processes may be
+_TABLE_S = 0.8  # the largest age of the list of all processes
 _DISK_S = 10.0
 _LOOK_S = 0.02
 _STOP_LIMIT_S = 15.0
@@ -91,7 +91,7 @@ class ProcessDriver:
         self._work_dirs[work_dir.work.id] = work_dir
         tree = work_dir.process_tree()
         if tree is not None and tree.has_shim():
-            tree.resume()  # whoever stopped it for a copy is gone
+            tree.resume()  # the driver that halted it for a copy is gone
 
     def _make_work_dir(self, work: Work, cores: tuple[int, ...], uid: int | None) -> WorkDir:
         live = self._checkpoints.live_directory(work) if work.storage is StorageKind.REMOTE else None
@@ -205,7 +205,7 @@ class ProcessDriver:
         except TimeoutError as error:
             raise DriverError(f"its state could not be kept: {error}") from error
         finally:
-            if tree is not None and not (last and done):  # what is kept last is not gone on from here
+            if tree is not None and not (last and done):  # after the last checkpoint the work does not go on
                 tree.resume()
             work_dir.meter.add_halt(time.time() - halted_at)
         if abandon.is_set():
@@ -272,7 +272,7 @@ class ProcessDriver:
         if work_dir is None:
             return None
         ended = read_outcome(work_dir.state)
-        start = read_start(work_dir.state)  # after the end was looked for: what has ended has begun
+        start = read_start(work_dir.state)  # read after the outcome: what has ended has begun
         if ended is not None:
             return self._ended(work_dir, ended, start.at if start else None)
         if start is None:

@@ -79,6 +79,7 @@ class _Copy:
         self._of, self._to, self._abandoned = of, to, abandoned
 
     def directory(self, source: int, target: int) -> int:
+        """Copy the entries of an open directory into another; return the bytes of the files."""
         total = 0
         for name in os.listdir(source):
             if self._abandoned():
@@ -118,7 +119,7 @@ class _Copy:
     def _file(self, name: str, source: int, target: int) -> int:
         origin = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=source)
         try:
-            status = os.fstat(origin)  # of what was opened, whatever has that name by now
+            status = os.fstat(origin)  # the file that was opened, whatever has that name by now
             if not stat.S_ISREG(status.st_mode) or self._of not in {None, status.st_uid}:
                 return 0
             destination = os.open(

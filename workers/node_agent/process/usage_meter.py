@@ -17,7 +17,7 @@ from pathlib import Path
 from broker.jobs.models import Usage
 from workers.node_agent.process.process_tree import OsProcess
 
-#: Shorter looks say little about how many threads are busy.
+#: Seconds: shorter measurements say little about how many threads are busy.
 _SHORTEST_S = 0.5
 _MOST_FILES = 20_000
 

@@ -14,7 +14,7 @@ from broker.contract.instances import InstanceRecord
 from tests.unit.workers.cloud_agent.in_memory import InMemoryCloud
 from tests.unit.workers.owners import Live, cancel, confirm, reserve, spec
 from workers.cloud_agent import reconcile
-from workers.cloud_agent.agent import InstanceAgent
+from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
 from workers.cloud_agent.drivers.base import InstanceState
 from workers.cloud_agent.leases import CloudLeases
@@ -91,7 +91,7 @@ class Scene:
             return BackgroundCalls(self.executors, wake)
 
         sizes = {"small": 1, "large": 4}
-        self.agent = InstanceAgent(
+        self.agent = CloudAgent(
             "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s
         )
 
