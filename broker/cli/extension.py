@@ -63,7 +63,7 @@ def _in_words(lease_id: str, present_s: float, more_s: float, answer: Lease | Re
             f"[green]extended[/green] {lease_id} on {answer.cloud} by {formatting.duration(more_s)}, "
             f"risk of eviction from now on {formatting.risk(answer.eviction_probability)}"
         )
-    why = "; ".join(formatting.REASONS[refusal.reason] for refusal in answer.refusals)
+    why = "; ".join(refusal.reason.text for refusal in answer.refusals)
     offers, instead = answer.counter_offers, []
     if offers.lifetime_s is not None and offers.lifetime_s - present_s >= 1:
         instead.append(f"--by {int(offers.lifetime_s - present_s)}s")

@@ -11,6 +11,7 @@ import typer
 from broker.cli import formatting
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, coloured, console, next_step, print_json
+from cloudsim.model.refusals import RefusalReason
 
 if TYPE_CHECKING:
     from broker.api.schemas.clouds import CloudView
@@ -182,9 +183,8 @@ def in_words(event: Event) -> str:
         )
     elif event.kind == "warned":
         left_s = (lease.ends_at_s or event.at_s) - event.at_s
-        detail = (
-            f"is not renewed ({formatting.REASONS[event.cause or '']}): ends in {formatting.duration(left_s)}"
-        )
+        why = RefusalReason(event.cause or "").text
+        detail = f"is not renewed ({why}): ends in {formatting.duration(left_s)}"
     elif event.kind == "noticed":
         left_s = (lease.evict_at_s or event.at_s) - event.at_s
         detail = f"must leave in {formatting.duration(left_s)}, because of {cause}"

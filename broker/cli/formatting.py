@@ -8,26 +8,6 @@ from collections.abc import Sequence
 #: (seconds, name) of the units in which durations are shown, largest first.
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
-#: Reason code of a refusal → what it means. Kept equal to ``cloudsim.model.refusals.RefusalReason`` by a
-#: test.
-REASONS = {
-    "too_large": "larger than any of its nodes",
-    "no_such_node": "no node has what was asked for",
-    "no_capacity": "no free slot of this size",
-    "no_table": "no quantile table of this size yet",
-    "no_evidence": "nothing was ever followed up for so long",
-    "risk_too_high": "the risk of eviction is above the SLA",
-    "unreachable": "the cloud does not answer",
-    "not_a_target": "not among the clouds asked for",
-    "ended": "the lease has ended",
-    "noticed": "the lease was told to leave",
-    "over_spot_cap": "the origin would hold more spot cores there than it may",
-    "quota_exceeded": "the member would hold more spot than it may",
-    "over_fair_share": "the origin holds its share of the cloud, and others wait for theirs",
-    "not_disclosed": "the cloud says too little of its lifetimes to promise any",
-    "no_such_product": "the cloud sells no such pool, or nothing that lasts so long",
-}
-
 
 def duration(seconds: float | None) -> str:
     """A duration in its two largest units: ``90.0`` is ``1 min 30 s``, ``93600`` is ``1 d 2 h``."""

@@ -21,6 +21,7 @@ from broker.cli.simulation_options import (
     samples_and_seed,
     single_cloud,
 )
+from cloudsim.model.refusals import RefusalReason
 
 SCHEMA = "spotfed.replay/1"
 
@@ -126,7 +127,7 @@ def _show(result: dict[str, Any], nodes: str) -> None:
         out.print(
             "Refused: "
             + ", ".join(
-                f"{count} {formatting.REASONS[reason]}" for reason, count in result["refusals"].items()
+                f"{count} {RefusalReason(reason).text}" for reason, count in result["refusals"].items()
             )
             + "."
         )

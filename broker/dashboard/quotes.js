@@ -2,7 +2,8 @@
 
 import { ApiError, call } from "./api.js";
 import { badge, empty, field, h, say, table } from "./dom.js";
-import { REASONS, cores, dollars, duration, number, risk, roundedUp, seconds, sla, typed } from "./words.js";
+import { REASONS } from "./reasons.js";
+import { cores, dollars, duration, number, risk, roundedUp, seconds, sla, typed } from "./words.js";
 
 /** Errors are told at the form; counter-offers fill it and ask again. Gives a function that ends it. */
 export function mountQuotes(root, federation) {

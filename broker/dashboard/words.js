@@ -1,5 +1,7 @@
 // Numbers, durations and codes as people read them; the command line words them alike.
 
+import { REASONS } from "./reasons.js";
+
 const UNITS = [
   [86400, "d"],
   [3600, "h"],
@@ -7,24 +9,6 @@ const UNITS = [
   [1, "s"],
 ];
 const UNIT_S = { s: 1, m: 60, min: 60, h: 3600, d: 86400, w: 604800 };
-
-export const REASONS = {
-  too_large: "larger than any of its nodes",
-  no_such_node: "no node has what was asked for",
-  no_capacity: "no free slot of this size",
-  no_table: "no quantile table of this size yet",
-  no_evidence: "nothing was ever followed up for so long",
-  risk_too_high: "the risk of eviction is above the SLA",
-  unreachable: "the cloud does not answer",
-  not_a_target: "not among the clouds asked for",
-  ended: "the lease has ended",
-  noticed: "the lease was told to leave",
-  over_spot_cap: "the origin would hold more spot cores there than it may",
-  quota_exceeded: "the member would hold more spot than it may",
-  over_fair_share: "the origin holds its share of the cloud, and others wait for theirs",
-  not_disclosed: "the cloud says too little of its lifetimes to promise any",
-  no_such_product: "the cloud sells no such pool, or nothing that lasts so long",
-};
 
 export const DISCLOSURE = {
   full: "everything",

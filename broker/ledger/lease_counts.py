@@ -9,10 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from broker.contract import Event, EventKind, Lease
+from cloudsim.model.changes import DRAIN, TAKEN
 from cloudsim.model.requests import promises
-
-#: As in ``cloudsim.cloud.cloud_state``, which is heavy to import; a test keeps them equal.
-DRAIN, TAKEN = "drain by ", "taken back: "
 
 
 @dataclass

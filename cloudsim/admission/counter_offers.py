@@ -1,48 +1,27 @@
-"""Offers beside the plain answer: longer leases for running instances, and other sizes for new ones.
-
-An instance that has run for a while may be promised more of the time that was not promised at first. Its risk
-is the conditional one: P(evicted before L | alive at age a) = (risk(L) - risk(a)) / (1 - risk(a)), read from
-the present table in the condition (free slots of its size) in which it was admitted.
-
-Refused: the smaller of this and the risk of an instance born now with today's free slots. Where all sizes
-are equal the newborn's risk bounds it from above, as an older instance is displaced after a younger one; with
-mixed sizes the older one may go first, when its node is the one that can make room. And the smaller of two
-estimates is too low by selection. Asked once of each of 6,936 running instances, at a random age, for a
-random later time (8 x 4 as in P2 Figure 1, 240 h, four seeds each; ``tests/unit/cloudsim/test_offers.py``
-keeps a part of it):
-
-    predicted / evicted      conditional      newborn          the smaller
-    uniform sizes            .078 / .083      .137 / .083      .061 / .083
-    bursts                   .070 / .064      .111 / .064      .057 / .064
-    sizes 1, 2, 4            .075 / .095      .105 / .095      .064 / .095
-
-Of those whose conditional risk was at most .01/.05/.10 were evicted .007/.033/.047, .010/.026/.037 and
-.013/.036/.062 (.013: 3 of 231). PREDICTION.md "Beyond the papers" 7.
-"""
+"""Counter-offers of other sizes: the sizes at which a cloud would promise the same lifetime and SLA."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from cloudsim.cloud.extensions import Ask
 from cloudsim.model.instances import Quote
+from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Request
 
-if TYPE_CHECKING:
-    pass
+#: Answers a request, without side effects.
+Ask = Callable[[Request], Quote | Refusal]
 
-#: A list of other sizes names at most so many, the nearest ones.
+#: The most sizes in a list of other sizes; the nearest ones are taken.
 MOST_SIZES = 16
-
-# -- other sizes ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissibleSize:
-    """The same lifetime and SLA at another size: whether it would be promised, its own risk, and how long the
-    SLA would be kept."""
+    """The answer to a request at another size, with the same lifetime and SLA.
+
+    admitted: True if it would be promised. survives_s: how long the SLA would be kept, in seconds.
+    """
 
     cores: int
     admitted: bool
@@ -52,7 +31,7 @@ class AdmissibleSize:
 
 
 def other_sizes(request: Request, sizes: Iterable[int], ask: Ask) -> tuple[AdmissibleSize, ...]:
-    """What ``ask`` says of the same request at other ``sizes``, ascending: the ``MOST_SIZES`` nearest."""
+    """Return the answers at the ``MOST_SIZES`` nearest of ``sizes``, ascending. ask: answers a request."""
     others = sorted(set(sizes) - {request.cores}, key=lambda size: (abs(size - request.cores), size))
     offers: list[AdmissibleSize] = []
     for cores in sorted(others[:MOST_SIZES]):
@@ -70,6 +49,6 @@ def other_sizes(request: Request, sizes: Iterable[int], ask: Ask) -> tuple[Admis
 
 
 def largest_admitted(request: Request, sizes: Iterable[int], ask: Ask) -> int | None:
-    """The largest of the ``sizes`` below the request's that would be admitted instead, or None."""
+    """Return the largest of the ``sizes`` below the request's that would be admitted instead, or None."""
     smaller = sorted({size for size in sizes if size < request.cores}, reverse=True)
     return next((size for size in smaller if isinstance(ask(replace(request, cores=size)), Quote)), None)

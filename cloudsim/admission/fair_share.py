@@ -1,16 +1,17 @@
-"""What an origin may hold of a cloud while others want room there too: the owner's side of fairness.
+"""Fair shares: how much of a cloud an origin may hold while others want room there too.
 
-Off unless it is told: then nothing is counted. While nobody waits, anybody may use all that is idle. An
-origin *waits* for ``window_s`` of the cloud's time after a request of it was refused that would have been
-admitted if no spot instance ran. While somebody waits who holds less than its share, those who hold theirs
-get no more (reason ``over_fair_share``). What becomes free is kept for who waits, no longer than that.
-Nobody is evicted, and what was promised stands; an extension takes no further cores and is not asked.
+A cloud without the rule counts nothing. While no origin waits, each may use all that is idle. An origin
+*waits* for ``window_s`` of the cloud's time after the refusal of a request that would have been admitted if
+no spot instance ran. While an origin waits that holds less than its share, those that hold theirs get no more
+(reason ``over_fair_share``): room that becomes free is kept for the waiting origin, no longer than that.
+Nobody is evicted, and promises stand; an extension takes no further cores and is not examined.
 
-Shares are weighted and max-min fair: of the cores that own users leave, those who want more get the same for
-each unit of weight, and what somebody does not use is divided among the others. An origin below its share is
-never refused for this reason; its last instance may take it beyond, by less than the size of that instance.
-Refused: counting that instance beforehand. Two who hold 4 of 12 cores each and want 4 more would then wait
-for each other, and nobody could get an instance that is larger than its share. Names decide nothing.
+Shares are weighted and max-min fair: of the cores that own users leave, the origins that want more get the
+same for each unit of weight, and cores that an origin does not use are divided among the others. An origin
+below its share is never refused for this reason; its last instance may take it beyond, by less than the size
+of that instance. Rejected: counting that instance beforehand. Two origins that hold 4 of 12 cores each and
+want 4 more would then wait for each other, and none could get an instance larger than its share. The names of
+origins decide nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Request
 
-#: A refusal for one of these may be for want of room: the less there is, the higher the risk.
+#: Refusals for these reasons may be for want of room: the less there is, the higher the risk.
 _FOR_WANT_OF_ROOM = frozenset(
     {RefusalReason.NO_CAPACITY, RefusalReason.NO_EVIDENCE, RefusalReason.RISK_TOO_HIGH}
 )
@@ -36,23 +37,29 @@ Ask = Callable[[Request, Inventory], Quote | Refusal]
 
 @dataclass(frozen=True)
 class FairShare:
-    """``window_s``: so long after a refusal an origin waits. ``weights``: of origins that have one of their
-    own; 1 for all others."""
+    """The rule of fair shares of one cloud.
+
+    window_s: how long an origin waits after a refusal, in seconds of the cloud's time. weights: (origin,
+    weight) for origins with a weight of their own; 1 for all others.
+    """
 
     window_s: float
     weights: tuple[tuple[str, float], ...] = ()
 
     def weight(self, origin: str) -> float:
-        """Who weighs twice as much gets twice as much."""
+        """Return the weight of an origin: twice the weight gets twice the share."""
         return dict(self.weights).get(origin, 1.0)
 
     def shares(self, inventory: Inventory, wanting: Iterable[str]) -> dict[str, float]:
-        """The share in cores of each origin that wants more (there is one), or holds something."""
-        held, greedy = held_cores(inventory), frozenset(wanting)
+        """Return the share in cores of each origin that wants more or holds something.
+
+        wanting: the origins that want more, at least one.
+        """
+        by_origin, greedy = held_cores(inventory), frozenset(wanting)
         usable = int(inventory.free_normal[0][~inventory.closed].sum())
-        weights = {origin: self.weight(origin) for origin in {*held, *greedy}}
+        weights = {origin: self.weight(origin) for origin in {*by_origin, *greedy}}
         wants = sorted(
-            (math.inf if origin in greedy else held[origin] / weight, weight)
+            (math.inf if origin in greedy else by_origin[origin] / weight, weight)
             for origin, weight in weights.items()
         )
         level = _level(usable, wants)
@@ -60,71 +67,79 @@ class FairShare:
 
 
 class Contention:
-    """Who waits for room on one cloud. ``refused_at_s``: when an origin was last refused for want of it, of
-    those that wait. ``rule`` None: nobody does."""
+    """The origins that wait for room on one cloud.
+
+    refused_at_s: by waiting origin, when it was last refused for want of room. rule: None if no origin ever
+    waits.
+    """
 
     def __init__(self, rule: FairShare | None):
         self._rule = rule
         self.refused_at_s: dict[str, float] = {}
 
-    def now(self, now_s: float) -> dict[str, float]:
-        """Of those that wait: when each was last refused."""
+    def waiting_origins(self, now_s: float) -> dict[str, float]:
+        """Return when each of the waiting origins was last refused."""
         longest_s = self._rule.window_s if self._rule else 0.0
         return {origin: at_s for origin, at_s in self.refused_at_s.items() if now_s - at_s <= longest_s}
 
-    def note(self, origin: str, at_s: float) -> None:
-        """It was refused."""
+    def note_refusal(self, origin: str, at_s: float) -> None:
+        """Note that an origin was refused for want of room."""
         if self._rule is not None:
-            self.refused_at_s = self.now(at_s) | {origin: at_s}
+            self.refused_at_s = self.waiting_origins(at_s) | {origin: at_s}
 
-    def since(self, at_s: float, origin: str) -> str | None:
-        """The origin if it was refused at that very moment."""
+    def origin_refused_at(self, at_s: float, origin: str) -> str | None:
+        """Return the origin if it was refused at that very moment, else None."""
         return origin if self.refused_at_s.get(origin) == at_s else None
 
-    def heard(
+    def note_answer(
         self, answer: Quote | Refusal, request: Request, inventory: Inventory, now_s: float, ask: Ask
     ) -> None:
-        """The answer to a request that is meant. ``ask``: what the answer would be if that were what runs."""
+        """Note the answer to a request, if it makes the request's origin wait.
+
+        ask: returns the answer to the request on another inventory.
+        """
         if self._rule is None or isinstance(answer, Quote):
             return
         waits = answer.reason is RefusalReason.OVER_FAIR_SHARE
         if answer.reason in _FOR_WANT_OF_ROOM:
             waits = isinstance(ask(request, inventory.without_spot()), Quote)
         if waits:
-            self.note(request.origin, now_s)
+            self.note_refusal(request.origin, now_s)
 
-    def applied(
+    def apply_shares(
         self, answer: Quote | Refusal, request: Request, inventory: Inventory, now_s: float
     ) -> Quote | Refusal:
-        """The answer to a request, or a refusal where it is somebody else's turn."""
+        """Return the answer to a request, or a refusal where another origin's turn comes first."""
         if self._rule is None or isinstance(answer, Refusal):
             return answer
-        others = self.now(now_s).keys() - {request.origin}
+        others = self.waiting_origins(now_s).keys() - {request.origin}
         if not others:
             return answer
-        held = held_cores(inventory)
+        by_origin = held_cores(inventory)
         shares = self._rule.shares(inventory, {request.origin, *others})
-        if held[request.origin] < shares[request.origin]:
+        if by_origin[request.origin] < shares[request.origin]:
             return answer
-        if not any(held[origin] < shares[origin] for origin in others):
+        if not any(by_origin[origin] < shares[origin] for origin in others):
             return answer
         return Refusal(answer.cloud, RefusalReason.OVER_FAIR_SHARE, free_slots=answer.free_slots)
 
 
 def held_cores(inventory: Inventory) -> Counter[str]:
-    """Spot cores by origin."""
-    held: Counter[str] = Counter()
-    for one in inventory.spot():
-        held[one.origin] += one.cores
-    return held
+    """Return the cores of running spot instances by origin."""
+    by_origin: Counter[str] = Counter()
+    for instance in inventory.spot():
+        by_origin[instance.origin] += instance.cores
+    return by_origin
 
 
 def _level(cores: float, wants: list[tuple[float, float]]) -> float:
-    """Cores for each unit of weight once all are served in steps: who has enough leaves the rest to the
-    others. wants: (cores wanted for each unit of weight, weight), ascending."""
+    """Return the cores for each unit of weight: an origin that has enough leaves the rest to the others.
+
+    wants: (cores wanted for each unit of weight, weight), ascending.
+    """
     weights = list(accumulate(weight for _, weight in reversed(wants)))[::-1]  # of this one and all after it
     for (wanted, own), weight in zip(wants, weights, strict=True):
         if wanted * weight >= cores:
             return cores / weight
         cores -= wanted * own
-    raise AssertionError("somebody wants all it can get")
+    raise AssertionError("no origin wants all it can get")

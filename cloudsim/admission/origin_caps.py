@@ -1,6 +1,6 @@
-"""How many cores of spot each origin may hold on a cloud at once: the owner's side of quotas.
+"""Caps on the cores of spot that each origin may hold on a cloud at once: the owner's side of quotas.
 
-Off unless it is told: then nothing is counted. A cap changes no promise that was made, and evicts nobody.
+Without a cap nothing is counted. A cap changes no promise that was made, and evicts nobody.
 """
 
 from __future__ import annotations
@@ -15,22 +15,26 @@ from cloudsim.model.requests import Request
 
 @dataclass(frozen=True)
 class SpotCaps:
-    """``cores``: of each origin (None: any); ``by_origin``: of those that have one of their own."""
+    """The caps of one cloud.
+
+    cores: the most cores of spot for each origin, None for no cap. by_origin: (origin, cores) for origins
+    with a cap of their own.
+    """
 
     cores: int | None = None
     by_origin: tuple[tuple[str, int], ...] = ()
 
-    def of(self, origin: str) -> int | None:
-        """The most cores that an origin may hold; None: any."""
+    def most_cores(self, origin: str) -> int | None:
+        """Return the most cores that an origin may hold; None where there is no cap."""
         return dict(self.by_origin).get(origin, self.cores)
 
-    def applied(self, answer: Quote | Refusal, request: Request, inventory: Inventory) -> Quote | Refusal:
-        """The answer to a request, or a refusal where it would be admitted beyond its origin's cap."""
-        most = self.of(request.origin)
+    def apply_cap(self, answer: Quote | Refusal, request: Request, inventory: Inventory) -> Quote | Refusal:
+        """Return the answer to a request, or a refusal where its origin would hold more than its cap."""
+        most = self.most_cores(request.origin)
         if most is None or isinstance(answer, Refusal):
             return answer
-        held = sum(one.cores for one in inventory.spot() if one.origin == request.origin)
-        if held + request.cores <= most:
+        cores = sum(instance.cores for instance in inventory.spot() if instance.origin == request.origin)
+        if cores + request.cores <= most:
             return answer
         return Refusal(answer.cloud, RefusalReason.OVER_SPOT_CAP, free_slots=answer.free_slots)
 

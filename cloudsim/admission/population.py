@@ -1,9 +1,9 @@
-"""Population mode: which risks to take so that the mean risk of the admitted is the SLA.
+"""Population mode: the risks to take so that the mean risk of the admitted is the SLA.
 
 PREDICTION.md "Beyond the papers" 1. A request of risk r and lifetime L is admitted when r + price x L is at
 most a threshold: of all rules that keep a mean risk, this one admits most, because what a request costs the
-others is the time for which it holds its cores. The threshold is the one that would have kept the mean among
-the requests of late, corrected by what the ledger says really happened.
+others is the time for which it holds its cores. The threshold would have kept the mean among recent requests,
+and is corrected by what the ledger says really happened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cloudsim.admission.promise_ledger import Account
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 
-#: Requests that the threshold is set by, and after how many new ones it is set again.
+#: The number of recent requests that set the threshold, and of new ones after which it is set again.
 REMEMBERED = 1000
 BETWEEN_UPDATES = 25
 #: With fewer requests than this, admission is strict.
@@ -26,28 +26,28 @@ FEWEST_REQUESTS = 200
 #: Kept back from the target, so that chance does not break the promise: the realised share of 8,000
 #: admissions scatters by about a tenth of the SLA at .01.
 MARGIN = 0.1
-#: How much of the ledger's balance is spent on, or saved from, as many requests as are remembered.
+#: The share of the ledger's balance that is spent on, or saved from, the next ``REMEMBERED`` requests.
 FEEDBACK = 1.0
 MOST_OF_TARGET = 3.0
-#: An overdrawn promise is made good by many safe admissions: who refuses everybody stays overdrawn for ever.
+#: An overdrawn promise is made good by many safe admissions: a cloud that refuses all stays overdrawn.
 LEAST_OF_TARGET = 0.5
-#: Price of a mean lifetime, over the square root of the SLA: measured on the synthetic set-up.
+#: The price of a mean lifetime, over the square root of the SLA: measured on the synthetic set-up.
 PRICE = 0.75
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Admit when risk + price_per_s x lifetime_s <= most."""
+    """A threshold: admit when risk + price_per_s x lifetime_s <= most."""
 
     most: float
     price_per_s: float
 
     def admits(self, risk: float, lifetime_s: float) -> bool:
-        """Never where the risk is certain or unknown, however generous the rest is."""
+        """Return whether a request is admitted; never where eviction is certain or its risk unknown."""
         return risk < 1.0 and risk + self.price_per_s * lifetime_s <= self.most
 
     def longest_s(self, distribution: LifetimeDistribution) -> float:
-        """The longest lifetime of that distribution that is admitted; 0 when none is."""
+        """Return the longest lifetime of a distribution that is admitted, in seconds; 0 when none is."""
         if self.price_per_s == 0.0:
             return distribution.survives_s(min(self.most, math.nextafter(1.0, 0.0)))
         ends_s, risks = distribution.ends_s, distribution.risks
@@ -60,9 +60,9 @@ class Threshold:
 
 
 class RequestLog:
-    """The requests of one SLA of late: their own risks and lifetimes, admitted or not.
+    """The recent requests of one SLA: their risks and lifetimes, admitted or not, and the threshold they set.
 
-    It is not journaled: after a restart admission is strict until there are enough again.
+    The log is not journaled: after a restart admission is strict until there are enough requests again.
     """
 
     def __init__(self, sla: float):
@@ -72,15 +72,15 @@ class RequestLog:
         self._count = 0
         self.threshold = Threshold(sla, 0.0)
 
-    def note(self, risk: float, lifetime_s: float, account: Account) -> None:
-        """A request was examined; when enough of them have come, the threshold is set anew."""
+    def note_request(self, risk: float, lifetime_s: float, account: Account) -> None:
+        """Note a request that was examined; each ``BETWEEN_UPDATES`` of them set the threshold anew."""
         at = self._count % REMEMBERED
         self._risk[at], self._lifetime_s[at] = risk, lifetime_s
         self._count += 1
         if self._count >= FEWEST_REQUESTS and self._count % BETWEEN_UPDATES == 0:
-            self.threshold = self._set(account)
+            self.threshold = self._new_threshold(account)
 
-    def _set(self, account: Account) -> Threshold:
+    def _new_threshold(self, account: Account) -> Threshold:
         count = min(self._count, REMEMBERED)
         risk, lifetime_s = self._risk[:count], self._lifetime_s[:count]
         allowed = self.sla * (1.0 - MARGIN)

@@ -1,4 +1,4 @@
-"""What was promised and what came of it: one account for each SLA."""
+"""The ledger of promises: what was promised at each SLA, and what came of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from cloudsim.model.instances import Instance
 
 @dataclass
 class Account:
-    """The admitted spot instances of one SLA. running: those whose promise is still open.
+    """The account of one SLA: its admitted spot instances.
 
-    pending: the sum of the risks that the running ones were admitted with. An instance that its owner ended
-    early tells nothing about the promise and leaves the account.
+    running, completed, evicted: instances whose promise is open, was kept and was broken. pending: the sum of
+    the risks with which the running ones were admitted. An instance that its holder ended early says nothing
+    about the promise and leaves the account.
     """
 
     running: int = 0
@@ -24,32 +25,34 @@ class Account:
 
     @property
     def admitted(self) -> int:
-        """Promises made and not withdrawn by their holder."""
+        """The number of promises that were made and not withdrawn by their holder."""
         return self.running + self.completed + self.evicted
 
     def balance(self, allowed: float) -> float:
-        """Evictions that may still come when the share ``allowed`` of the admitted may be evicted, beyond
-        those that are expected of the running ones; negative when the promise is overdrawn (PREDICTION.md
-        "Population mode")."""
+        """Return the evictions that may still come when the share ``allowed`` of the admitted may be evicted.
+
+        Those expected of the running ones are not counted; negative when the promise is overdrawn
+        (PREDICTION.md "Population mode").
+        """
         return allowed * self.admitted - self.evicted - self.pending
 
 
 class PromiseLedger:
-    """Accounts by SLA, from the starts and ends of spot instances that were promised something."""
+    """The accounts of a cloud by SLA, kept from the starts and ends of spot instances with a promise."""
 
     def __init__(self) -> None:
         self._accounts: dict[float, Account] = {}
 
     def __iter__(self) -> Iterator[tuple[float, Account]]:
-        """SLAs and their accounts, strictest first."""
+        """Yield SLAs and their accounts, strictest first."""
         yield from sorted(self._accounts.items())
 
     def account(self, sla: float) -> Account:
-        """The account of an SLA; an empty one when nothing was promised yet."""
+        """Return the account of an SLA; an empty one when nothing was promised yet."""
         return self._accounts.setdefault(sla, Account())
 
-    def started(self, instance: Instance) -> None:
-        """An admission."""
+    def record_start(self, instance: Instance) -> None:
+        """Record an admission."""
         if not instance.promised:
             return
         assert instance.sla is not None
@@ -57,8 +60,8 @@ class PromiseLedger:
         account.running += 1
         account.pending += instance.risk or 0.0
 
-    def ended(self, instance: Instance, how: End) -> None:
-        """The end of an instance that had started."""
+    def record_end(self, instance: Instance, how: End) -> None:
+        """Record the end of an instance that had started."""
         if not instance.promised:
             return
         assert instance.sla is not None

@@ -1,4 +1,4 @@
-"""SLA admission: may this spot request be promised what it asks for? (P2 §2.3)
+"""SLA admission: whether a spot request may be promised what it asks for (P2 §2.3).
 
 Strict mode: each admitted request's own risk of eviction before its lifetime is at most its SLA. Population
 mode (``population.py``): the mean risk of the admitted is. A request without an SLA, as in the papers'
@@ -22,31 +22,53 @@ from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Mode, Request
 
 if TYPE_CHECKING:
+    from cloudsim.prediction.lifetimes import LifetimeDistribution
     from cloudsim.prediction.tables import QuantileTable
 
 
 @dataclass(frozen=True)
 class AdmissionRule:
-    """How a cloud decides whether a risk is small enough.
+    """The rule by which a cloud decides whether a risk is small enough.
 
-    history_lifetimes: a lifetime is promised with SLA p only when the history is at least
-    history_lifetimes / p times as long: four lifetimes at .01, one at .04 and above. However many samples
-    there are, a history of two lifetimes has seen the like twice: on the papers' traces B-A on 5 and 4 nodes
-    breaks .01 by six instances of some sixty days each that a single peak evicted, promised after 130 days
-    without such a peak. 0 asks for no more than one sample followed up so long (the papers' rule).
+    mode: to whom the SLA is a promise. history_lifetimes: see ``evidence_s``; 0 asks for no more than one
+    sample followed up so long (the papers' rule).
     """
 
     mode: Mode = Mode.STRICT
     history_lifetimes: float = 0.04
 
-    def longest_s(self, sla: float, history_s: float) -> float:
-        """The longest lifetime that so much history can speak for."""
-        return history_s * sla / self.history_lifetimes if self.history_lifetimes else math.inf
-
 
 STRICT_RULE = AdmissionRule()
-#: As P1 and P2 describe it.
+#: The rule that P1 and P2 describe.
 PAPERS_ADMISSION = AdmissionRule(history_lifetimes=0.0)
+
+
+def evidence_s(
+    distribution: LifetimeDistribution | None,
+    sla: float = 1.0,
+    history_s: float = math.inf,
+    rule: AdmissionRule = PAPERS_ADMISSION,
+) -> float:
+    """Return the longest lifetime in seconds that there is evidence for; 0 when there is none.
+
+    Some sample was followed up that long, and the history, ``history_s`` long, is at least
+    ``rule.history_lifetimes / sla`` times as long: four lifetimes at SLA .01, one at .04 and above. However
+    many samples there are, a history of two lifetimes has seen the like twice: on the papers' traces B-A on 5
+    and 4 nodes breaks .01 by six instances of some sixty days each that a single peak evicted, promised after
+    130 days without such a peak.
+
+    Without ``history_s`` the history counts for nothing: so it is for the extension of a running instance.
+    """
+    if distribution is None:
+        return 0.0
+    if not rule.history_lifetimes:
+        return distribution.followed_up_s
+    return min(distribution.followed_up_s, history_s * sla / rule.history_lifetimes)
+
+
+def reason_of_risk(lifetime_s: float, evident_s: float) -> RefusalReason:
+    """Return why a lifetime is not promised: its risk is too high, or unknown beyond ``evidence_s``."""
+    return RefusalReason.RISK_TOO_HIGH if lifetime_s <= evident_s else RefusalReason.NO_EVIDENCE
 
 
 def examine(
@@ -60,14 +82,20 @@ def examine(
     allowed: NDArray[np.bool_] | None = None,
     pool: PoolView | None = None,
 ) -> Quote | Refusal:
-    """Quote or refusal for a spot request, from free slots now and the table's estimate.
+    """Answer a spot request, from the free slots now and the table's estimate.
 
-    threshold: of the request's SLA, in population mode; None compares with the SLA itself (strict mode).
-    allowed: nodes that the request may go to, bool (nodes,); None for all. Slots elsewhere do not count: with
-    fewer of them the risk is read more carefully. pool: that it would be sold from; the risk is the pool's.
+    Parameters
+    ----------
+    threshold
+        Of the request's SLA, in population mode; None compares with the SLA itself (strict mode).
+    allowed
+        The nodes that the request may go to, bool (nodes,); None for all. Slots elsewhere do not count: with
+        fewer of them the risk is read more carefully.
+    pool
+        The pool that it would be sold from; the risk is the pool's.
     """
-    if inventory.lacks(request) or (allowed is not None and not allowed.any()):
-        too_large = inventory.lacks(request)
+    too_large = inventory.lacks(request)
+    if too_large or (allowed is not None and not allowed.any()):
         return Refusal(cloud, RefusalReason.TOO_LARGE if too_large else RefusalReason.NO_SUCH_NODE)
     free_slots = inventory.free_slots(
         request.cores, promised=request.promised, amounts=request.amounts, allowed=allowed
@@ -87,21 +115,22 @@ def examine(
     threshold = threshold or Threshold(request.sla, 0.0)
     horizons_s = table.release_horizons_s(cores, amounts)
     if horizons_s:
-        room = inventory.free_slots_as_spot_leaves(request.cores, [now_s + one for one in horizons_s])
+        ends_s = [now_s + horizon_s for horizon_s in horizons_s]
+        room = inventory.free_slots_as_spot_leaves(request.cores, ends_s)
         ages_s = inventory.on_demand_ages_s(now_s) if table.rule.on_demand_ages else ()
         distribution = table.informed_distribution(request.cores, room, ages_s)
     else:
         distribution = table.distribution(cores, pool.condition if pool else free_slots, amounts)
-    risk = distribution.risk(request.lifetime_s) if distribution else 1.0
-    spoken_for_s = rule.longest_s(request.sla, table.made_at_s)
-    survives_s = min(threshold.longest_s(distribution), spoken_for_s) if distribution else 0.0
-    known = distribution is not None and distribution.has_evidence(request.lifetime_s)
-    evidence = known and request.lifetime_s <= spoken_for_s
-    if evidence and threshold.admits(risk, request.lifetime_s):
+    evident_s = evidence_s(distribution, request.sla, table.made_at_s, rule)
+    risk, survives_s = 1.0, 0.0
+    if distribution is not None:
+        risk = distribution.risk(request.lifetime_s)
+        survives_s = min(threshold.longest_s(distribution), evident_s)
+    if request.lifetime_s <= evident_s and threshold.admits(risk, request.lifetime_s):
         return Quote(cloud, request.cores, free_slots, risk, survives_s, table.version, table.made_at_s)
     return Refusal(
         cloud,
-        RefusalReason.RISK_TOO_HIGH if evidence else RefusalReason.NO_EVIDENCE,
+        reason_of_risk(request.lifetime_s, evident_s),
         free_slots=free_slots,
         eviction_probability=risk,
         survives_s=survives_s,

@@ -1,27 +1,33 @@
 """One cloud: its inventory, its own load, its quantile table and every decision about them.
 
-The same object runs under a replay, under the simulated federation and inside a live owner. It is told the
-time and never asks for it; every decision is planned, turned into changes, and applied by ``apply``, which
+The same object runs in a replay, in the simulated federation and inside a live owner. It is told the time and
+never asks for it. Every decision is planned, turned into changes, and made true by ``Cloud.apply``, which
 recovery calls with the same changes read from the journal.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from cloudsim.admission.fair_share import Contention
 from cloudsim.admission.pools import PoolView
 from cloudsim.admission.population import RequestLog, Threshold
 from cloudsim.admission.products import Products
+from cloudsim.admission.promise_ledger import PromiseLedger
 from cloudsim.admission.rule import examine
-from cloudsim.cloud.cloud_state import CloudState
+from cloudsim.cloud.calendar import Calendar, Entry, Rank
 from cloudsim.cloud.extensions import examine_longer
-from cloudsim.cloud.inventory import Inventory, starts_by_s
+from cloudsim.cloud.headroom import Headroom
+from cloudsim.cloud.inventory import Inventory, latest_start_s
+from cloudsim.cloud.spec import CloudSpec, recorded_resources
+from cloudsim.disclosure.masked_tables import coarsen_table
 from cloudsim.disclosure.masking import mask_answer, mask_refusal
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
-from cloudsim.history.own_load import Arrival
+from cloudsim.history.history import History, stop_phase
+from cloudsim.history.own_load import Arrival, arrivals_of
 from cloudsim.model.changes import (
     Booked,
     Change,
@@ -33,69 +39,108 @@ from cloudsim.model.changes import (
     Started,
     TurnedAway,
     Withdrawn,
+    for_nobody,
 )
 from cloudsim.model.instances import Instance, Placement, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Mode, Request
 from cloudsim.scheduling.fit import fits
 from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
+from cloudsim.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from cloudsim.prediction.tables import QuantileTable
 
 #: The end of a federation: every stop of an instant, nothing after it.
 AFTER_EVERYTHING = (math.inf, PHASE_STOP)
 
+#: Names of the entries of the calendar that are about no instance. Ids have no spaces.
+_OWN_LOAD, _HEADROOM = "own load", "keep headroom"
 
-class Cloud(CloudState):
-    """State machine of one cloud: its time and its decisions."""
+
+class Cloud:
+    """The state machine of one cloud: what it is at a moment, its time, and its decisions.
+
+    spec: what the cloud is. own_load: a trace of on-demand requests that it plays by itself, or None.
+    own_load_until_s: requests of the trace that arrive later are not played.
+    """
+
+    def __init__(self, spec: CloudSpec, own_load: Trace | None = None, own_load_until_s: float = math.inf):
+        self.spec = spec
+        self.inventory = Inventory(spec.node_cores, spec.details)
+        self.history = History(recorded_resources(spec))
+        self.ledger = PromiseLedger()
+        # Population mode: requests by SLA, and the last one considered (SLA, risk, lifetime).
+        self._request_logs: dict[float, RequestLog] = {}
+        self._considered: tuple[float, float, float] | None = None
+        self._table: QuantileTable | None = None
+        self.contention = Contention(spec.fair_share)
+        self.now_s = 0.0
+        self.calendar = Calendar()
+        self._own_prefix = f"{spec.id}/own-"
+        self._own_arrivals = [] if own_load is None else arrivals_of(own_load, own_load_until_s)
+        self.own_load_next = 0
+        self.continue_own_load(0)
+        self.headroom = Headroom(spec.id, spec.headroom, self._schedule_headroom)
+        self.noticed_for: dict[str, str | None] = {}  # by instance under notice, the cause of its notice
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def advance(self, now_s: float, phase: int = PHASE_SPOT) -> list[Change]:
-        """Lets everything happen that comes before (``now_s``, ``phase``): ends and own on-demand requests.
+        """Let everything happen that comes before (``now_s``, ``phase``). Returns the changes.
 
-        With the default phase a spot request at ``now_s`` comes after the stops and on-demand starts of
-        its instant and before the stops of instances that started in it (PREDICTION.md "Order of events").
+        With the default phase a spot request at ``now_s`` comes after the stops and on-demand starts of its
+        instant and before the stops of instances that started in it (PREDICTION.md "Order of events").
         """
         changes: list[Change] = []
-        while True:
-            end = self._next_end()
-            arrival = self._next_arrival()
-            blocks_key = self.headroom.due or (math.inf, 0)
-            if end is None and arrival is None and self.headroom.due is None:
+        while (entry := self.calendar.first()) is not None:
+            if (entry.at_s, entry.phase) >= (self.headroom.not_before(now_s), phase):
                 break
-            end_key = (end[0], end[1]) if end else (math.inf, 0)
-            arrival_key = (arrival.start_s, PHASE_ON_DEMAND) if arrival else (math.inf, 0)
-            if min(end_key, arrival_key, blocks_key) >= (self.headroom.not_before(now_s), phase):
-                break
-            if blocks_key < min(end_key, arrival_key):  # after the on-demand starts of their instant
-                changes += self._keep_headroom(blocks_key[0])
-            elif end is not None and end_key <= arrival_key:
-                changes += self._end_next(end)
-            else:
-                assert arrival is not None
-                changes += self._play(arrival)
+            changes += self.calendar.run(entry)
         self.now_s = max(self.now_s, now_s) if math.isfinite(now_s) else self.now_s
         return changes
 
-    def _end_next(self, end: tuple[float, int, int, str]) -> list[Change]:
-        heapq.heappop(self._ends)
-        return self.end(end[3], end[0], End.EVICTED if end[1] == PHASE_ON_DEMAND else End.COMPLETED)
+    def next_event(self) -> tuple[float, int]:
+        """Return time and phase of what happens next by itself; ``AFTER_EVERYTHING`` when nothing will."""
+        entry = self.calendar.first()
+        return AFTER_EVERYTHING if entry is None else (entry.at_s, entry.phase)
+
+    def expect_end(self, instance: Instance) -> None:
+        """Schedule when a running instance completes, or leaves because its notice is over.
+
+        An announced eviction has ``PHASE_ON_DEMAND``: it comes after the stops of its instant, and before the
+        arrivals that may want the room.
+        """
+        end = instance.end_s, stop_phase(instance.start_s, instance.end_s)
+        if instance.evict_at_s is not None:
+            end = min(end, (instance.evict_at_s, PHASE_ON_DEMAND))
+        if math.isfinite(end[0]):
+            self.calendar.schedule(Entry(*end, Rank.END, instance.number, instance.id, self._end_in_time))
+
+    def _end_in_time(self, entry: Entry) -> list[Change]:
+        how = End.EVICTED if entry.phase == PHASE_ON_DEMAND else End.COMPLETED
+        return self.end(entry.name, entry.at_s, how)
 
     def _end_before(self, at_s: float) -> list[Change]:
-        """Lets end what ends before the stops of ``at_s``."""
+        """End the instances whose time is over before the stops of ``at_s``."""
         changes: list[Change] = []
-        while (end := self._next_end()) is not None and (end[0], end[1]) < (at_s, PHASE_STOP):
-            changes += self._end_next(end)
+        while (entry := self.calendar.first_end()) is not None and entry[:2] < (at_s, PHASE_STOP):
+            changes += self.calendar.run(entry)
         return changes
 
-    def next_event(self) -> tuple[float, int]:
-        """Time and phase of what happens next by itself; ``AFTER_EVERYTHING`` when nothing will."""
-        end, arrival = self._next_end(), self._next_arrival()
-        moments = [(end[0], end[1])] if end else []
-        if arrival:
-            moments.append((arrival.start_s, PHASE_ON_DEMAND))
-        if self.headroom.due:
-            moments.append(self.headroom.due)
-        return min(moments, default=AFTER_EVERYTHING)
+    def continue_own_load(self, row: int) -> None:
+        """Go on with a row of the own load. Rows before it are over."""
+        self.own_load_next = row
+        if row < len(self._own_arrivals):
+            arrival = self._own_arrivals[row]
+            self.calendar.schedule(
+                Entry(arrival.start_s, PHASE_ON_DEMAND, Rank.ARRIVAL, row, _OWN_LOAD, self._play_next)
+            )
+        else:
+            self.calendar.cancel(_OWN_LOAD)
+
+    def _play_next(self, entry: Entry) -> list[Change]:
+        return self._play(self._own_arrivals[entry.number])
 
     def _play(self, arrival: Arrival) -> list[Change]:
         self.now_s = max(self.now_s, arrival.start_s)
@@ -111,9 +156,20 @@ class Cloud(CloudState):
             amounts=self.spec.details.flavour(arrival.cores),
         )
 
-    def _keep_headroom(self, at_s: float) -> list[Change]:
-        """Places the blocks that are missing, as far as there is room."""
-        if at_s < self.now_s:  # a cloud that was told to keep others than before it was restarted
+    def _own_request_done(self, request_id: str) -> None:
+        if request_id.startswith(self._own_prefix):
+            # A request that had to wait starts after those that came later.
+            row = int(request_id.removeprefix(self._own_prefix)) + 1
+            if row > self.own_load_next:
+                self.continue_own_load(row)
+
+    def _schedule_headroom(self, at_s: float, phase: int) -> None:
+        self.calendar.schedule(Entry(at_s, phase, Rank.HEADROOM, 0, _HEADROOM, self._keep_headroom))
+
+    def _keep_headroom(self, entry: Entry) -> list[Change]:
+        """Place the blocks of headroom that are missing, as far as there is room."""
+        at_s = entry.at_s
+        if at_s < self.now_s:  # the cloud was restarted with other blocks
             at_s = math.nextafter(self.now_s, math.inf)
         changes: list[Change] = []
         surplus = self.headroom.surplus(self.inventory)
@@ -127,32 +183,34 @@ class Cloud(CloudState):
             request = self.headroom.request(cores, self.history.instances, self.spec.details)
             if isinstance(plan(self.inventory, request, self.spec.lineup, at_s), Placement):
                 changes += self._start_on_demand(request, at_s, math.inf)
-        self.headroom.due = None
+        self.calendar.cancel(_HEADROOM)
         return changes
 
     # -- decisions -------------------------------------------------------------------------------------------
 
     def quote(self, request: Request, inventory: Inventory | None = None) -> Quote | Refusal:
-        """What the cloud would answer to a spot request now. No side effects, the same code path as
-        ``admit``. inventory: as if that were what runs; None: what does."""
+        """Return the answer to a spot request now, without side effects, by the code path of ``admit``.
+
+        inventory: answers as if these instances ran; None for those that do.
+        """
         inventory = self.inventory if inventory is None else inventory
-        answer = self._examined(request, inventory, self._threshold(request), self.spec.products)
-        answer = self.spec.spot_caps.applied(answer, request, inventory)
-        answer = self.contention.applied(answer, request, inventory, self.now_s)
+        answer = self._examine(request, inventory, self._threshold(request), self.spec.products)
+        answer = self.spec.spot_caps.apply_cap(answer, request, inventory)
+        answer = self.contention.apply_shares(answer, request, inventory, self.now_s)
         return mask_answer(answer, request, self.spec.disclosure, self.table, self.spec.node_cores)
 
-    def _examined(
+    def _examine(
         self, request: Request, inventory: Inventory, threshold: Threshold | None, products: Products
     ) -> Quote | Refusal:
         cloud = self.spec
 
-        def examined(sold: Request, pool: PoolView | None) -> Quote | Refusal:
+        def examine_pool(sold: Request, pool: PoolView | None) -> Quote | Refusal:
             allowed = allowed_nodes(inventory, sold, cloud.lineup)
             return examine(
                 cloud.id, sold, inventory, self.table, self.now_s, cloud.admission, threshold, allowed, pool
             )
 
-        return products.answer(cloud.id, request, inventory, examined)
+        return products.answer_request(cloud.id, request, inventory, examine_pool)
 
     def _threshold(self, request: Request) -> Threshold | None:
         if self.spec.admission.mode is Mode.STRICT or request.sla is None:
@@ -161,50 +219,49 @@ class Cloud(CloudState):
         return log.threshold if log else None
 
     def consider(self, request: Request) -> Quote | Refusal:
-        """``quote`` for a request that is meant: who waits is learned from it, and in population mode what is
-        asked for.
+        """Quote a request that is to be admitted, and learn from it.
 
-        Once a request, whether it is admitted or not. What it teaches counts from the next one on: between
-        its quote and its admission the bar stays where it is.
+        The cloud learns which origins wait, and in population mode the risks and lifetimes of requests. Call
+        it once for each request, admitted or not. The threshold changes from the next request on: between
+        quote and admission it stays.
         """
         if self._considered is not None:
             sla, risk, lifetime_s = self._considered
             log = self._request_logs.setdefault(sla, RequestLog(sla))
-            log.note(risk, lifetime_s, self.ledger.account(sla))
+            log.note_request(risk, lifetime_s, self.ledger.account(sla))
             self._considered = None
         answer = self.quote(request)
-        self.contention.heard(answer, request, self.inventory, self.now_s, self.quote)
+        self.contention.note_answer(answer, request, self.inventory, self.now_s, self.quote)
         risk_now = answer.eviction_probability
-        # None: there is no table yet, or no room, and nothing was weighed.
+        # None: there is no table yet, or no room, and no risk was weighed.
         if self.spec.admission.mode is Mode.POPULATION and request.promised and risk_now is not None:
             assert request.sla is not None
-            sold_s = self.spec.products.sold(request).lifetime_s
+            sold_s = self.spec.products.round_up_request(request).lifetime_s
             assert sold_s is not None
             self._considered = (request.sla, risk_now, sold_s)
         return answer
 
     def admit(self, request: Request, now_s: float, quote: Quote | None = None) -> list[Change] | Refusal:
-        """Admits a spot request that the quote allows, or says why not. ``quote``: what it was just told, if
-        nothing happened since."""
+        """Admit a spot request, or refuse it. quote: the last answer to it, if nothing has happened since."""
         answer = quote or self.quote(request)
         if isinstance(answer, Refusal):
             return answer
         placement = plan(self.inventory, request, self.spec.lineup, now_s)
         assert isinstance(placement, Placement), "a free slot was counted where nothing fits"
-        lifetime_s = self.spec.products.sold(request).lifetime_s
+        lifetime_s = self.spec.products.round_up_request(request).lifetime_s
         assert lifetime_s is not None
         now_s = self.headroom.not_before(now_s)
         instance = self._instance(request, placement.node, now_s, now_s + lifetime_s, answer)
         return self._place(instance, placement)
 
     def start_on_demand(self, request: Request, now_s: float) -> list[Change]:
-        """Places a request of the cloud's own users, evicting spot instances if need be; or turns it away."""
+        """Place a request of the cloud's own users, evicting spot instances if need be; or turn it away."""
         end_s = math.inf if request.lifetime_s is None else now_s + request.lifetime_s
         return self._start_on_demand(request, now_s, end_s)
 
     def _start_on_demand(self, request: Request, now_s: float, end_s: float) -> list[Change]:
         now_s = self.headroom.not_before(now_s)
-        given_up, placement = self.headroom.room_for(self.inventory, request, self.spec.lineup, now_s)
+        given_up, placement = self.headroom.find_room(self.inventory, request, self.spec.lineup, now_s)
         if isinstance(placement, RefusalReason):
             removed, would_help = explain(self.inventory, request, self.spec.lineup)
             slots = self.inventory.free_slots(request.cores, amounts=request.amounts)
@@ -222,13 +279,13 @@ class Cloud(CloudState):
             return changes + self._place(instance, placement, makes_room=bool(given_up))
         notices: list[Change] = [self._notice(victim, now_s, request.id) for victim in placement.victims]
         self._apply_all(notices)
-        booked = Booked(instance, now_s, starts_by_s(self.inventory, instance))
+        booked = Booked(instance, now_s, latest_start_s(self.inventory, instance))
         self.apply(booked)
         changes += [*notices, booked]
         return changes + (self._start_waiting(instance.node, now_s) if given_up else [])
 
     def _give_up(self, blocks: Iterable[Instance], now_s: float, cause: str | None) -> list[Change]:
-        """Blocks leave their room, or do not wait for it any more."""
+        """End blocks of headroom, or withdraw those that wait for their room."""
         changes: list[Change] = []
         for block in blocks:
             if self.inventory.waiting(block.id) is not None:
@@ -240,13 +297,15 @@ class Cloud(CloudState):
 
     @property
     def gives_notice(self) -> bool:
-        """Whether victims are told beforehand. Where there is no grace any more, but some were told when
-        there was, the next ones are, too: for no time at all, as who needs the room may wait for the others.
+        """True if victims get notice before eviction.
+
+        Also true while notices from an earlier, non-zero grace are outstanding: new victims then get a
+        zero-length notice, so that no waiting request is overtaken.
         """
         return self.spec.grace_s > 0 or bool(self.noticed_for)
 
     def turn_away(self, requests: Iterable[Request], now_s: float, refusal: Refusal) -> list[Change]:
-        """Refuses requests of the cloud's own users."""
+        """Refuse requests of the cloud's own users."""
         changes: list[Change] = [TurnedAway(request, now_s, refusal) for request in requests]
         self._apply_all(changes)
         return changes
@@ -267,7 +326,7 @@ class Cloud(CloudState):
         ]
         changes.append(Started(instance))
         self._apply_all(changes)
-        # Victims may have left more than this one takes, enough for somebody who waits there.
+        # Victims may have left more than this instance takes, enough for one that waits there.
         makes_room = makes_room or bool(placement.victims)
         return changes + (self._start_waiting(instance.node, instance.start_s) if makes_room else [])
 
@@ -275,9 +334,9 @@ class Cloud(CloudState):
         return Noticed(replace(victim, evict_at_s=now_s + self.spec.grace_s), now_s, cause)
 
     def end(self, instance_id: str, at_s: float, how: End, cause: str | None = None) -> list[Change]:
-        """Ends a running instance, or gives up a booked one; nothing happens when there is none (any more).
+        """End a running instance, or give up a booked one; without such an instance nothing changes.
 
-        Those who waited for the room start.
+        Booked instances that waited for the room start.
         """
         booked = self.inventory.waiting(instance_id)
         instance = booked or self.inventory.get(instance_id)
@@ -289,14 +348,16 @@ class Cloud(CloudState):
         return changes + self._start_waiting(instance.node, at_s)
 
     def _counted_end(self, instance: Instance, how: End, cause: str | None) -> tuple[End, str | None]:
-        """Return how an end counts, and its cause: an instance under notice is evicted for what it was told,
-        also when its holder ends it before it must leave."""
+        """Return how an end counts, and its cause.
+
+        An instance under notice is evicted for the cause of its notice, also when its holder ends it early.
+        """
         if instance.evict_at_s is not None and how is not End.COMPLETED:
             return End.EVICTED, self.noticed_for[instance.id]
         return how, cause
 
     def _start_waiting(self, node: int, at_s: float) -> list[Change]:
-        """Starts those that waited for room on a node, in the order of their booking."""
+        """Start the instances that waited for room on a node, in the order of their booking."""
         changes: list[Change] = []
         while (booked := self.inventory.first_waiting(node)) is not None:
             if not fits(self.inventory.idle[:, node].tolist(), self.inventory.needed(booked)):
@@ -308,8 +369,7 @@ class Cloud(CloudState):
         return changes
 
     def acknowledge(self, instance_id: str, at_s: float) -> list[Change]:
-        """The holder of a spot instance that was told to leave is done with it; nothing happens when it was
-        not told."""
+        """End a spot instance under notice before it must leave; without a notice nothing changes."""
         instance = self.inventory.get(instance_id)
         if instance is None or instance.evict_at_s is None:
             return []
@@ -318,10 +378,10 @@ class Cloud(CloudState):
     def drain(
         self, nodes: tuple[int, ...] | None, now_s: float, cause: str | None, *, dry_run: bool = False
     ) -> list[Change]:
-        """Closes nodes (None: all) for new instances and makes their spot instances leave, youngest first.
+        """Close nodes (None: all) for new instances and make their spot instances leave, youngest first.
 
-        On-demand instances stay until their users stop them; headroom moves to other nodes. dry_run: only
-        tells what would happen.
+        On-demand instances stay until their users stop them; headroom moves to other nodes. dry_run: return
+        the changes without making them.
         """
         changes: list[Change] = [Cordoned(nodes, closed=True, at_s=now_s)]
         drained = None if nodes is None else frozenset(nodes)
@@ -334,15 +394,15 @@ class Cloud(CloudState):
         if dry_run:
             return changes
         self._apply_all(changes)
-        there = list(self.headroom.present(self.inventory))
-        blocks = [one for one in there if drained is None or one.node in drained]
+        present = list(self.headroom.present(self.inventory))
+        blocks = [block for block in present if drained is None or block.node in drained]
         changes += self._give_up(blocks, now_s, cause)
         for node in sorted({block.node for block in blocks}):
             changes += self._start_waiting(node, now_s)
         return changes
 
     def reopen(self, nodes: tuple[int, ...] | None, now_s: float) -> list[Change]:
-        """Nodes (None: all) take new instances again. Notices that were given stand."""
+        """Open nodes (None: all) for new instances again. Notices that were given stand."""
         changes: list[Change] = [Cordoned(nodes, closed=False, at_s=now_s)]
         self._apply_all(changes)
         return changes
@@ -355,10 +415,10 @@ class Cloud(CloudState):
         sla: float | None = None,
         cause: str | None = None,
     ) -> list[Change] | Refusal:
-        """Promises a running spot instance a later end, or says why not and what would be accepted.
+        """Promise a running spot instance a later end, or refuse and say what would be accepted.
 
-        sla: of the time from ``now_s`` to the new end; None: the instance's own. What was promised nothing
-        stays so. Every mode of admission asks for a risk within the SLA here.
+        sla: the SLA of the time from ``now_s`` to the new end; None for the instance's own. An instance
+        without a promise stays without one. Every mode of admission asks for a risk within the SLA here.
         """
         instance = self.inventory.get(instance_id)
         if instance is None or instance.kind is not Kind.SPOT:
@@ -374,16 +434,24 @@ class Cloud(CloudState):
         return changes
 
     def _as_newborn(self, request: Request) -> Quote | Refusal:
-        """The answer to a running instance as if it had left and were asked for anew, for any duration."""
+        """Answer a request for a running instance as if it had left, for any duration."""
         without = self.inventory.copy()
         without.remove(request.id)
-        return self._examined(request, without, None, Products(self.spec.products.pools))
+        return self._examine(request, without, None, Products(self.spec.products.pools))
 
     # -- tables ----------------------------------------------------------------------------------------------
 
+    @property
+    def table(self) -> QuantileTable | None:
+        """The table that decisions go by: no more than the cloud discloses."""
+        return self._table
+
+    @table.setter
+    def table(self, table: QuantileTable | None) -> None:
+        self._table = table and coarsen_table(table, self.spec.disclosure)
+
     def table_due_s(self, now_s: float) -> float | None:
-        """The refresh boundary whose table a request at ``now_s`` must meet, if that table is not there
-        yet."""
+        """Return the boundary of the table that a request at ``now_s`` must wait for; None if it is there."""
         boundary_s = math.floor(now_s / self.spec.refresh_s) * self.spec.refresh_s
         if boundary_s < self.spec.first_table_s:
             return None
@@ -392,5 +460,62 @@ class Cloud(CloudState):
         return boundary_s
 
     def needs_table(self, request: Request) -> bool:
-        """Whether the answer to a spot request can depend on the table at all."""
+        """Return whether the answer to a spot request can depend on the table."""
         return request.promised and not self.inventory.lacks(request)
+
+    # -- the fold --------------------------------------------------------------------------------------------
+
+    def _apply_all(self, changes: list[Change]) -> None:
+        for change in changes:
+            self.apply(change)
+
+    def apply(self, change: Change) -> None:
+        """Make a change true. Live decisions and recovery from the journal both go through here."""
+        at_s = change.instance.start_s if isinstance(change, Started) else change.at_s
+        self.now_s = max(self.now_s, at_s)
+        match change:
+            case Started(instance):
+                self._apply_start(instance)
+            case Ended(instance, _, how, cause):
+                self.inventory.remove(instance.id)
+                self.calendar.cancel(instance.id)
+                self.ledger.record_end(instance, how)
+                self.noticed_for.pop(instance.id, None)
+                if how in (End.CANCELLED, End.FAILED) or for_nobody(cause):
+                    self.history.record_changed_stop(instance, at_s)
+            case Extended(instance):
+                before = self.inventory.replace(instance)
+                self.history.record_changed_stop(instance, instance.end_s)
+                if instance.renewed_at_s == at_s:
+                    self.history.record_renewal(instance, at_s)
+                self.expect_end(instance)
+                # One instance, one promise at a time: the earlier one is withdrawn for the longer one.
+                self.ledger.record_end(before, End.CANCELLED)
+                self.ledger.record_start(instance)
+            case TurnedAway(request):
+                self._own_request_done(request.id)
+            case Noticed(instance, _, cause):
+                self.inventory.replace(instance)
+                self.noticed_for[instance.id] = cause
+                self.expect_end(instance)
+            case Booked(instance):
+                self.inventory.book(instance)
+                # When it will stop is not known before it starts.
+                self.history.record_start(replace(instance, end_s=math.inf))
+                self._own_request_done(instance.id)
+            case Withdrawn(instance):
+                self.inventory.withdraw(instance.id)
+                self.history.record_changed_stop(instance, at_s)
+            case Cordoned(nodes, closed):
+                self.inventory.close(nodes, closed=closed)
+        self.headroom.note_change(change)
+
+    def _apply_start(self, instance: Instance) -> None:
+        if self.inventory.waiting(instance.id) is not None:  # in the history since it was booked
+            self.history.record_changed_stop(instance, instance.end_s)
+        else:
+            self.history.record_start(instance)
+        self.inventory.place(instance)
+        self.ledger.record_start(instance)
+        self.expect_end(instance)
+        self._own_request_done(instance.id)

@@ -1,7 +1,7 @@
-"""Requests that make sense together only: all of them are placed, or none is and nobody is evicted.
+"""Gang starts: requests of which all are placed, or none is and nobody is evicted.
 
-They are planned one after the other on a copy of the inventory, each meeting those before it; when all found
-a place, the same is done in earnest.
+They are planned one after the other on a copy of the inventory, each meeting those before it. When all have a
+place there, they are started on the cloud itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from cloudsim.scheduling.pipeline import explain, plan
 
 
 def start_all(cloud: Cloud, requests: Sequence[Request], now_s: float) -> list[Change]:
-    """Places requests of the cloud's own users, evicting if need be; or turns all of them away."""
+    """Place requests of the cloud's own users, evicting if need be; or turn all of them away."""
     trial = cloud.inventory.copy()
     for number, request in enumerate(requests, start=1):
-        reason = _try(cloud, trial, request, number, now_s)
+        reason = _plan_on_copy(cloud, trial, request, number, now_s)
         if reason is not None:
             removed, would_help = explain(trial, request, cloud.spec.lineup)
             refusal = Refusal(cloud.spec.id, reason, would_help, removed=removed)
@@ -31,8 +31,10 @@ def start_all(cloud: Cloud, requests: Sequence[Request], now_s: float) -> list[C
     return [change for request in requests for change in cloud.start_on_demand(request, now_s)]
 
 
-def _try(cloud: Cloud, trial: Inventory, request: Request, number: int, now_s: float) -> RefusalReason | None:
-    """Places the request on the copy; the reason if it cannot be."""
+def _plan_on_copy(
+    cloud: Cloud, trial: Inventory, request: Request, number: int, now_s: float
+) -> RefusalReason | None:
+    """Place a request on the copy. Returns the reason if it cannot be placed."""
     placement = plan(trial, request, cloud.spec.lineup, now_s)
     if not isinstance(placement, Placement):
         return placement

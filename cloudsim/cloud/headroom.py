@@ -1,14 +1,14 @@
 """Room that a cloud keeps free of spot for users who call it directly.
 
-The owner of such a cloud hears of its own users only when they have come. So blocks of cores, the *headroom*,
-are held by on-demand instances ``<cloud>/headroom-N`` which the cloud places by itself (N: their number). An
-own request that would else evict somebody or be turned away takes the room of as few blocks as it needs; the
-blocks are placed anew after the on-demand starts of that instant, where they evict spot as every on-demand
-instance does. What finds no room is tried again whenever an on-demand instance has left or nodes are
-reopened. The history holds the blocks as what they are, so replays and tables know of them.
+The owner of this cloud hears of own users only when they have come. So blocks of cores, the *headroom*, are
+held by on-demand instances ``<cloud>/headroom-N`` which the cloud places by itself (N: their number). An own
+request that would otherwise evict or be turned away takes the room of as few blocks as it needs; the blocks
+are placed anew after the on-demand starts of that instant, where they evict spot as every on-demand instance
+does. A block that finds no room is tried again whenever an on-demand instance has left or nodes are reopened.
+The history records the blocks as on-demand instances, so replays and tables know of them.
 
-``<cloud>/freed-N`` are blocks that somebody else starts and that end by themselves: room for an own request
-that the cloud itself had to refuse.
+``<cloud>/freed-N`` are blocks that an agent starts and that end by themselves: room for an own request that
+the cloud itself had to refuse.
 
 A stop comes before the starts of its instant (PREDICTION.md "Order of events"). Where something has started
 in the instant in which a block is given up, that happens at the next representable one.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cloudsim.cloud.inventory import Inventory, parse_nodes
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
@@ -40,7 +40,10 @@ def headroom_of(
 ) -> tuple[int, ...]:
     """Return the cores of each block, from a shape such as ``"2x12"``; none from None.
 
-    Raises SpecError naming ``field`` where the nodes have no room for the blocks and for others.
+    Raises
+    ------
+    SpecError
+        When the nodes have no room for the blocks and for others; it names ``field``.
     """
     if shape is None:
         return ()
@@ -56,33 +59,32 @@ def headroom_of(
 
 
 class Headroom:
-    """The blocks of one cloud: which there are, whose room a request takes, and when they are placed anew.
+    """The blocks of one cloud: which are there, whose room a request takes, and when they are placed anew.
 
-    ``note`` follows the changes of the cloud, live and in recovery alike. due: time and phase at which blocks
-    are to be looked after, before the spot starts of that instant; None: there is nothing to do.
+    ``note_change`` follows the changes of the cloud, live and in recovery alike. blocks: the cores of each
+    block that is to be kept. schedule: called with the time and the phase at which blocks are to be placed or
+    given up, before the spot starts of that instant.
     """
 
-    def __init__(self, cloud: str, blocks: tuple[int, ...]):
-        self.due: tuple[float, int] | None = (0.0, PHASE_STOP) if blocks else None
+    def __init__(self, cloud: str, blocks: tuple[int, ...], schedule: Callable[[float, int], None]):
+        self._schedule = schedule
         self._prefix, self._cloud = f"{cloud}/{HEADROOM}", cloud
-        self._wanted = blocks
-        self._present: dict[str, int] = {}  # cores of those that run or wait
-        self._latest_s = -math.inf  # of what must not come after a stop of its instant
-
-    def holds(self, instance_id: str) -> bool:
-        """Whether that is a block of this cloud that is there."""
-        return instance_id in self._present
+        self._blocks = blocks
+        self._present: dict[str, int] = {}  # cores of the blocks that run or wait
+        self._latest_s = -math.inf  # of the latest start, which must not come after a stop of its instant
+        if blocks:
+            schedule(0.0, PHASE_STOP)
 
     def present(self, inventory: Inventory) -> Iterator[Instance]:
-        """Its blocks in an inventory, those that wait for their room too."""
+        """Yield the blocks in an inventory, also those that wait for their room."""
         for name in self._present:
             block = inventory.get(name) or inventory.waiting(name)
             if block is not None:
                 yield block
 
     def surplus(self, inventory: Inventory) -> list[Instance]:
-        """Blocks that the cloud was to keep before it was told otherwise."""
-        left, surplus = Counter(self._wanted), []
+        """Return the blocks beyond those that are to be kept: the specification has changed."""
+        left, surplus = Counter(self._blocks), []
         for block in self.present(inventory):
             if block.id.startswith(self._prefix):
                 left[block.cores] -= 1
@@ -91,14 +93,14 @@ class Headroom:
         return surplus
 
     def missing(self) -> list[int]:
-        """Cores of the blocks that are not there, the largest first."""
-        return sorted((Counter(self._wanted) - self._kept()).elements(), reverse=True)
+        """Return the cores of the blocks that are not there, the largest first."""
+        return sorted((Counter(self._blocks) - self._kept()).elements(), reverse=True)
 
     def _kept(self) -> Counter[int]:
         return Counter(cores for name, cores in self._present.items() if name.startswith(self._prefix))
 
     def request(self, cores: int, number: int, details: NodeDetails) -> Request:
-        """A block that is to be placed, as instance ``number`` of its cloud."""
+        """Return the request for a block that is to be placed as instance ``number`` of its cloud."""
         amounts = details.flavour(cores)
         return Request(
             f"{self._prefix}{number}", Kind.ON_DEMAND, cores, None, origin=self._cloud, amounts=amounts
@@ -107,60 +109,60 @@ class Headroom:
     # -- time ------------------------------------------------------------------------------------------------
 
     def not_before(self, at_s: float) -> float:
-        """The time, or that of the latest start where blocks have moved it past ``at_s``."""
+        """Return ``at_s``, or the latest start where blocks have moved it past ``at_s``."""
         return max(at_s, self._latest_s)
 
     def after_starts(self, at_s: float) -> float:
-        """The time, or the next one at which a stop is later than all starts that were."""
+        """Return ``at_s``, or the first time after it at which a stop follows all starts so far."""
         return at_s if at_s > self._latest_s else math.nextafter(self._latest_s, math.inf)
 
-    def note(self, change: Change) -> None:
-        """A change that has become true."""
+    def note_change(self, change: Change) -> None:
+        """Note a change that has become true."""
         match change:
-            case Started(one) | Booked(one) if one.kind is Kind.ON_DEMAND and is_block(one.id):
-                self._present[one.id] = one.cores
-                if self._kept() - Counter(self._wanted):
-                    self.due = one.start_s, PHASE_ON_DEMAND
-        if self._present or self._wanted:
-            self._note(change)
+            case Started(block) | Booked(block) if block.kind is Kind.ON_DEMAND and is_block(block.id):
+                self._present[block.id] = block.cores
+                if self._kept() - Counter(self._blocks):
+                    self._schedule(block.start_s, PHASE_ON_DEMAND)
+        if self._present or self._blocks:
+            self._note_time(change)
 
-    def _note(self, change: Change) -> None:
+    def _note_time(self, change: Change) -> None:
         match change:
-            case Started(one) | Booked(one):
-                self._latest_s = max(self._latest_s, one.start_s)
+            case Started(instance) | Booked(instance):
+                self._latest_s = max(self._latest_s, instance.start_s)
             case Extended(_, at_s) | TurnedAway(_, at_s):
                 self._latest_s = max(self._latest_s, at_s)
-            case Ended(one, at_s) | Withdrawn(one, at_s) if one.kind is Kind.ON_DEMAND:
-                self._present.pop(one.id, None)
-                late = stop_phase(one.start_s, at_s) != PHASE_STOP
+            case Ended(instance, at_s) | Withdrawn(instance, at_s) if instance.kind is Kind.ON_DEMAND:
+                self._present.pop(instance.id, None)
+                late = stop_phase(instance.start_s, at_s) != PHASE_STOP
                 self._latest_s = max(self._latest_s, at_s) if late else self._latest_s
-                self._look(math.nextafter(at_s, math.inf) if late else at_s)
+                self._schedule_care(math.nextafter(at_s, math.inf) if late else at_s)
             case Cordoned(_, False, at_s):
-                self._look(math.nextafter(at_s, math.inf))
+                self._schedule_care(math.nextafter(at_s, math.inf))
 
-    def _look(self, at_s: float) -> None:
-        if self._present or self._wanted:
-            self.due = at_s, PHASE_ON_DEMAND
+    def _schedule_care(self, at_s: float) -> None:
+        if self._present or self._blocks:
+            self._schedule(at_s, PHASE_ON_DEMAND)
 
     def restore(self, inventory: Inventory, now_s: float, latest_s: float) -> None:
-        """As after the changes that made the inventory. latest_s: of what must not follow a stop."""
-        there = [*inventory, *inventory.booked()]
-        there = sorted((one for one in there if is_block(one.id)), key=lambda one: one.number)
-        self._present = {one.id: one.cores for one in there}
-        if self._present or self._wanted:
+        """Restore the state after the changes that made the inventory. latest_s: the latest start."""
+        instances = [*inventory, *inventory.booked()]
+        blocks = sorted((block for block in instances if is_block(block.id)), key=lambda block: block.number)
+        self._present = {block.id: block.cores for block in blocks}
+        if self._present or self._blocks:
             self._latest_s = latest_s
-            self.due = now_s, PHASE_ON_DEMAND
+            self._schedule(now_s, PHASE_ON_DEMAND)
 
     # -- room ------------------------------------------------------------------------------------------------
 
-    def room_for(
+    def find_room(
         self, inventory: Inventory, request: Request, lineup: LineUp, now_s: float
     ) -> tuple[tuple[Instance, ...], Placement | RefusalReason]:
-        """Blocks, all of one node, whose room an on-demand request takes, and where it then goes. Plans only.
+        """Return the blocks whose room an on-demand request takes, and where it then goes. Plans only.
 
-        None where there is room without, and for headroom itself; else as few as let it start at once without
-        an eviction; else one that waits for its room, if the request may then wait in its place; else, only
-        where it would be turned away, as few as let it in at all.
+        All blocks are of one node. There are none where there is room without, and for headroom itself; else
+        as few as let it start at once without an eviction; else one that waits for its room, if the request
+        may then wait in its place; else, only where it would be turned away, as few as let it in at all.
         """
         placement = plan(inventory, request, lineup, now_s)
         at_once = isinstance(placement, Placement) and not placement.waits and not placement.victims
@@ -178,13 +180,13 @@ class Headroom:
         now_s: float,
     ) -> tuple[tuple[Instance, ...], Placement | RefusalReason]:
         allowed = allowed_nodes(inventory, request, lineup)
-        blocks = [one for one in self.present(inventory) if allowed is None or allowed[one.node]]
-        if f"/{FREED}" in request.id:  # somebody was refused: evicting comes first
+        blocks = [block for block in self.present(inventory) if allowed is None or allowed[block.node]]
+        if f"/{FREED}" in request.id:  # a user was refused: evicting comes first
             if isinstance(placement, Placement):
                 return (), placement
-            blocks = [one for one in blocks if f"/{FREED}" not in one.id]
-        running = [one for one in blocks if inventory.waiting(one.id) is None]
-        calm = [one for one in running if inventory.first_waiting(one.node) is None]
+            blocks = [block for block in blocks if f"/{FREED}" not in block.id]
+        running = [block for block in blocks if inventory.waiting(block.id) is None]
+        calm = [block for block in running if inventory.first_waiting(block.node) is None]
         given_up = _fewest(inventory, request, calm, at_once=True)
         if given_up:
             return given_up, Placement(given_up[0].node)
@@ -192,9 +194,9 @@ class Headroom:
             return (), placement
         for block in blocks:
             if inventory.waiting(block.id) is not None:
-                found = plan(_without(inventory, (block,)), request, lineup, now_s)
-                if isinstance(found, Placement) and not found.victims:
-                    return (block,), found
+                instead = plan(_without(inventory, (block,)), request, lineup, now_s)
+                if isinstance(instead, Placement) and not instead.victims:
+                    return (block,), instead
         if isinstance(placement, Placement):
             return (), placement
         given_up = _fewest(inventory, request, blocks, at_once=False)
@@ -204,35 +206,38 @@ class Headroom:
 def _fewest(
     inventory: Inventory, request: Request, blocks: list[Instance], *, at_once: bool
 ) -> tuple[Instance, ...]:
-    """As few blocks of one node as make room: for a start at once, or once all spot has left. Of as many
-    those that were freed, then the smallest, then by node order. Empty where all of no node's suffice."""
+    """Return as few blocks of one node as make room for a request; empty where no node has enough.
+
+    at_once: room for a start at once, else once all spot has left. Of equally many blocks freed ones come
+    first, then the smallest, then node order.
+    """
     needed = inventory.needed(request)
     room = inventory.free_full if at_once else inventory.free_normal
     of_nodes: defaultdict[int, list[Instance]] = defaultdict(list)
-    for block in sorted(blocks, key=lambda one: (f"/{FREED}" not in one.id, one.cores, one.number)):
+    for block in sorted(blocks, key=lambda block: (f"/{FREED}" not in block.id, block.cores, block.number)):
         of_nodes[block.node].append(block)
-    found: list[tuple[int, bool, int, int, tuple[Instance, ...]]] = []
+    choices: list[tuple[int, bool, int, int, tuple[Instance, ...]]] = []
     for node, there in of_nodes.items():
         chosen = _enough(inventory, room[:, node].tolist(), needed, there)
         if chosen:
-            kept = any(f"/{FREED}" not in one.id for one in chosen)
-            found.append((len(chosen), kept, sum(one.cores for one in chosen), node, chosen))
-    return min(found)[-1] if found else ()
+            kept = any(f"/{FREED}" not in block.id for block in chosen)
+            choices.append((len(chosen), kept, sum(block.cores for block in chosen), node, chosen))
+    return min(choices)[-1] if choices else ()
 
 
 def _enough(
     inventory: Inventory, room: list[int], needed: tuple[int, ...], blocks: list[Instance]
 ) -> tuple[Instance, ...]:
-    def with_those(chosen: list[Instance]) -> list[int]:
-        freed = zip(*(inventory.needed(one) for one in chosen), strict=True)
-        return [there + sum(more) for there, more in zip(room, freed, strict=True)]
+    def room_without(chosen: list[Instance]) -> list[int]:
+        freed = zip(*(inventory.needed(block) for block in chosen), strict=True)
+        return [free + sum(more) for free, more in zip(room, freed, strict=True)]
 
     for block in blocks:
-        if fits(with_those([block]), needed):
+        if fits(room_without([block]), needed):
             return (block,)
-    largest_first = sorted(blocks, key=lambda one: -one.cores)
+    largest_first = sorted(blocks, key=lambda block: -block.cores)
     for count in range(2, len(blocks) + 1):
-        if fits(with_those(largest_first[:count]), needed):
+        if fits(room_without(largest_first[:count]), needed):
             return tuple(largest_first[:count])
     return ()
 

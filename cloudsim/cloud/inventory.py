@@ -21,27 +21,27 @@ from cloudsim.model.requests import Amounts, Kind, Labels, Request
 from cloudsim.scheduling.fit import fits, nodes_with_room
 
 
-def starts_by_s(inventory: Inventory, wanted: Instance) -> float:
-    """When an instance that is about to be booked starts at the latest, in the cloud's time.
+def latest_start_s(inventory: Inventory, instance: Instance) -> float:
+    """Return when an instance that is about to be booked starts at the latest, in the cloud's time.
 
-    Those who wait on its node start in the order of their booking, as soon as enough of those have left who
-    were given notice.
+    Instances that wait on its node start in the order of their booking, as soon as enough of the instances
+    under notice have left.
     """
-    room = inventory.idle[:, wanted.node].copy()
+    room = inventory.idle[:, instance.node].copy()
     for booked in inventory.booked():
-        if booked.node == wanted.node:
+        if booked.node == instance.node:
             room -= np.array(inventory.needed(booked))
     leaving = [
         (spot.evict_at_s, inventory.needed(spot))
         for spot in inventory.spot()
-        if spot.node == wanted.node and spot.evict_at_s is not None
+        if spot.node == instance.node and spot.evict_at_s is not None
     ]
-    needed = inventory.needed(wanted)
+    needed = inventory.needed(instance)
     for evict_at_s, freed in sorted(leaving):
         room += np.array(freed)
         if fits(room.tolist(), needed):
             return evict_at_s
-    raise AssertionError(f"{wanted.id} would wait for room that nobody leaves")
+    raise AssertionError(f"{instance.id} would wait for room that no instance leaves")
 
 
 _SHAPE = re.compile(r"\s*(\d{1,6})\s*[xX×]\s*(\d{1,6})\s*")
@@ -50,10 +50,14 @@ _MOST_NODES = 100_000
 
 
 def parse_nodes(text: str, *, field: str = "nodes") -> tuple[int, ...]:
-    """Cores per node from a shape: ``"7x12"`` is 7 nodes of 12 cores, ``"4x8,2x16"`` two groups in node
-    order.
+    """Return the cores of each node from a shape.
 
-    Raises SpecError naming ``field`` when the shape cannot be read.
+    ``"7x12"`` is 7 nodes of 12 cores, ``"4x8,2x16"`` two groups in node order.
+
+    Raises
+    ------
+    SpecError
+        When the shape cannot be read; it names ``field``.
     """
     cores: list[int] = []
     for group in text.split(","):
@@ -67,14 +71,15 @@ def parse_nodes(text: str, *, field: str = "nodes") -> tuple[int, ...]:
 
 
 class Inventory:
-    """Running instances of one cloud. Node and instance order are part of its meaning: first-fit goes by
-    node order.
+    """The running instances of one cloud and the room that they leave.
 
-    Room is int64 (resources, nodes), cores first, kept with every change (PREEMPTION.md "The rule"):
-    idle: what no instance uses. free_full: of that, what nobody waits for: room for spot. free_normal: free
-    if all spot instances were gone: room for on-demand. yielding: what spot instances without a guarantee
-    hold, which whoever was promised something may take. An instance that was given notice yields to nobody
-    but those who wait for its room.
+    Node order and instance order are part of its meaning: first-fit goes by node order. Room is int64
+    (resources, nodes), cores first, kept with every change (PREEMPTION.md "The rule").
+
+    idle: room that no instance uses. free_full: idle room that no booked instance waits for, the room for
+    spot. free_normal: free if all spot instances were gone, the room for on-demand. yielding: held by spot
+    instances without a guarantee, which an instance with a promise may take. An instance under notice yields
+    only to those that wait for its room. closed: bool (nodes,), nodes that take no new instance.
     """
 
     def __init__(self, node_cores: tuple[int, ...], details: NodeDetails = CORES_ONLY):
@@ -87,18 +92,20 @@ class Inventory:
         self.yielding = np.zeros_like(self.capacity)
         self.free: NDArray[np.int64] = self.free_full[0]  # free cores per node, a view
         self.largest_node = max(node_cores)
-        self.closed: NDArray[np.bool_] = np.zeros(len(node_cores), np.bool_)  # nodes that take nobody new
+        self.closed: NDArray[np.bool_] = np.zeros(
+            len(node_cores), np.bool_
+        )  # nodes that take no new instance
         self.any_closed = False
-        self._leaving = np.zeros_like(self.capacity)  # held by instances that were given notice
-        self._booked = np.zeros_like(self.capacity)  # by instances that wait for their room
+        self._leaving = np.zeros_like(self.capacity)  # held by instances under notice
+        self._booked = np.zeros_like(self.capacity)  # by booked instances, which wait for room
         self._used = {Kind.SPOT: 0, Kind.ON_DEMAND: 0}  # cores
-        self._yields, self._noticed = 0, 0  # how many instances do, and how many were
+        self._yields, self._noticed = 0, 0  # the number of instances that yield, and under notice
         self._on_demand: dict[str, Instance] = {}
         self._spot: dict[str, Instance] = {}  # in order of arrival
         self._waiting: dict[str, Instance] = {}  # in order of booking
         self._groups: dict[str, Counter[int]] = {}  # nodes of the instances of a group
         self._spots: SpotColumns | None = None
-        # Worked out once: nodes by labels, whether a size lacks a node, amounts in the order of resources.
+        # Caches: nodes by labels, whether a size lacks a node, amounts in the order of resources.
         self._labelled: dict[Labels, NDArray[np.bool_]] = {}
         self._lacks: dict[tuple[int, Amounts], bool] = {}
         self._others: dict[Amounts, tuple[int, ...]] = {}
@@ -114,20 +121,20 @@ class Inventory:
         yield from self._spot.values()
 
     def get(self, instance_id: str) -> Instance | None:
-        """The running instance of that id, or None."""
+        """Return the running instance of that id, or None."""
         return self._spot.get(instance_id) or self._on_demand.get(instance_id)
 
     def spot(self) -> tuple[Instance, ...]:
-        """Running spot instances in order of arrival."""
+        """Return the running spot instances in order of arrival."""
         return tuple(self._spot.values())
 
     def youngest_spot(self) -> Iterator[Instance]:
-        """Running spot instances, latest arrival first."""
+        """Yield the running spot instances, latest arrival first."""
         return reversed(self._spot.values())
 
     @property
     def spots(self) -> SpotColumns:
-        """Those that may be evicted, as columns. Kept from the first time that somebody asks for them."""
+        """The spot instances that may be evicted, as columns; they are kept from the first call on."""
         if self._spots is None:
             self._spots = SpotColumns(len(self.node_cores), len(self.resources))
             for instance in self._spot.values():
@@ -137,51 +144,54 @@ class Inventory:
 
     @property
     def any_yields(self) -> bool:
-        """Whether a spot instance runs that was promised nothing."""
+        """True if a spot instance runs that was promised nothing."""
         return self._yields > 0
 
     @property
     def all_yield(self) -> bool:
-        """Whether nothing was promised to any of ``spots``."""
+        """True if nothing was promised to any of ``spots``."""
         return self._yields == len(self.spots)
 
     def waiting(self, instance_id: str) -> Instance | None:
-        """The booked instance of that id, or None."""
+        """Return the booked instance of that id, or None."""
         return self._waiting.get(instance_id)
 
     def booked(self) -> tuple[Instance, ...]:
-        """Those that wait for room, in the order of their booking."""
+        """Return the instances that wait for room, in the order of their booking."""
         return tuple(self._waiting.values())
 
     def first_waiting(self, node: int) -> Instance | None:
-        """Who is next to start on a node where somebody waits for room, or None."""
+        """Return the booked instance that starts next on a node, or None."""
         return next((instance for instance in self._waiting.values() if instance.node == node), None)
 
     def labelled(self, labels: Labels) -> NDArray[np.bool_]:
-        """Nodes that have all these labels, bool (nodes,)."""
+        """Return the nodes that have all these labels, bool (nodes,)."""
         if labels not in self._labelled:
             of_nodes = self.details.labels or (frozenset(),) * len(self.node_cores)
-            self._labelled[labels] = np.array([labels <= one for one in of_nodes], np.bool_)
+            self._labelled[labels] = np.array([labels <= node_labels for node_labels in of_nodes], np.bool_)
         return self._labelled[labels]
 
     def nodes_of_group(self, group: str) -> list[int]:
-        """Nodes on which instances of the group run or will."""
+        """Return the nodes on which instances of the group run or are booked."""
         return sorted(self._groups.get(group, ()))
 
-    def needed(self, wanted: Instance | Request) -> tuple[int, ...]:
-        """What it needs of each resource. Those that no node has are left out: see ``lacks``."""
-        return self._vector(wanted.cores, wanted.amounts)
+    def needed(self, instance: Instance | Request) -> tuple[int, ...]:
+        """Return the amount of each resource that an instance needs.
 
-    def lacks(self, wanted: Request) -> bool:
-        """Whether no node, however empty, has all that the request needs."""
-        if wanted.cores > self.largest_node:
+        Resources that no node has are left out: see ``lacks``.
+        """
+        return self._vector(instance.cores, instance.amounts)
+
+    def lacks(self, request: Request) -> bool:
+        """Return whether no node, even when empty, has all that the request needs."""
+        if request.cores > self.largest_node:
             return True
-        if not wanted.amounts:
+        if not request.amounts:
             return False
-        size = wanted.cores, wanted.amounts
+        size = request.cores, request.amounts
         if size not in self._lacks:
-            unknown = any(name not in self.resources for name, _ in wanted.amounts)
-            self._lacks[size] = unknown or not nodes_with_room(self.capacity, self.needed(wanted)).any()
+            unknown = any(name not in self.resources for name, _ in request.amounts)
+            self._lacks[size] = unknown or not nodes_with_room(self.capacity, self.needed(request)).any()
         return self._lacks[size]
 
     def _vector(self, cores: int, amounts: Amounts) -> tuple[int, ...]:
@@ -193,12 +203,14 @@ class Inventory:
         return (cores, *self._others[amounts])
 
     def used_cores(self, kind: Kind) -> int:
-        """Cores in use by instances of one kind."""
+        """Return the cores in use by instances of one kind."""
         return self._used[kind]
 
     def room(self, *, promised: bool) -> NDArray[np.int64]:
-        """Room for spot, int64 (resources, nodes). promised: as an instance with a promise sees it, which
-        takes what those without hold as free."""
+        """Return the room for spot, int64 (resources, nodes).
+
+        promised: True for an instance with a promise, which counts room of instances without one as free.
+        """
         return self.free_full + self.yielding if promised and self._yields else self.free_full
 
     def free_slots(
@@ -209,8 +221,10 @@ class Inventory:
         amounts: Amounts = (),
         allowed: NDArray[np.bool_] | None = None,
     ) -> int:
-        """Room for instances of ``cores`` cores: the sum over nodes of floor(free / cores) (P2 §2.1); with
-        further ``amounts``, of the least such quotient. allowed: nodes that count, None for all open ones.
+        """Return the free slots for instances of a size: the sum over nodes of floor(free / cores) (P2 §2.1).
+
+        promised: see ``room``. amounts: further needs; a node then counts the smallest quotient of all
+        resources. allowed: bool (nodes,), the nodes that count; None for all open ones.
         """
         room = self.room(promised=promised)
         if amounts:
@@ -223,8 +237,10 @@ class Inventory:
         return int(np.add.reduce(slots if allowed is None else slots[allowed]))
 
     def free_slots_as_spot_leaves(self, cores: int, ends_s: Sequence[float]) -> tuple[int, ...]:
-        """Free slots for an instance with a promise once all spot instances have left that are to end by each
-        of some ascending times."""
+        """Return the free slots for an instance with a promise after the ends of running spot instances.
+
+        ends_s: ascending times; each entry counts the instances that end by then as gone.
+        """
         free = self.free + self.yielding[0]
         leaving = sorted(
             (instance.end_s, instance.node, instance.cores) for instance in self.spot() if instance.promised
@@ -238,13 +254,14 @@ class Inventory:
         return tuple(room)
 
     def on_demand_ages_s(self, now_s: float) -> list[float]:
-        """How long each running on-demand instance has run, in order of start."""
+        """Return how long each running on-demand instance has run, in order of start."""
         return [now_s - instance.start_s for instance in self._on_demand.values()]
 
     def place(self, instance: Instance) -> None:
-        """Books the instance's room on its node; one that waited for it starts."""
+        """Start an instance on its node; if it was booked, it waits no more."""
         assert instance.id not in self, f"{instance.id} runs already"
-        self._waiting_no_more(instance.id)
+        if instance.id in self._waiting:
+            self.withdraw(instance.id)
         node, needed = instance.node, self.needed(instance)
         assert fits(self.idle[:, node].tolist(), needed), f"{instance.id} does not fit on {node}"
         (self._spot if instance.kind is Kind.SPOT else self._on_demand)[instance.id] = instance
@@ -253,7 +270,7 @@ class Inventory:
             self._spots.add(instance, self.needed(instance))
 
     def remove(self, instance_id: str) -> Instance:
-        """Frees the instance's room and returns it."""
+        """Remove a running instance and return it."""
         running = self._spot if instance_id in self._spot else self._on_demand
         instance = running.pop(instance_id)
         self._use(instance, self.needed(instance), -1)
@@ -262,41 +279,41 @@ class Inventory:
         return instance
 
     def _use(self, instance: Instance, needed: tuple[int, ...], sign: int) -> None:
-        """Room is taken (sign 1) or given back (-1)."""
+        """Take the room of an instance (sign 1) or give it back (-1)."""
         node = instance.node
         self._used[instance.kind] += sign * instance.cores
-        held: NDArray[np.int64] | None = None
+        by_kind: NDArray[np.int64] | None = None
         if instance.kind is Kind.ON_DEMAND:
-            held, weight = self.free_normal, -sign
+            by_kind, weight = self.free_normal, -sign
         elif instance.evict_at_s is not None:
-            held, weight = self._leaving, sign
+            by_kind, weight = self._leaving, sign
             self._noticed += sign
         elif instance.yields:
-            held, weight = self.yielding, sign
+            by_kind, weight = self.yielding, sign
             self._yields += sign
         for resource, amount in enumerate(needed):  # a few: faster one by one than as slices
             self.idle[resource, node] -= sign * amount
             self.free_full[resource, node] -= sign * amount
-            if held is not None:
-                held[resource, node] += weight * amount
+            if by_kind is not None:
+                by_kind[resource, node] += weight * amount
         if self._noticed or self._waiting:
             self._settle(node)
         if instance.group is not None:
             self._count_group(instance.group, node, sign)
 
     def _settle(self, node: int) -> None:
-        """Of what is idle, those who wait need what will not be left in time.
+        """Count the free room of a node anew: idle room that no booked instance needs.
 
-        Each starts, in order of booking, as soon as enough have left: what is left only later does not make
-        up for idle room that somebody else takes.
+        A booked instance starts, in order of booking, as soon as enough instances have left. Room that
+        becomes free only later does not make up for idle room that another instance takes.
         """
         free = self.free_full[:, node]
         free[:] = self.idle[:, node]
         if not self._booked[0, node]:
             return
-        leaving = [one for one in self._spot.values() if one.node == node and one.evict_at_s is not None]
-        leaving.sort(key=lambda one: (one.evict_at_s, one.number), reverse=True)
-        then = free.copy()  # when the one looked at has started
+        leaving = [spot for spot in self._spot.values() if spot.node == node and spot.evict_at_s is not None]
+        leaving.sort(key=lambda spot: (spot.evict_at_s, spot.number), reverse=True)
+        then = free.copy()  # the room once the booked instance has started
         for booked in self._waiting.values():
             if booked.node == node:
                 then -= self.needed(booked)
@@ -312,14 +329,17 @@ class Inventory:
         if not nodes:
             del self._groups[group]
 
-    def soon(self) -> NDArray[np.int64]:
-        """Room once all have left that were given notice, and all started that wait; like ``room``."""
+    def room_soon(self) -> NDArray[np.int64]:
+        """Return the room once all instances under notice have left and all booked ones have started.
+
+        int64 (resources, nodes).
+        """
         if not (self._noticed or self._waiting):
             return self.free_full
         return self.idle + self._leaving - self._booked
 
     def book(self, instance: Instance) -> None:
-        """An on-demand instance will start on its node as soon as there is room."""
+        """Book an on-demand instance: it starts on its node as soon as there is room."""
         assert instance.id not in self, f"{instance.id} runs already"
         amounts = self.needed(instance)
         self._waiting[instance.id] = instance
@@ -329,12 +349,8 @@ class Inventory:
         if instance.group is not None:
             self._count_group(instance.group, instance.node, 1)
 
-    def _waiting_no_more(self, instance_id: str) -> None:
-        if instance_id in self._waiting:
-            self.withdraw(instance_id)
-
     def withdraw(self, instance_id: str) -> Instance:
-        """The booking is given up."""
+        """Give up a booking and return its instance."""
         instance = self._waiting.pop(instance_id)
         amounts = self.needed(instance)
         self._booked[:, instance.node] -= amounts
@@ -345,15 +361,19 @@ class Inventory:
         return instance
 
     def replace(self, instance: Instance) -> Instance:
-        """What is known of a running spot instance changes, but not where it runs or its room, and its rank
-        only when it is renewed; returns it as it was. A notice may come with it, but never goes."""
+        """Replace a running spot instance by its new value and return the old one.
+
+        Node, room and promise stay; its place in the order of arrival changes only when it is renewed. It may
+        come under notice, but a notice is never taken back.
+        """
         before = self._spot[instance.id]
         assert (before.node, before.cores, before.amounts, before.promised) == (
             instance.node, instance.cores, instance.amounts, instance.promised,
         )  # fmt: skip
         self._spot[instance.id] = instance
         if instance.arrival != before.arrival:
-            self._spot = {one.id: one for one in sorted(self._spot.values(), key=lambda one: one.arrival)}
+            by_arrival = sorted(self._spot.values(), key=lambda spot: spot.arrival)
+            self._spot = {spot.id: spot for spot in by_arrival}
         if instance.evict_at_s is not None and before.evict_at_s is None:
             self._note_notice(before)
         elif before.evict_at_s is None and self._spots is not None:
@@ -372,12 +392,12 @@ class Inventory:
         self._settle(instance.node)
 
     def close(self, nodes: tuple[int, ...] | None, *, closed: bool) -> None:
-        """Nodes (None: all) take no new instance any more, or do again."""
+        """Close nodes (None: all) for new instances, or open them again."""
         self.closed[slice(None) if nodes is None else list(nodes)] = closed
         self.any_closed = bool(self.closed.any())
 
     def copy(self) -> Inventory:
-        """One to try things on."""
+        """Return a copy to plan on."""
         trial = Inventory(self.node_cores, self.details)
         trial.close(tuple(np.flatnonzero(self.closed).tolist()), closed=True)
         for instance in self:
@@ -387,7 +407,7 @@ class Inventory:
         return trial
 
     def without_spot(self) -> Inventory:
-        """As if no spot instance ran, for questions only: its groups are empty, its instances are ours."""
+        """Return the inventory as if no spot instance ran, to be read only: its groups are empty."""
         alone = Inventory(self.node_cores, self.details)
         for room in (alone.idle, alone.free_full, alone.free_normal):
             room[:] = self.free_normal
@@ -395,7 +415,7 @@ class Inventory:
         return alone
 
     def validate(self) -> None:
-        """Walks everything; for tests and after recovery."""
+        """Check all invariants by counting anew; for tests and after recovery."""
         fresh = Inventory(self.node_cores, self.details)
         for instance in self:
             amounts = self.needed(instance)
@@ -418,7 +438,7 @@ class Inventory:
         assert (self.idle >= 0).all(), "a core is booked twice"
         assert (fresh.free_full == self.free_full).all(), "free room is miscounted"
         assert (self.free_full >= 0).all(), "room is promised twice"
-        assert (fresh._leaving == self._leaving).all(), "room of those who leave is miscounted"
+        assert (fresh._leaving == self._leaving).all(), "room of instances under notice is miscounted"
         assert (fresh._booked == self._booked).all(), "booked room is miscounted"
         assert (fresh.free_normal == self.free_normal).all(), "room for on-demand instances is miscounted"
         assert (fresh.yielding == self.yielding).all(), "room of no-guarantee instances is miscounted"

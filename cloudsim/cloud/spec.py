@@ -1,4 +1,4 @@
-"""What a cloud is, and what follows from it for its history and its tables."""
+"""The specification of a cloud, and what follows from it for its history and its tables."""
 
 from __future__ import annotations
 
@@ -22,15 +22,21 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class CloudSpec:
-    """What a cloud is. Tables are made at k x ``refresh_s``, the first at ``first_table_s`` (P2 §3.1).
+    """The specification of one cloud.
 
-    grace_s: so long before it must leave an instance is told so; 0, as in the papers, evicts at once.
-    Only spot without a guarantee that gives way to spot with one is told nothing beforehand.
-    disclosure: how much of its spot instances' lifetimes is told, and so how much can be promised.
-    pools: how many it sells, with the line-up lifo-pools. slices_s: durations that it sells, none for any.
-    headroom: cores of each block that it keeps free of spot (``cloudsim.cloud.headroom``).
+    node_cores: the cores of each node. details: what its nodes have beside cores. lineup: who is placed where
+    and who leaves. grace_s: the notice in seconds before an eviction; 0, as in the papers, evicts at once.
+    Only spot without a guarantee that gives way to spot with one gets no notice. admission, prediction: the
+    rules of its promises and of its tables. Tables are made at k x ``refresh_s``, the first at
+    ``first_table_s`` (P2 §3.1). spot_caps, fair_share: limits of origins. disclosure: how much of the
+    lifetimes is told, and so how much can be promised. pools: the number of pools that it sells, with the
+    line-up lifo-pools. slices_s: the durations that it sells, none for any. headroom: the cores of each block
+    that it keeps free of spot (``cloudsim.cloud.headroom``).
 
-    Raises SpecError where pools do not go with its nodes.
+    Raises
+    ------
+    SpecError
+        When pools do not go with its nodes or with headroom.
     """
 
     id: str
@@ -51,13 +57,16 @@ class CloudSpec:
 
     def __post_init__(self) -> None:
         if self.products.pools and (self.details.amounts or self.details.labels):
-            raise SpecError("pools are of cores: nodes have nothing beside them then", field="eviction")
+            raise SpecError(
+                "pools divide cores: a cloud that sells pools has nodes without further resources and labels",
+                field="eviction",
+            )
         if self.products.pools and self.headroom:
             raise SpecError("a cloud that sells pools keeps none: its pool 0 is that room", field="headroom")
 
     @cached_property
     def products(self) -> Products:
-        """What it sells."""
+        """The products that the cloud sells."""
         pools = None
         if self.lineup == LIFO_POOLS:
             steps = LEVELS if self.disclosure is Disclosure.FULL else 1
@@ -66,7 +75,7 @@ class CloudSpec:
 
 
 def sampler_spec(spec: CloudSpec, seed: int, births: int) -> SamplerSpec:
-    """What the cloud's tables are sampled from: its line-up, grace and nodes shape the lifetimes."""
+    """Return what the cloud's tables are sampled from: line-up, grace and nodes shape the lifetimes."""
     return SamplerSpec(
         spec.node_cores,
         seed=seed,
@@ -78,7 +87,7 @@ def sampler_spec(spec: CloudSpec, seed: int, births: int) -> SamplerSpec:
 
 
 def recorded_resources(spec: CloudSpec) -> tuple[str, ...] | None:
-    """What the history must hold beside cores for replays of this line-up; None for nothing."""
+    """Return the resources that the history must record for replays of the line-up; None for cores alone."""
     details = spec.details
     if spec.lineup.name == YOUNGEST_JOB_FIRST.name and not details.amounts and not details.labels:
         return None

@@ -1,4 +1,4 @@
-"""Running spot instances as columns, for those who compare all of them at once."""
+"""Running spot instances as columns, for policies that compare all of them at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from numpy.typing import NDArray
 
 from cloudsim.model.instances import Instance
 
-#: In ``slots``: no instance.
+#: The entry of ``slots`` that stands for no instance.
 NOBODY = -1
 
 
 class SpotColumns:
-    """The spot instances that may be evicted: one row each, in no order; rows of the departed are used again.
+    """The spot instances that may be evicted, one row each, in no order; free rows are used again.
 
     instances: by row, None where the row is free. node, number: int64 (rows,). start_s, end_s: float64
     (rows,). sla: float64 (rows,), 1 where nothing was promised. amounts: int64 (rows, resources). slots:
-    int64 (nodes, width), the rows on each node, NOBODY where there is none.
+    int64 (nodes, width), the rows on each node, NOBODY where there is none. Other columns mean nothing in
+    free rows.
     """
 
     def __init__(self, nodes: int, resources: int):
@@ -30,7 +31,7 @@ class SpotColumns:
         self.sla = np.empty(0, np.float64)
         self.amounts = np.empty((0, resources), np.int64)
         self.slots: NDArray[np.int64] = np.full((nodes, 4), NOBODY, np.int64)
-        self._on_node = [0] * nodes  # how many
+        self._on_node = [0] * nodes  # number of rows
         self._rows: dict[str, int] = {}
         self._free_rows: list[int] = []
 
@@ -38,20 +39,20 @@ class SpotColumns:
         return len(self._rows)
 
     def rows(self) -> NDArray[np.int64]:
-        """Rows in use, ascending."""
+        """Return the rows in use, ascending, int64."""
         return np.array(sorted(self._rows.values()), np.int64)
 
-    def of(self, rows: Iterable[int]) -> tuple[Instance, ...]:
-        """The instances in these rows."""
-        found = []
+    def instances_in(self, rows: Iterable[int]) -> tuple[Instance, ...]:
+        """Return the instances in these rows."""
+        chosen = []
         for row in rows:
             instance = self.instances[row]
-            assert instance is not None, f"nobody is in row {row}"
-            found.append(instance)
-        return tuple(found)
+            assert instance is not None, f"row {row} is free"
+            chosen.append(instance)
+        return tuple(chosen)
 
     def add(self, instance: Instance, needed: tuple[int, ...]) -> None:
-        """An instance that may be evicted from now on."""
+        """Add an instance that may be evicted. needed: its amount of each resource."""
         row = self._free_rows.pop() if self._free_rows else self._new_row()
         self._rows[instance.id] = row
         self.amounts[row] = needed
@@ -64,11 +65,11 @@ class SpotColumns:
         self._on_node[instance.node] += 1
 
     def change(self, instance: Instance) -> None:
-        """Its end or its SLA changed."""
+        """Update the end and the SLA of an instance."""
         self._write(self._rows[instance.id], instance)
 
     def remove(self, instance: Instance) -> None:
-        """It left, or was told to."""
+        """Remove an instance that left, or came under notice."""
         row = self._rows.pop(instance.id)
         self.instances[row] = None
         self._free_rows.append(row)

@@ -7,11 +7,12 @@ later.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 
+from cloudsim.cloud.calendar import Entry, Rank
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
+from cloudsim.history.event_log import PHASE_ON_DEMAND
 from cloudsim.history.own_load import Arrival
 from cloudsim.model.changes import Change, End
 from cloudsim.model.instances import Placement
@@ -37,22 +38,16 @@ class DirectCloud(Cloud):
         super().__init__(spec, own_load, own_load_until_s)
         self.delays_s: list[float] = []
         self._retry_s = retry_s
-        self._again: list[tuple[float, int]] = []  # heap of time and row
 
-    def _next_arrival(self) -> Arrival | None:
-        first = super()._next_arrival()
-        if not self._again or (first is not None and first.start_s < self._again[0][0]):
-            return first
-        at_s, row = self._again[0]
-        original = self._own_arrivals[row]
-        return replace(original, start_s=at_s, stop_s=at_s + original.stop_s - original.start_s)
+    def _come_again(self, entry: Entry) -> list[Change]:
+        original, at_s = self._own_arrivals[entry.number], entry.at_s
+        return self._play(replace(original, start_s=at_s, stop_s=at_s + original.stop_s - original.start_s))
 
     def _play(self, arrival: Arrival) -> list[Change]:
         original = self._own_arrivals[arrival.row]
         returns = arrival.start_s > original.start_s
         at_s, changes, freed = arrival.start_s, [], f"{self.spec.id}/{FREED}{arrival.row}"
         if returns:
-            heapq.heappop(self._again)
             if self.inventory.waiting(freed) is not None:  # instances under notice are not gone yet
                 return self._refuse(arrival)
             if freed in self.inventory:
@@ -60,13 +55,13 @@ class DirectCloud(Cloud):
                 changes = self._end_before(at_s)
                 changes += self.end(freed, at_s, End.CANCELLED, f"{self._own_prefix}{arrival.row}")
         request = self._own_request(arrival)
-        _, placement = self.headroom.room_for(self.inventory, request, self.spec.lineup, at_s)
+        _, placement = self.headroom.find_room(self.inventory, request, self.spec.lineup, at_s)
         if isinstance(placement, Placement) and (placement.victims or placement.waits):
             block = Request(
                 freed, Kind.ON_DEMAND, arrival.cores, None, origin=self.spec.id, amounts=request.amounts
             )
             if isinstance(
-                self.headroom.room_for(self.inventory, block, self.spec.lineup, at_s)[1], Placement
+                self.headroom.find_room(self.inventory, block, self.spec.lineup, at_s)[1], Placement
             ):
                 until_s = at_s + max(FREED_S, 2 * self._retry_s)
                 changes += self._start_on_demand(block, at_s, until_s)
@@ -77,6 +72,8 @@ class DirectCloud(Cloud):
 
     def _refuse(self, arrival: Arrival) -> list[Change]:
         """Refuse a request; the user will come again."""
-        self._own_request_done(f"{self._own_prefix}{arrival.row}")
-        heapq.heappush(self._again, (arrival.start_s + self._retry_s, arrival.row))
+        name, at_s = f"{self._own_prefix}{arrival.row}", arrival.start_s + self._retry_s
+        self._own_request_done(name)
+        retry = Entry(at_s, PHASE_ON_DEMAND, Rank.RETRY, arrival.row, name, self._come_again)
+        self.calendar.schedule(retry)
         return []

@@ -1,9 +1,9 @@
-"""The recorded history of a cloud as prediction reads it: starts and *requested* stops, in exact order.
+"""Event logs: the recorded history of a cloud as prediction reads it, in exact order.
 
-History holds the admitted instances only, each with its requested end, also those that were evicted before it
-(PREDICTION.md "History": a deliberate departure from P1 §II, whose logs hold observed stops). Replaying it
-from an empty cloud therefore gives the cloud's own trajectory again, and replaying it with one instance
-more shows what that instance would have met.
+A log has the starts and *requested* stops of the admitted instances only, also of those that were evicted
+before their requested end (PREDICTION.md "History": a deliberate departure from P1 §II, whose logs hold
+observed stops). Its replay from an empty cloud therefore gives the cloud's own trajectory again, and a replay
+with one instance more shows what that instance would have met.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from cloudsim.model.requests import Labels
 
 STOP, START_ON_DEMAND, START_SPOT, RENEWAL = 0, 1, 2, 3
 
-#: Phase of an event within its instant: stops, on-demand starts, spot starts, then the stops of instances
-#: that started in this very instant (an instance whose stop equals its start counts, and ends after all
-#: starts of its instant).
+#: The phases of an instant: stops, on-demand starts, spot starts, then the stops of instances that started in
+#: this very instant (an instance whose stop equals its start counts, and ends after all starts).
 PHASE_STOP, PHASE_ON_DEMAND, PHASE_SPOT, PHASE_SAME_INSTANT_STOP = 0, 1, 2, 3
 
 
 BYTES_AN_EVENT = 33
 
-#: Begins the bytes of a log with details. Read as a time it is not a number: no log without them begins so.
+#: The first bytes of a log with details. Read as a time they are not a number: no plain log begins so.
 _MARK = b"SFLOG1\xf8\x7f"
 _LENGTH = struct.Struct("<I")
 _UNTIL = struct.Struct("<d")
 
-#: In ``StartDetails.group``: no group.
+#: The value of ``StartDetails.group`` that stands for no group.
 NO_GROUP = -1
-#: ``StartDetails.spread``.
+#: The values of ``StartDetails.spread``.
 NO_SPREAD, TOGETHER, APART = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class StartDetails:
-    """What a start needs beside cores, and what was promised: for replays of line-ups that look at it.
+    """Details of starts, for replays of line-ups that depend on more than cores.
 
-    One row an event; what stands in the rows of stops means nothing. amounts: int64[events, resources], by
-    ``resources``. sla: float64, the largest probability of eviction that was agreed to; 1 where nothing was
-    promised (on-demand). labels: int64, which of ``label_sets`` a node must have; the first is empty. group:
-    int64, numbered by first appearance, NO_GROUP for none. spread: int8, NO_SPREAD, TOGETHER or APART.
+    There is one row for each event; rows of stops mean nothing. amounts: int64 (events, resources), in the
+    order of ``resources``. sla: float64, the largest probability of eviction that was agreed to; 1 where
+    nothing was promised (on-demand). labels: int64, the index in ``label_sets`` of the labels that a node
+    must have; the first set is empty. group: int64, numbered by first appearance, NO_GROUP for none. spread:
+    int8, NO_SPREAD, TOGETHER or APART.
     """
 
     resources: tuple[str, ...]
@@ -60,11 +60,11 @@ class StartDetails:
 
     @property
     def restricted(self) -> bool:
-        """Whether some instance may not go to every node."""
+        """True if some instance may not go to every node."""
         return bool(np.any(self.labels) or np.any(self.spread))
 
     def rows(self, part: slice) -> StartDetails:
-        """Those of some events."""
+        """Return the details of some events."""
         return StartDetails(
             self.resources,
             self.label_sets,
@@ -77,7 +77,7 @@ class StartDetails:
 
     @classmethod
     def concatenate(cls, parts: list[StartDetails]) -> StartDetails:
-        """Those of consecutive logs of one history."""
+        """Join the details of consecutive logs of one history."""
         return cls(
             parts[0].resources,
             max((part.label_sets for part in parts), key=len),  # it only ever grows
@@ -91,16 +91,15 @@ class StartDetails:
 
 @dataclass(frozen=True)
 class EventLog:
-    """Events in the order in which they happen; all columns have the same length.
+    """Events in the order in which they happen. All columns have the same length.
 
-    time_s: float64, seconds of the cloud's time, never falling.
-    kind: int8, one of STOP, START_ON_DEMAND, START_SPOT, and RENEWAL where line-ups renew: from then on a
+    time_s: float64, seconds of the cloud's time, never falling. kind: int8, one of STOP, START_ON_DEMAND,
+    START_SPOT, and RENEWAL where line-ups renew: from then on a
         spot instance counts as the newest.
     instance: int64, the instance's number in order of admission (dense, from 0). Start order is admission
-    order, so among
-        spot instances a larger number is a younger one.
-    cores: int64, the instance's size.
-    end_s: float64, the requested end as it was known at a start, inf where it was not (on-demand); of a stop
+        order, so among spot instances a larger number is a younger one.
+    cores: int64, the instance's size. end_s: float64, the requested end as it was known at a start, inf where
+    it was not (on-demand); of a stop
         its time. Left out, no end is known.
     details: None where cores are all that counts.
     """
@@ -121,19 +120,19 @@ class EventLog:
 
     @property
     def starts(self) -> NDArray[np.bool_]:
-        """Which events start an instance."""
+        """The events that start an instance, bool (events,)."""
         return starts_among(self.kind)
 
     @classmethod
     def empty(cls) -> EventLog:
-        """A log without events."""
+        """Return a log without events."""
         return cls(
             np.empty(0, np.float64), np.empty(0, np.int8), np.empty(0, np.int64), np.empty(0, np.int64)
         )
 
     @classmethod
     def concatenate(cls, parts: list[EventLog]) -> EventLog:
-        """One log from consecutive ones."""
+        """Join consecutive logs."""
         if not parts:
             return cls.empty()
         details = [part.details for part in parts if part.details is not None]
@@ -147,22 +146,25 @@ class EventLog:
         )
 
     def to_bytes(self) -> bytes:
-        """Columns one after the other, little-endian: float64, int8, int64, int64, float64.
+        """Return the log as bytes.
 
-        With details a mark and a header in JSON with its length come first, their columns last.
+        The columns follow one another, little-endian: float64, int8, int64, int64, float64. With details, a
+        mark and a header in JSON with its length come first, and their columns last.
         """
         columns: list[NDArray[Any]] = [self.time_s, self.kind, self.instance, self.cores, self.end_s]
         if self.details is None:
             return b"".join(map(_bytes_of, columns))
-        of = self.details
-        label_sets = [sorted(labels) for labels in of.label_sets]
-        head = json.dumps({"events": len(self), "resources": of.resources, "label_sets": label_sets}).encode()
-        columns += [of.amounts, of.sla, of.labels, of.group, of.spread]
+        details = self.details
+        label_sets = [sorted(labels) for labels in details.label_sets]
+        head = json.dumps(
+            {"events": len(self), "resources": details.resources, "label_sets": label_sets}
+        ).encode()
+        columns += [details.amounts, details.sla, details.labels, details.group, details.spread]
         return b"".join((_MARK, _LENGTH.pack(len(head)), head, *map(_bytes_of, columns)))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> EventLog:
-        """The inverse of ``to_bytes``. Raises ValueError when the bytes are something else or cut off."""
+        """Read what ``to_bytes`` wrote. Raises ValueError when the bytes are no log or cut off."""
         if data.startswith(_MARK):
             return cls._from_bytes_with_details(data)
         count, rest = divmod(len(data), BYTES_AN_EVENT)
@@ -198,12 +200,12 @@ class EventLog:
             columns.append(values.astype(values.dtype.newbyteorder("=")))
             end += count * width
         columns[0] = columns[0].reshape(count, len(resources))
-        label_sets = tuple(frozenset((name, text) for name, text in one) for one in head["label_sets"])
+        label_sets = tuple(frozenset((name, text) for name, text in labels) for labels in head["label_sets"])
         return replace(plain, details=StartDetails(resources, label_sets, *columns))
 
 
 def starts_among(kind: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Which events start an instance, by their kinds."""
+    """Return the events that start an instance, bool (events,), by their kinds."""
     starts: NDArray[np.bool_] = (kind == START_ON_DEMAND) | (kind == START_SPOT)
     return starts
 
@@ -213,18 +215,24 @@ def _bytes_of(column: NDArray[Any]) -> bytes:
 
 
 def log_fault(message: str) -> InputError:
-    """What is wrong with an event log."""
+    """Make the error of a wrong event log."""
     return InputError(message, field="events")
 
 
 def check_columns(events: EventLog) -> None:
-    """Raises InputError unless all columns have the same length."""
+    """Check an event log. Raises InputError unless all columns have the same length."""
     if not len(events.time_s) == len(events.kind) == len(events.instance) == len(events.cores):
         raise log_fault("the columns of an event log have the same length")
 
 
 def check_times(events: EventLog, from_s: float, until_s: float) -> None:
-    """Raises InputError unless the columns have the same length and times rise within [from_s, until_s)."""
+    """Check the columns and the times of an event log.
+
+    Raises
+    ------
+    InputError
+        Unless the columns have the same length and times rise within [from_s, until_s).
+    """
     check_columns(events)
     times = events.time_s
     if not len(times):

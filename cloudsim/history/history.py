@@ -1,4 +1,4 @@
-"""A cloud's recorded history: who was admitted when, how large, and until when it was asked for."""
+"""The recorded history of a cloud: its admitted instances with their sizes and requested ends."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ from cloudsim.model.requests import Kind, Labels, Spread
 
 
 def stop_phase(start_s: float, stop_s: float) -> int:
-    """When within its instant a stop happens: before the starts, unless the instance started in this very
-    instant."""
+    """Return the phase of a stop: before the starts, unless the instance started in this very instant."""
     return PHASE_SAME_INSTANT_STOP if stop_s == start_s else PHASE_STOP
 
 
 class History:
     """Admitted instances with their requested ends, cut into consecutive event logs for the predictor.
 
-    No-guarantee spot instances leave no trace: they give way to all others, whose lifetimes therefore do not
-    depend on them (PREDICTION.md "Beyond the papers" 6). An evicted instance keeps its requested end. Only an
-    end that its user changes (a release, a stop by hand, an extension) is moved, and only to a time that has
-    not been cut yet. An extension does not change the promise that is on record.
+    Spot instances without a guarantee leave no trace: they give way to all others, whose lifetimes therefore
+    do not depend on them (PREDICTION.md "Beyond the papers" 6). An evicted instance keeps its requested end.
+    Only an end that its user changes (a release, a stop by hand, an extension) is moved, and only to a time
+    that has not been cut yet. An extension does not change the recorded promise.
 
-    resources: further ones of the cloud, by name; with them, () included, starts are recorded in detail
-    (``StartDetails``). None where cores are all that counts.
+    resources: the names of further resources of the cloud; then starts are recorded in detail
+    (``StartDetails``), also with (). None where only cores count.
     """
 
     def __init__(self, resources: tuple[str, ...] | None = None) -> None:
@@ -53,31 +52,31 @@ class History:
         self._starts: list[tuple[float, int, int, int, float]] = []
         self._stops: list[tuple[float, int, int, int]] = []  # heap of time, phase, number, cores
         self._renewals: list[tuple[float, int, int]] = []  # time, number, cores; not cut yet
-        self._stop_s: dict[int, float] = {}  # the valid one of an instance's stops
+        self._stop_s: dict[int, float] = {}  # by instance, the stop that counts
 
     def record_start(self, instance: Instance) -> None:
-        """An admission. Numbers are dense and rise with time."""
+        """Record an admission. Numbers are dense and rise with time."""
         assert instance.number == self.instances, "history has a hole"
         self.instances += 1
         if instance.yields:
             return
         kind = START_SPOT if instance.kind is Kind.SPOT else START_ON_DEMAND
-        # When an on-demand instance will stop is not for the predictor to know before it does.
+        # The predictor must not know when an on-demand instance stops before it does.
         end_s = instance.end_s if kind == START_SPOT else math.inf
         self._starts.append((instance.start_s, kind, instance.number, instance.cores, end_s))
         if self._details is not None:
-            self._details.note(instance)
+            self._details.note_start(instance)
         self._expect_stop(instance, instance.end_s)
 
     def record_changed_stop(self, instance: Instance, stop_s: float) -> None:
-        """The user ended the instance at ``stop_s`` instead of the requested end."""
+        """Record that the user ended an instance at ``stop_s`` instead of the requested end."""
         assert stop_s >= self.cut_s, "the past cannot be changed"
         if instance.yields:
             return
         self._expect_stop(instance, stop_s)
 
     def record_renewal(self, instance: Instance, at_s: float) -> None:
-        """A spot instance counts as the newest from now on."""
+        """Record that a spot instance counts as the newest from now on."""
         assert at_s >= self.cut_s, "the past cannot be changed"
         if not instance.yields:
             self._renewals.append((at_s, instance.number, instance.cores))
@@ -89,7 +88,7 @@ class History:
             heapq.heappush(self._stops, (stop_s, phase, instance.number, instance.cores))
 
     def cut(self, until_s: float) -> EventLog:
-        """Events in [previous cut, ``until_s``), in exact order; the next cut goes on from there."""
+        """Return the events since the previous cut, before ``until_s``, in exact order."""
         assert until_s >= self.cut_s, "cuts go forward"
         count = next((i for i, start in enumerate(self._starts) if start[0] >= until_s), len(self._starts))
         events = [
@@ -125,7 +124,7 @@ _SPREADS = {None: NO_SPREAD, Spread.TOGETHER: TOGETHER, Spread.APART: APART}
 
 
 class _Details:
-    """Of the starts that are not cut yet, by instance number."""
+    """The details of the starts that are not cut yet, by instance number."""
 
     def __init__(self, resources: tuple[str, ...]) -> None:
         self._resources = resources
@@ -133,14 +132,14 @@ class _Details:
         self._groups: dict[str, int] = {}
         self._noted: dict[int, tuple[list[int], float, int, int, int]] = {}
 
-    def note(self, instance: Instance) -> None:
-        """A start."""
-        has = dict(instance.amounts)
+    def note_start(self, instance: Instance) -> None:
+        """Note the start of an instance."""
+        amounts = dict(instance.amounts)
         group = NO_GROUP
         if instance.group is not None:
             group = self._groups.setdefault(instance.group, len(self._groups))
         self._noted[instance.number] = (
-            [has.get(name, 0) for name in self._resources],
+            [amounts.get(name, 0) for name in self._resources],
             instance.sla if instance.promised and instance.sla is not None else 1.0,
             self._label_sets.setdefault(instance.labels, len(self._label_sets)),
             group,
@@ -148,7 +147,7 @@ class _Details:
         )
 
     def cut(self, started: list[int | None]) -> StartDetails:
-        """Those of some events: the number of who starts, None for stops."""
+        """Return the details of events. started: the number of the instance that starts, None for a stop."""
         of_stops = ([0] * len(self._resources), 1.0, 0, NO_GROUP, NO_SPREAD)
         rows = [of_stops if number is None else self._noted.pop(number) for number in started]
         amounts = np.array([row[0] for row in rows], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""A cloud's own load, as it plays it: one arrival after the other."""
+"""The own load of a cloud: the arrivals of its own users, as a simulated cloud plays them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cloudsim.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A row of the own load."""
+    """One arrival of the own load. row: its row in the trace. Times are seconds of the cloud's time."""
 
     row: int
     start_s: float
@@ -18,7 +18,7 @@ class Arrival:
 
 
 def arrivals_of(load: Trace, until_s: float) -> list[Arrival]:
-    """Those that arrive up to ``until_s``, in order."""
+    """Return the arrivals up to ``until_s``, in order."""
     rows = slice(0, int(load.start_s.searchsorted(until_s, side="right")))
     columns = (load.start_s[rows].tolist(), load.stop_s[rows].tolist(), load.cores[rows].tolist())
     return [Arrival(row, *values) for row, values in enumerate(zip(*columns, strict=True))]

@@ -1,4 +1,4 @@
-"""Frozen dataclasses with columns that nobody can write to."""
+"""Read-only columns for frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def freeze_columns(record: object, names: Iterable[str]) -> None:
-    """Puts a read-only view in the place of each of these attributes that is an array."""
+    """Replace each of these attributes that is an array by a read-only view of it."""
     for name in names:
         column = getattr(record, name)
         if isinstance(column, np.ndarray):

@@ -13,7 +13,7 @@ _STEPS = 60  # bisections; the answer is then exact to the last digits of a floa
 
 @lru_cache(maxsize=1024)  # a report asks for the same counts per origin, per cloud and per SLA
 def clopper_pearson(events: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Bounds of a probability after ``events`` in ``trials``; (0, 1) when nothing was tried."""
+    """Return the bounds of a probability after ``events`` in ``trials``; (0, 1) when nothing was tried."""
     assert 0 <= events <= trials, f"{events} of {trials}"
     if events > trials // 2:  # the tails are then sums of fewer terms
         low, high = clopper_pearson(trials - events, trials, confidence)
@@ -30,7 +30,7 @@ def clopper_pearson(events: int, trials: int, confidence: float = 0.95) -> tuple
 
 
 def _tail(events: int, trials: int) -> Callable[[float], float]:
-    """P(X <= events) of a binomial variable, as a function of its probability in (0, 1)."""
+    """Return P(X <= events) of a binomial variable as a function of its probability in (0, 1)."""
     k = np.arange(events + 1, dtype=np.float64)
     steps = np.zeros(events + 1)  # logarithms of C(n, k) / C(n, k - 1)
     steps[1:] = np.log((trials - k[1:] + 1) / k[1:])
@@ -39,7 +39,7 @@ def _tail(events: int, trials: int) -> Callable[[float], float]:
 
 
 def _solve(above: Callable[[float], bool]) -> float:
-    """The probability at which a falling condition turns false."""
+    """Return the probability at which a falling condition turns false."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -1,6 +1,7 @@
-"""Requests, their answers and what changes in a cloud because of them: values, no behaviour.
+"""Changes: everything that can happen to a cloud, as values.
 
-Times are seconds of the cloud's own time. An unknown end is ``math.inf``.
+A decision is a list of changes; ``cloudsim.cloud.cloud.Cloud.apply`` makes them true. Times are seconds of
+the cloud's own time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from cloudsim.model.requests import Request
 
 
 class End(StrEnum):
-    """How an instance ends. It ends exactly once."""
+    """The ways in which an instance ends. It ends exactly once."""
 
     COMPLETED = "completed"
     EVICTED = "evicted"
@@ -31,7 +32,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An instance left its node. ``cause`` is the id of the request that needed the cores, or who asked."""
+    """An instance left its node.
+
+    cause: the id of the request that needed the cores, or who asked for the end.
+    """
 
     instance: Instance
     at_s: float
@@ -50,8 +54,11 @@ class TurnedAway:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """A running spot instance was promised a later end. ``instance``: as it is from now on, with the ``sla``
-    and ``risk`` of the time from ``at_s`` to that end."""
+    """A running spot instance was promised a later end.
+
+    instance: the instance from now on, with the SLA and the risk of the time from ``at_s`` to its new end.
+    cause: the id of the command that asked for it.
+    """
 
     instance: Instance
     at_s: float
@@ -60,8 +67,11 @@ class Extended:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """A running spot instance was told to leave. ``instance``: with its ``evict_at_s``. ``cause``: the id of
-    the request that needs its room, or who drains the node."""
+    """A running spot instance was given notice to leave.
+
+    instance: the instance from now on, with its ``evict_at_s``. cause: the id of the request that needs its
+    room, or who drains the node.
+    """
 
     instance: Instance
     at_s: float
@@ -70,10 +80,11 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """An on-demand instance has its node, and starts when those have left that were given notice.
+    """An on-demand instance was booked: it starts on its node when the instances under notice have left.
 
-    ``instance``: as if it started now; its lifetime counts from its true start, at the latest
-    ``starts_by_s``."""
+    instance: the instance as if it started now; its lifetime counts from its true start. starts_by_s: when it
+    starts at the latest.
+    """
 
     instance: Instance
     at_s: float
@@ -82,7 +93,7 @@ class Booked:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A booked on-demand instance is not wanted any more. Notices that were given for it stand."""
+    """A booking was given up before its start. Notices that were given for it stand."""
 
     instance: Instance
     at_s: float
@@ -90,7 +101,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Cordoned:
-    """Nodes take no new instances any more (``closed``), or do again. None: all nodes."""
+    """Nodes were closed for new instances, or opened again. nodes: None for all nodes."""
 
     nodes: tuple[int, ...] | None
     closed: bool
@@ -98,3 +109,14 @@ class Cordoned:
 
 
 Change = Started | Ended | TurnedAway | Extended | Noticed | Booked | Withdrawn | Cordoned
+
+
+#: The cause of an end begins so when somebody drains a node. Ids of requests have no spaces.
+DRAIN = "drain by "
+#: The cause begins so when the provider took an instance back, for no request that its owner knows.
+TAKEN = "taken back: "
+
+
+def for_nobody(cause: str | None) -> bool:
+    """Return whether an eviction for this cause gives its room to no request of the history."""
+    return cause is not None and cause.startswith((DRAIN, TAKEN))

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Durations in the form that people write: ``90``, ``30s``, ``15m``, ``24h``, ``10d``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*")
 
 
 def parse_duration_s(value: object, *, field: str) -> float:
-    """Seconds from a number of seconds or from text such as ``90``, ``30s``, ``15m``, ``24h``, ``10d``.
+    """Return the seconds of a duration: a number, or text such as ``90``, ``30s``, ``15m``, ``24h``, ``10d``.
 
-    Raises SpecError naming ``field`` when it is neither, negative or not finite.
+    Raises
+    ------
+    SpecError
+        When ``value`` is no duration, negative or not finite; it names ``field``.
     """
     if isinstance(value, bool) or not isinstance(value, str | float | int):
         raise SpecError(f"{value!r} is not a duration such as 30s, 15m, 24h or 10d", field=field)

@@ -1,4 +1,4 @@
-"""Everything cloudsim can raise, drawn once.
+"""All errors that cloudsim raises.
 
     CloudsimError
     ├── InputError                  bad input from a person; carries file and line, or field
@@ -14,11 +14,14 @@ from __future__ import annotations
 
 
 class CloudsimError(Exception):
-    """Base of all errors of this package."""
+    """The base of all errors of this package."""
 
 
 class InputError(CloudsimError):
-    """Bad input from a person. Says where it is and what is accepted."""
+    """The input of a person is wrong. The message says where, and what is accepted.
+
+    file, line, field: where the input stands, as far as that is known.
+    """
 
     def __init__(
         self, message: str, *, file: str | None = None, line: int | None = None, field: str | None = None

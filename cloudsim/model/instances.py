@@ -1,4 +1,4 @@
-"""Requests, their answers and what changes in a cloud because of them: values, no behaviour.
+"""Instances, where they are placed, and the quotes that come before them: values, no behaviour.
 
 Times are seconds of the cloud's own time. An unknown end is ``math.inf``.
 """
@@ -12,51 +12,57 @@ from cloudsim.model.requests import Amounts, Kind, Labels, Spread, promises
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A running instance. ``number`` counts admissions of its cloud: the order of arrival, and the key of
-    its history. ``sla`` and ``risk`` are what a spot instance was promised, and its own probability of
-    eviction when it was."""
+    """An instance that runs on a node, or is booked to run there.
+
+    end_s: the requested end, inf if unknown. number: counts the admissions of its cloud; the order of arrival
+    and the key of its history. sla: the promise to a spot instance. risk: its own probability of eviction
+    when that was promised. free_slots: free slots of its size when it was admitted, the condition in which
+    its risk is read. amounts: what it needs beside cores. labels, group, spread: those of its request.
+    evict_at_s: it is under notice and leaves then at the latest. pool: the pool that it was sold from.
+    renewed_at_s: it counts as started then, where its cloud's line-up renews.
+    """
 
     id: str
     kind: Kind
     cores: int
     node: int
     start_s: float
-    end_s: float  # requested end, inf if unknown
+    end_s: float
     number: int
     origin: str = ""
     sla: float | None = None
     risk: float | None = None
-    free_slots: int | None = None  # of its size when it was admitted: the condition that its risk is read in
+    free_slots: int | None = None
     amounts: Amounts = ()
     group: str | None = None
-    labels: Labels = frozenset()  # as its request's: where a replay may place it
+    labels: Labels = frozenset()
     spread: Spread | None = None
-    evict_at_s: float | None = None  # it was given notice and leaves then at the latest
-    pool: int | None = None  # that it was sold from
-    renewed_at_s: float | None = None  # it counts as started then, where its cloud's line-up renews
+    evict_at_s: float | None = None
+    pool: int | None = None
+    renewed_at_s: float | None = None
 
     @property
     def promised(self) -> bool:
-        """False for on-demand and no-guarantee spot instances."""
+        """True if it was promised something: not for on-demand, nor for spot without a guarantee."""
         return promises(self.kind, self.sla)
 
     @property
     def yields(self) -> bool:
-        """Whether it is a spot instance without a guarantee, which gives way to all others."""
+        """True for a spot instance without a guarantee, which gives way to all others."""
         return self.kind is Kind.SPOT and not self.promised
 
     @property
     def arrival(self) -> tuple[float, int]:
-        """Its place in the order of arrival: when it started or was renewed, then its number."""
+        """The place in the order of arrival: when it started or was renewed, then its number."""
         return (self.start_s if self.renewed_at_s is None else self.renewed_at_s), self.number
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where an instance goes and who has to make room for it, in the order of the line-up.
+    """The node that an instance goes to, and the victims that make room for it, in the line-up's order.
 
-    waits: for instances that were given notice already. proven: False when a cheaper set of victims may
-    exist, because the search was cut short.
+    waits: True if it waits for instances that are under notice already. proven: False when a cheaper set of
+    victims may exist, because the search was cut short.
     """
 
     node: int
@@ -67,13 +73,17 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a cloud would promise now. Estimates are None where no guarantee was asked and no table exists."""
+    """The promise that a cloud would make now. Estimates are None where no guarantee was asked.
+
+    survives_s: the longest lifetime in seconds that keeps the requested SLA. table_made_at_s: the cloud's
+    time when the table was made. pool: the pool that the instance would be sold from.
+    """
 
     cloud: str
     cores: int
     free_slots: int
     eviction_probability: float | None
-    survives_s: float | None  # the longest lifetime that keeps the asked SLA
+    survives_s: float | None
     table_version: str | None
     table_made_at_s: float | None
     pool: int | None = None

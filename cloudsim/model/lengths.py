@@ -1,4 +1,4 @@
-"""How long intervals last: what every distribution of lengths answers, and the one histogram of them.
+"""Distributions of the lengths of intervals: the protocol that all of them answer, and a histogram.
 
 ``Survival`` is what information and targeting (``cloudsim.volatile``) ask for: the lengths of a trace answer
 it by ``LengthHistogram``, the lifetimes that a live cloud estimates from samples of which some still run by
@@ -27,16 +27,16 @@ class Survival(Protocol):
     """A distribution of lengths in seconds."""
 
     def survival(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(L >= length_s) of each; 1 at 0 and below."""
+        """Return P(L >= length_s) of each length; 1 at 0 and below."""
         ...
 
     def quantile_s(self, share: float) -> float:
-        """The smallest length with P(L <= length) >= share; 0 without any evidence."""
+        """Return the smallest length with P(L <= length) >= share; 0 without any evidence."""
         ...
 
     @property
     def mean_s(self) -> float:
-        """The mean; 0 without any evidence."""
+        """The mean length; 0 without any evidence."""
         ...
 
 
@@ -44,8 +44,13 @@ class Survival(Protocol):
 class LengthHistogram:
     """Counts of lengths that are multiples of ``bin_s``.
 
-    counts: int64, counts[i] intervals are ``i * bin_s`` seconds long. An empty one has a mean, a deviation
-    and quantiles of 0 and survives nothing. Raises SpecError when a count is negative or a bin has no width.
+    counts: int64 (bins,), counts[i] intervals are ``i * bin_s`` seconds long. An empty histogram has a mean,
+    a deviation and quantiles of 0 and survives nothing.
+
+    Raises
+    ------
+    SpecError
+        When a count is negative or a bin has no width.
     """
 
     counts: NDArray[np.int64]
@@ -65,8 +70,15 @@ class LengthHistogram:
     def from_lengths(
         cls, length_s: ArrayLike, bin_s: float = BIN_S, longest_bins: int = LONGEST_BINS
     ) -> LengthHistogram:
-        """Of lengths in seconds. One between two multiples counts as the lower one, which it has reached; one
-        above ``longest_bins`` as that. Raises SpecError when a length is negative or not a number.
+        """Count lengths in seconds.
+
+        A length between two multiples counts as the lower one, which it has reached; one above
+        ``longest_bins`` counts as that.
+
+        Raises
+        ------
+        SpecError
+            When a length is negative or not a number.
         """
         lengths = np.asarray(length_s, dtype=np.float64)
         if not np.all((lengths >= 0) & np.isfinite(lengths)):
@@ -76,11 +88,11 @@ class LengthHistogram:
 
     @classmethod
     def merged(cls, parts: Iterable[LengthHistogram]) -> LengthHistogram:
-        """All intervals of the parts. Raises SpecError without a part, or when bins differ."""
+        """Merge histograms. Raises SpecError without a part, or when their bins differ."""
         parts = list(parts)
-        if len({(one.bin_s, len(one.counts)) for one in parts}) != 1:
+        if len({(part.bin_s, len(part.counts)) for part in parts}) != 1:
             raise SpecError("histograms merge when there is one and their bins are the same", field="counts")
-        return cls(np.sum([one.counts for one in parts], axis=0), parts[0].bin_s)
+        return cls(np.sum([part.counts for part in parts], axis=0), parts[0].bin_s)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LengthHistogram):
@@ -91,12 +103,12 @@ class LengthHistogram:
 
     @cached_property
     def lengths_s(self) -> NDArray[np.float64]:
-        """The length in seconds that each count is of."""
+        """The length in seconds of each bin, float64 (bins,)."""
         return np.arange(len(self.counts), dtype=np.float64) * self.bin_s
 
     @cached_property
     def count(self) -> int:
-        """How many intervals there are."""
+        """The number of intervals."""
         return int(self.counts.sum())
 
     @cached_property
@@ -122,18 +134,18 @@ class LengthHistogram:
         return self.quantile_s(0.5)
 
     def quantile_s(self, share: float) -> float:
-        """The smallest length with P(L <= length) >= share. Raises SpecError unless 0 < share <= 1."""
+        """Return the smallest length with P(L <= length) >= share. Raises SpecError unless 0 < share <= 1."""
         check_share(share)
         return float(np.searchsorted(self._cdf, share) * self.bin_s) if self.count else 0.0
 
     def survival(self, length_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """P(L >= length_s) of each; 1 at 0 and below."""
+        """Return P(L >= length_s) of each length; 1 at 0 and below."""
         reached = np.ceil(np.asarray(length_s, dtype=np.float64) / self.bin_s)
         return self._at_least[np.clip(reached, 0, len(self.counts)).astype(np.int64)]
 
     @cached_property
     def _cdf(self) -> NDArray[np.float64]:
-        """P(L <= length); a count over a count, so that a share of 0.9 is met by 9 of 10 exactly."""
+        """P(L <= length) of each bin; a count over a count, so that 9 of 10 meet a share of 0.9 exactly."""
         return np.cumsum(self.counts) / self.count
 
     @cached_property
@@ -144,6 +156,6 @@ class LengthHistogram:
 
 
 def check_share(share: float) -> None:
-    """Raises SpecError unless 0 < share <= 1."""
+    """Check a share. Raises SpecError unless 0 < share <= 1."""
     if not 0.0 < share <= 1.0:
         raise SpecError(f"a quantile is of a share above 0 and up to 1, not {share}", field="share")

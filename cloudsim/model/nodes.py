@@ -1,4 +1,4 @@
-"""What nodes have beside cores: further resources and labels (paper 004 §2.1; PREEMPTION.md)."""
+"""Nodes: their further resources and labels beside cores (paper 004 §2.1; PREEMPTION.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import Amounts, Labels
 
 CORES = "cores"
-#: Resources, labels and groups are named so, in files and in requests.
+#: The pattern of names of resources, labels and groups, in files and in requests.
 NAME = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}"
 LARGEST_AMOUNT = 10**12
 _NAME = re.compile(NAME)
@@ -21,10 +21,10 @@ _NAMED = "letters, digits and . _ / -, beginning with a letter or digit, at most
 
 @dataclass(frozen=True)
 class NodeDetails:
-    """Beside the cores of each node.
+    """Details of the nodes of a cloud beside their cores.
 
-    amounts: (name, amount on each node, overcommit included), by name. labels: of each node; empty where no
-    node has one. flavours: (cores, amounts): what instances of a trace, which tells cores only, need beside.
+    amounts: (name, amount on each node, overcommit included), by name. labels: those of each node; empty
+    where no node has one. flavours: (cores, amounts) that instances of a trace need, which tells cores only.
     """
 
     amounts: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -33,11 +33,11 @@ class NodeDetails:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Names of all resources, cores first."""
+        """The names of all resources, cores first."""
         return (CORES, *(name for name, _ in self.amounts))
 
     def flavour(self, cores: int) -> Amounts:
-        """What an instance of a trace with so many cores needs beside."""
+        """Return the amounts that an instance of a trace with this many cores needs."""
         return next((amounts for size, amounts in self.flavours if size == cores), ())
 
 
@@ -45,16 +45,19 @@ CORES_ONLY = NodeDetails()
 
 
 def checked_name(value: object, *, field: str) -> str:
-    """The name of a resource, label or group. Raises SpecError naming ``field``."""
+    """Return the name of a resource, label or group. Raises SpecError naming ``field`` if it is none."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise SpecError(f"{value!r} is no name: {_NAMED}", field=field)
     return value
 
 
 def checked_amounts(value: object, *, field: str) -> Amounts:
-    """Amounts from a table of whole numbers, ``{memory_mb = 4000}``, by name.
+    """Return the amounts of a table of whole numbers, ``{memory_mb = 4000}``, sorted by name.
 
-    Raises SpecError naming ``field``.
+    Raises
+    ------
+    SpecError
+        When a name or an amount is wrong; it names ``field``.
     """
     if not isinstance(value, Mapping):
         raise SpecError(f"{value!r} is not a table of amounts", field=field)
@@ -70,7 +73,7 @@ def checked_amounts(value: object, *, field: str) -> Amounts:
 
 
 def checked_labels(value: object, *, field: str) -> Labels:
-    """Labels from a table of texts, ``{zone = "north"}``. Raises SpecError naming ``field``."""
+    """Return the labels of a table of texts, ``{zone = "north"}``. Raises SpecError naming ``field``."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{value!r} is not a table of labels", field=field)
     return frozenset(
@@ -81,8 +84,11 @@ def checked_labels(value: object, *, field: str) -> Labels:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """So many nodes alike. overcommit: by resource, how much of each real unit is sold (1.5: half as much
-    again)."""
+    """Nodes that are alike.
+
+    nodes: their number. cores, amounts, labels: of each. overcommit: by resource, how much of each real unit
+    is sold (1.5 sells half as much again).
+    """
 
     nodes: int
     cores: int
@@ -91,13 +97,13 @@ class NodeGroup:
     overcommit: Mapping[str, float] | None = None
 
     def sold(self, name: str, amount: int) -> int:
-        """The amount that may be booked on a node that really has ``amount``, rounded down."""
+        """Return the amount that may be booked on a node that really has ``amount``, rounded down."""
         # As the factor is written: 100 of 1.15 are 115, which the nearest binary number would miss by one.
         return int(amount * Fraction(str((self.overcommit or {}).get(name, 1))))
 
 
 def nodes_of(groups: Iterable[NodeGroup]) -> tuple[tuple[int, ...], NodeDetails]:
-    """Cores of each node, and what they have beside, from groups in node order."""
+    """Return the cores of each node and their details, from groups in node order."""
     groups = list(groups)
     names = sorted({name for group in groups for name, _ in group.amounts})
     cores: list[int] = []
@@ -116,7 +122,7 @@ def nodes_of(groups: Iterable[NodeGroup]) -> tuple[tuple[int, ...], NodeDetails]
 
 
 def groups_of(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeGroup, ...]:
-    """The other way round: groups of neighbours that are alike, with what is sold of them."""
+    """Return groups of neighbouring nodes that are alike: the inverse of ``nodes_of``."""
     groups: list[NodeGroup] = []
     for node, cores in enumerate(node_cores):
         amounts = tuple((name, each[node]) for name, each in details.amounts if each[node])
@@ -130,7 +136,7 @@ def groups_of(node_cores: tuple[int, ...], details: NodeDetails) -> tuple[NodeGr
 
 
 def shape_of(groups: Iterable[NodeGroup]) -> str:
-    """Groups in a line, as sold: ``8x8 memory_mb=16000 zone=north, 4x16``."""
+    """Return groups in one line, as sold: ``8x8 memory_mb=16000 zone=north, 4x16``."""
     return ", ".join(
         " ".join(
             (

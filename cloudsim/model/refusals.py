@@ -1,7 +1,4 @@
-"""Requests, their answers and what changes in a cloud because of them: values, no behaviour.
-
-Times are seconds of the cloud's own time. An unknown end is ``math.inf``.
-"""
+"""Refusals: why a request is not admitted, and what would be accepted instead."""
 
 from __future__ import annotations
 
@@ -10,35 +7,57 @@ from enum import StrEnum
 
 
 class RefusalReason(StrEnum):
-    """Why a request was refused, in order of precedence: the first that applies is the one reported."""
+    """The reasons of refusals, in order of precedence: the first one that applies is reported."""
 
-    TOO_LARGE = "too_large"  # larger than any node
-    NO_SUCH_NODE = "no_such_node"  # filters (labels, affinity, cordon) leave no node
-    NO_CAPACITY = "no_capacity"  # no free slot (on-demand: not even after evicting every spot instance)
-    NO_TABLE = "no_table"  # no quantile table yet, or none of this size
-    NO_EVIDENCE = "no_evidence"  # nothing was followed up as long as this lifetime
-    RISK_TOO_HIGH = "risk_too_high"  # probability of eviction before the lifetime exceeds the SLA
-    UNREACHABLE = "unreachable"  # the cloud does not answer; nothing is known about it
-    NOT_A_TARGET = "not_a_target"  # the requester asked for other clouds only
-    ENDED = "ended"  # an extension of what does not run any more
-    NOTICED = "noticed"  # an extension of what was told to leave
-    OVER_SPOT_CAP = "over_spot_cap"  # its origin would hold more spot cores on this cloud than it may
-    QUOTA_EXCEEDED = "quota_exceeded"  # the requester's member would hold more spot than it may
-    OVER_FAIR_SHARE = "over_fair_share"  # its origin has its share of this cloud, and others wait for theirs
-    NOT_DISCLOSED = "not_disclosed"  # the cloud says too little of its lifetimes to promise any
-    NO_SUCH_PRODUCT = "no_such_product"  # the cloud sells no such pool, or nothing that lasts so long
+    #: The reason in words. The command line, the dashboard and the reference read it from here.
+    text: str
+    #: True if the answer is likely to change soon by itself: a table is missing, or the cloud is silent.
+    retryable: bool
+
+    def __new__(cls, value: str, text: str = "", retryable: bool = False) -> RefusalReason:
+        """Create a reason from its code, its text and whether it may be retried."""
+        reason = str.__new__(cls, value)
+        reason._value_, reason.text, reason.retryable = value, text, retryable
+        return reason
+
+    TOO_LARGE = "too_large", "larger than any of its nodes"
+    #: Filters (labels, affinity, cordon) leave no node.
+    NO_SUCH_NODE = "no_such_node", "no node has what was asked for"
+    #: For an on-demand request: not even after the eviction of every spot instance.
+    NO_CAPACITY = "no_capacity", "no free slot of this size"
+    NO_TABLE = "no_table", "no quantile table of this size yet", True
+    NO_EVIDENCE = "no_evidence", "the history is too short to promise this lifetime"
+    RISK_TOO_HIGH = "risk_too_high", "the risk of eviction is above the SLA"
+    UNREACHABLE = "unreachable", "the cloud does not answer", True
+    NOT_A_TARGET = "not_a_target", "not among the clouds asked for"
+    #: Answers the extension of a lease that does not run any more.
+    ENDED = "ended", "the lease has ended"
+    #: Answers the extension of a lease under notice.
+    NOTICED = "noticed", "the lease is under notice"
+    OVER_SPOT_CAP = "over_spot_cap", "the origin would hold more spot cores there than it may"
+    QUOTA_EXCEEDED = "quota_exceeded", "the member would hold more spot than it may"
+    OVER_FAIR_SHARE = "over_fair_share", "the origin holds its share of the cloud, and others wait for theirs"
+    NOT_DISCLOSED = "not_disclosed", "the cloud discloses too little of its lifetimes to promise any"
+    NO_SUCH_PRODUCT = "no_such_product", "the cloud sells no such pool, or no duration as long as this"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Who refused, why, whether evicting someone would help, and what would be accepted instead."""
+    """The answer that is no promise: who refused, why, and what would be accepted instead.
+
+    eviction_would_help: True if there were room once spot instances are evicted. free_slots: room for
+    instances of the request's size. eviction_probability: the SLA at which this lifetime would be accepted.
+    survives_s: the lifetime in seconds that would be accepted at this SLA. table_version: the table that was
+    read; table_made_at_s: the time of the cloud when it was made. removed: by filter, the number of nodes
+    that it took out of those that were left.
+    """
 
     cloud: str
     reason: RefusalReason
     eviction_would_help: bool = False
     free_slots: int | None = None
-    eviction_probability: float | None = None  # the SLA at which this lifetime would be accepted
-    survives_s: float | None = None  # the lifetime that would be accepted at this SLA
+    eviction_probability: float | None = None
+    survives_s: float | None = None
     table_version: str | None = None
     table_made_at_s: float | None = None
-    removed: tuple[tuple[str, int], ...] = ()  # by filter: nodes that it took out of those that were left
+    removed: tuple[tuple[str, int], ...] = ()

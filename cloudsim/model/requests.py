@@ -1,7 +1,4 @@
-"""Requests, their answers and what changes in a cloud because of them: values, no behaviour.
-
-Times are seconds of the cloud's own time. An unknown end is ``math.inf``.
-"""
+"""Requests for one instance: values, no behaviour. Times are seconds of the cloud's own time."""
 
 from __future__ import annotations
 
@@ -10,27 +7,27 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What an instance may do to others, and what may be done to it."""
+    """The two kinds of instances: what one may do to others, and what may be done to it."""
 
     ON_DEMAND = "on_demand"  # placed if it fits after evictions; never evicted
     SPOT = "spot"  # placed only in free room; evicted when an on-demand request needs the cores
 
 
 class Mode(StrEnum):
-    """To whom the SLA is a promise."""
+    """The two meanings of an SLA: to whom it is a promise."""
 
     STRICT = "strict"  # to each: the request's own risk is at most its SLA
     POPULATION = "population"  # to all: the mean risk of the admitted is at most their SLA
 
 
 class Spread(StrEnum):
-    """Where the instances of one group go."""
+    """The rules for where the instances of one group go."""
 
     TOGETHER = "together"  # affinity: all on one node
     APART = "apart"  # anti-affinity: each on a node of its own
 
 
-#: A cloud sells at most so many (``cloudsim.admission.pools``).
+#: The most pools that a cloud can sell (``cloudsim.admission.pools``).
 MOST_POOLS = 16
 
 #: Amounts of named resources beside cores, by name: ``(("disk_gb", 40), ("memory_mb", 4000))``.
@@ -41,17 +38,20 @@ Labels = frozenset[tuple[str, str]]
 
 
 def promises(kind: Kind, sla: float | None) -> bool:
-    """Whether an SLA of a spot instance is a promise: None and 1 are none (P2 §3.6, "no guarantee")."""
+    """Return whether an SLA is a promise; None and 1 are none (P2 §3.6, "no guarantee")."""
     return kind is Kind.SPOT and sla is not None and sla < 1
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A wish for one instance. ``sla`` is the largest acceptable probability of eviction before
-    ``lifetime_s``.
+    """A request for one instance.
 
-    spot: ``lifetime_s`` is the longest lifetime; ``sla`` None (or 1) asks for no guarantee, 0 only for
-    zero risk. on-demand: ``sla`` is None; ``lifetime_s`` is None where the user will stop it by hand.
+    lifetime_s: how long a spot instance lives at most; None for an on-demand instance that its user will stop
+    by hand. sla: the largest acceptable probability of eviction before ``lifetime_s``; None (or 1) asks for
+    no guarantee, 0 only for zero risk; None for on-demand. origin: the member on whose behalf it is made.
+    actual_lifetime_s: when its user will stop it, known to a replay and to no decision. amounts: what it
+    needs beside cores. labels: a node must have all of them. group: the instances that ``spread`` is about.
+    pool: of a cloud that sells pools (``cloudsim.admission.pools``), None for any.
     """
 
     id: str
@@ -60,14 +60,14 @@ class Request:
     lifetime_s: float | None
     sla: float | None = None
     origin: str = ""
-    actual_lifetime_s: float | None = None  # its user will stop it then: known to a replay, to no decision
-    amounts: Amounts = ()  # what it needs beside cores
-    labels: Labels = frozenset()  # nodes that lack one of them will not do
-    group: str | None = None  # instances that ``spread`` speaks of
+    actual_lifetime_s: float | None = None
+    amounts: Amounts = ()
+    labels: Labels = frozenset()
+    group: str | None = None
     spread: Spread | None = None
-    pool: int | None = None  # of a cloud that sells pools (``cloudsim.admission.pools``); None: any
+    pool: int | None = None
 
     @property
     def promised(self) -> bool:
-        """Whether it asks for a promise at all."""
+        """True if the request asks for a promise."""
         return promises(self.kind, self.sla)

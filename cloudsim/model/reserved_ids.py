@@ -1,17 +1,18 @@
-"""Ids that a cloud gives to its own on-demand instances: its load, and blocks of room that it keeps for
-others."""
+"""Ids that a cloud gives to on-demand instances by itself: its own load, and blocks of room that it keeps."""
 
 from __future__ import annotations
 
+#: After the cloud's id and a slash: how ids of blocks of headroom begin, and of room that was freed for a
+#: user.
 HEADROOM, FREED = "headroom-", "freed-"
 
-#: How ids begin, after the cloud's and a slash, that nobody may use for a request.
+#: No request may have an id that begins so, after the cloud's id and a slash.
 RESERVED = ("own-", HEADROOM, FREED)
 
-#: For how long room that was freed is kept for whoever was refused, at least.
+#: Room that was freed is kept at least so many seconds for the user who was refused.
 FREED_S = 300.0
 
 
 def is_block(instance_id: str) -> bool:
-    """Whether an on-demand instance is room kept for others, and nobody's own."""
+    """Return whether an on-demand instance is room that its cloud keeps, and runs nothing."""
     return f"/{HEADROOM}" in instance_id or f"/{FREED}" in instance_id

@@ -1,17 +1,18 @@
 """The cheapest spot instances to evict from one node, exactly: a minimum-cost covering knapsack.
 
-PREEMPTION.md "The rule", "Victim search". Of all sets of victims that free enough, that one is taken which
-has the least of, in this order: total cost; instances; freed resources, compared one by one (cores first);
-ranks, compared from the lowest. What is freed of a resource is its surplus but for a constant, so comparing
-the one is comparing the other, and no resource has to be weighed against another.
+PREEMPTION.md "The rule", "Victim search". The best set of victims frees enough and has the least of, in this
+order: total cost; instances; freed resources, compared one by one (cores first); ranks, compared from the
+lowest. The freed amount of a resource is its surplus but for a constant, so comparing one is comparing the
+other, and no resource has to be weighed against another.
 
-All of these add up over the victims. The ranks do as well: of two sets of equally many, that one has the
-lower ranks whose binary number is the greater when the lowest rank is the highest digit. So one whole number,
-the *key*, says for every victim and every set what it costs, and less is better (Python's have no limit).
+All of these add up over the victims. The ranks do as well: write a set as a binary number in which the lowest
+rank is the highest digit; of two sets of equally many victims, the greater number has the lower ranks. So one
+whole number, the *key*, ranks every victim and every set, and less is better (Python's integers have no
+limit).
 
-One candidate *dominates* another if it has the lesser key and frees at least as much of what is missing.
-Whoever is in the best set has all those who dominate it beside it, or could be swapped for one of them. Of
-equal flavours hence only the cheapest can be in it, and whose dominators free enough by themselves cannot.
+One candidate *dominates* another if it has the lesser key and frees at least as much of what is missing. A
+victim of the best set stands there beside all that dominate it, or could be swapped for one of them. Of equal
+flavours hence only the cheapest can be in it, and a victim whose dominators free enough by themselves cannot.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ from numpy.typing import NDArray
 
 from cloudsim.model.errors import SpecError
 
-#: Partial sets that the exact search looks at before it leaves the node to the solver: some 50 ms.
+#: The partial sets that the exact search examines before it leaves the node to the solver: some 50 ms.
 MOST_LABELS = 20_000
 
-#: Nodes of the solver's tree, for each of its questions.
+#: The nodes of the solver's search tree, for each of its problems.
 MOST_NODES = 2_000
 
-#: Ranks that the solver decides on at a time: their weights are powers of two, which must not be lost in its
-#: tolerance of 1e-6.
+#: The ranks that the solver decides on at a time: their weights are powers of two, which must not be lost in
+#: its tolerance of 1e-6.
 _RANKS_AT_A_TIME = 16
 
 
-#: Sums in which the solver's floating point still tells one from the next; 1,000 victims of an hour each, in
-#: thousandths of a second, stay below.
-_MOST_TOLD_APART = 2**32
+#: The largest sum that the solver's floating point distinguishes from the next; 1,000 victims of an hour
+#: each, in thousandths of a second, stay below.
+_MOST_DISTINCT = 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Victims that free enough, none of them superfluous.
+    """A set of victims that free enough, none of them superfluous.
 
-    chosen: rows of the candidates, ascending by rank. cost: their sum. proven_optimal: False if there may be
-    a better set.
+    chosen: rows of the candidates, ascending by rank. cost: the sum of theirs. proven_optimal: False if there
+    may be a better set.
     """
 
     chosen: tuple[int, ...]
@@ -58,8 +59,11 @@ class Cover:
 
 
 class _Victim(NamedTuple):
-    """A candidate who can be in the best set. gives: what it frees of each resource that is missing, capped
-    by that. digit: a power of two, the greater the lower its rank. dominators: the sum of their digits.
+    """A candidate that can be in the best set.
+
+    freed: the amount that it frees of each resource. gives: the amount of each missing resource, capped by
+    what is missing. digit: a power of two, the greater the lower its rank. dominators: the sum of the digits
+    of all that dominate it.
     """
 
     row: int
@@ -72,16 +76,18 @@ class _Victim(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """needs: what is missing, of each resource of which something is. victims: by key. cost_digit: what a
-    cost of 1 is in a key: what is below is always less than that.
+    """The search for the best set of victims on one node.
+
+    needs: the missing amount of each resource that is missing. victims: by key. cost_digit: a cost of 1 in a
+    key; all that stands below it in a key is less.
     """
 
     needs: tuple[int, ...]
     victims: list[_Victim]
     cost_digit: int
 
-    def among(self, key: int) -> list[_Victim]:
-        """The set that has this key."""
+    def victims_of(self, key: int) -> list[_Victim]:
+        """Return the set that has this key."""
         return [victim for victim in self.victims if -key & victim.digit]
 
 
@@ -94,27 +100,40 @@ def cheapest_cover(
     most_labels: int = MOST_LABELS,
     most_nodes: int = MOST_NODES,
 ) -> Cover | None:
-    """The best sufficient set of victims, or None if not even all of them free enough.
+    """Return the best sufficient set of victims; None if not even all of them free enough.
 
-    deficit: (resources,), what is missing; 0 or less where nothing is. freed: (candidates, resources), at
-    least 0. cost: (candidates,), at least 0. rank: (candidates,), all different; who is lower goes first.
+    The order of the candidates does not matter; the module's docstring defines the best set. Beyond
+    ``most_labels`` partial sets ``scipy.optimize.milp`` solves the problem, with ``most_nodes`` nodes for
+    each of its parts. Where it proves nothing, or is not installed (extra ``solvers``), the best known set is
+    returned, not proven optimal.
 
-    The order of the candidates does not matter. What is least is told at the top of this module. Beyond
-    ``most_labels`` partial sets ``scipy.optimize.milp`` is asked, with ``most_nodes`` for each question;
-    where it proves nothing, or is not installed (extra ``solvers``), the best set known is returned, not
-    proven optimal. Raises SpecError.
+    Parameters
+    ----------
+    deficit
+        int64 (resources,), the missing amounts; 0 or less where nothing is missing.
+    freed
+        int64 (candidates, resources), at least 0.
+    cost
+        int64 (candidates,), at least 0.
+    rank
+        int64 (candidates,), all different; the lower rank goes first.
+
+    Raises
+    ------
+    SpecError
+        When an array has another shape or a wrong value; it names the array.
     """
     _check(deficit, freed, cost, rank)
     search = _prepare(deficit, freed, cost, rank)
     if search is None:
         return None
-    found = _greedy(search)
-    exact = _best_key(search, found, most_labels)
+    key = _greedy_key(search)
+    exact = _best_key(search, key, most_labels)
     if exact is None:
-        found, proven = _ask_solver(search, found, most_nodes)
+        key, proven = _solve(search, key, most_nodes)
     else:
-        found, proven = exact, True
-    chosen = sorted(search.among(found), key=lambda victim: -victim.digit)
+        key, proven = exact, True
+    chosen = sorted(search.victims_of(key), key=lambda victim: -victim.digit)
     return Cover(tuple(victim.row for victim in chosen), sum(victim.cost for victim in chosen), proven)
 
 
@@ -144,7 +163,7 @@ def _check(
 def _prepare(
     deficit: NDArray[np.int64], freed: NDArray[np.int64], cost: NDArray[np.int64], rank: NDArray[np.int64]
 ) -> _Search | None:
-    """Those who can be in the best set, by key. None if no set is sufficient."""
+    """Find the candidates that can be in the best set, by key. None if no set is sufficient."""
     missing = np.flatnonzero(deficit > 0)
     needs = deficit[missing]
     gives = np.minimum(freed[:, missing], needs)
@@ -172,8 +191,10 @@ def _with_keys(
     cost: NDArray[np.int64],
     rank: NDArray[np.int64],
 ) -> _Search:
-    """Keys as whole numbers: cost, instances and what is freed, each with room for its sum, minus the rank's
-    digit.
+    """Give each candidate its key.
+
+    A key is a whole number: cost, instances and freed amounts, each with room for its sum, minus the digit of
+    the rank.
     """
     count = len(rows)
     digits = [0] * count
@@ -206,7 +227,7 @@ def _left(needs: tuple[int, ...], gives: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _key_without_superfluous(search: _Search, chosen: Iterable[_Victim]) -> int:
-    """The key of a sufficient set less those whom the others make superfluous, the dearest first."""
+    """Return the key of a sufficient set without superfluous victims; the dearest are dropped first."""
     staying = sorted(chosen, key=lambda victim: victim.key)
     for victim in reversed(staying.copy()):
         others = [other for other in staying if other is not victim]
@@ -221,8 +242,8 @@ def _suffices(search: _Search, chosen: list[_Victim]) -> bool:
     )
 
 
-def _greedy(search: _Search) -> int:
-    """The key of a sufficient set: always who costs least for the share of the deficits that it covers."""
+def _greedy_key(search: _Search) -> int:
+    """Return the key of the sufficient set that takes victims by their cost for the share they cover."""
     needs, waiting, chosen = search.needs, list(search.victims), []
     while any(needs):
         best, best_price = waiting[0], math.inf
@@ -240,8 +261,10 @@ def _greedy(search: _Search) -> int:
 
 
 class _Bound(NamedTuple):
-    """Covering ``needs`` by victims from number ``first`` on costs at least
-    (prices · needs - profits[first]) / scale: the Lagrangian bound, for a price of each resource.
+    """The Lagrangian bound of a cost, for a price of each resource.
+
+    Covering ``needs`` by victims from number ``first`` on costs at least (prices · needs - profits[first]) /
+    scale.
     """
 
     prices: tuple[int, ...]
@@ -250,9 +273,9 @@ class _Bound(NamedTuple):
 
 
 def _bounds(search: _Search) -> list[_Bound]:
-    """Bounds by what is missing of each resource alone, and of all of them in equal shares.
+    """Return a bound by each missing resource alone, and one by all of them in equal shares.
 
-    Each takes the price at which fractions of victims would just cover it.
+    Each takes the price at which fractions of victims would just cover the need.
     """
     needs, victims = search.needs, search.victims
     directions = [tuple(int(this == other) for other in range(len(needs))) for this in range(len(needs))]
@@ -286,11 +309,11 @@ def _dot(left: tuple[int, ...], right: tuple[int, ...]) -> int:
 
 
 def _best_key(search: _Search, best: int, most_labels: int) -> int | None:
-    """The least key of a sufficient set, given that of any; None beyond ``most_labels``.
+    """Return the least key of a sufficient set, given that of any; None beyond ``most_labels``.
 
-    Dynamic programming over what is still missing, with one label, the least key, for each: victims that are
-    alike meet in the same few, so that enumerating counts of flavours and this are one. Labels that no
-    victims to come can complete, or only for more than the best set known costs, are dropped.
+    Dynamic programming over the amounts that are still missing, with one label, the least key, for each.
+    Victims that are alike meet in the same few labels, as if counts of flavours were enumerated. Labels that
+    the remaining victims cannot complete, or only for more than the best known set costs, are dropped.
     """
     bounds = _bounds(search)
     remaining = [sum(column) for column in zip(*(v.gives for v in search.victims), strict=True)]
@@ -323,12 +346,12 @@ def _best_key(search: _Search, best: int, most_labels: int) -> int | None:
     return best
 
 
-def _ask_solver(search: _Search, best: int, most_nodes: int) -> tuple[int, bool]:
-    """The least key of a sufficient set, as far as the solver finds it, and whether it proves that.
+def _solve(search: _Search, best: int, most_nodes: int) -> tuple[int, bool]:
+    """Return the least key of a sufficient set that the solver finds, and whether it is proven least.
 
-    One question after the other in the order of the key, each keeping what those before it achieved. Limited
-    by nodes of the search tree, never by time: a replay gives the same answer on a slow machine. The solver
-    computes in floating point; its sets are checked, and its bounds compared, in whole numbers.
+    The parts of the key are minimised one after the other, each keeping the optima of those before it. The
+    search is limited by nodes of its tree, never by time: a replay gives the same answer on a slow machine.
+    The solver computes in floating point; its sets are checked, and its bounds compared, in whole numbers.
     """
     try:
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -337,7 +360,7 @@ def _ask_solver(search: _Search, best: int, most_nodes: int) -> tuple[int, bool]
     gives = np.array([victim.gives for victim in search.victims])
     units = np.gcd(np.gcd.reduce(gives, axis=0), search.needs)
     kept: list[Any] = [LinearConstraint((gives // units).T, lb=search.needs // units)]
-    for weights in _questions(search):
+    for weights in _objectives(search):
         answer = milp(
             weights,
             integrality=np.ones(len(weights)),
@@ -355,15 +378,15 @@ def _ask_solver(search: _Search, best: int, most_nodes: int) -> tuple[int, bool]
             for weight, victim in zip(weights, search.victims, strict=True)
             if -best & victim.digit
         )
-        told_apart = np.abs(weights).sum(dtype=np.float64) <= _MOST_TOLD_APART
-        if answer.status != 0 or value - answer.mip_dual_bound > 0.5 or not told_apart:
+        distinct = np.abs(weights).sum(dtype=np.float64) <= _MOST_DISTINCT
+        if answer.status != 0 or value - answer.mip_dual_bound > 0.5 or not distinct:
             return best, False
         kept.append(LinearConstraint(weights, ub=value))
     return best, True
 
 
-def _questions(search: _Search) -> Iterator[NDArray[np.int64]]:
-    """What to make least, in this order, as a weight of each victim: the parts of the key."""
+def _objectives(search: _Search) -> Iterator[NDArray[np.int64]]:
+    """Yield the parts of the key that are minimised in this order, each as a weight of each victim."""
     victims = search.victims
     for part in zip(*((victim.cost, 1, *victim.freed) for victim in victims), strict=True):
         yield np.array(part) // max(math.gcd(*part), 1)

@@ -1,8 +1,8 @@
-"""What the cheapest sufficient set of victims costs, on thousands of nodes, compiled.
+"""The cost of the cheapest sufficient set of victims on each of thousands of nodes, compiled.
 
-The slow twin is ``cover.py``, which says who they are, and is asked about the chosen node alone. Depth first,
-the cheapest instance first, with branch and bound: what would cost more than the best set of this node or of
-the nodes before it is not followed up (PREEMPTION.md "The rule", key 2).
+The reference is ``cover.py``, which names the victims, and only for the chosen node. The search is depth
+first, the cheapest instance first, with branch and bound: a branch that would cost more than the best set of
+this node or of the nodes before it is cut off (PREEMPTION.md "The rule", key 2).
 
 numba compiles on first use and caches on disk.
 """
@@ -20,14 +20,14 @@ from cloudsim.model.errors import SpecError
 #: The cost of a node where not even all victims free enough.
 INFEASIBLE: Final = 2**62
 
-#: Candidates of a node, and steps of its search (some 0.5 ms), beyond which it stays unsolved.
+#: The candidates of a node, and the steps of its search (some 0.5 ms), beyond which it stays unsolved.
 MOST_CANDIDATES: Final = 64
 MOST_STEPS: Final = 50_000
 
-#: Instances on a node up to which all sets are looked at, some microseconds: no search is set up so fast.
+#: The number of instances on a node up to which all sets are enumerated, in some microseconds.
 FEW: Final = 8
 
-#: What an instance frees of a resource, and costs, at most: sums over a node's instances do not overflow.
+#: The most that an instance frees of a resource, or costs: sums over a node's instances do not overflow.
 MOST: Final = 2**50
 
 #: Faults of the arrays.
@@ -48,17 +48,36 @@ def least_costs(
     cost: NDArray[np.int64],
     nodes: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The least cost of a sufficient set of victims on each of ``nodes``, and whether that is settled.
+    """Return the least cost of a sufficient set of victims on each of ``nodes``, and whether it is settled.
 
-    request: (resources,). free: (resources, all nodes), while all instances run. slots: (all nodes, width),
-    rows of the spot instances of a node in any order and place, -1 for none. freed: (rows, resources). cost:
-    (rows,). nodes: (looked at,), in the order in which they are searched. All int64, in C order.
+    A cost is exact where it is the least of all settled ones, ties included; 0 where the request fits without
+    victims; INFEASIBLE where not even all victims help, and only there. Elsewhere it is a bound: more than
+    the least of all settled ones, and no more than the true cost. Nodes with more than MOST_CANDIDATES useful
+    candidates or MOST_STEPS steps are not settled: there the cost is a lower bound, and ``cover.py`` finds
+    the true one.
 
-    Exact where it is the least of all settled ones, ties included; 0 where the request fits as it is;
-    INFEASIBLE where not even all victims help, and only there. Anywhere else it is a bound: more than the
-    least of all settled, and no more than the true cost. Not settled are nodes with more than
-    MOST_CANDIDATES useful candidates or MOST_STEPS steps: there it is no more than the true cost, which
-    ``cover.py`` finds. Raises SpecError.
+    Parameters
+    ----------
+    request
+        (resources,), the amounts that are needed.
+    free
+        (resources, all nodes), the amounts that are free while all instances run.
+    slots
+        (all nodes, width), rows of the spot instances of a node in any order and place, -1 for none.
+    freed, cost
+        (rows, resources) and (rows,), of each instance.
+    nodes
+        (some,), the nodes in the order in which they are searched. All arrays are int64, in C order.
+
+    Returns
+    -------
+    costs, settled
+        int64 and bool (some,).
+
+    Raises
+    ------
+    SpecError
+        When an array has another shape or a wrong value; it names the array.
     """
     _check(request, free, slots, freed, cost, nodes)
     costs, settled, fault = _least_costs(request, free, slots, freed, cost, nodes)
@@ -76,7 +95,7 @@ def _check(
     cost: NDArray[np.int64],
     nodes: NDArray[np.int64],
 ) -> None:
-    """Shapes and types; numbers are looked at where the kernel reads them."""
+    """Check shapes and types; the kernel checks numbers where it reads them."""
     for field, array, dimensions in (
         ("request", request, 1),
         ("free", free, 2),
@@ -104,9 +123,9 @@ def _gather(
     gives: NDArray[np.int64],
     prices: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """The instances of a node that free something of what is missing: how many, and the first fault.
+    """Collect the instances of a node that free a missing resource. Returns their number and the first fault.
 
-    Writes what each of them gives, capped by ``needs``, and costs, the cheapest first.
+    Writes what each of them gives, capped by ``needs``, and its price, the cheapest first.
     """
     count = 0
     for slot in range(len(row_of)):
@@ -143,7 +162,7 @@ def _gather(
 def _sum_up(
     gives: NDArray[np.int64], count: int, sums: NDArray[np.int64], greatest: NDArray[np.int64]
 ) -> None:
-    """Writes the sum and the greatest of what the candidates from each one on give."""
+    """Write, for each candidate, the sum and the greatest of what it and all later ones give."""
     for resource in range(gives.shape[1]):
         sums[count, resource] = greatest[count, resource] = 0
         for place in range(count - 1, -1, -1):
@@ -154,8 +173,9 @@ def _sum_up(
 
 @compiled
 def _dominate(gives: NDArray[np.int64], count: int, dominators: NDArray[np.uint64]) -> None:
-    """Writes for each candidate, as bits, who before it gives at least as much: there is a cheapest set that
-    has all of these if it has that one.
+    """Write for each candidate, as bits, the earlier ones that give at least as much.
+
+    There is a cheapest set that has all of these if it has the candidate.
     """
     for place in range(count):
         bits = np.uint64(0)
@@ -170,8 +190,9 @@ def _dominate(gives: NDArray[np.int64], count: int, dominators: NDArray[np.uint6
 
 @compiled
 def _fewest(needs: NDArray[np.int64], sums: NDArray[np.int64], greatest: NDArray[np.int64]) -> int:
-    """How many candidates it takes at least to cover ``needs``, going by the greatest of each resource; 0 if
-    all of them do not.
+    """Return the least number of candidates that can cover ``needs``; 0 if all of them do not.
+
+    The bound goes by the greatest amount of each resource.
     """
     fewest = 1
     for resource in range(len(needs)):
@@ -196,7 +217,7 @@ def _search(
     needs: NDArray[np.int64],
     taken: NDArray[np.int64],
 ) -> tuple[int, bool]:
-    """The cost of the cheapest sufficient set below ``limit``, else ``limit``; and whether the search ended.
+    """Return the cost of the cheapest sufficient set below ``limit``, else ``limit``; and whether it ended.
 
     heads: the sum of the prices before each candidate. needs: a row for each depth, the first one given.
     taken: room for the candidates of a path.
@@ -206,9 +227,9 @@ def _search(
         fewest = 0
         if place < count and spent + prices[place] < limit:
             fewest = _fewest(needs[depth], sums[place], greatest[place])
-        # As many as it takes cost at least as much as the next so many.
+        # ``fewest`` candidates cost at least as much as the next ``fewest``.
         if fewest == 0 or place + fewest > count or spent + heads[place + fewest] - heads[place] >= limit:
-            # Nothing from here on: without the one taken last, then.
+            # No set from here on: go back, and leave out the candidate taken last.
             if depth == 0:
                 return limit, True
             depth -= 1
@@ -245,7 +266,7 @@ def _least_costs(
     cost: NDArray[np.int64],
     nodes: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """See ``least_costs``; the third is the first fault of the arrays."""
+    """Compute ``least_costs``; the third result is the first fault of the arrays."""
     resources, width = len(request), slots.shape[1]
     costs, settled = np.empty(len(nodes), np.int64), np.ones(len(nodes), np.bool_)
     gives, prices = np.empty((width, resources), np.int64), np.empty(width, np.int64)
@@ -282,17 +303,17 @@ def _least_costs(
         else:
             _dominate(gives, count, dominators)
             limit = min(best + 1, INFEASIBLE)
-            found, ended = _search(
+            least, ended = _search(
                 gives, prices, heads, count, sums, greatest, dominators, limit, needs, taken
             )
-            costs[index], settled[index] = found if ended else bound, ended
+            costs[index], settled[index] = least if ended else bound, ended
             best = min(best, costs[index]) if ended else best
     return costs, settled, _NO_FAULT
 
 
 @compiled
 def _youngest_first(row_of: NDArray[np.int64], number: NDArray[np.int64], rows: NDArray[np.int64]) -> int:
-    """Writes the rows that are one, the largest number first; returns how many."""
+    """Write the rows of instances, the largest number first. Returns their number."""
     count = 0
     for slot in range(len(row_of)):
         row = row_of[slot]
@@ -324,16 +345,15 @@ def best_of_few(
     cost: NDArray[np.int64],
     number: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], int]:
-    """The best sufficient set of a node's instances, at most ``FEW``, of all sets there are; what is best is
-    told in ``cover.py``, where the larger number is the lower rank.
+    """Return the best sufficient set of a node's instances by enumeration of all sets, at most ``FEW``.
 
-    request, free: (resources,). row_of: (width,), rows of the instances, -1 for none. freed: (rows,
-    resources). cost, number: (rows,). Returns its rows, lowest rank first, and its cost, -1 if none is
-    sufficient.
+    ``cover.py`` defines the best set; the larger number is the lower rank. request, free: (resources,).
+    row_of: (width,), rows of the instances, -1 for none. freed: (rows, resources). cost, number: (rows,).
+    Returns the rows of the set, lowest rank first, and its cost, -1 if no set is sufficient.
     """
     rows = np.empty(len(row_of), np.int64)
     count = _youngest_first(row_of, number, rows)
-    # Of a set, by its members as bits: cost, instances, what it frees. One has one member more than another.
+    # Scores of sets by their members as bits: cost, instances, freed amounts. Each adds a member to another.
     scores = np.zeros((1 << count, 2 + len(request)), np.int64)
     for place in range(count):
         row, bit = rows[count - 1 - place], 1 << place

@@ -1,7 +1,7 @@
-"""Filters: which nodes a request may go to at all, whoever runs there. Room is tested apart (``fit.py``).
+"""Filters: the nodes that a request may go to, whatever runs there. Room is tested apart (``fit.py``).
 
-A filter returns one boolean a node, or None when it has nothing against any node. Each has a name, under
-which a refusal says how many nodes it took out.
+A filter returns one boolean for each node, or None when all nodes pass. Refusals say under its name how many
+nodes it took out.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ Nodes = NDArray[np.bool_]
 
 
 class Filter(NamedTuple):
-    """passes: bool (nodes,), or None for all of them."""
+    """A named filter. passes: returns bool (nodes,), or None when all nodes pass."""
 
     name: str
     passes: Callable[[Inventory, Request], Nodes | None]
 
 
 def open_nodes(inventory: Inventory, _request: Request) -> Nodes | None:
-    """Nodes that are not cordoned or drained."""
+    """Pass nodes that are not closed by cordon or drain."""
     return ~inventory.closed if inventory.any_closed else None
 
 
 def labelled(inventory: Inventory, request: Request) -> Nodes | None:
-    """Nodes that have all labels asked for (host aggregates, node selectors)."""
+    """Pass nodes that have all requested labels (host aggregates, node selectors)."""
     return inventory.labelled(request.labels) if request.labels else None
 
 
 def together(inventory: Inventory, request: Request) -> Nodes | None:
-    """Affinity: the node of those of its group that run; every node when none does."""
+    """Pass the node on which the request's group runs; every node when it does not run yet (affinity)."""
     return _of_group(inventory, request, Spread.TOGETHER)
 
 
 def apart(inventory: Inventory, request: Request) -> Nodes | None:
-    """Anti-affinity: nodes on which nobody of its group runs."""
+    """Pass nodes on which no instance of the request's group runs (anti-affinity)."""
     others = _of_group(inventory, request, Spread.APART)
     return None if others is None else ~others
 
@@ -63,5 +63,5 @@ AFFINITY = Filter("affinity", together)
 ANTI_AFFINITY = Filter("anti_affinity", apart)
 
 ALL = (OPEN, LABELS, AFFINITY, ANTI_AFFINITY)
-#: How a refusal names the test of room.
+#: The name of the test of room in refusals.
 ROOM = "room"

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 
 def fits(free: Iterable[int], needed: Iterable[int]) -> bool:
-    """Whether what is needed of each resource is free on one node; equal is enough."""
-    return all(one >= other for one, other in zip(free, needed, strict=True))
+    """Return whether the needed amount of each resource is free on one node; equal is enough."""
+    return all(there >= need for there, need in zip(free, needed, strict=True))
 
 
 def nodes_with_room(free: NDArray[np.int64], needed: tuple[int, ...]) -> NDArray[np.bool_]:
-    """``fits`` for all nodes at once, bool (nodes,). free: (resources, nodes)."""
+    """Return ``fits`` for all nodes at once, bool (nodes,). free: (resources, nodes)."""
     passed: NDArray[np.bool_] = free[0] >= needed[0]
     for resource in range(1, len(needed)):
         passed &= free[resource] >= needed[resource]

@@ -1,4 +1,4 @@
-"""Named line-ups: which filters, weighers and victim policy a cloud plays with."""
+"""Named line-ups: the filters, weighers and victim policies that a cloud can choose."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from enum import StrEnum
 
 from cloudsim.model.errors import SpecError
 from cloudsim.scheduling import eviction, filters, weighers
+from cloudsim.scheduling.eviction import ByKey, Cost
 from cloudsim.scheduling.filters import Filter
-from cloudsim.scheduling.victims import VictimPolicy, cheapest, in_order
+from cloudsim.scheduling.victims import Cheapest, InOrder, VictimPolicy
 from cloudsim.scheduling.weighers import Weigher
 
 Weighers = tuple[tuple[Weigher, float], ...]
 
 
 class Ranking(StrEnum):
-    """How several weighers, and what the victims cost, become one choice."""
+    """The ways in which several weighers, and the cost of the victims, become one choice."""
 
     LEXICOGRAPHIC = "lexicographic"  # the cost, then weigher by weigher: each only among equals
     WEIGHTED = "weighted"  # the sum of all, each stretched to 0..1: small differences of cost are lost
@@ -23,12 +24,14 @@ class Ranking(StrEnum):
 
 @dataclass(frozen=True)
 class LineUp:
-    """What the pipeline runs. Each weigher goes with its factor, which only WEIGHTED asks for.
+    """The rules by which a cloud places and evicts.
 
-    ``spot_weighers`` place spot instances, ``weighers`` all others; ``cost_factor`` is that of the victims.
-    draws: of equal nodes one is drawn, by the request's id, instead of the first taken. renews: a spot
-    instance that is extended counts as the newest from then on, as in VOLATILE.md "One sample, in this
-    order" a unit does that is renewed; else it keeps its place.
+    victims: the policy that chooses who leaves. weighers: (weigher, factor) for on-demand instances; factors
+    count in a WEIGHTED ranking only. spot_weighers: those for spot instances. filters: a node passes all of
+    them. cost_factor: the factor of the victims' cost in a WEIGHTED ranking. draws: of equal nodes one is
+    drawn, by the request's id, instead of the first. renews: a spot instance that is extended counts as the
+    newest from then on, as a renewed unit does in VOLATILE.md "One sample, in this order"; else it keeps its
+    place.
     """
 
     name: str
@@ -42,7 +45,7 @@ class LineUp:
     renews: bool = False
 
 
-YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", in_order(eviction.youngest_first))
+YOUNGEST_JOB_FIRST = LineUp("youngest-job-first", InOrder(ByKey()))
 
 #: Spot from the other end of the node order, so that on-demand instances meet it late.
 SPOT_LAST_FIT = replace(
@@ -61,13 +64,13 @@ SPOT_WORST_FIT = replace(
     spot_weighers=((weighers.most_free_cores, 1.0),),
 )
 
-OLDEST_JOB_FIRST = LineUp("oldest-job-first", in_order(eviction.oldest_first))
-RANDOM_VICTIMS = LineUp("random-victims", in_order(eviction.random_order))
-WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", in_order(eviction.weakest_promise_first))
+OLDEST_JOB_FIRST = LineUp("oldest-job-first", InOrder(ByKey(oldest=True)))
+RANDOM_VICTIMS = LineUp("random-victims", InOrder(eviction.random_order))
+WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", InOrder(ByKey(eviction.largest_sla)))
 
-#: The paper's (004 Algorithms 4 and 5, corrected as in PREEMPTION.md).
-PARTIAL_HOUR = LineUp("partial-hour", cheapest(eviction.partial_hour))
-#: The same as OpenStack and the paper rank: a sum of what min-max normalising leaves of each weigher.
+#: The policy of the paper (004 Algorithms 4 and 5, corrected as in PREEMPTION.md).
+PARTIAL_HOUR = LineUp("partial-hour", Cheapest(Cost(partial_hour_s=1.0)))
+#: The partial hour, ranked as OpenStack and the paper rank: by a sum of min-max normalised weighers.
 PARTIAL_HOUR_WEIGHTED = replace(
     PARTIAL_HOUR,
     name="partial-hour-weighted",
@@ -75,10 +78,10 @@ PARTIAL_HOUR_WEIGHTED = replace(
     weighers=((weighers.most_free_cores, 1.0),),
     spot_weighers=((weighers.most_free_cores, 1.0),),
 )
-LEAST_LOST_WORK = LineUp("least-lost-work", cheapest(eviction.lost_work))
-FEWEST_VICTIMS = LineUp("fewest-victims", cheapest(eviction.each_the_same))
-PROMISE_KEEPING = LineUp("promise-keeping", cheapest(eviction.broken_promises))
-#: Consolidation (004 §6): everybody on the fullest node with room, so that whole nodes fall idle.
+LEAST_LOST_WORK = LineUp("least-lost-work", Cheapest(Cost(core_s=1.0)))
+FEWEST_VICTIMS = LineUp("fewest-victims", Cheapest(Cost(instance=1.0)))
+PROMISE_KEEPING = LineUp("promise-keeping", Cheapest(Cost(promise=1.0)))
+#: Consolidation (004 §6): each instance on the fullest node with room, so that whole nodes fall idle.
 CONSOLIDATION = replace(
     YOUNGEST_JOB_FIRST,
     name="consolidation",
@@ -102,14 +105,14 @@ LINEUPS = (
     CONSOLIDATION,
 )
 
-#: 002 §3.1 "FIFO": whoever is renewed goes to the back.
+#: "FIFO" of 002 §3.1: a renewed instance goes to the back.
 FIFO = replace(OLDEST_JOB_FIRST, name="fifo", renews=True)
-#: "LIFO" where renewing makes an instance the newest, which leaves first.
+#: "LIFO" in which a renewal makes an instance the newest, which leaves first.
 LIFO_RECENCY = replace(YOUNGEST_JOB_FIRST, name="lifo-recency", renews=True)
 #: "LIFO-Pools" as products (``cloudsim.admission.pools``).
-LIFO_POOLS = LineUp("lifo-pools", in_order(eviction.upper_pools_first, sparing_last=True))
+LIFO_POOLS = LineUp("lifo-pools", InOrder(eviction.upper_pools_first, sparing_last=True))
 
-#: The paper's policies (002 §3.1) by their names there. Those of LINEUPS are the same under two names.
+#: The policies of 002 §3.1 by their names there. Some are members of LINEUPS under a second name.
 EVICTIONS = {
     "lifo": YOUNGEST_JOB_FIRST,
     "lifo-recency": LIFO_RECENCY,
@@ -122,7 +125,7 @@ _BY_NAME = {lineup.name: lineup for lineup in (*LINEUPS, *EVICTIONS.values())}
 
 
 def lineup(name: object, *, field: str = "lineup") -> LineUp:
-    """The line-up of that name. Raises SpecError naming ``field`` and listing those that exist."""
+    """Return the line-up of that name. Raises SpecError naming ``field`` and listing those that exist."""
     if not isinstance(name, str) or name not in _BY_NAME:
         known = ", ".join(sorted(_BY_NAME))
         raise SpecError(f"no line-up is called {name!r}; there are: {known}", field=field)
@@ -130,7 +133,13 @@ def lineup(name: object, *, field: str = "lineup") -> LineUp:
 
 
 def eviction_lineup(name: object, *, field: str = "eviction") -> LineUp:
-    """The line-up of an eviction policy. Raises SpecError naming ``field`` and listing those that exist."""
+    """Return the line-up of an eviction policy.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name; it names ``field`` and lists those that exist.
+    """
     if not isinstance(name, str) or name not in EVICTIONS:
         known = ", ".join(sorted(EVICTIONS))
         raise SpecError(f"no eviction policy is called {name!r}; there are: {known}", field=field)

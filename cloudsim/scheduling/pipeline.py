@@ -1,7 +1,7 @@
-"""The scheduler: filter → weigh → place, else select victims. Plans, changes nothing.
+"""The scheduler: filter → weigh → place, else select victims. It plans and changes nothing.
 
-PREEMPTION.md "The rule": who needs nobody to leave comes first; then the least cost of the victims; then the
-weighers; then node order.
+PREEMPTION.md "The rule": nodes where nobody has to leave come first; then the least cost of the victims; then
+the weighers; then node order.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NodeNumbers = NDArray[np.int64]
 def plan(
     inventory: Inventory, request: Request, lineup: LineUp, now_s: float = 0.0
 ) -> Placement | RefusalReason:
-    """Where the request goes, and at whose expense; or why it goes nowhere.
+    """Return the node and the victims for a request, or the reason why it cannot be placed.
 
-    Spot requests only take free room. On-demand requests evict when nothing is free (P1 §II-A), and so does
-    a spot request with a promise, but only instances without one (P2 §3.6). now_s: the cloud's time.
+    Spot requests only take free room. On-demand requests evict when nothing is free (P1 §II-A). So does a
+    spot request with a promise, but only instances without one (P2 §3.6). now_s: the cloud's time in seconds.
     """
     if inventory.lacks(request):
         return RefusalReason.TOO_LARGE
@@ -42,7 +42,7 @@ def plan(
         return Placement(node)
     room = inventory.free_full
     if request.kind is Kind.ON_DEMAND:
-        room = inventory.soon()
+        room = inventory.room_soon()
         if room is not inventory.free_full:
             node = _with_room(inventory, request, lineup, room, needed, allowed)
             if node is not None:
@@ -58,9 +58,9 @@ def plan(
 
 
 def warm_up(lineup: LineUp) -> None:
-    """Plans one eviction on a cloud of one core: what the line-up has to load or compile is then there.
+    """Load and compile what a line-up needs, by planning one eviction on a cloud of one core.
 
-    Takes seconds on a machine that does it for the first time.
+    It takes seconds on a machine that does it for the first time.
     """
     inventory = Inventory((1,))
     inventory.place(Instance("victim", Kind.SPOT, 1, 0, 0.0, 1.0, 0))
@@ -70,8 +70,14 @@ def warm_up(lineup: LineUp) -> None:
 def explain(
     inventory: Inventory, request: Request, lineup: LineUp
 ) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """Of a request that finds no place: how many nodes each filter took out of those that were left, and
-    whether there would be room if spot instances were evicted."""
+    """Explain why a request cannot be placed.
+
+    Returns
+    -------
+    removed, would_help
+        By filter, the number of nodes that it took out of those that were left; and whether there would be
+        room if spot instances were evicted.
+    """
     left = np.ones(len(inventory.node_cores), np.bool_)
     removed: list[tuple[str, int]] = []
 
@@ -81,8 +87,8 @@ def explain(
             removed.append((name, int((left & ~passed).sum())))
             left = left & passed
 
-    for one in lineup.filters:
-        note(one.name, one.passes(inventory, request))
+    for node_filter in lineup.filters:
+        note(node_filter.name, node_filter.passes(inventory, request))
     needed = inventory.needed(request)
     after = left & nodes_with_room(inventory.free_normal, needed)
     note(filters.ROOM, nodes_with_room(inventory.free_full, needed))
@@ -90,10 +96,10 @@ def explain(
 
 
 def allowed_nodes(inventory: Inventory, request: Request, lineup: LineUp) -> NDArray[np.bool_] | None:
-    """Nodes that all filters let pass; None for all."""
+    """Return the nodes that pass all filters, bool (nodes,); None when all nodes do."""
     allowed: NDArray[np.bool_] | None = None
-    for one in lineup.filters:
-        passed = one.passes(inventory, request)
+    for node_filter in lineup.filters:
+        passed = node_filter.passes(inventory, request)
         if passed is not None:
             allowed = passed if allowed is None else allowed & passed
     return allowed
@@ -107,7 +113,7 @@ def _with_room(
     needed: tuple[int, ...],
     allowed: NDArray[np.bool_] | None,
 ) -> int | None:
-    """The node to take among those with room, or None."""
+    """Choose a node among those with room; None when there is none."""
     passed = nodes_with_room(room, needed)
     if allowed is not None:
         passed &= allowed
@@ -129,7 +135,7 @@ def _best(
     nodes: _NodeNumbers,
     costs: NDArray[np.int64] | None,
 ) -> int:
-    """One of the nodes: by cost and weighers; the first of those that remain, or one that is drawn."""
+    """Choose one of the nodes by cost and weighers; the first of those that remain, or one that is drawn."""
     weighers = _weighers(lineup, request)
     if lineup.ranking is Ranking.WEIGHTED:
         score = np.zeros(len(nodes))
@@ -153,6 +159,6 @@ def _best(
 
 
 def _stretched(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """To 0..1; all 0 where all are equal."""
+    """Stretch weights to 0..1; all 0 where all are equal."""
     low, high = weight.min(), weight.max()
     return (weight - low) / (high - low) if high > low else np.zeros(len(weight))

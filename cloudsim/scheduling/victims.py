@@ -1,7 +1,8 @@
-"""Victim selection: which node makes room for a request, and who leaves it.
+"""Victim policies: which node makes room for a request, and which instances leave it.
 
-Two algorithms. ``in_order``: take in the line-up's order until one node has room, then spare the unneeded.
-``cheapest``: the node and the set of victims that cost least (PREEMPTION.md "The rule"). Both plan only.
+There are two algorithms. ``InOrder`` takes instances in an order until one node has room, then spares the
+unneeded. ``Cheapest`` finds the node and the set of victims that cost least (PREEMPTION.md "The rule"). Both
+plan only. A policy is one value, which the scheduler calls and which the compiled replay reads.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cloudsim.cloud.spot_columns import NOBODY
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling.cover import Cover, cheapest_cover
-from cloudsim.scheduling.eviction import Cost, Order
+from cloudsim.scheduling.eviction import Cost, Order, cost_of
 from cloudsim.scheduling.fit import fits, nodes_with_room
 
 #: Costs are whole thousandths, so that sums are exact and ties are ties.
@@ -29,8 +30,8 @@ _THOUSANDTHS = 1000.0
 class PlacementRequest:
     """A request that finds no room.
 
-    needed: of each resource. room: (resources, nodes), what is there without evicting anybody. allowed: bool
-    (nodes,), None for all. only_yielding: nobody else may be evicted for it. now_s: the cloud's time.
+    needed: the amount of each resource. room: int64 (resources, nodes), free without any eviction. allowed:
+    bool (nodes,), the nodes that the request may go to; None for all. now_s: the cloud's time in seconds.
     """
 
     request: Request
@@ -41,27 +42,33 @@ class PlacementRequest:
 
     @property
     def only_yielding(self) -> bool:
-        """Spot displaces spot only where nothing was promised (P2 §3.6)."""
+        """True if only instances without a promise may leave: spot displaces no other spot (P2 §3.6)."""
         return self.request.kind is Kind.SPOT
 
 
-#: Picks one of some nodes, int64 (some,); the second array is what the victims on each would cost.
+#: Chooses one of some nodes, int64 (some,); the second array holds the cost of the victims on each.
 Choose = Callable[[NDArray[np.int64], NDArray[np.int64]], int]
 VictimPolicy = Callable[[Inventory, PlacementRequest, Choose], Placement | None]
 
 
-def in_order(order: Order, *, sparing_last: bool = False) -> VictimPolicy:
-    """The node that is first to have room when instances are marked in ``order``, and who must leave it.
+@dataclass(frozen=True)
+class InOrder:
+    """Takes the node that is first to have room when instances are marked in ``order``.
 
     Marks go per node over the whole cloud. Of the marked instances of the node taken those that turn out not
-    to be needed are spared, in the same order, or the last first (``sparing_last``). None when not even
-    evicting all of them helps (PREDICTION.md, "Eviction, line-up youngest-job-first").
+    to be needed are spared, in the same order, or the last first (``sparing_last``). No placement when not
+    even evicting all of them helps (PREDICTION.md, "Eviction, line-up youngest-job-first"). The compiled
+    replay knows orders ``ByKey`` and the random one; a policy with another order cannot promise.
     """
 
-    def select(inventory: Inventory, wanted: PlacementRequest, _choose: Choose) -> Placement | None:
+    order: Order
+    sparing_last: bool = False
+
+    def __call__(self, inventory: Inventory, wanted: PlacementRequest, _choose: Choose) -> Placement | None:
+        """Return the node and the victims; None when no eviction makes room."""
         marked: defaultdict[int, list[Instance]] = defaultdict(list)
         room: dict[int, list[int]] = {}  # free and marked room, of nodes that have a mark
-        for instance in order(inventory):
+        for instance in self.order(inventory):
             node = instance.node
             if wanted.only_yielding and not instance.yields:
                 continue
@@ -73,13 +80,11 @@ def in_order(order: Order, *, sparing_last: bool = False) -> VictimPolicy:
                 free + freed for free, freed in zip(before, inventory.needed(instance), strict=True)
             ]
             if fits(room[node], wanted.needed):
-                if sparing_last:
+                if self.sparing_last:
                     spared_last = _needed(inventory, marked[node][::-1], room[node], wanted.needed)
                     return Placement(node, spared_last[::-1])
                 return Placement(node, _needed(inventory, marked[node], room[node], wanted.needed))
         return None
-
-    return select
 
 
 def _needed(
@@ -95,30 +100,33 @@ def _needed(
     return tuple(victims)
 
 
-def cheapest(cost: Cost) -> VictimPolicy:
-    """The node whose victims cost least in all; of equals the one that the weighers prefer.
+@dataclass(frozen=True)
+class Cheapest:
+    """Takes the node whose victims cost least in all; of equals the one that the weighers prefer.
 
     Only when instances without a guarantee do not suffice anywhere are others looked at. Ties between sets of
-    victims of one node: see ``cover.cheapest_cover``. None when not even evicting all of them helps.
+    victims of one node: see ``cover.cheapest_cover``. No placement when not even evicting all of them helps.
     """
 
-    def select(inventory: Inventory, wanted: PlacementRequest, choose: Choose) -> Placement | None:
+    cost: Cost
+
+    def __call__(self, inventory: Inventory, wanted: PlacementRequest, choose: Choose) -> Placement | None:
+        """Return the node and the victims; None when no eviction makes room."""
         spots = inventory.spots
         if not len(spots):
             return None
-        costs = np.rint(cost(spots, wanted.now_s) * _THOUSANDTHS).astype(np.int64)
-        found = None
+        lost = cost_of(self.cost, wanted.now_s - spots.start_s, spots.amounts[:, 0], spots.sla)
+        costs = np.rint(lost * _THOUSANDTHS).astype(np.int64)
+        placement = None
         if inventory.any_yields:
             slots = spots.slots
             if not inventory.all_yield:
                 yields = np.append(spots.sla >= 1.0, False)  # the last one is met by slot -1
                 slots = np.where(yields[slots], slots, NOBODY)
-            found = _cheapest(inventory, wanted, choose, costs, slots, wanted.room + inventory.yielding)
-        if found is None and not wanted.only_yielding:
-            found = _cheapest(inventory, wanted, choose, costs, spots.slots, inventory.free_normal)
-        return found
-
-    return select
+            placement = _cheapest(inventory, wanted, choose, costs, slots, wanted.room + inventory.yielding)
+        if placement is None and not wanted.only_yielding:
+            placement = _cheapest(inventory, wanted, choose, costs, spots.slots, inventory.free_normal)
+        return placement
 
 
 def _cheapest(
@@ -129,7 +137,10 @@ def _cheapest(
     slots: NDArray[np.int64],
     room_after: NDArray[np.int64],
 ) -> Placement | None:
-    """Among those in ``slots``. room_after: what there is on each node when all of them have left."""
+    """Find the cheapest victims among the instances in ``slots``.
+
+    room_after: int64 (resources, nodes), free once all of these instances have left.
+    """
     from cloudsim.scheduling.cover_kernel import least_costs
 
     passed = nodes_with_room(room_after, wanted.needed)
@@ -146,7 +157,7 @@ def _cheapest(
         least[place], proven = cover.cost, proven and cover.proven_optimal
     node = choose(nodes, least)
     cover = _cover(inventory, needed, wanted.room, costs, slots, node)
-    victims = inventory.spots.of(cover.chosen)
+    victims = inventory.spots.instances_in(cover.chosen)
     return Placement(node, victims, proven=proven and cover.proven_optimal)
 
 
@@ -158,7 +169,7 @@ def _cover(
     slots: NDArray[np.int64],
     node: int,
 ) -> Cover:
-    """Who should leave one node, as rows of the inventory's spots."""
+    """Find the instances that should leave one node, as rows of the inventory's spots."""
     from cloudsim.scheduling.cover_kernel import FEW, best_of_few
 
     # Numbers rise with starts: the youngest has the lowest rank.

@@ -1,4 +1,4 @@
-"""Weighers: one number a node, larger is better. They return arrays and touch nothing.
+"""Weighers: one number for each node, larger is better. They return arrays and change nothing.
 
 ``pipeline.py`` alone normalises, multiplies, sums and breaks ties (by node order). No weigher at all is
 first-fit.
@@ -18,15 +18,15 @@ Weigher = Callable[[Inventory, Request], NDArray[np.float64]]
 
 
 def fewest_free_cores(inventory: Inventory, _request: Request) -> NDArray[np.float64]:
-    """Prefers the fullest node that still has room (best fit)."""
+    """Prefer the fullest node that still has room (best fit)."""
     return -inventory.free.astype(np.float64)
 
 
 def most_free_cores(inventory: Inventory, _request: Request) -> NDArray[np.float64]:
-    """Prefers the emptiest node (worst fit: spreads the load)."""
+    """Prefer the emptiest node (worst fit: spreads the load)."""
     return inventory.free.astype(np.float64)
 
 
 def last_nodes(inventory: Inventory, _request: Request) -> NDArray[np.float64]:
-    """Prefers the last node that has room (last fit)."""
+    """Prefer the last node that has room (last fit)."""
     return np.arange(len(inventory.node_cores), dtype=np.float64)

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from reference import pages as pages_of_the_code
+from reference import refusal_reasons
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -55,6 +56,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page, text in pages_of_the_code().items():
         files.append(File.generated(config, page, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Write the reasons of refusals where a page asks for them."""
+    return markdown.replace("<!-- reasons of refusals -->", refusal_reasons())
 
 
 def _section(where: str | dict[str, str]) -> list[object]:

@@ -17,6 +17,7 @@ from broker.api.app import create_app
 from broker.api.dependencies import PermissionDependency
 from broker.identity.permissions import LEAST, RANK, Action
 from broker.settings import Settings
+from cloudsim.model.refusals import RefusalReason
 
 ROOT = Path(__file__).resolve().parents[2]
 RICH = re.compile(r"\[/?(?:bold|italic|dim)\]")
@@ -28,6 +29,14 @@ def commands() -> str:
     program = [*typer, "--name", "spotfed", "--title", "Commands"]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603
     return RICH.sub("", done.stdout)
+
+
+def refusal_reasons() -> str:
+    """Return the table of all reasons of refusals."""
+    rows = (
+        f"| `{reason}` | {reason.text} | {'yes' if reason.retryable else ''} |" for reason in RefusalReason
+    )
+    return "\n".join(("| name | what | worth another try soon |", "| --- | --- | --- |", *rows))
 
 
 def http_api(app: FastAPI) -> str:

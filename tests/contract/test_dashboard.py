@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from importlib import resources
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from broker.contract import DisclosureLevel, EventKind, LeaseState
+from broker.dashboard import reasons_module
 from cloudsim.model.refusals import RefusalReason
 from tests.contract.harness import Federation
 
@@ -18,7 +20,7 @@ FILES = {
     file.name: file.read_text(encoding="utf-8")
     for file in resources.files("broker.dashboard").iterdir()
     if file.name.endswith((".html", ".css", ".js", ".svg"))
-}
+} | {"reasons.js": reasons_module()}
 SCRIPTS = {name: text for name, text in FILES.items() if name.endswith(".js")}
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -95,14 +97,15 @@ def test_every_part_that_is_named_is_there() -> None:
 
 
 def keys_of(name: str) -> set[str]:
-    """The keys of an object that words.js exports."""
+    """Return the keys of an object that words.js exports."""
     found = re.search(rf"export const {name} = \{{(.*?)\n?\}};", SCRIPTS["words.js"], re.DOTALL)
     assert found is not None
     return set(re.findall(r"(?:^|[{,])\s*(\w+):", found[1], re.MULTILINE))
 
 
 def test_its_words_are_those_of_the_contract() -> None:
-    assert keys_of("REASONS") == {reason.value for reason in RefusalReason}
+    reasons = json.loads(SCRIPTS["reasons.js"].removeprefix("export const REASONS = ").removesuffix(";\n"))
+    assert reasons == {reason.value: reason.text for reason in RefusalReason}
     assert keys_of("STATES") == {state.value for state in LeaseState}
     assert keys_of("EVENT_KINDS") == {kind.value for kind in EventKind if kind.is_public}
     assert keys_of("DISCLOSURE") == set(get_args(DisclosureLevel))

@@ -109,7 +109,7 @@ def random_scene(generator: np.random.Generator) -> Scene:
             inventory.replace(scene.noticed[-1])
     for number in range(int(generator.integers(0, 3))):
         node = int(generator.integers(nodes))
-        size = some(generator, inventory.soon()[:, node].tolist(), names)
+        size = some(generator, inventory.room_soon()[:, node].tolist(), names)
         if size is not None:
             who = Instance(
                 f"b{number}", Kind.ON_DEMAND, size[0], node, scene.now_s, math.inf, 90, amounts=size[1]

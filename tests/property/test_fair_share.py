@@ -52,7 +52,7 @@ def play(cloud: Cloud, steps: list[Step], told: object = None) -> list[tuple[Ste
             continue
         request = Request(f"r{number}", Kind.SPOT, step.cores, 1e6, origin=step.origin)
         before = held_cores(cloud.inventory)
-        waiting = dict(cloud.contention.now(cloud.now_s))
+        waiting = dict(cloud.contention.waiting_origins(cloud.now_s))
         answer = cloud.consider(request)
         if callable(told):
             told(request, answer, before, waiting)

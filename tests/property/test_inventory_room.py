@@ -77,7 +77,7 @@ class Twin:
             self.inventory.replace(self.running[one.id])
 
     def book(self) -> None:
-        if (one := self.new(Kind.ON_DEMAND, self.inventory.soon())) is not None:
+        if (one := self.new(Kind.ON_DEMAND, self.inventory.room_soon())) is not None:
             self.inventory.book(one)
             self.waiting[one.id] = one
 
@@ -129,7 +129,7 @@ def check(twin: Twin) -> None:
         held[:, one.node] += (one.cores, *(dict(one.amounts).get(n, 0) for n in twin.details.resources[1:]))
     idle = capacity - on_demand - noticed - weak - strong
     np.testing.assert_array_equal(inventory.idle, idle)
-    np.testing.assert_array_equal(inventory.soon(), idle + noticed - booked)
+    np.testing.assert_array_equal(inventory.room_soon(), idle + noticed - booked)
     for node in range(len(twin.node_cores)):
         here = [one for one in twin.running.values() if one.node == node and one.evict_at_s is not None]
         here.sort(key=lambda one: (one.evict_at_s or 0.0, one.number))

@@ -12,8 +12,11 @@ from cloudsim.prediction.reference import line_up
 from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
+from cloudsim.scheduling import lineups
 from cloudsim.scheduling.cover import cheapest_cover
-from cloudsim.scheduling.lineups import LINEUPS
+from cloudsim.scheduling.eviction import ByKey, Cost, youngest_first
+from cloudsim.scheduling.lineups import LINEUPS, LineUp
+from cloudsim.scheduling.victims import Cheapest, InOrder
 from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_details, random_log, random_nodes
 
 CLOUDS = 40
@@ -21,9 +24,19 @@ CLOUDS = 40
 BY_AGE = {lineup.name for lineup in LINEUPS if lineup.victims is LINEUPS[0].victims}
 
 
-@pytest.mark.parametrize("number", range(len(LINEUPS)), ids=[lineup.name for lineup in LINEUPS])
-def test_samples_are_those_of_the_scheduler_itself(number: int):
-    lineup, evicted, survived = LINEUPS[number].name, 0, 0
+#: Policies that no kernel was written for.
+NEW = (
+    LineUp("largest-first", InOrder(ByKey(lambda cores, sla: -cores))),
+    LineUp("smallest-and-oldest-first", InOrder(ByKey(lambda cores, sla: cores, oldest=True))),
+    LineUp("work-and-promises", Cheapest(Cost(core_s=1 / 3600, promise=1.0))),
+)
+ALL = (*LINEUPS, *NEW)
+
+
+@pytest.mark.parametrize("number", range(len(ALL)), ids=[lineup.name for lineup in ALL])
+def test_samples_are_those_of_the_scheduler_itself(number: int, monkeypatch):
+    lineup, evicted, survived = ALL[number].name, 0, 0
+    monkeypatch.setitem(lineups._BY_NAME, lineup, ALL[number])
     for seed in range(CLOUDS):
         generator = np.random.default_rng([seed, number])
         nodes = random_nodes(generator)
@@ -85,6 +98,7 @@ def test_line_ups_that_choose_otherwise_are_refused():
         replace(LINEUPS[0], draws=True),
         replace(LINEUPS[0], filters=()),
         replace(LINEUPS[0], victims=lambda *_: None),
+        replace(LINEUPS[0], victims=InOrder(youngest_first)),
         replace(LINEUPS[0], weighers=LINEUPS[-1].weighers * 2),
     ):
         with pytest.raises(SpecError, match="predictions know no line-up"):

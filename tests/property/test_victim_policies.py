@@ -15,10 +15,10 @@ from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request, Spread
-from cloudsim.scheduling import eviction
+from cloudsim.scheduling.eviction import Cost
 from cloudsim.scheduling.lineups import LINEUPS, PARTIAL_HOUR, YOUNGEST_JOB_FIRST, LineUp, Ranking
 from cloudsim.scheduling.pipeline import plan
-from cloudsim.scheduling.victims import cheapest
+from cloudsim.scheduling.victims import Cheapest
 from tests.property.scenes import Scene, random_request, random_scene, room_now
 
 seeds = st.integers(0, 2**32 - 1)
@@ -311,15 +311,13 @@ def clears_the_node(inventory: Inventory, wanted: Any, choose: Any) -> Placement
     return found and replace(found, victims=tuple(one for one in inventory.spot() if one.node == found.node))
 
 
-def dearest(spots: Any, now_s: float) -> Any:
-    """The longest partial hour leaves."""
-    return 3600 - eviction.partial_hour(spots, now_s)
-
+#: The longest partial hour leaves.
+DEAREST = Cost(instance=3600.0, partial_hour_s=-1.0)
 
 WRONG = (
     LineUp("clears-the-node", clears_the_node),
     replace(YOUNGEST_JOB_FIRST, victims=lambda *asked: None),
-    replace(PARTIAL_HOUR, victims=cheapest(dearest)),
+    replace(PARTIAL_HOUR, victims=Cheapest(DEAREST)),
     replace(YOUNGEST_JOB_FIRST, filters=()),
 )
 

@@ -79,7 +79,7 @@ def _renew(state: OwnerState, writer: EventWriter, lease_id: str, now_s: float) 
     changes = renewals.renew(state.cloud, lease, now_s)
     if not isinstance(changes, Refusal):
         writer.record_extension(lease, changes)
-    elif not (renewals.may_wait(changes) and state.renewals.postpone(lease, now_s)):
+    elif not (changes.reason.retryable and state.renewals.postpone(lease, now_s)):
         refusal = to_refusal_view(changes, cores=lease.cores, cloud_time_s=now_s)
         warned = lease.model_copy(update={"warned_at_s": now_s})
         writer.emit(EventKind.WARNED, now_s, lease=warned, refusal=refusal, cause=changes.reason.value)

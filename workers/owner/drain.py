@@ -12,9 +12,8 @@ import math
 import numpy as np
 
 from broker.contract import Answer, Done, Drain, DrainReport, Leaving, Reopen, Staying
-from cloudsim.cloud.cloud_state import DRAIN
 from cloudsim.history.event_log import PHASE_STOP
-from cloudsim.model.changes import Change, Ended, Noticed
+from cloudsim.model.changes import DRAIN, Change, Ended, Noticed
 from cloudsim.model.instances import Instance
 from cloudsim.model.requests import Kind
 from cloudsim.model.reserved_ids import is_block

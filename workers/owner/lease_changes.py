@@ -22,9 +22,8 @@ from broker.contract import (
     Release,
 )
 from broker.contract.convert import to_refusal_view
-from cloudsim.cloud.cloud_state import TAKEN
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
-from cloudsim.model.changes import End, Ended
+from cloudsim.model.changes import TAKEN, End, Ended
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind
 from workers.owner import clock, convert

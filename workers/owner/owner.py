@@ -242,7 +242,7 @@ class Owner:
         quote = self._consider(request, is_ask=False)
         if isinstance(quote, Refusal):
             refusal = self._refusal(request, quote)
-            waits = self.cloud.contention.since(at_s, request.origin)
+            waits = self.cloud.contention.origin_refused_at(at_s, request.origin)
             self._writer.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal, waits=waits)
             return refusal
         # Its instance goes by the id of the attempt: one request may try several times.

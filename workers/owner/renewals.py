@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.contract import Lease, LeaseState
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.model.changes import Change
-from cloudsim.model.refusals import Refusal, RefusalReason
+from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Request
 
 #: Renew a lease when this share of its last promise is left, or of a period where that is shorter.
@@ -72,14 +72,6 @@ def renew(cloud: Cloud, lease: Lease, now_s: float) -> list[Change] | Refusal:
         if until_s - _ends_at_s(lease) >= LEAST * lease.renewal_s:
             return cloud.extend(lease.id, until_s, now_s, cause=RENEWAL)
     return changes
-
-
-def may_wait(refusal: Refusal) -> bool:
-    """Return whether trying again before the end can help.
-
-    It can where only a table is missing, which an owner that has just started does not have yet.
-    """
-    return refusal.reason is RefusalReason.NO_TABLE
 
 
 def _ends_at_s(lease: Lease) -> float:

@@ -87,7 +87,7 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         evicted=state.evicted,
         opened=state.opened,
         now_s=cloud.now_s,
-        own_load_next=cloud._own_load_next,
+        own_load_next=cloud.own_load_next,
         running=tuple(cloud.inventory),
         waiting=cloud.inventory.booked(),
         closed_nodes=tuple(cloud.inventory.closed.nonzero()[0].tolist()),
@@ -159,18 +159,15 @@ def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
         cloud.inventory.close(head.closed_nodes, closed=True)
     for instance in head.running:
         cloud.inventory.place(instance)
-        cloud._expect_end(instance)
-        if instance.evict_at_s is not None:
-            end = (instance.evict_at_s, PHASE_ON_DEMAND, instance.number, instance.id)
-            cloud._ends.append(end)
-    cloud._ends.sort()  # a sorted list is a heap
+        cloud.expect_end(instance)
     for instance in head.waiting:
         cloud.inventory.book(instance)
     cloud.noticed_for.update(head.noticed_for)
     for sla, running, completed, evicted, pending in head.promises:
         cloud.ledger._accounts[sla] = Account(running, completed, evicted, pending)
     cloud.contention.refused_at_s = head.waits
-    cloud.now_s, cloud._own_load_next = head.now_s, head.own_load_next
+    cloud.now_s = head.now_s
+    cloud.continue_own_load(head.own_load_next)
     at_s, phase = head.place
     started_s = at_s if phase >= PHASE_ON_DEMAND else -math.inf
     cloud.headroom.restore(cloud.inventory, head.now_s, max(started_s, head.waited_s))

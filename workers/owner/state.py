@@ -12,11 +12,19 @@ from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.cloud_state import for_nobody
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history.history import stop_phase
-from cloudsim.model.changes import Booked, Change, Cordoned, Noticed, Started, TurnedAway, Withdrawn
+from cloudsim.model.changes import (
+    Booked,
+    Change,
+    Cordoned,
+    Noticed,
+    Started,
+    TurnedAway,
+    Withdrawn,
+    for_nobody,
+)
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import HEADROOM
@@ -141,7 +149,7 @@ class OwnerState:
             case Event(kind=EventKind.DECLINED, attempt=str(attempt)) if event.refusal is not None:
                 self.answer_log.refuse(attempt, event.refusal)
                 if event.waits is not None:
-                    self.cloud.contention.note(event.waits, event.at_s)
+                    self.cloud.contention.note_refusal(event.waits, event.at_s)
             case Event(kind=EventKind.TURNED_AWAY) if event.refusal is not None:
                 self._note_place(event.at_s, PHASE_ON_DEMAND)
                 instance = _turned_away_id(event)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from broker.api import problems
+from broker.dashboard import reasons_module
 
 #: The page may talk to this API and to nothing else; no text becomes a script.
 POLICY = "; ".join(
@@ -69,11 +70,12 @@ def _respond(name: str, known_etags: str | None) -> Response:
 
 @cache
 def _files() -> dict[str, _File]:
-    """Read all files of the dashboard; return them by name."""
-    files = {}
+    """Read all files of the dashboard, and write ``reasons.js``; return them by name."""
+    contents = {"reasons.js": reasons_module().encode()}
     for path in resources.files("broker.dashboard").iterdir():
-        media_type = _MEDIA_TYPES.get(path.name.rpartition(".")[2])
-        if media_type is not None:
-            content = path.read_bytes()
-            files[path.name] = _File(media_type, content, f'"{sha256(content).hexdigest()[:32]}"')
-    return files
+        if path.name.rpartition(".")[2] in _MEDIA_TYPES:
+            contents[path.name] = path.read_bytes()
+    return {
+        name: _File(_MEDIA_TYPES[name.rpartition(".")[2]], content, f'"{sha256(content).hexdigest()[:32]}"')
+        for name, content in contents.items()
+    }

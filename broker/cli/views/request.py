@@ -103,7 +103,7 @@ def in_words(request: SpotRequest, answer: Answer) -> str:
 
 def _why(refusal: RefusalView) -> str:
     """The reason, which nodes were out of the question for what, and whether evicting would help."""
-    why = formatting.REASONS[refusal.reason]
+    why = refusal.reason.text
     told = [f"{count} {REMOVED.get(name, f'by {name}')}" for name, count in refusal.removed.items()]
     if told:
         why += f"; nodes: {', '.join(told)}"

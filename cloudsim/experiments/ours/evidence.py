@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.admission.rule import AdmissionRule
+from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, AdmissionRule
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
 from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
@@ -48,7 +48,7 @@ from cloudsim.traces.trace import Trace
 SLA = 0.01
 #: ``AdmissionRule.history_lifetimes``: at SLA .01 no, two and four lifetimes; the last is the rule of our
 #: clouds. A sample that was followed up so long takes one in any case.
-NO_RULE, OUR_LIFETIMES = 0.0, 0.04
+NO_RULE, OUR_LIFETIMES = PAPERS_ADMISSION.history_lifetimes, STRICT_RULE.history_lifetimes
 HISTORY_LIFETIMES = (NO_RULE, 0.02, OUR_LIFETIMES)
 #: Lifetime ÷ history up to which requests are counted; None: all of them.
 WHOLE, QUARTER = 1.0, 0.25

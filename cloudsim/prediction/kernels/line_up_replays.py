@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.model.errors import SpecError
-from cloudsim.scheduling import filters, lineups, weighers
+from cloudsim.scheduling import eviction, filters, weighers
+from cloudsim.scheduling.eviction import ByKey, Cost
 from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
+from cloudsim.scheduling.victims import Cheapest, InOrder
 
 #: Weighers.
 FIRST: Final = 0
@@ -17,23 +19,25 @@ LAST: Final = 1
 FULLEST: Final = 2
 EMPTIEST: Final = 3
 
-#: Orders of victims, and costs.
+#: The orders of victims: by key and age, by a draw, or by what they cost.
 YOUNGEST: Final = 0
 OLDEST: Final = 1
 RANDOM: Final = 2
-WEAKEST: Final = 3
-PARTIAL_HOUR: Final = 4
-LOST_WORK: Final = 5
-ONE_EACH: Final = 6
-BROKEN_PROMISES: Final = 7
-FIRST_COST: Final = PARTIAL_HOUR
+BY_COST: Final = 3
+NO_COST: Final = Cost()
 
 
 class Rules(NamedTuple):
-    """A line-up as codes: who leaves, which weigher places spot and all others, and how the node is chosen
-    whose victims cost least: by the sum of both, stretched, or by the cost first."""
+    """A line-up as the compiled replay reads it.
 
-    victims: int
+    order: the code of the order in which victims leave, or BY_COST. cost: the weights of what they cost.
+    spot_weigher, weigher: the codes of the weighers that place spot and all others. weighted: True if a node
+    is chosen by the sum of cost and weigher, both stretched; else by the cost first. cost_factor, factor: the
+    factors of cost and weigher in that sum.
+    """
+
+    order: int
+    cost: Cost
     spot_weigher: int
     weigher: int
     weighted: bool
@@ -52,11 +56,14 @@ class Virtual(NamedTuple):
         int64[further resources], amounts of other resources.
     sla
         The SLA that it was promised.
+    key
+        Its key in the order in which victims leave; 0 where no key counts.
     """
 
     cores: int
     further: NDArray[np.int64]
     sla: float
+    key: float
 
 
 class ExtraResources(NamedTuple):
@@ -123,6 +130,8 @@ class LineUpSpotLine(NamedTuple):
         float64[places].
     order
         int64[places], places in the order in which they leave.
+    key
+        float64[places], by which they leave, the least first; empty where only age counts.
     draw
         uint64[places], place of each instance in a random order; else empty.
     later_order, later_draw
@@ -135,6 +144,7 @@ class LineUpSpotLine(NamedTuple):
     start_s: NDArray[np.float64]
     sla: NDArray[np.float64]
     order: NDArray[np.int64]
+    key: NDArray[np.float64]
     draw: NDArray[np.uint64]
     later_order: NDArray[np.int64]
     later_draw: NDArray[np.uint64]
@@ -157,26 +167,30 @@ _WEIGHERS = {
     weighers.fewest_free_cores: FULLEST,
     weighers.most_free_cores: EMPTIEST,
 }
-_VICTIMS = {
-    lineups.YOUNGEST_JOB_FIRST.victims: YOUNGEST,
-    lineups.OLDEST_JOB_FIRST.victims: OLDEST,
-    lineups.RANDOM_VICTIMS.victims: RANDOM,
-    lineups.WEAKEST_PROMISE_FIRST.victims: WEAKEST,
-    lineups.PARTIAL_HOUR.victims: PARTIAL_HOUR,
-    lineups.LEAST_LOST_WORK.victims: LOST_WORK,
-    lineups.FEWEST_VICTIMS.victims: ONE_EACH,
-    lineups.PROMISE_KEEPING.victims: BROKEN_PROMISES,
-}
 
 
 def rules_of(lineup: LineUp) -> Rules:
-    """The line-up as codes. Raises SpecError where replays know no such rule."""
-    if lineup.victims not in _VICTIMS or lineup.filters != filters.ALL or lineup.draws:
-        raise SpecError(f"predictions know no line-up that chooses as {lineup.name} does", field="lineup")
+    """Return a line-up as the compiled replay reads it. Raises SpecError where it knows no such rule."""
+    order, cost = BY_COST, NO_COST
+    match lineup.victims:
+        case Cheapest(cost=cost):
+            pass
+        case InOrder(order=ByKey(oldest=oldest), sparing_last=False):
+            order = OLDEST if oldest else YOUNGEST
+        case InOrder(order=eviction.random_order, sparing_last=False):
+            order = RANDOM
+        case _:
+            raise _unknown(lineup, "chooses")
+    if lineup.filters != filters.ALL or lineup.draws:
+        raise _unknown(lineup, "chooses")
     spot_weigher, _ = _weigher(lineup, lineup.spot_weighers)
     weigher, factor = _weigher(lineup, lineup.weighers)
     weighted = lineup.ranking is Ranking.WEIGHTED
-    return Rules(_VICTIMS[lineup.victims], spot_weigher, weigher, weighted, float(lineup.cost_factor), factor)
+    return Rules(order, cost, spot_weigher, weigher, weighted, float(lineup.cost_factor), factor)
+
+
+def _unknown(lineup: LineUp, how: str) -> SpecError:
+    return SpecError(f"predictions know no line-up that {how} as {lineup.name} does", field="lineup")
 
 
 def _weigher(lineup: LineUp, several: Weighers) -> tuple[int, float]:
@@ -184,5 +198,5 @@ def _weigher(lineup: LineUp, several: Weighers) -> tuple[int, float]:
         return FIRST, 1.0
     weigher, factor = several[0]
     if len(several) > 1 or factor <= 0 or weigher not in _WEIGHERS:
-        raise SpecError(f"predictions know no line-up that weighs as {lineup.name} does", field="lineup")
+        raise _unknown(lineup, "weighs")
     return _WEIGHERS[weigher], float(factor)

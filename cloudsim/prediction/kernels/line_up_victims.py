@@ -14,16 +14,12 @@ from numpy.typing import NDArray
 from cloudsim.jit import compiled
 from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.kernels.line_up_replays import (
-    BROKEN_PROMISES,
+    BY_COST,
     EMPTIEST,
-    FIRST_COST,
     FULLEST,
     LAST,
-    LOST_WORK,
     OLDEST,
-    PARTIAL_HOUR,
     RANDOM,
-    WEAKEST,
     LineUpSpotLine,
     Replay,
     Rules,
@@ -31,9 +27,8 @@ from cloudsim.prediction.kernels.line_up_replays import (
 )
 from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
 from cloudsim.scheduling.cover_kernel import _least_costs as least_costs
+from cloudsim.scheduling.eviction import cost_of
 
-_HOUR_S: Final = 3600.0
-_NEVER_EARNED: Final = 1e6  # as scheduling/eviction.py
 _THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
 
 
@@ -41,15 +36,13 @@ _THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
 def _virtual_first(
     rules: Rules, line: LineUpSpotLine, place: int, replay: Replay, virtual: Virtual, later: bool
 ) -> bool:
-    """Return True if the virtual instance leaves before another one."""
-    younger = bool(line.ordinal[place] < replay.rank)
-    if rules.victims == OLDEST:
-        return not younger
-    if rules.victims == WEAKEST:
-        return bool(virtual.sla > line.sla[place] or (virtual.sla == line.sla[place] and younger))
-    if rules.victims == RANDOM:
+    """Return whether the virtual instance leaves before another one."""
+    if rules.order == RANDOM:
         return bool(replay.draw < (line.later_draw[place] if later else line.draw[place]))
-    return younger
+    if len(line.key) > 0 and virtual.key != line.key[place]:
+        return bool(virtual.key < line.key[place])
+    younger = bool(line.ordinal[place] < replay.rank)
+    return not younger if rules.order == OLDEST else younger
 
 
 @compiled
@@ -145,7 +138,7 @@ def _in_order(
     allowed: NDArray[np.bool_],
     room: NDArray[np.int64],
 ) -> int:
-    """``victims.in_order``: the node that has room first, and nobody there who must leave; else NOWHERE or
+    """``victims.InOrder``: the node that has room first, and nobody there who must leave; else NOWHERE or
     EVICTED.
 
     EVICTED: the virtual instance must leave; its replay ends there, and is left half done.
@@ -170,17 +163,13 @@ def _in_order(
     return taken
 
 
+_cost_of = compiled(cost_of)
+
+
 @compiled
 def _cost(rules: Rules, run_s: float, cores: int, sla: float) -> int:
-    """What it costs that an instance leaves, in thousandths (scheduling/eviction.py)."""
-    cost = 1.0
-    if rules.victims == PARTIAL_HOUR:
-        cost = run_s % _HOUR_S
-    elif rules.victims == LOST_WORK:
-        cost = run_s * cores
-    elif rules.victims == BROKEN_PROMISES:
-        cost = 0.0 if sla >= 1.0 else min(1.0 / max(sla, 1e-12), _NEVER_EARNED)
-    return int(np.rint(cost * _THOUSANDTHS))
+    """Return what it costs that an instance leaves, in thousandths."""
+    return int(np.rint(_cost_of(rules.cost, run_s, cores, sla) * _THOUSANDTHS))
 
 
 @compiled
@@ -268,7 +257,7 @@ def _cheapest(
     room: NDArray[np.int64],
     now_s: float,
 ) -> int:
-    """``victims.cheapest``; returns as ``_in_order``."""
+    """``victims.Cheapest``; returns as ``_in_order``."""
     slots, costs = _on_nodes(rules, line, replay, virtual, now_s, len(replay.free))
     nodes = np.empty(len(replay.free), np.int64)
     count = 0
@@ -323,6 +312,6 @@ def make_room(
         needs[resource + 1] = needs_further[resource]
         for node in range(len(replay.free)):
             room[resource + 1, node] = replay.further[resource, node]
-    if rules.victims < FIRST_COST:
+    if rules.order != BY_COST:
         return _in_order(rules, line, replay, virtual, needs, allowed, room)
     return _cheapest(rules, line, replay, virtual, needs, allowed, room, now_s)

@@ -24,12 +24,8 @@ from cloudsim.model.requests import Amounts, Labels
 from cloudsim.prediction.births import BirthGrid
 from cloudsim.prediction.history_chunks import Chunk
 from cloudsim.prediction.kernels.line_up_replays import (
-    FIRST_COST,
-    LOST_WORK,
-    OLDEST,
-    PARTIAL_HOUR,
     RANDOM,
-    WEAKEST,
+    YOUNGEST,
     EventDetails,
     ExtraResources,
     LineUpSpotLine,
@@ -39,7 +35,9 @@ from cloudsim.prediction.kernels.line_up_replays import (
 from cloudsim.prediction.kernels.replays import copy_replays
 from cloudsim.prediction.samplers.replay import YOUNGEST_OF_ALL, ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
+from cloudsim.scheduling.eviction import ByKey
 from cloudsim.scheduling.lineups import lineup
+from cloudsim.scheduling.victims import InOrder
 
 
 class _Slots(NamedTuple):
@@ -69,15 +67,20 @@ class LineUpSampler(ReplaySampler):
     def __init__(self, spec: SamplerSpec, cores: int, share: int = 0, shares: int = 1, amounts: Amounts = ()):
         super().__init__(spec, cores, share, shares)
         self.amounts = amounts
+        victims = lineup(spec.lineup).victims
         self._rules = rules_of(lineup(spec.lineup))
+        self._key = (
+            victims.order.key if isinstance(victims, InOrder) and isinstance(victims.order, ByKey) else None
+        )
         # Whether replays with virtual instances of different birth, or draw, can never be in equal states.
-        self._births_differ = self._rules.victims in {PARTIAL_HOUR, LOST_WORK}
-        self._draws_differ = self._rules.victims == RANDOM
+        self._births_differ = self._rules.cost.changes
+        self._draws_differ = self._rules.order == RANDOM
         self._grid = BirthGrid(_seed_of(int(spec.seed), amounts), self.cores, spec.births)
         self._resources = spec.details.resources[1:]
         has, nodes = dict(amounts), len(spec.node_cores)
         further = np.array([has.get(name, 0) for name in self._resources], np.int64)
-        self._virtual = Virtual(self.cores, further, float(spec.sla))
+        key = 0.0 if self._key is None else float(self._key(self.cores, float(spec.sla)))
+        self._virtual = Virtual(self.cores, further, float(spec.sla), key)
         capacity = np.array([each for _, each in spec.details.amounts], np.int64)
         self._base_more = ExtraResources(
             capacity.reshape(1, len(further), nodes), np.zeros(1), np.zeros(1, np.uint64)
@@ -255,16 +258,17 @@ class LineUpSampler(ReplaySampler):
         sla = slots.sla[slot]
         order, later = np.arange(len(slot)), np.empty(0, np.int64)
         draw = later_draw = np.empty(0, np.uint64)
-        victims = self._rules.victims
-        if victims == RANDOM:
+        if self._rules.order == RANDOM:
             draw, later_draw = _draws(slots.number[slot]), _draws(slots.number[slot] + 1)
             order, later = np.argsort(draw), np.argsort(later_draw)
-        elif victims == WEAKEST:
-            order = np.lexsort((ordinal, sla))[::-1].copy()
-        elif victims != OLDEST and victims < FIRST_COST:
+        elif self._rules.order == YOUNGEST:
             order = order[::-1].copy()
+        key = np.empty(0)
+        if self._key is not None:
+            key = np.asarray(self._key(amounts[:-1, 0], sla), np.float64)
+            order = order[np.argsort(key[order], kind="stable")]
         return LineUpSpotLine(
-            slot, ordinal, amounts, slots.start_s[slot], sla, order, draw, later, later_draw
+            slot, ordinal, amounts, slots.start_s[slot], sla, order, key, draw, later, later_draw
         )
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cloudsim.model.refusals import RefusalReason
+
 ROOT = Path(__file__).resolve().parents[3]
 # What loads something when a page is opened, unlike a link that a reader follows.
 LOADED = re.compile(
@@ -36,6 +38,7 @@ def test_commands_calls_and_library_are_made_from_the_code(site: Path) -> None:
     assert "POST /v1/requests" in told["http-api"]
     assert "role: member" in told["http-api"]
     assert "broker.client.Client" in told["library"]
+    assert RefusalReason.OVER_FAIR_SHARE.text in (site / "reference/events.html").read_text()
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.inventory import Inventory
-from cloudsim.model.changes import Booked, Change, Cordoned, End, Extended, Noticed, Withdrawn
+from cloudsim.model.changes import Change, Cordoned, End, Extended, Noticed
 from cloudsim.model.instances import Instance
 from cloudsim.model.refusals import Refusal
 from cloudsim.scheduling.eviction import oldest_first, youngest_first
@@ -69,11 +69,9 @@ def counted_as_said(
     return how, cause
 
 
-@mutation(CLOUD_BUGS, "notice without eviction", Cloud._apply_notice, seed=6)
-def expect_no_eviction(sound: Sound, cloud: Cloud, change: Noticed | Booked | Withdrawn | Cordoned) -> None:
-    expected = cloud._ends.copy()
-    sound(cloud, change)
-    cloud._ends = expected
+@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=6)
+def expect_no_eviction(sound: Sound, cloud: Cloud, instance: Instance) -> None:
+    sound(cloud, replace(instance, evict_at_s=None))
 
 
 @mutation(CLOUD_BUGS, "eviction without notice", Cloud.gives_notice)

@@ -19,12 +19,11 @@ from broker.api.services.federation_metrics import (
 )
 from broker.api.services.request_metrics import RequestMetrics
 from broker.contract import BrokenPromise, EventKind, Lease, RefusalView
-from broker.ledger.lease_counts import DRAIN, TAKEN
 from broker.ledger.ledger import CloudLedger
 from broker.observability.owner_stats import OwnerStats
 from broker.requests.errors import InFlightError
 from broker.requests.models import RequestAnswer
-from cloudsim.cloud import cloud_state as simulated
+from cloudsim.model.changes import DRAIN, TAKEN
 from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.requests.test_routing import member
 from tests.unit.broker.test_ledger import Told, event
@@ -77,10 +76,6 @@ def test_admissions_ends_and_evictions_are_counted_with_and_without_a_promise() 
     }
     ended = {labels: count for labels, count in found["spotfed_spot_ends_total"].items() if count}
     assert ended == {("A", "completed", "yes"): 1, ("A", "evicted", "no"): 3}
-
-
-def test_a_drain_and_what_was_taken_are_known_by_the_words_of_the_cloud() -> None:
-    assert (simulated.DRAIN, simulated.TAKEN) == (DRAIN, TAKEN)
 
 
 def test_promises_are_summed_by_the_bound_of_their_sla() -> None:

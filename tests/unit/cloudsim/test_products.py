@@ -94,7 +94,7 @@ def test_a_pool_holds_no_more_than_its_band() -> None:
     cloud = pooled(20)
     assert [admit(cloud, spot(f"s{number}", 5, pool=1)).pool for number in range(2)] == [1, 1]
     assert cloud.spec.products.pools is not None
-    assert cloud.spec.products.pools.held(cloud.inventory) == (0, 10)
+    assert cloud.spec.products.pools.held_cores(cloud.inventory) == (0, 10)
     refused = cloud.quote(spot("more", 1, pool=1))
     assert isinstance(refused, Refusal)
     assert refused.reason is RefusalReason.NO_CAPACITY
@@ -209,7 +209,7 @@ def test_rounding_alone_asks_for_no_longer_slice() -> None:
     instance = cloud.inventory.get("s")
     assert instance is not None
     end_s = np.nextafter(instance.start_s + HOUR_S, np.inf)
-    assert products.extended_until_s(instance, end_s) == end_s
+    assert products.sold_until_s(instance, end_s) == end_s
 
 
 # -- files ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cloudsim.admission.population import FEWEST_REQUESTS, MARGIN, RequestLog, Threshold
 from cloudsim.admission.promise_ledger import Account, PromiseLedger
-from cloudsim.admission.rule import AdmissionRule
+from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, AdmissionRule, evidence_s
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import START_SPOT
@@ -107,9 +107,9 @@ class TestLedger:
         cases = ((0.1, End.EVICTED), (0.1, End.COMPLETED), (0.01, End.COMPLETED), (0.01, End.CANCELLED))
         for number, (sla, how) in enumerate(cases):
             instance = Instance(f"i{number}", Kind.SPOT, 1, 0, 0.0, 9.0, number, sla=sla, risk=sla / 2)
-            ledger.started(instance)
+            ledger.record_start(instance)
             assert ledger.account(sla).pending == pytest.approx(sla / 2)
-            ledger.ended(instance, how)
+            ledger.record_end(instance, how)
         accounts = dict(ledger)
         assert list(accounts) == [0.01, 0.1]
         assert (accounts[0.1].completed, accounts[0.1].evicted, accounts[0.1].admitted) == (1, 1, 2)
@@ -122,8 +122,8 @@ class TestLedger:
             Instance("s", Kind.SPOT, 1, 0, 0.0, 9.0, 0),
             Instance("d", Kind.ON_DEMAND, 1, 0, 0.0, 9.0, 1),
         ):
-            ledger.started(instance)
-            ledger.ended(instance, End.COMPLETED)
+            ledger.record_start(instance)
+            ledger.record_end(instance, End.COMPLETED)
         assert list(ledger) == []
 
     def test_balance(self) -> None:
@@ -135,10 +135,10 @@ class TestThreshold:
     def test_strict_until_enough_requests_came(self) -> None:
         log = RequestLog(0.1)
         for _ in range(FEWEST_REQUESTS - 1):
-            log.note(0.5, 10.0, Account())
+            log.note_request(0.5, 10.0, Account())
         assert log.threshold == Threshold(0.1, 0.0)
         for _ in range(FEWEST_REQUESTS):
-            log.note(0.0, 10.0, Account())
+            log.note_request(0.0, 10.0, Account())
         assert log.threshold.price_per_s > 0
 
     @pytest.mark.parametrize("sla", [0.01, 0.1, 0.5])
@@ -150,7 +150,7 @@ class TestThreshold:
         lifetimes_s = rng.lognormal(6, 1.5, count)
         log = RequestLog(sla)
         for risk, lifetime_s in zip(risks.tolist(), lifetimes_s.tolist(), strict=True):
-            log.note(risk, lifetime_s, Account())
+            log.note_request(risk, lifetime_s, Account())
         pairs = zip(risks.tolist(), lifetimes_s.tolist(), strict=True)
         taken = [risk for risk, lifetime_s in pairs if log.threshold.admits(risk, lifetime_s)]
         assert sum(taken) <= sla * (1 - MARGIN) * len(taken) + 1e-9
@@ -160,8 +160,8 @@ class TestThreshold:
         rng = np.random.default_rng(1)
         overdrawn = Account(completed=50, evicted=50)
         for risk in rng.uniform(0, 1, 500):
-            logs[0].note(float(risk), 100.0, Account())
-            logs[1].note(float(risk), 100.0, overdrawn)
+            logs[0].note_request(float(risk), 100.0, Account())
+            logs[1].note_request(float(risk), 100.0, overdrawn)
         assert logs[1].threshold.most < logs[0].threshold.most
 
     @given(
@@ -214,8 +214,11 @@ def test_curiosity_and_admission_do_not_move_the_bar() -> None:
 
 @pytest.mark.parametrize(("sla", "longest_s"), [(0.01, 250.0), (0.04, 1000.0), (0.5, 12500.0)])
 def test_a_small_sla_wants_a_long_history(sla: float, longest_s: float) -> None:
-    assert AdmissionRule().longest_s(sla, 1000.0) == pytest.approx(longest_s)
-    assert AdmissionRule(history_lifetimes=0.0).longest_s(sla, 1000.0) == math.inf
+    followed_up = LifetimeDistribution(np.array([5000.0]), np.array([0.0]), 100, 0)
+    assert evidence_s(followed_up, sla, 1000.0, STRICT_RULE) == pytest.approx(min(longest_s, 5000.0))
+    assert evidence_s(followed_up, sla, 1000.0, PAPERS_ADMISSION) == 5000.0
+    assert evidence_s(followed_up) == 5000.0
+    assert evidence_s(None, sla, 1000.0, STRICT_RULE) == 0.0
 
 
 def test_what_the_history_cannot_speak_for_has_no_evidence() -> None:

@@ -213,7 +213,7 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "closed_nodes": cloud.inventory.closed.tolist(),
         "noticed_for": cloud.noticed_for,
         "promises": list(cloud.ledger),
-        "own_load_next": cloud._own_load_next,
+        "own_load_next": cloud.own_load_next,
         "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
         "instances": cloud.history.instances,
         "open": state.answer_log._open,
