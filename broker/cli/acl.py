@@ -1,23 +1,34 @@
-"""``acl generate``: users, rights and passwords for a Redis that the clouds of a federation share."""
+"""``acl generate``: list_users, rights and passwords for a Redis that the clouds of a federation share."""
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.table import Column
 
-from broker.cli.console import CommandError, JsonOption, console, print_json
-
-if TYPE_CHECKING:
-    from broker.storage.acl import User
+from broker.cli.console import JsonOption, make_table, show_one
+from broker.cli.errors import CommandError
+from broker.contract import CloudId
+from broker.settings import settings
+from broker.storage.acl import (
+    User,
+    hash_password,
+    list_users,
+    login_url,
+    make_password,
+    read_hashes,
+    render_acl_file,
+    write_secret,
+)
+from broker.storage.keys import RedisKeys
+from cloudsim.model.errors import InputError, SpecError
 
 acl = typer.Typer(no_args_is_help=True, help="Separate the clouds in a Redis that they share.")
-
-
-@acl.callback()
-def _group() -> None:
-    """Separate the clouds in a Redis that they share."""
 
 
 @acl.command()
@@ -26,7 +37,7 @@ def generate(
     out: Annotated[Path, typer.Option(help="The ACL file, named by `aclfile` in redis.conf.")],
     users_out: Annotated[
         Path,
-        typer.Option(help="Directory of the users' addresses, one file each, for this user's eyes alone."),
+        typer.Option(help="Directory for the users' addresses, one file each, readable for the owner alone."),
     ] = Path("redis-users"),
     address: Annotated[
         str | None,
@@ -49,97 +60,68 @@ def generate(
 
     Example: spotfed acl generate federation.toml --out users.acl --redis rediss://redis.example:6379/0
     """
-    from broker.settings import settings
-    from broker.storage.acl import (
-        hash_password,
-        list_users,
-        login_url,
-        make_password,
-        read_hashes,
-        render_acl_file,
-        write_secret,
-    )
-    from broker.storage.keys import RedisKeys
-
-    told = settings()
-    keys, place = RedisKeys(told.key_prefix), _address(address or told.redis_url)
-    everybody = list_users(keys, _clouds(federation))
+    config = settings()
+    keys, server_url = RedisKeys(config.key_prefix), _check_address(address or config.redis_url)
+    members = list_users(keys, _cloud_ids(federation))
     renewed = set(rotate or ())
-    if unknown := renewed - {user.name for user in everybody}:
-        names = ", ".join(user.name for user in everybody)
-        raise _bad_input(f"there is no user {', '.join(sorted(unknown))}; the users are {names}", "--rotate")
+    if unknown := renewed - {user.name for user in members}:
+        names = ", ".join(user.name for user in members)
+        raise InputError(
+            f"there is no user {', '.join(sorted(unknown))}; the users are {names}", field="--rotate"
+        )
     try:
         before = read_hashes(out.read_text(encoding="utf-8")) if out.exists() else {}
         users_out.mkdir(parents=True, exist_ok=True, mode=0o700)
         hashes: dict[User, list[str]] = {}
         written: dict[str, Path] = {}
-        for user in everybody:
-            known = before.get(user.name, [])[:1]
-            if not known or user.name in renewed:
+        for user in members:
+            user_hashes = before.get(user.name, [])[:1]
+            if not user_hashes or user.name in renewed:
                 password = make_password()
-                known = [hash_password(password), *known]
+                user_hashes = [hash_password(password), *user_hashes]
                 written[user.name] = users_out / f"{user.name}.env"
-                address_of_user = login_url(place, user.name, password)
-                write_secret(written[user.name], f"SPOTFED_REDIS_URL='{address_of_user}'\n")
-            hashes[user] = known
+                user_url = login_url(server_url, user.name, password)
+                write_secret(written[user.name], f"SPOTFED_REDIS_URL='{user_url}'\n")
+            hashes[user] = user_hashes
         # Last: it is what makes the new passwords valid, and they must be in their files by then.
         write_secret(out, render_acl_file(keys, hashes))
     except OSError as error:
         raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
-    _show(out, [user.name for user in everybody], written, as_json=as_json)
+    _show(out, [user.name for user in members], written, as_json=as_json)
 
 
-def _clouds(federation: Path) -> list[str]:
-    """The ids in a federation file, without reading the traces that it names."""
-    import tomllib
-
-    from pydantic import TypeAdapter, ValidationError
-
-    from broker.contract import CloudId
-    from cloudsim.model.errors import SpecError
-
+def _cloud_ids(federation: Path) -> list[str]:
+    """Return the ids in a federation file, without reading the traces that it names."""
     try:
         stored = tomllib.loads(federation.read_text(encoding="utf-8"))
-        found = TypeAdapter(list[CloudId]).validate_python([one["id"] for one in stored["cloud"]])
+        ids = TypeAdapter(list[CloudId]).validate_python([cloud["id"] for cloud in stored["cloud"]])
     except OSError as error:
         raise SpecError(f"cannot read it: {error.strerror}", file=str(federation)) from error
     except ValueError as error:
-        # A ValidationError too; it would repeat much, and the file is short.
+        # The text of a ValidationError would be long, and the file is short.
         why = "an id is letters, digits, - and _" if isinstance(error, ValidationError) else str(error)
         raise SpecError(why, file=str(federation), field="cloud.id") from error
     except (KeyError, TypeError) as error:
         raise SpecError("needs [[cloud]] tables, each with an id", file=str(federation)) from error
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(ids))
 
 
-def _address(told: str | None) -> str:
-    from urllib.parse import urlsplit
-
-    if told is None:
-        raise _bad_input("name the server, as in rediss://redis.example:6379/0", "--redis")
-    parts = urlsplit(told)
+def _check_address(url: str | None) -> str:
+    if url is None:
+        raise InputError("name the server, as in rediss://redis.example:6379/0", field="--redis")
+    parts = urlsplit(url)
     if parts.scheme not in {"redis", "rediss", "unix"} or not (parts.hostname or parts.path):
-        raise _bad_input("must be an address like rediss://redis.example:6379/0", "--redis")
-    return told
-
-
-def _bad_input(message: str, field: str) -> Exception:
-    from cloudsim.model.errors import InputError
-
-    return InputError(message, field=field)
+        raise InputError("must be an address like rediss://redis.example:6379/0", field="--redis")
+    return url
 
 
 def _show(out: Path, names: list[str], written: dict[str, Path], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"acl_file": str(out), "users": names, "new": {one: str(written[one]) for one in written}})
-        return
-    from rich.table import Table
-
-    table = Table(title=f"Users in {out}", title_justify="left")
-    table.add_column("user")
-    table.add_column("address with password", overflow="fold")
+    table = make_table(f"Users in {out}", "user", Column("address with password", overflow="fold"))
     for name in names:
         table.add_row(name, str(written.get(name, "as before")))
-    said = console()
-    said.print(table)
-    said.print("Load it with `ACL LOAD` as the operator, or start Redis with `aclfile` naming it.")
+    show_one(
+        {"acl_file": str(out), "users": names, "new": {name: str(path) for name, path in written.items()}},
+        table,
+        "Load it with `ACL LOAD` as the operator, or start Redis with `aclfile` naming it.",
+        as_json=as_json,
+    )

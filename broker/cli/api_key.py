@@ -1,23 +1,26 @@
-"""Commands ``key``: an operator makes, lists, rotates and revokes API keys."""
+"""``key``: an operator makes, lists, rotates and revokes API keys."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
+from broker.api.schemas.api_keys import KeyWish, NewKey, Rotation
 from broker.cli import formatting
 from broker.cli.connection import connected
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json, warn
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from broker.api.schemas.api_keys import NewKey
-    from broker.identity.models import KeyRecord
-
-    Body = TypeVar("Body", bound=BaseModel)
+from broker.cli.console import JsonOption, next_step, print_json, show_list, show_one
+from broker.cli.errors import warn
+from broker.cli.options import build_model
+from broker.cli.redis_connection import connected_redis
+from broker.identity.models import AuditEntry, KeyRecord
+from broker.identity.store import let_in_operator
+from broker.local import queue
+from broker.local.state_files import key_file
+from broker.settings import settings
+from cloudsim.model.durations import parse_duration_s
 
 key = typer.Typer(no_args_is_help=True, help="API keys: each is shown once, when it is made.")
 
@@ -28,7 +31,7 @@ CloudOption = Annotated[
 
 
 @key.command("first")
-def first_key(as_json: JsonOption = False) -> None:
+def create_first_key(as_json: JsonOption = False) -> None:
     """Make the first operator's key of a federation, straight into its Redis (SPOTFED_REDIS_URL).
 
     It is kept in the file api-key of the state directory, where commands on this machine find it. Run again,
@@ -36,21 +39,13 @@ def first_key(as_json: JsonOption = False) -> None:
 
     Example: spotfed key first
     """
-    from broker.cli.connection import queue
-    from broker.identity.store import let_in_operator
-    from broker.local.queue import first_key as local_first_key
-    from broker.local.queue import key_file
-    from broker.settings import settings
-
     config = settings()
-    with queue() as (client, keys):
-        let_in_operator(client, keys, local_first_key(config))
+    with connected_redis() as (client, keys):
+        let_in_operator(client, keys, queue.first_key(config))
     path = key_file(config.state_dir)
-    if as_json:
-        print_json({"api_key_file": str(path)})
-        return
-    console().print(f"an operator's key is in {path}", soft_wrap=True)
-    next_step("set SPOTFED_URL to where the API is, then: spotfed clouds")
+    show_one({"api_key_file": str(path)}, f"an operator's key is in {path}", as_json=as_json)
+    if not as_json:
+        next_step("set SPOTFED_URL to where the API is, then: spotfed clouds")
 
 
 @key.command("create")
@@ -69,16 +64,15 @@ def create_key(
 
     Example: spotfed key create acme/ci --lifetime 90d
     """
-    from broker.api.schemas.api_keys import KeyWish
-    from cloudsim.model.durations import parse_duration_s
-
     fields: dict[str, Any] = {"principal": principal, "role": role}
     if cloud:
         fields["clouds"] = tuple(cloud)
     if lifetime is not None:
         fields["lifetime_s"] = parse_duration_s(lifetime, field="--lifetime")
+    options = {"principal": "PRINCIPAL", "clouds": "--cloud", "lifetime_s": "--lifetime"}
+    request = build_model(KeyWish, fields, options)
     with connected() as client:
-        new_key = client.api_keys.create(request_body(KeyWish, fields))
+        new_key = client.api_keys.create(request)
     _show_new_key(new_key, as_json=as_json)
 
 
@@ -90,10 +84,8 @@ def list_keys(as_json: JsonOption = False) -> None:
     """
     with connected() as client:
         keys = client.api_keys.list()
-    if as_json:
-        print_json({"keys": [record.model_dump(mode="json") for record in keys]})
-    else:
-        _show_keys(keys)
+    columns = ("key", "of", "role", "clouds", "made", "ends")
+    show_list("keys", keys, *columns, row=_key_row, as_json=as_json)
 
 
 @key.command("rotate")
@@ -102,14 +94,12 @@ def rotate_key(
     grace: Annotated[str, typer.Option(help="How long the old key still works.")] = "24h",
     as_json: JsonOption = False,
 ) -> None:
-    """Make a new key in the place of one, which still works for a while. The new one is printed this once.
+    """Replace a key by a new one, which is printed this once; the old one still works for a while.
 
     Example: spotfed key rotate 4f1c9a0b2d3e --grace 1h
     """
-    from broker.api.schemas.api_keys import Rotation
-    from cloudsim.model.durations import parse_duration_s
-
-    rotation = request_body(Rotation, {"grace_s": parse_duration_s(grace, field="--grace")})
+    fields = {"grace_s": parse_duration_s(grace, field="--grace")}
+    rotation = build_model(Rotation, fields, {"grace_s": "--grace"})
     with connected() as client:
         new_key = client.api_keys.rotate(key_id, rotation)
     _show_new_key(new_key, as_json=as_json)
@@ -123,15 +113,12 @@ def revoke_key(key_id: KeyArgument, as_json: JsonOption = False) -> None:
     """
     with connected() as client:
         record = client.api_keys.revoke(key_id)
-    if as_json:
-        print_json({"revoked": record.model_dump(mode="json")})
-    else:
-        console().print(f"key {record.id} of {record.principal} is revoked")
+    show_one({"revoked": record}, f"key {record.id} of {record.principal} is revoked", as_json=as_json)
 
 
 @key.command("log")
 def show_log(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many entries.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Largest number of entries.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
     """Show who changed members and keys, the latest first.
@@ -140,60 +127,36 @@ def show_log(
     """
     with connected() as client:
         entries = client.members.read_audit(limit)
-    if as_json:
-        print_json({"entries": [entry.model_dump(mode="json") for entry in entries]})
-        return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table()
-    for name in ("when", "what", "which", "by", "with key", "more"):
-        table.add_column(name)
-    for entry in entries:
-        more = escape(", ".join(f"{name} {value}" for name, value in entry.more.items()))
-        table.add_row(_ago(entry.at_s), entry.what, entry.object, entry.by, entry.key, more)
-    console().print(table)
-
-
-def request_body(model: type[Body], fields: dict[str, Any]) -> Body:
-    """Make the body of a call. What the API would refuse is refused here, in its words: CommandError."""
-    from pydantic import ValidationError
-
-    try:
-        return model(**fields)
-    except ValidationError as error:
-        detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        text = f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
-        raise CommandError(text, ExitCode.BAD_INPUT) from None
+    columns = ("when", "what", "which", "by", "with key", "more")
+    show_list("entries", entries, *columns, row=_log_row, as_json=as_json)
 
 
 def _show_new_key(new_key: NewKey, *, as_json: bool) -> None:
     if as_json:
-        print_json(new_key.model_dump(mode="json"))
+        print_json(new_key)
         return
     record = new_key.record
     warn(f"this is the only time that the key {record.id} of {record.principal} is shown")
     typer.echo(new_key.key)
-    next_step("who uses it sets SPOTFED_API_KEY to it, and SPOTFED_URL to where the API is")
+    next_step("its user sets SPOTFED_API_KEY to it, and SPOTFED_URL to where the API is")
 
 
-def _show_keys(keys: list[KeyRecord]) -> None:
-    from rich.table import Table
-
-    table = Table()
-    for name in ("key", "of", "role", "clouds", "made", "ends"):
-        table.add_column(name)
-    for record in keys:
-        clouds = "all" if record.clouds is None else ", ".join(record.clouds) or "none"
-        ends = "–" if record.expires_at_s is None else _in(record.expires_at_s)
-        table.add_row(record.id, record.principal, record.role.value, clouds, _ago(record.created_at_s), ends)
-    console().print(table)
+def _key_row(record: KeyRecord) -> tuple[str, ...]:
+    clouds = "all" if record.clouds is None else ", ".join(record.clouds) or "none"
+    ends = "–" if record.expires_at_s is None else _time_until(record.expires_at_s)
+    made = _time_since(record.created_at_s)
+    return (record.id, record.principal, record.role.value, clouds, made, ends)
 
 
-def _ago(at_s: float) -> str:
+def _log_row(entry: AuditEntry) -> tuple[str, ...]:
+    more = escape(", ".join(f"{name} {value}" for name, value in entry.more.items()))
+    return (_time_since(entry.at_s), entry.what, entry.object, entry.by, entry.key, more)
+
+
+def _time_since(at_s: float) -> str:
     return f"{formatting.duration(max(0.0, time.time() - at_s))} ago"
 
 
-def _in(at_s: float) -> str:
+def _time_until(at_s: float) -> str:
     left_s = at_s - time.time()
     return f"in {formatting.duration(left_s)}" if left_s > 0 else "has ended"

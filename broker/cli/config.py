@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any
 
 import typer
+from pydantic import SecretStr
+from rich.markup import escape
+from rich.table import Column, Table
 
-from broker.cli.console import JsonOption, console, next_step, print_json, warn
-
-if TYPE_CHECKING:
-    from broker.settings import Settings
+from broker.cli.console import JsonOption, make_table, next_step, print_json, show_one
+from broker.cli.errors import warn
+from broker.local.state_files import address_file, find_api_url, find_redis_url, key_file, record_file
+from broker.settings import Settings, display_value, settings, unknown_variables, variable
+from cloudsim.federation.file_schema import FederationFile
 
 config = typer.Typer(
     no_args_is_help=True, help="Settings, where they come from, and the schema of federation files."
 )
 
 
-@config.callback()
-def _group() -> None:
-    """Settings, where they come from, and the schema of federation files."""
-
-
 @dataclass(frozen=True)
-class Shown:
-    """One setting. ``value`` is without secrets; ``origin``: environment, default, or a file's path."""
+class SettingView:
+    """A setting as it is shown.
+
+    variable: name of its environment variable. value: without secrets. origin: environment, default, or the
+    path of a file. what: its description.
+    """
 
     variable: str
     value: str
@@ -45,17 +50,12 @@ def show(
 
     Example: spotfed config show --origin
     """
-    from broker.settings import settings, unknown_variables
-
-    told = settings()
-    found, unknown = shown_settings(told), unknown_variables()
+    views, unknown = list_settings(settings()), unknown_variables()
     for name in unknown:
-        warn(_unknown(name, [one.variable for one in found]))
-    if as_json:
-        print_json({"settings": [asdict(one) for one in found], "unknown": unknown})
-        return
-    _table(found, origin=origin)
-    next_step("spotfed doctor checks them")
+        warn(_unknown_text(name, [view.variable for view in views]))
+    show_one({"settings": views, "unknown": unknown}, _settings_table(views, origin=origin), as_json=as_json)
+    if not as_json:
+        next_step("spotfed doctor checks them")
 
 
 @config.command()
@@ -67,85 +67,60 @@ def schema(as_json: JsonOption = False) -> None:
     Example: spotfed config schema > federation.schema.json
     """
     del as_json
-    from cloudsim.federation.file_schema import FederationFile
-
     print_json(FederationFile.model_json_schema())
 
 
-def shown_settings(told: Settings) -> list[Shown]:
-    """All of them, in their order; where nothing is told, what commands find on this machine."""
-    from broker.settings import display_value, variable
-
-    beside = _files(told)
-    found = []
-    for name, field in type(told).model_fields.items():
-        value, origin = getattr(told, name), "environment"
-        if name not in told.model_fields_set:
-            value, origin = beside.get(name, (value, "default"))
-        found.append(
-            Shown(variable(name), display_value(name, value), origin, described(field.description or ""))
-        )
-    return found
+def list_settings(config: Settings) -> list[SettingView]:
+    """Return all settings in their order; where none is given, the value that commands find here."""
+    local = _local_values(config)
+    views = []
+    for name, field in type(config).model_fields.items():
+        value, origin = getattr(config, name), "environment"
+        if name not in config.model_fields_set:
+            value, origin = local.get(name, (value, "default"))
+        description = describe(field.description or "")
+        views.append(SettingView(variable(name), display_value(name, value), origin, description))
+    return views
 
 
-def described(text: str) -> str:
-    """What the source says of a setting, in the words of its users: variables, and unset instead of None."""
-    import re
+def describe(text: str) -> str:
+    """Put a description from the source into users' words: variables for fields, and unset for None."""
 
-    from broker.settings import Settings, variable
+    def name_variable(match: re.Match[str]) -> str:
+        return variable(match[1]) if match[1] in Settings.model_fields else match[1]
 
-    def named(found: re.Match[str]) -> str:
-        return variable(found[1]) if found[1] in Settings.model_fields else found[1]
-
-    return re.sub(r"\bNone\b", "unset", re.sub(r"`+([^`]+)`+", named, " ".join(text.split())))
+    return re.sub(r"\bNone\b", "unset", re.sub(r"`+([^`]+)`+", name_variable, " ".join(text.split())))
 
 
-def _files(told: Settings) -> dict[str, tuple[Any, str]]:
-    """What a federation that runs here has left for commands: value and file, by setting."""
-    from pydantic import SecretStr
-
-    from broker.cli.connection import url
-    from broker.local.federation import record_file
-    from broker.local.queue import address_file, key_file
-
-    found: dict[str, tuple[Any, str]] = {}
-    record, address, key = (place(told.state_dir) for place in (record_file, address_file, key_file))
+def _local_values(config: Settings) -> dict[str, tuple[Any, str]]:
+    """Return what a federation that runs here has left for commands: value and file, by setting."""
+    record, address, key = (file(config.state_dir) for file in (record_file, address_file, key_file))
+    values: dict[str, tuple[Any, str]] = {}
     if record.exists():
-        found["url"] = (url(told), str(record))
+        values["url"] = (find_api_url(config), str(record))
     if key.exists():
-        found["api_key"] = (SecretStr("kept there"), str(key))
-    if text := _text(address):
-        found["redis_url"] = (text, str(address))
-    return found
+        values["api_key"] = (SecretStr("kept there"), str(key))
+    if address.exists() and (url := find_redis_url(config)):
+        values["redis_url"] = (url, str(address))
+    return values
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
+def _unknown_text(name: str, known: list[str]) -> str:
     near = get_close_matches(name.upper(), known, n=1)
     return f"{name}: there is no such setting, so it does nothing" + (
         f"; did you mean {near[0]}?" if near else ""
     )
 
 
-def _table(found: list[Shown], *, origin: bool) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("setting", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    if origin:
-        table.add_column("from", overflow="fold")
-    table.add_column("what")
-    for one in found:
-        told = map(escape, (one.value, one.origin) if origin else (one.value,))
-        table.add_row(one.variable, *told, one.what, style=None if one.origin != "default" else "dim")
-    console().print(table)
+def _settings_table(views: Sequence[SettingView], *, origin: bool) -> Table:
+    table = make_table(
+        None,
+        Column("setting", no_wrap=True),
+        Column("value", overflow="fold"),
+        *([Column("from", overflow="fold")] if origin else []),
+        "what",
+    )
+    for view in views:
+        cells = map(escape, (view.value, view.origin) if origin else (view.value,))
+        table.add_row(view.variable, *cells, view.what, style="dim" if view.origin == "default" else None)
+    return table

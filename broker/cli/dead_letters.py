@@ -1,114 +1,120 @@
-"""``dlq``: what the clouds' owners put aside because they could not read it, or broke over it."""
+"""``dlq``: commands that the owner of a cloud could not read or process, and set aside."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
+import redis
 import typer
+from rich.table import Column
+from rich.text import Text
 
 from broker.cli import formatting
-from broker.cli.connection import queue
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json
-from broker.cli.federation import CloudOption
-
-if TYPE_CHECKING:
-    import redis
-
-    from broker.journal.dead_letters import DeadLetter, DeadLetters
-    from broker.settings import Settings
-    from broker.signing.signer import MessageSigner
-    from broker.storage.keys import RedisKeys
+from broker.cli.console import JsonOption, next_step, number, print_text, show_list, show_one
+from broker.cli.errors import CommandError, ExitCode
+from broker.cli.options import CloudFilter
+from broker.cli.redis_connection import connected_redis
+from broker.contract import VERSION
+from broker.journal.dead_letters import DeadLetter, DeadLetters, ReplayError
+from broker.journal.journal import Journal
+from broker.settings import Settings, settings
+from broker.signing.key_files import local_key_files
+from broker.signing.parties import BROKER
+from broker.signing.signer import MessageSigner
+from broker.storage.keys import RedisKeys
+from broker.storage.negotiation import read_federation_version
 
 dlq = typer.Typer(
     no_args_is_help=True,
-    help="Look at what the clouds' owners put aside, send it again, or drop it. Needs the queue itself: "
-    "SPOTFED_REDIS_URL, or `spotfed up` on this machine.",
+    help="Show what the clouds' owners could not process and set aside, send it again, or drop it. Needs the "
+    "queue itself: SPOTFED_REDIS_URL, or `spotfed up` on this machine.",
 )
 
-LetterArgument = Annotated[str, typer.Argument(metavar="ID", help="As `spotfed dlq list` shows it.")]
+LetterArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of the dead letter, see `spotfed dlq list`.")
+]
 
 
 @dlq.command("list")
-def list_letters(cloud: CloudOption = None, as_json: JsonOption = False) -> None:
+def list_letters(cloud: CloudFilter = None, as_json: JsonOption = False) -> None:
     """Show the dead letters of all clouds, oldest first: when, why, and how large.
 
     Example: spotfed dlq list --cloud A
     """
-    with queue() as (client, keys):
-        letters = [letter for one in _boxes(client, keys, cloud) for letter in one.letters()]
+    with connected_redis() as (client, keys):
+        letters = [letter for box in _boxes(client, keys, cloud) for letter in box.letters()]
         now_ms = _now_ms(client)
     if as_json:
-        print_json({"dead_letters": [_told(letter, now_ms) for letter in letters]})
-    else:
-        _show_list(letters, now_ms)
-        if letters:
-            one = letters[0].id
-            next_step(f"spotfed dlq show {one}, then spotfed dlq replay {one} or spotfed dlq drop {one}")
+        show_one({"dead_letters": [_letter_dict(letter, now_ms) for letter in letters]}, as_json=True)
+        return
+    show_list(
+        "dead_letters",
+        letters,
+        *(Column(heading, overflow="fold") for heading in ("id", "cloud", "age", "reason", "why")),
+        number("bytes"),
+        row=lambda letter: _letter_row(letter, now_ms),
+        as_json=False,
+        title="Dead letters",
+        none="no dead letters",
+    )
+    if letters:
+        print_text(f"{len(letters)} dead letters")
+        first = letters[0].id
+        next_step(f"spotfed dlq show {first}, then spotfed dlq replay {first} or spotfed dlq drop {first}")
 
 
 @dlq.command()
-def show(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOption = False) -> None:
+def show(letter: LetterArgument, cloud: CloudFilter = None, as_json: JsonOption = False) -> None:
     """Show one dead letter with its body, cut off where it is long; what looks like a secret is left out.
 
     Example: spotfed dlq show 1795862400000-0
     """
-    with queue() as (client, keys):
-        _, found = _one(client, keys, cloud, letter)
-        told = _told(found, _now_ms(client)) | {"body": found.format_body()}
-    if as_json:
-        print_json(told)
-        return
-    from rich.text import Text
-
-    out = console()
-    for name, value in told.items():
-        out.print(Text.assemble((f"{name}: ", "bold"), str(value)))
+    with connected_redis() as (client, keys):
+        _, match = _find_letter(client, keys, cloud, letter)
+        view = _letter_dict(match, _now_ms(client)) | {"body": match.format_body()}
+    lines = (Text.assemble((f"{name}: ", "bold"), str(value)) for name, value in view.items())
+    show_one(view, *lines, as_json=as_json)
 
 
 @dlq.command()
-def replay(letter: LetterArgument, cloud: CloudOption = None, as_json: JsonOption = False) -> None:
+def replay(letter: LetterArgument, cloud: CloudFilter = None, as_json: JsonOption = False) -> None:
     """Send the commands of a dead letter to their cloud again, if they are valid now.
 
-    Useful once the reason is gone: an upgraded owner, a mended bug. Commands keep their ids, so that one that
+    Useful once the cause is gone: an upgraded owner, a fixed bug. Commands keep their ids, so that one that
     was carried out after all is not carried out twice. Exit code 3 when it cannot be sent again.
 
     Example: spotfed dlq replay 1795862400000-0
     """
-    from broker.contract import VERSION
-    from broker.journal.dead_letters import ReplayError
-    from broker.journal.journal import Journal
-    from broker.settings import settings
-    from broker.storage.negotiation import read_federation_version
-
-    with queue() as (client, keys):
-        box, found = _one(client, keys, cloud, letter)
+    with connected_redis() as (client, keys):
+        box, match = _find_letter(client, keys, cloud, letter)
         try:
-            commands = found.parse_commands()
+            commands = match.parse_commands()
         except ReplayError as error:
-            raise CommandError(f"dead letter {letter} of {found.cloud}: {error}", ExitCode.REFUSED) from error
-        version, signing = min(read_federation_version(client, keys), VERSION), _signing(settings())
-        if client.hexists(keys.cloud_signatures, found.cloud) and not signing.sign(
-            b"", keys.inbox(found.cloud)
-        ):
+            raise CommandError(f"dead letter {letter} of {match.cloud}: {error}", ExitCode.REFUSED) from error
+        version, signer = min(read_federation_version(client, keys), VERSION), _broker_signer(settings())
+        needs_signature = client.hexists(keys.cloud_signatures, match.cloud)
+        if needs_signature and not signer.sign(b"", keys.inbox(match.cloud)):
             raise CommandError(
-                f"{found.cloud} believes signed commands only: set SPOTFED_SIGNING_KEY to the broker's key",
+                f"{match.cloud} accepts signed commands only: set SPOTFED_SIGNING_KEY to the broker's key",
                 ExitCode.REFUSED,
             )
-        journal = Journal(client, keys, found.cloud, signing, speaks=lambda: version)
-        entry = journal.send(found.cloud, commands)
+        journal = Journal(client, keys, match.cloud, signer, speaks=lambda: version)
+        entry = journal.send(match.cloud, commands)
         box.drop(letter)
-    if as_json:
-        print_json({"cloud": found.cloud, "commands": [command.id for command in commands], "entry": entry})
-    else:
-        console().print(f"sent {len(commands)} of its commands to {found.cloud} again, as entry {entry}")
+    show_one(
+        {"cloud": match.cloud, "commands": [command.id for command in commands], "entry": entry},
+        f"sent {len(commands)} of its commands to {match.cloud} again, as entry {entry}",
+        as_json=as_json,
+    )
 
 
 @dlq.command()
 def drop(
     letters: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="As `spotfed dlq list` shows them.")
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Ids of dead letters, see `spotfed dlq list`."),
     ] = None,
-    cloud: CloudOption = None,
+    cloud: CloudFilter = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them, or all of --cloud.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -118,24 +124,17 @@ def drop(
     """
     if bool(letters) == everything:
         raise CommandError("name dead letters by their ids, or --all of them", ExitCode.BAD_INPUT)
-    with queue() as (client, keys):
+    with connected_redis() as (client, keys):
         if everything:
-            found = [(box, letter.id) for box in _boxes(client, keys, cloud) for letter in box.letters()]
+            matches = [(box, letter.id) for box in _boxes(client, keys, cloud) for letter in box.letters()]
         else:  # nothing is dropped unless all are there
-            found = [(_one(client, keys, cloud, letter)[0], letter) for letter in letters or ()]
-        dropped = sum(box.drop(letter) for box, letter in found)
-    if as_json:
-        print_json({"dropped": dropped})
-    else:
-        console().print(f"dropped {dropped}")
-
-
-# -- the queue -----------------------------------------------------------------------------------------------
+            matches = [(_find_letter(client, keys, cloud, letter)[0], letter) for letter in letters or ()]
+        dropped = sum(box.drop(letter) for box, letter in matches)
+    show_one({"dropped": dropped}, f"dropped {dropped}", as_json=as_json)
 
 
 def _boxes(client: redis.Redis, keys: RedisKeys, cloud: str | None) -> list[DeadLetters]:
-    from broker.journal.dead_letters import DeadLetters
-
+    """Return the boxes of all clouds, or of one. Raises CommandError when there is no such cloud."""
     known = sorted(name.decode() for name in cast("list[bytes]", client.hkeys(keys.clouds)))
     if cloud is not None and cloud not in known:
         raise CommandError(
@@ -145,28 +144,28 @@ def _boxes(client: redis.Redis, keys: RedisKeys, cloud: str | None) -> list[Dead
     return [DeadLetters(client, keys, name) for name in known if cloud in (None, name)]
 
 
-def _one(
-    client: redis.Redis, keys: RedisKeys, cloud: str | None, letter: str
+def _find_letter(
+    client: redis.Redis, keys: RedisKeys, cloud: str | None, letter_id: str
 ) -> tuple[DeadLetters, DeadLetter]:
-    found = [(box, one) for box in _boxes(client, keys, cloud) if (one := box.get(letter)) is not None]
-    if not found:
-        raise CommandError(f"there is no dead letter {letter!r}: see `spotfed dlq list`", ExitCode.BAD_INPUT)
-    if len(found) > 1:
-        clouds = ", ".join(box.cloud for box, _ in found)
-        raise CommandError(f"{letter} is there in {clouds}: say which with --cloud", ExitCode.BAD_INPUT)
-    return found[0]
+    """Return a dead letter and its box. Raises CommandError unless there is exactly one of this id."""
+    boxes = _boxes(client, keys, cloud)
+    matches = [(box, letter) for box in boxes if (letter := box.get(letter_id)) is not None]
+    if not matches:
+        raise CommandError(
+            f"there is no dead letter {letter_id!r}: see `spotfed dlq list`", ExitCode.BAD_INPUT
+        )
+    if len(matches) > 1:
+        clouds = ", ".join(box.cloud for box, _ in matches)
+        raise CommandError(f"{letter_id} is there in {clouds}: say which with --cloud", ExitCode.BAD_INPUT)
+    return matches[0]
 
 
-def _signing(told: Settings) -> MessageSigner:
-    """With the broker's key, told or kept on this machine, where there is one."""
-    from broker.signing.key_files import local_key_files
-    from broker.signing.parties import BROKER
-    from broker.signing.signer import MessageSigner
-
-    kept = local_key_files(told.state_dir).key(BROKER)
-    if told.signing_key is None and kept.exists():
-        told = told.model_copy(update={"signing_key": kept})
-    return MessageSigner.from_settings(told, BROKER)
+def _broker_signer(config: Settings) -> MessageSigner:
+    """Return a signer with the broker's key: the one in the settings, else one kept on this machine."""
+    path = local_key_files(config.state_dir).key(BROKER)
+    if config.signing_key is None and path.exists():
+        config = config.model_copy(update={"signing_key": path})
+    return MessageSigner.from_settings(config, BROKER)
 
 
 def _now_ms(client: redis.Redis) -> int:
@@ -174,10 +173,7 @@ def _now_ms(client: redis.Redis) -> int:
     return seconds * 1000 + microseconds // 1000
 
 
-# -- for people ----------------------------------------------------------------------------------------------
-
-
-def _told(letter: DeadLetter, now_ms: int) -> dict[str, Any]:
+def _letter_dict(letter: DeadLetter, now_ms: int) -> dict[str, Any]:
     return {
         "id": letter.id,
         "cloud": letter.cloud,
@@ -191,24 +187,7 @@ def _told(letter: DeadLetter, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _show_list(letters: list[DeadLetter], now_ms: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Dead letters", title_justify="left")
-    for heading in ("id", "cloud", "age", "reason", "why"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("bytes", justify="right")
-    for letter in letters:
-        row = (
-            letter.id,
-            letter.cloud,
-            formatting.duration(letter.age_s(now_ms)),
-            letter.kind.value,
-            letter.why,
-        )
-        table.add_row(*map(Text, row), str(letter.size_bytes))
-    out = console()
-    if letters:
-        out.print(table)
-    out.print(f"{len(letters)} dead letters" if letters else "no dead letters")
+def _letter_row(letter: DeadLetter, now_ms: int) -> tuple[Text, ...]:
+    age = formatting.duration(letter.age_s(now_ms))
+    cells = (letter.id, letter.cloud, age, letter.kind.value, letter.why, str(letter.size_bytes))
+    return tuple(map(Text, cells))

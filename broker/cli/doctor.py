@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import typer
+from rich.console import RenderableType
+from rich.table import Column
+from rich.text import Text
 
-from broker.cli.console import ExitCode, JsonOption, console, print_json
-
-if TYPE_CHECKING:
-    from broker.doctor import CheckResult, Installation
+from broker.cli.console import JsonOption, make_table, show_one
+from broker.cli.errors import ExitCode
+from broker.doctor import CheckResult, Installation, State, run_checks
+from broker.local.state_files import find_api_key, find_api_url, find_redis_url, key_file, record_file
+from broker.settings import SettingsError, load
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failure": "red"}
 
@@ -24,55 +26,38 @@ def doctor(as_json: JsonOption = False) -> None:
 
     Example: spotfed doctor
     """
-    from broker.doctor import State, run_checks
-
     with _find_installation() as installation:
         results = run_checks(installation)
-    if as_json:
-        print_json({"checks": [asdict(result) for result in results]})
-    else:
-        _show(results)
+    show_one({"checks": results}, *_results_text(results), as_json=as_json)
     if any(result.state is State.FAILURE for result in results):
         raise typer.Exit(ExitCode.FAILED)
 
 
 def _find_installation() -> Installation:
     """Return what the settings name, or else what ``spotfed up`` runs on this machine."""
-    from broker.cli.connection import api_key, url
-    from broker.doctor import Installation
-    from broker.local.federation import record_file
-    from broker.local.queue import address_file, key_file
-    from broker.settings import SettingsError, load
-
     try:
         settings = load()
     except SettingsError as error:
         return Installation(error)
-    redis_url = settings.redis_url
-    if redis_url is None and address_file(settings.state_dir).exists():
-        redis_url = address_file(settings.state_dir).read_text(encoding="utf-8")
     has_api = "url" in settings.model_fields_set or record_file(settings.state_dir).exists()
     return Installation(
         settings,
-        redis_url=redis_url,
-        api_url=url(settings) if has_api else None,
-        api_key=api_key(settings),
+        redis_url=find_redis_url(settings),
+        api_url=find_api_url(settings) if has_api else None,
+        api_key=find_api_key(settings),
         api_key_file=key_file(settings.state_dir),
     )
 
 
-def _show(results: Sequence[CheckResult]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Checks", title_justify="left")
-    for column in ("state", "check", "found"):
-        table.add_column(column, overflow="fold")
+def _results_text(results: Sequence[CheckResult]) -> tuple[RenderableType, str]:
+    table = make_table(
+        "Checks", *(Column(heading, overflow="fold") for heading in ("state", "check", "found"))
+    )
     for result in results:
         found = Text(result.found)
         if result.advice:
             found.append(f"\n→ {result.advice}", style="bold" if result.state != "ok" else "")
         table.add_row(Text(result.state, style=_COLOURS[result.state]), Text(result.name), found)
-    console().print(table)
     counts = Counter(str(result.state) for result in results)
-    console().print(f"{len(results)} checks: {', '.join(f'{counts[state]} {state}' for state in _COLOURS)}")
+    summary = ", ".join(f"{counts[state]} {state}" for state in _COLOURS)
+    return table, f"{len(results)} checks: {summary}"

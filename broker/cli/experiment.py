@@ -1,18 +1,24 @@
-"""``spotfed experiment``: the papers' figures and tables, and our own questions, computed again."""
+"""``experiment``: the papers' figures and tables, and our own questions, computed again."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.table import Column
 
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json, progress, warn
-
-if TYPE_CHECKING:
-    from cloudsim.experiments.experiment import Experiment
+from broker.cli.console import JsonOption, console, make_table, number, print_json, progress, show_list
+from broker.cli.errors import CommandError, ExitCode, warn
+from broker.experiments.report import number as format_number
+from broker.experiments.report import write_report
+from broker.experiments.runner import run
+from broker.settings import settings
+from cloudsim.experiments import registry
+from cloudsim.experiments.experiment import Experiment
 
 LIST, ALL = "list", "all"
 LIST_SCHEMA, ALL_SCHEMA = "spotfed.experiment-list/1", "spotfed.experiments/1"
@@ -40,23 +46,19 @@ def experiment(
 
     Example: spotfed experiment figure-1
     """
-    from cloudsim.experiments import registry
-
     if name == LIST:
         _list([registry.load(known) for known in registry.MODULES], as_json=as_json)
         return
     chosen = [registry.load(known) for known in (registry.MODULES if name == ALL else [name])]
     try:
         results = [
-            _run(one, out, quick=quick, processes=processes or os.cpu_count() or 1, as_json=as_json)
-            for one in chosen
+            _run(each, out, quick=quick, processes=processes or os.cpu_count() or 1, as_json=as_json)
+            for each in chosen
         ]
     except KeyboardInterrupt:
         warn(f"interrupted; finished cases are kept in {out}")
         raise typer.Exit(_INTERRUPTED) from None
     if name == ALL:
-        from broker.experiments.report import write_report
-
         report = write_report(results, out)
         console(stderr=as_json).print(f"report: {report}", soft_wrap=True, markup=False)
     if as_json:
@@ -70,7 +72,7 @@ def experiment(
         )
 
 
-def _list(known: list[Experiment], *, as_json: bool) -> None:
+def _list(known: Sequence[Experiment], *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -79,37 +81,30 @@ def _list(known: list[Experiment], *, as_json: bool) -> None:
             }
         )
         return
-    from rich.table import Table
+    show_list(
+        "experiments",
+        known,
+        *(Column("name", no_wrap=True), "title", "source"),
+        row=lambda each: (each.name, each.title, each.source),
+        as_json=False,
+        title="spotfed experiment NAME",
+    )
 
-    table = Table(title="spotfed experiment NAME", title_justify="left")
-    for column in ("name", "title", "source"):
-        table.add_column(column, no_wrap=column == "name")
-    for one in known:
-        table.add_row(one.name, one.title, one.source)
-    console().print(table)
 
-
-def _run(one: Experiment, out: Path, *, quick: bool, processes: int, as_json: bool) -> dict[str, Any]:
-    from broker.experiments.runner import run
-    from broker.settings import settings
-
-    total = len(one.cases(quick))
-    with nullcontext(lambda _: None) if as_json else progress(one.name, total) as reached:
-        result = run(one, out, data=settings().data, quick=quick, processes=processes, progress=reached)
+def _run(each: Experiment, out: Path, *, quick: bool, processes: int, as_json: bool) -> dict[str, Any]:
+    total = len(each.cases(quick))
+    with nullcontext(lambda _: None) if as_json else progress(each.name, total) as reached:
+        result = run(each, out, data=settings().data, quick=quick, processes=processes, progress=reached)
     for case, files in result["skipped"].items():
-        warn(f"{one.name}: {case!r} is left out, there is no {' and no '.join(files)}")
+        warn(f"{each.name}: {case!r} is left out, there is no {' and no '.join(files)}")
     for case, error in result["failed"].items():
-        warn(f"{one.name}: {case!r} failed: {error}")
+        warn(f"{each.name}: {case!r} failed: {error}")
     if not as_json:
-        _show(result, out / one.name)
+        _show(result, out / each.name)
     return result
 
 
 def _show(result: dict[str, Any], folder: Path) -> None:
-    from rich.table import Table
-
-    from broker.experiments.report import number
-
     screen = console()
     screen.print(f"[bold]{result['name']}[/bold]: {result['title']} ({result['source']})", soft_wrap=True)
     for finding in result["findings"]:
@@ -117,18 +112,17 @@ def _show(result: dict[str, Any], folder: Path) -> None:
     if result["failed"] or result["skipped"]:
         screen.print(" Not everything could be done: there are no findings and no pictures.")
     if result["papers"]:
-        table = Table("source", "quantity", "of", title="Published and ours", title_justify="left")
-        for column in ("published", "ours", "± 95 %", "runs"):
-            table.add_column(column, justify="right")
+        numbers = ("published", "ours", "± 95 %", "runs")
+        table = make_table("Published and ours", "source", "quantity", "of", *map(number, numbers))
         for row in result["papers"]:
             table.add_row(
-                row["source"], row["quantity"], row["of"], row["published"], number(row["ours"]),
-                number(row["ours_plus_minus"]) if row["runs"] > 1 else "", str(row["runs"]),
+                row["source"], row["quantity"], row["of"], row["published"], format_number(row["ours"]),
+                format_number(row["ours_plus_minus"]) if row["runs"] > 1 else "", str(row["runs"]),
             )  # fmt: skip
         screen.print(table)
-    told = result["manifest"]
+    manifest = result["manifest"]
     screen.print(
-        f"{told['cases']} cases ({told['cases_kept_from_before']} kept from before) in "
-        f"{told['wall_seconds']:.1f} s; rows and pictures in {folder}",
+        f"{manifest['cases']} cases ({manifest['cases_kept_from_before']} kept from before) in "
+        f"{manifest['wall_seconds']:.1f} s; rows and pictures in {folder}",
         soft_wrap=True, markup=False,
     )  # fmt: skip

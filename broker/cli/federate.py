@@ -1,22 +1,24 @@
-"""``spotfed federate``: a federation from a file, replayed in this process or live."""
+"""``federate``: a federation from a file, replayed in this process or run live."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from broker.cli.console import JsonOption, console, print_json, progress, warn
-from broker.cli.live_run import LiveRun, drive, running
+from broker.cli.console import JsonOption, console, print_json, progress
+from broker.cli.errors import warn
+from broker.cli.live_run import LiveRun, drive, start
 from broker.cli.simulation_options import SAMPLES, SEED, samples_and_seed
 from broker.cli.views.federation import show_report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cloudsim.federation.model import Federation
+from broker.settings import settings
+from cloudsim.federation import file as federation_file
+from cloudsim.federation.model import Federation
+from cloudsim.federation.replay import replay
+from cloudsim.model.durations import parse_duration_s
 
 
 def federate(
@@ -30,7 +32,7 @@ def federate(
     ] = None,
     samples: Annotated[int | None, SAMPLES] = None,
     seed: Annotated[int | None, SEED] = None,
-    monte_carlo: Annotated[int, typer.Option(min=1, help="Monte-Carlo workers of a live run.")] = 1,
+    monte_carlo: Annotated[int, typer.Option(min=1, help="Number of Monte-Carlo workers of a live run.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Run a federation: clouds with their own load that offer each other workloads as spot requests.
@@ -40,13 +42,11 @@ def federate(
     Example: spotfed federate deploy/federations/production.toml --until 10d --samples 1000
     """
     births, key = samples_and_seed(samples, seed)
-    federation = load(file, until, told=lambda trace, warning: warn(f"{trace}: {warning}"))
-    began = time.perf_counter()
+    federation = load_federation(file, until, warned=lambda trace, text: warn(f"{trace}: {text}"))
+    began_s = time.perf_counter()
     if live:
-        report = _live(LiveRun(file, federation, until, births, key, monte_carlo))
+        report = _run_live(LiveRun(file, federation, until, births, key, monte_carlo))
     else:
-        from cloudsim.federation.replay import replay
-
         with progress("replaying", federation.ends_s) as reached:
             report = replay(federation, seed=key, births=births, progress=reached)
     report = {
@@ -54,38 +54,35 @@ def federate(
         "mode": "live" if live else "in-process",
         "samples": births,
         "seed": key,
-        "seconds": round(time.perf_counter() - began, 3),
+        "seconds": round(time.perf_counter() - began_s, 3),
     }
     if as_json:
         print_json(report)
     else:
-        show_report(console(), report, slas_of(federation))
+        show_report(console(), report, strictest_slas(federation))
 
 
-def load(
-    file: Path, until: str | None, told: Callable[[Path, str], None] = lambda _file, _warning: None
+def load_federation(
+    file: Path, until: str | None, warned: Callable[[Path, str], None] = lambda _file, _warning: None
 ) -> Federation:
-    """The federation in a file, its traces looked up in SPOTFED_DATA and beside it.
+    """Load the federation in a file; its traces are looked up in SPOTFED_DATA and beside the file.
 
-    ``told`` hears what is odd about the traces.
+    ``until``: a duration after which requests are left out. ``warned`` is called with what is odd about a
+    trace. Raises SpecError, TraceError.
     """
-    from broker.settings import settings
-    from cloudsim.federation.file import load_federation as read
-    from cloudsim.model.durations import parse_duration_s
-
     until_s = None if until is None else parse_duration_s(until, field="--until")
-    return read(file, settings().data, until_s=until_s, on_warning=told)
+    return federation_file.load_federation(file, settings().data, until_s=until_s, on_warning=warned)
 
 
-def slas_of(federation: Federation) -> dict[str, float | None]:
-    """What each origin asks for: the strictest promise among its workloads."""
+def strictest_slas(federation: Federation) -> dict[str, float | None]:
+    """Return the strictest SLA among the workloads of each origin; None where none asks for a guarantee."""
     slas: dict[str, float | None] = {}
     for workload in federation.workloads:
-        asked = [sla for sla in (slas.get(workload.origin), workload.sla) if sla is not None]
-        slas[workload.origin] = min(asked, default=None)
+        known = [sla for sla in (slas.get(workload.origin), workload.sla) if sla is not None]
+        slas[workload.origin] = min(known, default=None)
     return slas
 
 
-def _live(run: LiveRun) -> dict[str, Any]:
-    with running(run, warn) as local, progress("driving", run.federation.ends_s) as reached:
+def _run_live(run: LiveRun) -> dict[str, Any]:
+    with start(run, warn) as local, progress("driving", run.federation.ends_s) as reached:
         return drive(run, local, lambda at_s, *_: reached(at_s))

@@ -1,44 +1,53 @@
-"""``fleet``: keep so many spot instances that pull work."""
+"""``fleet``: keep a number of spot instances running that pull work."""
 
 from __future__ import annotations
 
+import os
 import secrets
-from typing import TYPE_CHECKING, Annotated
+import signal
+import time
+from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from broker.cli.connection import connected
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json, warn
-from broker.cli.submit import (
+from broker.cli.console import JsonOption, console, print_json, print_text, show_one
+from broker.cli.errors import CommandError, ExitCode, warn
+from broker.cli.request_options import (
     CloudOption,
     CoresOption,
     LabelOption,
     NeedsOptions,
     OriginOption,
     ResourceOption,
-    request_of,
+    build_request,
 )
-from broker.cli.up import until_told
-
-if TYPE_CHECKING:
-    from broker.fleet.controller import FleetController, FleetSpec
-    from broker.fleet.events import FleetEvent
-    from broker.fleet.state_file import FleetFile
+from broker.cli.stop_signal import stop_signal
+from broker.cli.views.fleet import event_line, leases_table, open_screen, summary_lines
+from broker.contract import SpotRequest
+from broker.fleet import snapshot
+from broker.fleet.commands import Commands
+from broker.fleet.controller import FleetController, FleetSpec
+from broker.fleet.events import FleetEvent, FleetEventKind
+from broker.fleet.state_file import FleetBusyError, FleetFile, FleetName
+from broker.settings import settings
+from cloudsim.model.durations import parse_duration_s
 
 fleet = typer.Typer(
-    no_args_is_help=True, help="Keep so many spot instances that pull work, whatever is evicted."
+    no_args_is_help=True, help="Keep a number of spot instances running that pull work, whatever is evicted."
 )
 
 _MOST = 1000
-#: A keeper that is told to end has so long to give everything back.
-_ENDING_S = 90.0
+#: How long a controller that was told to end may take to give everything back.
+_END_LIMIT_S = 90.0
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the fleet.", show_default=False)]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the fleet.", show_default=False)]
 
 
 @fleet.command()
 def keep(
-    instances: Annotated[int, typer.Option(min=1, max=_MOST, help="So many.")],
+    instances: Annotated[int, typer.Option(min=1, max=_MOST, help="Number of instances to keep.")],
     cores: CoresOption = 1,
     lifetime: Annotated[
         str,
@@ -57,7 +66,8 @@ def keep(
     name: Annotated[
         str | None,
         typer.Option(
-            help="Kept again under this name, it goes on with the leases it has.", show_default="any"
+            help="Name of the fleet. Kept again under it, the fleet goes on with the leases it has.",
+            show_default="any",
         ),
     ] = None,
     on_start: Annotated[
@@ -70,41 +80,38 @@ def keep(
         str | None, typer.Option("--for", help="Give all back after 30m, 8h.", show_default="Ctrl-C")
     ] = None,
     cool_down: Annotated[
-        str, typer.Option(help="A cloud that has evicted one is not asked for so long.")
+        str, typer.Option(help="How long a cloud is not asked after it has evicted an instance.")
     ] = "60s",
-    poll: Annotated[str, typer.Option(help="How often it looks.")] = "2s",
+    poll: Annotated[str, typer.Option(help="Time between two rounds.")] = "2s",
     keep_leases: Annotated[
-        bool, typer.Option("--keep-leases", help="In the end leave the leases to the next one of this name.")
+        bool,
+        typer.Option("--keep-leases", help="Leave the leases at the end to the next fleet of this name."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Keep so many spot instances, replace those that end, and give all back in the end.
+    """Keep a number of spot instances, replace those that end, and give all back at the end.
 
     Commands find SPOTFED_LEASE, SPOTFED_CLOUD, SPOTFED_NODE, SPOTFED_CORES, SPOTFED_ENDS_AT and SPOTFED_FLEET
-    in their environment, --on-end also SPOTFED_END. With --json there is a line for each thing that happens,
-    and a last one with the sums.
+    in their environment, --on-end also SPOTFED_END. With --json there is a line for each event, and a last
+    one with the totals.
 
     Example: spotfed fleet keep --instances 20 --cores 2 --name night --on-start ./worker.sh
     """
-    from broker.fleet.controller import FleetSpec
-    from cloudsim.model.durations import parse_duration_s
-
-    needs = NeedsOptions(resource, label, None, None, None)
-    wish = FleetSpec(
-        _checked(name or f"f{secrets.token_hex(4)}"),
+    spec = FleetSpec(
+        _check_name(name or f"f{secrets.token_hex(4)}"),
         instances,
-        request_of(cores, lifetime, sla, origin, cloud, needs),
+        build_request(cores, lifetime, sla, origin, cloud, NeedsOptions(resource, label)),
         parse_duration_s(cool_down, field="--cool-down"),
         max(0.1, parse_duration_s(poll, field="--poll")),
     )
-    if wish.request.lifetime_s is None and wish.request.sla is None:
+    if spec.request.lifetime_s is None and spec.request.sla is None:
         raise CommandError("--sla: a lifetime of none goes with an SLA", ExitCode.BAD_INPUT)
     if keep_leases and name is None:
         raise CommandError(
             "--keep-leases goes with --name, by which they are found again", ExitCode.BAD_INPUT
         )
     limit_s = None if duration is None else parse_duration_s(duration, field="--for")
-    _keep(wish, on_start, on_end, limit_s, keep_leases=keep_leases, as_json=as_json)
+    _keep(spec, Commands(on_start, on_end), limit_s, keep_leases=keep_leases, as_json=as_json)
 
 
 @fleet.command()
@@ -117,107 +124,78 @@ def status(
 
     Example: spotfed fleet status night
     """
-    from broker.cli.views.fleet import leases_table
-    from broker.fleet import snapshot
-    from broker.fleet.state_file import FleetBusyError
-
-    _checked(name)
-    pid, asked = None, 0
+    pid, unanswered = None, 0
     try:
-        with _file(name).alone() as kept:
-            asked = len(kept.asked)
+        with _fleet_file(name).lock() as saved:
+            unanswered = len(saved.asked)
     except FleetBusyError as busy:
         pid = busy.pid
     with connected() as client:
-        seen = snapshot.read_market(client)
-        leases = snapshot.running(client, name, origin, seen)
-    if as_json:
-        told = [lease.model_dump(mode="json") for lease in leases.values()]
-        print_json({"name": name, "keeper": pid, "asked": asked, "leases": told})
-        return
-    out = console()
-    out.print(leases_table(f"Fleet {name}", list(leases.values()), seen))
-    out.print(f"kept by process {pid} on this machine" if pid else "nobody keeps it on this machine")
+        market = snapshot.read_snapshot(client)
+        leases = [*snapshot.running_leases(client, name, origin, market).values()]
+    show_one(
+        {"name": name, "keeper": pid, "asked": unanswered, "leases": leases},
+        leases_table(f"Fleet {name}", leases, market),
+        f"kept by process {pid} on this machine" if pid else "not kept on this machine",
+        as_json=as_json,
+    )
 
 
 @fleet.command()
 def end(name: NameArgument, origin: OriginOption = "user", as_json: JsonOption = False) -> None:
-    """End a fleet: its keeper on this machine is told to, and what there is left is given back.
+    """End a fleet: stop the process that keeps it on this machine, and give all its leases back.
 
     Example: spotfed fleet end night
     """
-    from broker.cli.views.fleet import happening_line
-    from broker.contract import SpotRequest
-    from broker.fleet.commands import Commands
-    from broker.fleet.controller import FleetController, FleetSpec
-    from broker.fleet.events import FleetEventKind
-
-    file = _file(_checked(name))
-    _end_keeper(file, name)
-    wish = FleetSpec(name, 0, SpotRequest(origin=origin, cores=1, lifetime_s=0.0))
+    file = _fleet_file(name)
+    _stop_controller(file, name)
+    spec = FleetSpec(name, 0, SpotRequest(origin=origin, cores=1, lifetime_s=0.0))
     returned: list[str] = []
 
-    def tell(what: FleetEvent) -> None:
-        if what.kind is FleetEventKind.RETURNED and what.lease is not None:
-            returned.append(what.lease)
-        if not as_json and what.kind is not FleetEventKind.FOUND:
-            console().print(happening_line(what), soft_wrap=True)
+    def report(event: FleetEvent) -> None:
+        if event.kind is FleetEventKind.RETURNED and event.lease is not None:
+            returned.append(event.lease)
+        if not as_json and event.kind is not FleetEventKind.FOUND:
+            print_text(event_line(event))
 
-    with file.alone() as kept, connected() as client:
-        left = FleetController(client, wish, file, kept, Commands(None, None), tell).give_back()
-    if as_json:
-        print_json({"name": name, "returned": returned, "left": left})
-    else:
-        console().print(f"{len(returned)} given back" + (f", {len(left)} left" if left else ""))
-    _exit_if(left, name)
-
-
-# -- how -----------------------------------------------------------------------------------------------------
+    with file.lock() as saved, connected() as client:
+        left = FleetController(client, spec, file, saved, Commands(None, None), report).give_back()
+    show_one(
+        {"name": name, "returned": returned, "left": left},
+        f"{len(returned)} given back" + (f", {len(left)} left" if left else ""),
+        as_json=as_json,
+    )
+    _check_given_back(left, name)
 
 
 def _keep(
-    wish: FleetSpec,
-    on_start: str | None,
-    on_end: str | None,
-    limit_s: float | None,
-    *,
-    keep_leases: bool,
-    as_json: bool,
+    spec: FleetSpec, commands: Commands, limit_s: float | None, *, keep_leases: bool, as_json: bool
 ) -> None:
-    from broker.cli.views.fleet import screen
-    from broker.fleet.commands import Commands
-    from broker.fleet.controller import FleetController
-
-    file = _file(wish.name)
+    file = _fleet_file(spec.name)
     left: list[str] = []
-    with until_told() as over, file.alone() as kept, connected() as client:
-        with screen(wish, as_json=as_json) as shown:
-            keeper = FleetController(client, wish, file, kept, Commands(on_start, on_end), shown.tell)
+    with stop_signal() as stopped, file.lock() as saved, connected() as client:
+        with open_screen(spec, as_json=as_json) as screen:
+            controller = FleetController(client, spec, file, saved, commands, screen.add_event)
             if not as_json:
-                warn(f"fleet {wish.name}: {wish.instances} instances; Ctrl-C gives them back")
+                warn(f"fleet {spec.name}: {spec.instances} instances; Ctrl-C gives them back")
             try:
-                keeper.keep(over, limit_s, lambda: shown.show(keeper))
+                controller.keep(stopped, limit_s, lambda: screen.update(controller))
             finally:
                 if keep_leases:
-                    keeper.close()
+                    controller.close()
                 else:
-                    left = keeper.give_back()
-                shown.show(keeper)
+                    left = controller.give_back()
+                screen.update(controller)
         if as_json:
-            print_json({"name": wish.name, "left": left, **keeper.tally.as_dict()}, lines=True)
+            print_json({"name": spec.name, "left": left, **controller.totals.as_dict()}, lines=True)
         else:
-            _summary(keeper)
-    _exit_if(left, wish.name)
+            for line in summary_lines(spec, controller.totals):
+                console().print(line)
+    _check_given_back(left, spec.name)
 
 
-def _summary(keeper: FleetController) -> None:
-    from broker.cli.views.fleet import summary_lines
-
-    for line in summary_lines(keeper.wish, keeper.tally):
-        console().print(line)
-
-
-def _exit_if(left: list[str], name: str) -> None:
+def _check_given_back(left: list[str], name: str) -> None:
+    """Raise CommandError when some leases could not be given back."""
     if left:
         raise CommandError(
             f"not given back: {', '.join(left[:5])}{' …' if len(left) > 5 else ''}: "
@@ -226,41 +204,28 @@ def _exit_if(left: list[str], name: str) -> None:
         )
 
 
-def _end_keeper(file: FleetFile, name: str) -> None:
-    """Returns when none keeps it on this machine."""
-    import os
-    import signal
-    import time
-
-    from broker.fleet.state_file import FleetBusyError
-
-    told, gives_up_s = False, time.monotonic() + _ENDING_S
+def _stop_controller(file: FleetFile, name: str) -> None:
+    """Stop the process that keeps a fleet on this machine, and wait until it has ended."""
+    is_told, gives_up_s = False, time.monotonic() + _END_LIMIT_S
     while True:
         try:
-            with file.alone():
+            with file.lock():
                 return
         except FleetBusyError as busy:
             if time.monotonic() > gives_up_s:
                 raise
-            if not told and busy.pid is not None:
-                warn(f"process {busy.pid} keeps {name}: it is told to end")
+            if not is_told and busy.pid is not None:
+                warn(f"process {busy.pid} keeps {name}: stopping it")
                 os.kill(busy.pid, signal.SIGTERM)
-                told = True
+                is_told = True
         time.sleep(0.1)
 
 
-def _file(name: str) -> FleetFile:
-    from broker.fleet.state_file import FleetFile
-    from broker.settings import settings
-
-    return FleetFile(settings().state_dir, name)
+def _fleet_file(name: str) -> FleetFile:
+    return FleetFile(settings().state_dir, _check_name(name))
 
 
-def _checked(name: str) -> str:
-    from pydantic import TypeAdapter, ValidationError
-
-    from broker.fleet.state_file import FleetName
-
+def _check_name(name: str) -> str:
     try:
         return TypeAdapter(FleetName).validate_python(name)
     except ValidationError:

@@ -1,16 +1,18 @@
-"""What people write on the command line, and how answers are put into words for them."""
+"""Parses what people write on the command line, and puts values into words for them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from cloudsim.model.errors import SpecError
+
 #: (seconds, name) of the units in which durations are shown, largest first.
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def duration(seconds: float | None) -> str:
-    """A duration in its two largest units: ``90.0`` is ``1 min 30 s``, ``93600`` is ``1 d 2 h``."""
+    """Return a duration in its two largest units: ``90.0`` is ``1 min 30 s``, ``93600`` is ``1 d 2 h``."""
     if seconds is None:
         return "–"
     if not math.isfinite(seconds):
@@ -27,12 +29,12 @@ def duration(seconds: float | None) -> str:
 
 
 def cores(count: int) -> str:
-    """A size in words."""
+    """Return a number of cores with its noun: ``1 core``, ``2 cores``."""
     return f"{count} core" if count == 1 else f"{count} cores"
 
 
 def sizes(counts: Sequence[int]) -> str:
-    """Ascending sizes, runs of them shortened: ``1–4, 8``; a dash for none."""
+    """Return ascending sizes with their runs shortened: ``1–4, 8``; a dash for none."""
     runs: list[list[int]] = []
     for count in counts:
         if runs and count == runs[-1][-1] + 1:
@@ -43,29 +45,27 @@ def sizes(counts: Sequence[int]) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """``part`` of ``whole`` as a proportion with four digits; a dash of nothing."""
+    """Return ``part`` of ``whole`` as a proportion with four digits; a dash if ``whole`` is 0."""
     return f"{part / whole:.4f}" if whole else "–"
 
 
 def risk(probability: float | None) -> str:
-    """A probability of eviction; a dash where nothing was estimated."""
+    """Return a probability of eviction with four digits; a dash where nothing was estimated."""
     return "–" if probability is None else f"{probability:.4f}"
 
 
 def rounded_up(probability: float) -> float:
-    """To four digits, never below: what is asked with the SLA that was shown must be accepted."""
+    """Round a probability up to four digits, so that an SLA which was shown is accepted when it is asked."""
     return math.ceil(probability * 10_000 - 1e-9) / 10_000
 
 
 def sla(value: float | None) -> str:
-    """An SLA as it is written on the command line."""
+    """Return an SLA as it is written on the command line."""
     return "none" if value is None else f"{value:g}"
 
 
 def parse_sla(text: str, *, field: str) -> float | None:
-    """An SLA as people write it: a probability, or ``none``. Raises SpecError naming ``field``."""
-    from cloudsim.model.errors import SpecError
-
+    """Parse an SLA: a probability, or ``none``. Raises SpecError naming ``field``."""
     if text.strip().lower() == "none":
         return None
     try:
@@ -78,9 +78,7 @@ def parse_sla(text: str, *, field: str) -> float | None:
 
 
 def parse_sizes(text: str, *, field: str) -> tuple[int, ...]:
-    """Sizes in cores as people write them: ``1,2,8``. Raises SpecError naming ``field``."""
-    from cloudsim.model.errors import SpecError
-
+    """Parse sizes in cores like ``1,2,8``; return them ascending. Raises SpecError naming ``field``."""
     sizes = [part.strip() for part in text.split(",")]
     if not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise SpecError(f"{text!r} is not a list of sizes in cores, for example 1,2,8", field=field)

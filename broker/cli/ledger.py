@@ -1,25 +1,25 @@
-"""``ledger``: what the clouds promised, and what came of it."""
+"""``ledger``: what the clouds promised, and how many instances they evicted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from broker.cli import formatting
 from broker.cli.connection import connected
-from broker.cli.console import JsonOption, console, print_json
-from broker.cli.federation import CloudOption, OriginOption
-
-if TYPE_CHECKING:
-    from broker.ledger.models import LedgerEntry, LedgerView
+from broker.cli.console import JsonOption, make_table, number, show_one
+from broker.cli.options import CloudFilter, OriginFilter
+from broker.ledger.models import LedgerEntry, LedgerView
 
 _VERDICTS = {"yes": "[green]yes[/green]", "broken": "[red]broken[/red]", "open": "open"}
+#: Heading of a column that the entries may be broken down by, and the entry's attribute.
+_DIMENSIONS = (("cloud", "cloud"), ("from", "origin"), ("SLA", "sla"), ("table", "table_version"))
 
 
 def ledger(
-    cloud: CloudOption = None,
-    origin: OriginOption = None,
+    cloud: CloudFilter = None,
+    origin: OriginFilter = None,
     sla: Annotated[str | None, typer.Option(help="At this SLA only.")] = None,
     by: Annotated[
         str, typer.Option(help="Break down by some of cloud, origin, sla and table, with commas.")
@@ -36,48 +36,38 @@ def ledger(
     """
     promise = None if sla is None else formatting.parse_sla(sla, field="--sla")
     with connected() as client:
-        found = client.ledger.read(cloud=cloud, origin=origin, sla=promise, by=by.split(","))
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-    else:
-        _show(found)
+        view = client.ledger.read(cloud=cloud, origin=origin, sla=promise, by=by.split(","))
+    _show(view, as_json=as_json)
 
 
-def _show(found: LedgerView) -> None:
-    from rich.table import Table
-
-    named = [
+def _show(view: LedgerView, *, as_json: bool) -> None:
+    dimensions = [
         (heading, name)
-        for heading, name in (
-            ("cloud", "cloud"),
-            ("from", "origin"),
-            ("SLA", "sla"),
-            ("table", "table_version"),
-        )
-        if any(getattr(entry, name) is not None for entry in found.entries)
+        for heading, name in _DIMENSIONS
+        if any(getattr(entry, name) is not None for entry in view.entries)
     ]
-    table = Table(title="Promised against realised evictions", title_justify="left")
-    for heading, _ in named:
-        table.add_column(heading)
-    for heading in ("promised", "admitted", "running", "completed", "evicted"):
-        table.add_column(heading, justify="right")
-    for heading in ("realised", "between", "mean promised risk"):
-        table.add_column(heading, justify="right")
-    table.add_column("kept?")
-    for entry in found.entries:
-        table.add_row(*(_named(getattr(entry, name)) for _, name in named), *_figures(entry))
-    out = console()
-    out.print(table)
-    if not found.entries:
-        out.print("nothing was promised yet")
-    for one in found.clouds:
-        if one.missing:
-            out.print(f"{one.cloud}: {one.missing} events are not kept any more, and not counted here")
-    if found.more:
-        out.print("there is more: narrow it with --cloud, --origin or --sla")
+    counts = ("promised", "admitted", "running", "completed", "evicted")
+    shares = ("realised", "between", "mean promised risk")
+    table = make_table(
+        "Promised against realised evictions",
+        *(heading for heading, _ in dimensions),
+        *map(number, (*counts, *shares)),
+        "kept?",
+    )
+    for entry in view.entries:
+        table.add_row(*(_cell(getattr(entry, name)) for _, name in dimensions), *_figures(entry))
+    notes = [] if view.entries else ["nothing was promised yet"]
+    notes += [
+        f"{cloud.cloud}: {cloud.missing} events are not kept any more, and not counted here"
+        for cloud in view.clouds
+        if cloud.missing
+    ]
+    if view.more:
+        notes.append("there is more: narrow it with --cloud, --origin or --sla")
+    show_one(view, table, *notes, as_json=as_json)
 
 
-def _named(value: str | float | None) -> str:
+def _cell(value: str | float | None) -> str:
     if value is None:
         return "–"
     return value if isinstance(value, str) else formatting.sla(value)

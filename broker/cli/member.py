@@ -1,17 +1,18 @@
-"""Commands ``member``: an operator adds, lists, changes and removes the members of a federation."""
+"""``member``: an operator adds, lists, changes and removes the members of a federation."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.table import Column
 
-from broker.cli.api_key import CloudOption, request_body
+from broker.api.schemas.members import MemberChange, MemberView, MemberWish
+from broker.cli.api_key import CloudOption
 from broker.cli.connection import connected
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json
-
-if TYPE_CHECKING:
-    from broker.api.schemas.members import MemberView
+from broker.cli.console import JsonOption, make_table, next_step, number, show_list, show_one
+from broker.cli.errors import CommandError, ExitCode
+from broker.cli.options import build_model
 
 member = typer.Typer(no_args_is_help=True, help="Members of the federation, and how much spot they may hold.")
 
@@ -22,6 +23,8 @@ CoresOption = Annotated[
 InstancesOption = Annotated[
     str | None, typer.Option(metavar="N|none", help="Most spot instances at once.", show_default=False)
 ]
+
+_OPTION_OF_FIELD = {"name": "NAME", "clouds": "--cloud"}
 
 
 @member.command("add")
@@ -36,12 +39,10 @@ def add_member(
 
     Example: spotfed member add acme --cloud acme-1 --spot-cores 500
     """
-    from broker.api.schemas.members import MemberWish
-
     fields = {"name": name, **_member_fields(cloud, spot_cores, spot_instances)}
-    request = request_body(MemberWish, fields)
+    request = build_model(MemberWish, fields, _OPTION_OF_FIELD)
     with connected() as client:
-        _show_members([client.members.add(request)], as_json=as_json)
+        _show_member(client.members.add(request), as_json=as_json)
     if not as_json:
         next_step(f"spotfed key create {name}")
 
@@ -54,12 +55,8 @@ def list_members(as_json: JsonOption = False) -> None:
     """
     with connected() as client:
         members = client.members.list()
-    if as_json:
-        print_json({"members": [member.model_dump(mode="json") for member in members]})
-    elif members:
-        _show_members(members, as_json=False)
-    else:
-        console().print("no members yet: spotfed member add NAME")
+    none = "no members yet: spotfed member add NAME"
+    show_list("members", members, *_columns(), row=_member_row, as_json=as_json, none=none)
 
 
 @member.command("set")
@@ -74,16 +71,14 @@ def set_member(
 
     Example: spotfed member set acme --spot-cores none
     """
-    from broker.api.schemas.members import MemberChange
-
     fields = _member_fields(cloud, spot_cores, spot_instances)
     if not fields:
         raise CommandError(
             "nothing to change: name --cloud, --spot-cores or --spot-instances", ExitCode.BAD_INPUT
         )
-    change = request_body(MemberChange, fields)
+    change = build_model(MemberChange, fields, _OPTION_OF_FIELD)
     with connected() as client:
-        _show_members([client.members.update(name, change)], as_json=as_json)
+        _show_member(client.members.update(name, change), as_json=as_json)
 
 
 @member.command("remove")
@@ -94,10 +89,7 @@ def remove_member(name: NameArgument, as_json: JsonOption = False) -> None:
     """
     with connected() as client:
         client.members.remove(name)
-    if as_json:
-        print_json({"removed": name})
-    else:
-        console().print(f"{name} is removed, with its keys")
+    show_one({"removed": name}, f"{name} is removed, with its keys", as_json=as_json)
 
 
 def _member_fields(cloud: list[str] | None, cores: str | None, instances: str | None) -> dict[str, Any]:
@@ -112,28 +104,26 @@ def _member_fields(cloud: list[str] | None, cores: str | None, instances: str | 
     return fields
 
 
-def _show_members(members: list[MemberView], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"member": members[0].model_dump(mode="json")})
-        return
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("member")
-    table.add_column("clouds")
-    for name in ("spot cores", "at most", "instances", "at most"):
-        table.add_column(name, justify="right")
-    for row in members:
-        table.add_row(
-            row.name,
-            ", ".join(row.clouds) or "–",
-            str(row.held_cores),
-            _cap(row.spot_cores),
-            str(row.held_instances),
-            _cap(row.spot_instances),
-        )
-    console().print(table)
+def _columns() -> tuple[str | Column, ...]:
+    return ("member", "clouds", *map(number, ("spot cores", "at most", "instances", "at most")))
 
 
-def _cap(most: int | None) -> str:
+def _show_member(view: MemberView, *, as_json: bool) -> None:
+    table = make_table(None, *_columns())
+    table.add_row(*_member_row(view))
+    show_one({"member": view}, table, as_json=as_json)
+
+
+def _member_row(view: MemberView) -> tuple[str, ...]:
+    return (
+        view.name,
+        ", ".join(view.clouds) or "–",
+        str(view.held_cores),
+        _cap_text(view.spot_cores),
+        str(view.held_instances),
+        _cap_text(view.spot_instances),
+    )
+
+
+def _cap_text(most: int | None) -> str:
     return "any" if most is None else str(most)

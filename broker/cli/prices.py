@@ -1,20 +1,23 @@
-"""``spotfed prices``: what is in a history of spot prices, and what is wrong with it."""
+"""``prices``: what is in a history of spot prices, and what is wrong with it."""
 
 from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from broker.cli import formatting
-from broker.cli.console import JsonOption, console, print_json, warn
-
-if TYPE_CHECKING:
-    from cloudsim.markets.gaps import GapRule
-    from cloudsim.markets.report import PriceReport, SeriesReport
+from broker.cli.console import JsonOption, number, print_json, show_list
+from broker.cli.errors import warn
+from cloudsim.markets.formats import read
+from cloudsim.markets.gaps import GapRule
+from cloudsim.markets.report import PriceReport, SeriesReport
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import SpecError
+from cloudsim.traces.formats.source import decode_source
 
 SCHEMA = "spotfed.prices/1"
 _STANDARD_INPUT = Path("-")
@@ -39,16 +42,13 @@ def prices(
     ] = 0.01,
     as_json: JsonOption = False,
 ) -> None:
-    """Read spot prices as EC2 tells them, and say what was found in each market.
+    """Read spot prices in the formats of EC2, and report what each market holds.
 
-    Read are the JSON of aws ec2 describe-spot-price-history and CSV with timestamp,price_usd_per_hour and
+    It reads the JSON of aws ec2 describe-spot-price-history, and CSV with timestamp,price_usd_per_hour and
     instance_type,availability_zone,product. A price of 0, null or NaN is unknown, never free.
 
     Example: spotfed prices us-east-1.json --json
     """
-    from cloudsim.markets.formats import read
-    from cloudsim.traces.formats.source import decode_source
-
     rule = _gap_rule(max_gap, max_silence)
     _, report = read(
         *(
@@ -68,10 +68,6 @@ def prices(
 
 
 def _gap_rule(max_gap: str, max_silence: str) -> GapRule:
-    from cloudsim.markets.gaps import GapRule
-    from cloudsim.model.durations import parse_duration_s
-    from cloudsim.model.errors import SpecError
-
     def limit_s(text: str, field: str) -> float | None:
         if text.strip().lower() == "none":
             return None
@@ -84,28 +80,26 @@ def _gap_rule(max_gap: str, max_silence: str) -> GapRule:
 
 
 def _show(report: PriceReport) -> None:
-    from rich.table import Table
-
     records = sum(file.records for file in report.files)
-    view = Table(
+    numbers = ("from", "until", "records", "unknown", "repeated", "in gaps", "min", "median", "max")
+    show_list(
+        "markets",
+        report.series,
+        *("type", "zone", "product"),
+        *map(number, numbers),
+        row=_market_row,
+        as_json=False,
         title=f"{len(report.series)} markets, {records} records, prices in US dollars an hour",
-        title_justify="left",
     )
-    for name in ("type", "zone", "product"):
-        view.add_column(name)
-    for name in ("from", "until", "records", "unknown", "repeated", "in gaps", "min", "median", "max"):
-        view.add_column(name, justify="right")
-    for one in report.series:
-        view.add_row(one.instance_type, one.zone, one.product, *_figures(one))
-    console().print(view)
 
 
-def _figures(one: SeriesReport) -> tuple[str, ...]:
-    in_gaps_s = sum(end_s - start_s for start_s, end_s in one.gaps_s)
-    usd = (one.min_usd_per_hour, one.median_usd_per_hour, one.max_usd_per_hour)
+def _market_row(market: SeriesReport) -> tuple[str, ...]:
+    in_gaps_s = sum(end_s - start_s for start_s, end_s in market.gaps_s)
+    usd = (market.min_usd_per_hour, market.median_usd_per_hour, market.max_usd_per_hour)
     return (
-        *(datetime.fromtimestamp(at_s, UTC).date().isoformat() for at_s in (one.starts_s, one.ends_s)),
-        *(str(count) for count in (one.records, one.unknown, one.repeated)),
+        *(market.instance_type, market.zone, market.product),
+        *(datetime.fromtimestamp(at_s, UTC).date().isoformat() for at_s in (market.starts_s, market.ends_s)),
+        *(str(count) for count in (market.records, market.unknown, market.repeated)),
         formatting.duration(in_gaps_s) if in_gaps_s else "–",
         *("–" if price is None else f"{price:.7g}" for price in usd),
     )

@@ -1,4 +1,4 @@
-"""``spotfed replay``: one cloud, its own load and a spot workload, replayed in this process."""
+"""``replay``: one cloud, its own load and a spot workload, replayed in this process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import RenderableType
 
 from broker.cli import formatting
-from broker.cli.console import JsonOption, console, print_json, progress
+from broker.cli.console import JsonOption, make_table, number, progress, show_one
 from broker.cli.simulation_options import (
     CLOUD,
     NODES_HELP,
@@ -21,6 +22,7 @@ from broker.cli.simulation_options import (
     samples_and_seed,
     single_cloud,
 )
+from cloudsim.federation import replay as simulation
 from cloudsim.model.refusals import RefusalReason
 
 SCHEMA = "spotfed.replay/1"
@@ -42,7 +44,7 @@ def replay(
     lineup: Annotated[
         str | None,
         typer.Option(
-            help="Who is placed where and evicted for whom; a wrong name lists them.",
+            help="Policy of placement and eviction; a wrong name lists the known ones.",
             show_default="youngest-job-first",
         ),
     ] = None,
@@ -51,28 +53,23 @@ def replay(
     seed: Annotated[int | None, SEED] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a cloud's own load together with a spot workload: who is admitted, who is evicted?
+    """Replay a cloud's own load together with a spot workload, and show what is admitted and what is evicted.
 
     Traces: Eucalyptus START/STOP, Standard Workload Format, Azure CSV, or our own CSV; gzipped or not.
 
     Example: spotfed replay --on-demand DS2-trace.txt --spot DS3-trace.txt --nodes 7x12 --sla 0.01
     """
-    from cloudsim.federation.replay import replay as run
-
     births, key = samples_and_seed(samples, seed)
     promise = formatting.parse_sla(sla, field="--sla")
     federation = single_cloud(nodes, on_demand, "--on-demand", spot, spot_delay, promise, rule, lineup)
-    began = time.perf_counter()
+    began_s = time.perf_counter()
     with progress("replaying", federation.ends_s) as reached:
-        report = run(federation, seed=key, births=births, progress=reached)
-    result = _result(report, promise, rule, time.perf_counter() - began)
-    if as_json:
-        print_json(result)
-    else:
-        _show(result, nodes)
+        report = simulation.replay(federation, seed=key, births=births, progress=reached)
+    result = _summarise(report, promise, rule, time.perf_counter() - began_s)
+    show_one(result, *_result_text(result, nodes), as_json=as_json)
 
 
-def _result(report: dict[str, Any], sla: float | None, rule: Rule, seconds: float) -> dict[str, Any]:
+def _summarise(report: dict[str, Any], sla: float | None, rule: Rule, seconds: float) -> dict[str, Any]:
     cloud, origin = report["clouds"][CLOUD], report["origins"][SPOT]
     return {
         "schema": SCHEMA,
@@ -89,16 +86,13 @@ def _result(report: dict[str, Any], sla: float | None, rule: Rule, seconds: floa
     }
 
 
-def _show(result: dict[str, Any], nodes: str) -> None:
-    from rich.table import Table
-
+def _result_text(result: dict[str, Any], nodes: str) -> list[RenderableType]:
     on_demand, spot, hours = result["on_demand"], result["spot"], result["spot_core_hours"]
-    table = Table(
-        title=f"Replay on {nodes}, SLA {formatting.sla(result['sla'])}, rule {result['rule']}",
-        title_justify="left",
+    table = make_table(
+        f"Replay on {nodes}, SLA {formatting.sla(result['sla'])}, rule {result['rule']}",
+        "",
+        *map(number, ("requests", "admitted", "share", "completed", "evicted", "evicted / admitted")),
     )
-    for name in ("", "requests", "admitted", "share", "completed", "evicted", "evicted / admitted"):
-        table.add_column(name, justify="left" if not name else "right")
     table.add_row(
         "on-demand",
         str(on_demand["requests"]),
@@ -112,23 +106,17 @@ def _show(result: dict[str, Any], nodes: str) -> None:
         *(str(spot[name]) for name in ("completed", "evicted")),
         formatting.share(spot["evicted"], spot["admitted"]),
     )
-    out = console()
-    out.print(table)
-    out.print(
+    core_hours = (
         f"Spot core-hours: {hours['requested']:,.0f} requested, {hours['completed']:,.0f} completed, "
         f"{hours['lost']:,.0f} lost to evictions."
     )
+    text: list[RenderableType] = [table, core_hours]
     if spot["admitted"]:
-        out.print(
+        text.append(
             f"Evicted with 95 % confidence: {spot['evicted_low']:.4f} to {spot['evicted_high']:.4f} "
             f"of the admitted (Clopper–Pearson). Utilisation {result['utilisation']:.3f}."
         )
     if result["refusals"]:
-        out.print(
-            "Refused: "
-            + ", ".join(
-                f"{count} {RefusalReason(reason).text}" for reason, count in result["refusals"].items()
-            )
-            + "."
-        )
-    out.print(f"{result['seconds']:.1f} s")
+        refusals = [f"{count} {RefusalReason(reason).text}" for reason, count in result["refusals"].items()]
+        text.append(f"Refused: {', '.join(refusals)}.")
+    return [*text, f"{result['seconds']:.1f} s"]

@@ -1,16 +1,27 @@
-"""Commands ``trust``: make the keys that sign messages between processes, and choose whose are believed."""
+"""``trust``: make the keys that sign messages between processes, and choose which public keys are trusted."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, next_step, print_json
-
-if TYPE_CHECKING:
-    from broker.signing.key_files import KeyFiles, PublicKey
+from broker.cli.console import JsonOption, next_step, print_json, show_list, show_one
+from broker.cli.errors import CommandError, ExitCode
+from broker.settings import settings
+from broker.signing.key_files import (
+    KeyFiles,
+    KeySet,
+    PublicKey,
+    check_party,
+    create_key,
+    distrust_key,
+    local_key_files,
+    read_trust_file,
+    trust_keys,
+)
 
 trust = typer.Typer(
     no_args_is_help=True,
@@ -42,12 +53,10 @@ def create(
         ),
     ] = None,
     file: TrustOption = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Put a new key in the place of one that is there.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a key that is there.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key for the broker, the job managers or a cloud, and have it believed.
+    """Make a key for the broker, the job managers or a cloud, and trust it.
 
     The old public key stays in the file until `spotfed trust remove` takes it out; running processes go over
     to the new one by themselves. Where others have a trust file of their own, make the new key in another
@@ -55,8 +64,6 @@ def create(
 
     Example: spotfed trust create cloud.harbour
     """
-    from broker.signing.key_files import check_party, create_key
-
     path, trust_file = key or _key_files().key(check_party(party)), _trust_file(file)
     if path.exists() and not replace:
         raise CommandError(
@@ -64,16 +71,13 @@ def create(
             ExitCode.BAD_INPUT,
         )
     public_key = create_key(party, path, trust_file)
-    if as_json:
-        print_json(public_key.model_dump(mode="json"))
-        return
-    out = console()
-    out.print(f"private key  {path}", soft_wrap=True)
-    out.print(f"public key   {public_key.kid} of {party}, in {trust_file}", soft_wrap=True)
-    out.print(
-        f"Its processes need SPOTFED_SIGNING_KEY={path} and SPOTFED_TRUST={trust_file}",
-        soft_wrap=True,
-        style="dim",
+    environment = f"Its processes need SPOTFED_SIGNING_KEY={path} and SPOTFED_TRUST={trust_file}"
+    show_one(
+        public_key,
+        escape(f"private key  {path}"),
+        escape(f"public key   {public_key.kid} of {party}, in {trust_file}"),
+        f"[dim]{escape(environment)}[/dim]",
+        as_json=as_json,
     )
 
 
@@ -83,21 +87,17 @@ def show(
     file: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show whose keys are believed. With --json it is a JWK set that `spotfed trust add` takes on other
-    machines.
+    """Show which public keys are trusted.
+
+    With --json it is a JWK set, which `spotfed trust add` takes on other machines.
 
     Example: spotfed trust show cloud.harbour --json > harbour.json
     """
-    from broker.signing.key_files import KeySet, check_party, read_trust_file
-
     if party is not None:
         check_party(party)
     path = _trust_file(file)
     keys = [key for key in read_trust_file(path).keys if party in (None, key.issuer)]
-    if as_json:
-        print_json(KeySet(keys=keys).model_dump(mode="json"))
-    else:
-        _show_keys(path, keys)
+    _show_keys(path, keys, "Trusted", as_json=as_json)
 
 
 @trust.command()
@@ -106,21 +106,17 @@ def add(
     file: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Believe the public keys in a file as well: those of the other members.
+    """Trust the public keys in a file as well: those of the other members.
 
-    Compare their ids with who sent them by another way (telephone): whose key is in the file may speak as the
-    party it names.
+    Compare their ids with their owner by another way (telephone): a key in the file may speak as the party
+    that it names.
 
     Example: spotfed trust add harbour.json
     """
-    from broker.signing.key_files import KeySet, read_trust_file, trust_keys
-
     path = _trust_file(file)
-    new = trust_keys(path, read_trust_file(other).keys)
-    if as_json:
-        print_json(KeySet(keys=new).model_dump(mode="json"))
-    else:
-        _show_keys(path, new, "Added")
+    added = trust_keys(path, read_trust_file(other).keys)
+    _show_keys(path, added, "Added", as_json=as_json)
+    if not as_json:
         next_step("compare these ids with whoever sent the file, by another way")
 
 
@@ -130,39 +126,32 @@ def remove(
     file: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop believing a key. What it signed is refused from now on, also what is still under way.
+    """Stop trusting a key. What it signed is refused from now on, also what is still under way.
 
     Example: spotfed trust remove kPrK_qmxVWaYVA9wwBF6
     """
-    from broker.signing.key_files import distrust_key
-
     path = _trust_file(file)
     removed = distrust_key(path, key)
-    if as_json:
-        print_json(removed.model_dump(mode="json"))
-    else:
-        console().print(f"removed {removed.kid} of {removed.issuer} from {path}", soft_wrap=True)
+    show_one(removed, escape(f"removed {removed.kid} of {removed.issuer} from {path}"), as_json=as_json)
 
 
 def _key_files() -> KeyFiles:
-    from broker.settings import settings
-    from broker.signing.key_files import local_key_files
-
     return local_key_files(settings().state_dir)
 
 
 def _trust_file(file: Path | None) -> Path:
-    from broker.settings import settings
-
     return file or settings().trust or _key_files().trust
 
 
-def _show_keys(path: Path, keys: list[PublicKey], title: str = "Believed") -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{title}: {path}", title_justify="left")
-    table.add_column("party")
-    table.add_column("key id")
-    for key in sorted(keys, key=lambda key: (key.issuer, key.kid)):
-        table.add_row(key.issuer, key.kid)
-    console().print(table)
+def _show_keys(path: Path, keys: list[PublicKey], title: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(KeySet(keys=keys))
+        return
+    show_list(
+        "keys",
+        sorted(keys, key=lambda key: (key.issuer, key.kid)),
+        *("party", "key id"),
+        row=lambda key: (key.issuer, key.kid),
+        as_json=False,
+        title=f"{title}: {path}",
+    )

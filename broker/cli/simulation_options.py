@@ -1,20 +1,32 @@
-"""One cloud made from files named on the command line: what ``replay`` and ``table`` study."""
+"""Options of ``replay`` and ``table``, and the one cloud that they describe."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from broker.cli.console import warn
-
-if TYPE_CHECKING:
-    from cloudsim.admission.rule import AdmissionRule
-    from cloudsim.federation.model import Federation
-    from cloudsim.prediction.rule import PredictionRule
-    from cloudsim.traces.trace import Trace
+from broker.cli.errors import warn
+from broker.settings import settings
+from cloudsim.admission.rule import PAPERS_ADMISSION, AdmissionRule
+from cloudsim.cloud.inventory import parse_nodes
+from cloudsim.cloud.spec import CloudSpec
+from cloudsim.federation.model import FederatedCloud, Federation, Workload
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import SpecError
+from cloudsim.model.requests import Mode
+from cloudsim.prediction.rule import (
+    AGED_RULE,
+    CAREFUL_RULE,
+    INFORMED_RULE,
+    OUR_RULE,
+    PAPERS_RULE,
+    PredictionRule,
+)
+from cloudsim.scheduling import lineups
+from cloudsim.traces.formats import read
+from cloudsim.traces.trace import Trace
 
 CLOUD, SPOT = "cloud", "spot"
 
@@ -24,13 +36,15 @@ SEED = typer.Option(min=0, help="Seed of all random streams.", show_default="SPO
 
 
 def read_trace(path: Path, *, field: str, capacity_cores: int | None = None) -> Trace:
-    """The trace in a file of any known format; what is odd about it is said on standard error.
+    """Read a trace in any known format, and warn on standard error of what is odd about it.
 
-    Raises SpecError naming ``field`` where there is no such file, TraceError naming file and line.
+    Raises
+    ------
+    SpecError
+        When there is no file at ``path``; it names ``field``.
+    TraceError
+        When the file cannot be read; it names file and line.
     """
-    from cloudsim.model.errors import SpecError
-    from cloudsim.traces.formats import read
-
     if not path.is_file():
         raise SpecError(f"no such file: {path}", field=field)
     trace, report = read(path, capacity_cores=capacity_cores)
@@ -40,7 +54,7 @@ def read_trace(path: Path, *, field: str, capacity_cores: int | None = None) -> 
 
 
 class Rule(StrEnum):
-    """By which rule a studied cloud predicts and admits."""
+    """Rules by which a studied cloud predicts and admits."""
 
     STRICT = "strict"
     POPULATION = "population"
@@ -50,19 +64,14 @@ class Rule(StrEnum):
 
     @property
     def admission(self) -> AdmissionRule:
-        """How it admits."""
-        from cloudsim.admission.rule import PAPERS_ADMISSION, AdmissionRule
-        from cloudsim.model.requests import Mode
-
+        """The rule by which the cloud admits."""
         if self is Rule.PAPERS:
             return PAPERS_ADMISSION
         return AdmissionRule(Mode.POPULATION if self is Rule.POPULATION else Mode.STRICT)
 
     @property
     def prediction(self) -> PredictionRule:
-        """How it predicts."""
-        from cloudsim.prediction.rule import AGED_RULE, CAREFUL_RULE, INFORMED_RULE, OUR_RULE, PAPERS_RULE
-
+        """The rule by which the cloud predicts."""
         return {
             Rule.STRICT: OUR_RULE,
             Rule.POPULATION: CAREFUL_RULE,
@@ -89,24 +98,31 @@ def single_cloud(
     rule: Rule = Rule.STRICT,
     lineup: str | None = None,
 ) -> Federation:
-    """A federation of one cloud that plays one trace and is offered, ``delay`` later, another one as spot.
+    """Build a federation of one cloud that plays one trace and is offered another one as spot.
 
-    Raises SpecError naming the option.
+    Parameters
+    ----------
+    nodes
+        Shape of the cloud, such as ``7x12``.
+    on_demand, on_demand_field
+        Trace of the cloud's own requests, and the option that names it.
+    spot, delay
+        Trace of the spot requests, and how much later it is played.
+    lineup
+        Name of the policy of placement and eviction; None: youngest job first.
+
+    Raises
+    ------
+    SpecError
+        When an option is wrong; it names the option.
     """
-    from cloudsim.cloud.inventory import parse_nodes
-    from cloudsim.cloud.spec import CloudSpec
-    from cloudsim.federation.model import FederatedCloud, Federation, Workload
-    from cloudsim.model.durations import parse_duration_s
-    from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
-    from cloudsim.scheduling.lineups import lineup as lineup_of
-
     node_cores = parse_nodes(nodes, field="--nodes")
     delay_s = parse_duration_s(delay, field="--spot-delay")
     own_load = read_trace(on_demand, field=on_demand_field, capacity_cores=sum(node_cores))
     spec = CloudSpec(
         CLOUD,
         node_cores,
-        lineup=YOUNGEST_JOB_FIRST if lineup is None else lineup_of(lineup, field="--lineup"),
+        lineup=lineups.YOUNGEST_JOB_FIRST if lineup is None else lineups.lineup(lineup, field="--lineup"),
         admission=rule.admission,
         prediction=rule.prediction,
     )
@@ -118,10 +134,6 @@ def single_cloud(
 
 
 def samples_and_seed(samples: int | None, seed: int | None) -> tuple[int, int]:
-    """What was asked for on the command line, else what the settings say."""
-    from broker.settings import settings
-
-    return (
-        settings().samples if samples is None else samples,
-        settings().seed if seed is None else seed,
-    )
+    """Return the number of samples and the seed from the options, else from the settings."""
+    config = settings()
+    return (config.samples if samples is None else samples, config.seed if seed is None else seed)

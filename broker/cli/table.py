@@ -1,22 +1,26 @@
-"""``spotfed table``: what a cloud's recorded load says about the lifetime of spot instances."""
+"""``table``: what a cloud's recorded load says about the lifetime of spot instances."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from broker.cli import formatting
-from broker.cli.console import JsonOption, check_picture, console, print_json, progress
+from broker.cli.console import JsonOption, check_picture, console, make_table, number, print_json, progress
 from broker.cli.simulation_options import NODES_HELP, SAMPLES, SEED, samples_and_seed, single_cloud
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cloudsim.federation.model import Federation
-    from cloudsim.prediction.tables import QuantileTable
+from cloudsim.cloud.cloud import Cloud
+from cloudsim.cloud.spec import sampler_spec
+from cloudsim.federation.model import Federation
+from cloudsim.history.event_log import PHASE_STOP
+from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import SpecError
+from cloudsim.plots import save, table_figure
+from cloudsim.prediction.predictor import LocalPredictor
+from cloudsim.prediction.tables import QuantileTable
 
 SCHEMA = "spotfed.table/1"
 SLAS = (0.01, 0.05, 0.10, 0.25)
@@ -51,24 +55,24 @@ def table(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a cloud's quantile table: how long does a spot instance survive, by size and free slots?
+    """Make a cloud's quantile table: how long a spot instance survives, by size and free slots.
 
     A quantile is the longest lifetime whose risk of eviction is at most the SLA; 0 where no lifetime is.
 
     Example: spotfed table --trace DS2-trace.txt --nodes 7x12 --sizes 1,2,4 --picture table.png
     """
     births, key = samples_and_seed(samples, seed)
-    levels = _levels(sla)
+    levels = _parse_levels(sla)
     if picture is not None:
         check_picture(picture, field="--picture")
     federation = single_cloud(
         nodes, trace, "--trace", spot, spot_delay, formatting.parse_sla(spot_sla, field="--spot-sla")
     )
-    asked = _sizes(federation, sizes)
-    at_s = _at_s(federation, at)
-    began = time.perf_counter()
+    counts = _parse_sizes(federation, sizes)
+    at_s = _parse_time(federation, at)
+    began_s = time.perf_counter()
     with progress("replaying", at_s) as reached:
-        made = _make(federation, asked, at_s, births, key, reached)
+        quantiles = _make_table(federation, counts, at_s, births, key, reached)
     result = {
         "schema": SCHEMA,
         "trace": trace.name,
@@ -76,21 +80,19 @@ def table(
         "at_s": at_s,
         "samples": births,
         "seed": key,
-        "version": made.version,
-        "rows": made.rows(levels),
-        "seconds": round(time.perf_counter() - began, 3),
+        "version": quantiles.version,
+        "rows": quantiles.rows(levels),
+        "seconds": round(time.perf_counter() - began_s, 3),
     }
     if picture is not None:
-        _save(picture, result, levels)
+        _save_picture(picture, result, levels)
     if as_json:
         print_json(result)
     elif picture is None:
         _show(result, levels)
 
 
-def _levels(texts: list[str] | None) -> tuple[float, ...]:
-    from cloudsim.model.errors import SpecError
-
+def _parse_levels(texts: list[str] | None) -> tuple[float, ...]:
     levels = []
     for text in texts or ():
         level = formatting.parse_sla(text, field="--sla")
@@ -100,27 +102,22 @@ def _levels(texts: list[str] | None) -> tuple[float, ...]:
     return tuple(sorted(set(levels))) or SLAS
 
 
-def _sizes(federation: Federation, text: str | None) -> tuple[int, ...]:
-    from cloudsim.model.errors import SpecError
-
+def _parse_sizes(federation: Federation, text: str | None) -> tuple[int, ...]:
     member = federation.clouds[0]
     largest = max(member.spec.node_cores)
     if text is not None:
-        asked = formatting.parse_sizes(text, field="--sizes")
-        if asked[-1] > largest:
+        sizes = formatting.parse_sizes(text, field="--sizes")
+        if sizes[-1] > largest:
             raise SpecError(
-                f"an instance of {asked[-1]} cores fits on no node of {member.nodes}", field="--sizes"
+                f"an instance of {sizes[-1]} cores fits on no node of {member.nodes}", field="--sizes"
             )
-        return asked
+        return sizes
     if federation.workloads:
         return federation.spot_sizes(member)
     return tuple(sorted({int(cores) for cores in member.own_load.cores.tolist() if cores <= largest}))
 
 
-def _at_s(federation: Federation, text: str | None) -> float:
-    from cloudsim.model.durations import parse_duration_s
-    from cloudsim.model.errors import SpecError
-
+def _parse_time(federation: Federation, text: str | None) -> float:
     ends_s = federation.ends_s
     if text is None:
         return ends_s
@@ -130,7 +127,7 @@ def _at_s(federation: Federation, text: str | None) -> float:
     return at_s
 
 
-def _make(
+def _make_table(
     federation: Federation,
     sizes: tuple[int, ...],
     at_s: float,
@@ -138,18 +135,12 @@ def _make(
     seed: int,
     reached: Callable[[float], None],
 ) -> QuantileTable:
-    """The table that ``cloudsim.federation.replay`` would make if ``at_s`` were one of its refresh
-    boundaries."""
-    from cloudsim.cloud.cloud import Cloud
-    from cloudsim.cloud.spec import sampler_spec
-    from cloudsim.history.event_log import PHASE_STOP
-    from cloudsim.prediction.predictor import LocalPredictor
-
+    """Make the table that ``cloudsim.federation.replay`` would make if it refreshed tables at ``at_s``."""
     member = federation.clouds[0]
     cloud = Cloud(member.spec, member.own_load, federation.ends_s)
-    asked = {(cores, federation.flavours.get(cores, ())) for cores in sizes}
+    flavours = {(cores, federation.flavours.get(cores, ())) for cores in sizes}
     predictor = LocalPredictor(
-        sampler_spec(member.spec, seed, births), sorted(asked | {*federation.spot_flavours(member)})
+        sampler_spec(member.spec, seed, births), sorted(flavours | {*federation.spot_flavours(member)})
     )
     for now_s, request, _ in federation.requests():
         if now_s >= at_s:
@@ -164,28 +155,16 @@ def _make(
     return predictor.table(cloud.history.cut(at_s), at_s)
 
 
-def _save(path: Path, result: dict[str, Any], levels: tuple[float, ...]) -> None:
-    from cloudsim.plots import save, table_figure
-
+def _save_picture(path: Path, result: dict[str, Any], levels: tuple[float, ...]) -> None:
     title = f"{result['trace']} on {result['nodes']}, {formatting.duration(result['at_s'])} of history"
     save(table_figure(result["rows"], levels, title=title), path)
     console(stderr=True).print(f"saved {path}", soft_wrap=True)
 
 
 def _show(result: dict[str, Any], levels: tuple[float, ...]) -> None:
-    from rich.table import Table
-
-    what = f"{result['trace']} on {result['nodes']}: longest lifetime at an SLA (table {result['version']})"
-    view = Table(title=what, title_justify="left")
-    for name in (
-        "cores",
-        "free slots",
-        "samples",
-        "evicted",
-        "followed up",
-        *(f"SLA {level:g}" for level in levels),
-    ):
-        view.add_column(name, justify="right")
+    title = f"{result['trace']} on {result['nodes']}: longest lifetime at an SLA (table {result['version']})"
+    headings = ("cores", "free slots", "samples", "evicted", "followed up")
+    view = make_table(title, *map(number, (*headings, *(f"SLA {level:g}" for level in levels))))
     previous = None
     for row in result["rows"]:
         if previous not in {None, row["cores"]}:

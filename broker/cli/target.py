@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
 from broker.cli import formatting
 from broker.cli.connection import connected
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json
+from broker.cli.console import JsonOption, make_table, number, show_one
+from broker.cli.errors import CommandError, ExitCode
+from broker.client import LifetimeTarget
+from cloudsim.disclosure.targeting import VALUES
 
-if TYPE_CHECKING:
-    from broker.client import LifetimeTarget
 
-
-class Worth(StrEnum):
-    """As ``cloudsim.disclosure.targeting.VALUES``, which is heavy to import; a test keeps them equal."""
-
-    LINEAR = "linear"
-    POLYNOMIAL = "polynomial"
-    SLICES = "slices"
-    CHECKPOINTED = "checkpointed"
+def _check_value(name: str) -> str:
+    if name not in VALUES:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(VALUES)}")
+    return name
 
 
 def target(
@@ -32,12 +29,15 @@ def target(
     everywhere: Annotated[bool, typer.Option("--all", help="Of all clouds, the best first.")] = False,
     cores: Annotated[int, typer.Option(min=1, help="Cores of the instance.")] = 1,
     value: Annotated[
-        Worth,
+        str,
         typer.Option(
+            metavar=f"<{'|'.join(VALUES)}>",
+            callback=_check_value,
+            autocompletion=lambda: list(VALUES),
             help="What a job is worth: its hours (linear), hours^1.5 (polynomial), whole slices of 1 to 6 h "
-            "(slices), or what was saved every half hour (checkpointed)."
+            "(slices), or what was saved every half hour (checkpointed).",
         ),
-    ] = Worth.LINEAR,
+    ] = "linear",
     as_json: JsonOption = False,
 ) -> None:
     """Choose the lifetime to ask for, from what the clouds disclose of the lifetimes of their instances.
@@ -52,56 +52,46 @@ def target(
         raise CommandError("--all goes without --cloud: leave one of them out", ExitCode.BAD_INPUT)
     with connected() as client:
         names = cloud or [view.info.id for view in client.clouds.list()]
-        found = [client.targets.choose(name, cores=cores, value=value.value) for name in names]
+        targets = [client.targets.choose(name, cores=cores, value=value) for name in names]
     if not cloud:
-        found.sort(key=lambda one: -(one.value_h or 0.0))
-    if as_json:
-        print_json({"targets": [asdict(one) for one in found]})
-    else:
-        _show(found)
-    if all(one.lifetime_s is None for one in found):
+        targets.sort(key=lambda target: -(target.value_h or 0.0))
+    show_one({"targets": targets}, *_targets_text(targets), as_json=as_json)
+    if all(target.lifetime_s is None for target in targets):
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _show(found: list[LifetimeTarget]) -> None:
-    from rich.table import Table
-
-    chosen = [one for one in found if one.lifetime_s is not None]
-    pooled = any(one.pool is not None for one in chosen)
-    out = console()
+def _targets_text(targets: Sequence[LifetimeTarget]) -> list[RenderableType]:
+    chosen = [target for target in targets if target.lifetime_s is not None]
+    with_pools = any(target.pool is not None for target in chosen)
+    text: list[RenderableType] = []
     if chosen:
-        table = Table(title="Lifetimes to ask for", title_justify="left")
-        table.add_column("cloud")
-        table.add_column("discloses")
-        if pooled:
-            table.add_column("pool", justify="right")
-        for name in ("cores", "lifetime", "chance", "value (h)", "value per core-hour", "promised at SLA"):
-            table.add_column(name, justify="right")
-        for one in chosen:
+        numbers = ("cores", "lifetime", "chance", "value (h)", "value per core-hour", "promised at SLA")
+        shown = ("pool", *numbers) if with_pools else numbers
+        table = make_table("Lifetimes to ask for", "cloud", "discloses", *map(number, shown))
+        for target in chosen:
             table.add_row(
-                one.cloud,
-                one.disclosure,
-                *(["–" if one.pool is None else str(one.pool)] if pooled else []),
-                str(one.cores),
-                formatting.duration(one.lifetime_s),
-                _figure(one.chance),
-                _figure(one.value_h),
-                _figure(one.value_per_core_hour),
-                formatting.sla(one.sla),
+                target.cloud,
+                target.disclosure,
+                *(["–" if target.pool is None else str(target.pool)] if with_pools else []),
+                str(target.cores),
+                formatting.duration(target.lifetime_s),
+                _figure(target.chance),
+                _figure(target.value_h),
+                _figure(target.value_per_core_hour),
+                formatting.sla(target.sla),
             )
-        out.print(table)
-    for one in found:
-        if one.why is not None:
-            out.print(f"{one.cloud} {one.why}")
+        text.append(table)
+    text += [f"{target.cloud} {target.why}" for target in targets if target.why is not None]
     if chosen:
-        out.print(f"next: {_next(chosen[0])}")
+        text.append(f"next: {_submit_command(chosen[0])}")
+    return text
 
 
-def _next(one: LifetimeTarget) -> str:
-    minutes = round((one.lifetime_s or 0.0) / 60)
-    asked = f"--cores {one.cores} --lifetime {minutes}m --sla {formatting.sla(one.sla)} --cloud {one.cloud}"
-    pool = "" if one.pool is None or one.sla is None else f" --pool {one.pool}"
-    return f"spotfed submit {asked}{pool}"
+def _submit_command(target: LifetimeTarget) -> str:
+    minutes = round((target.lifetime_s or 0.0) / 60)
+    options = f"--cores {target.cores} --lifetime {minutes}m --sla {formatting.sla(target.sla)}"
+    pool = "" if target.pool is None or target.sla is None else f" --pool {target.pool}"
+    return f"spotfed submit {options} --cloud {target.cloud}{pool}"
 
 
 def _figure(value: float | None) -> str:

@@ -1,30 +1,34 @@
-"""``spotfed up`` keeps a federation running on this machine; ``spotfed ps`` shows its processes."""
+"""``up``: keep a federation running on this machine."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
-import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from broker.cli import federations
-from broker.cli.console import CommandError, ExitCode, JsonOption, command_name, console, print_json
+from broker.cli.console import JsonOption, command_name, console, print_json
+from broker.cli.errors import CommandError, ExitCode
+from broker.cli.federate import load_federation
 from broker.cli.simulation_options import SEED, samples_and_seed
-
-if TYPE_CHECKING:
-    from broker.local.federation import LocalFederation
-    from broker.local.process_list import Layout
-    from broker.settings import Settings
+from broker.cli.stop_signal import stop_signal
+from broker.client import ClientError
+from broker.journal.archive import archives_directory
+from broker.local.federation import LocalFederation, forget_keys
+from broker.local.process_list import ProcessList, wall_time
+from broker.local.state_files import key_file
+from broker.settings import Settings, settings
+from cloudsim.model.durations import parse_duration_s
 
 #: A person waits for tables: fewer samples than in a study.
 _SAMPLES = 2000
@@ -43,12 +47,13 @@ def up(
         float, typer.Option(min=0.001, help="Seconds of the clouds that pass in a second.")
     ] = 600.0,
     history: Annotated[str, typer.Option(help="Load that is replayed before the clouds open.")] = "48h",
-    monte_carlo: Annotated[int, typer.Option(min=1, help="Monte-Carlo workers.")] = 1,
+    monte_carlo: Annotated[int, typer.Option(min=1, help="Number of Monte-Carlo workers.")] = 1,
     managers: Annotated[
-        int, typer.Option(min=1, help="Job managers, where clouds run the commands of batch jobs.")
+        int, typer.Option(min=1, help="Number of job managers, where clouds run the commands of batch jobs.")
     ] = 1,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Of the API.", show_default="SPOTFED_PORT, else 8000")
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the API.", show_default="SPOTFED_PORT, else 8000"),
     ] = None,
     samples: Annotated[
         int | None,
@@ -60,133 +65,82 @@ def up(
 ) -> None:
     """Keep a federation of simulated clouds running until Ctrl-C, with its API on 127.0.0.1:8000.
 
-    What dies is started again. What was admitted is kept in the state directory for the next start.
+    Processes that die are started again. Leases are kept in the state directory for the next start.
 
     Example: spotfed up --speed 600
     """
-    from broker.cli.federate import load
-    from broker.local.federation import LocalFederation
-    from broker.local.process_list import Layout, wall_time
-    from broker.settings import settings
-    from cloudsim.model.durations import parse_duration_s
-
-    told = settings()
+    config = settings()
     parse_duration_s(history, field="--history")
-    federation = federations.named(federation)
-    members = load(federation, None).clouds
+    federation = federations.find(federation)
+    members = load_federation(federation, None).clouds
     births, key = samples_and_seed(samples, seed)
-    if samples is None and "samples" not in told.model_fields_set:
+    if samples is None and "samples" not in config.model_fields_set:
         births = _SAMPLES
-    layout = Layout(
+    processes = ProcessList(
         federation.absolute(),
         tuple(member.spec.id for member in members),
         wall_time(speed=speed, history=history, samples=births, seed=key),
         monte_carlo,
-        told.host,
-        told.port if port is None else port,
-        tls=told.tls_cert is not None,
+        config.host,
+        config.port if port is None else port,
+        tls=config.tls_cert is not None,
         commanded=tuple(member.spec.id for member in members if member.driver == "process"),
         managers=managers,
         instanced=tuple(member.spec.id for member in members if member.instances is not None),
     )
     out = console(stderr=as_json)
-    with _alone(told.state_dir), until_told() as over:
-        _check_port(layout)
-        _check_leftovers(told, layout, fresh=fresh)
+    with _lock(config.state_dir), stop_signal() as stopped:
+        _check_port(processes)
+        _check_leftovers(config, processes, fresh=fresh)
         local = LocalFederation(
-            layout,
-            told.state_dir,
-            redis_url=told.redis_url,
-            key_prefix=told.key_prefix,
-            environment={} if told.data is None else {"SPOTFED_DATA": str(told.data)},
+            processes,
+            config.state_dir,
+            redis_url=config.redis_url,
+            key_prefix=config.key_prefix,
+            environment={} if config.data is None else {"SPOTFED_DATA": str(config.data)},
             say=lambda text: out.print(text, soft_wrap=True, markup=False),
-            over=over,
+            stopped=stopped,
         )
         with local:
-            _await_tables(local, over)
-            if over.is_set():
+            _await_tables(local, stopped)
+            if stopped.is_set():
                 return
+            path = key_file(config.state_dir)
             if as_json:
-                print_json(
-                    {"url": layout.url, "api_key_file": str(_key_file(told)), "pids": local.pids}, lines=True
-                )
+                print_json({"url": processes.url, "api_key_file": str(path), "pids": local.pids}, lines=True)
             else:
-                _welcome(out, local, told)
-            over.wait()
+                _welcome(out, processes, path)
+            stopped.wait()
 
 
-def ps(as_json: JsonOption = False) -> None:
-    """Show the processes of the federation that `spotfed up` runs here.
-
-    Example: spotfed ps
-    """
-    from broker.local.federation import record_file
-    from broker.settings import settings
-
-    path = record_file(settings().state_dir)
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        message = f"no federation runs in {path.parent}: start one with `spotfed up`"
-        raise CommandError(message, ExitCode.UNREACHABLE) from None
-    if not _is_running(record["supervisor"]):
-        message = f"the federation in {path.parent} was killed: start it again with `spotfed up`"
-        raise CommandError(message, ExitCode.UNREACHABLE)
-    if as_json:
-        print_json(record)
-        return
-    from rich.table import Table
-
-    table = Table(title=f"Federation at {record['url']}", title_justify="left")
-    for name in ("process", "pid", "restarts", "log"):
-        table.add_column(name, justify="right" if name in {"pid", "restarts"} else "left", overflow="fold")
-    for process in record["processes"]:
-        pid = process["pid"]
-        state = "starting" if pid is None else str(pid)
-        table.add_row(process["name"], state, str(process["restarts"]), process["log"])
-    console().print(table)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _await_tables(local: LocalFederation, over: threading.Event) -> None:
-    """Gives the clouds some time to make their first quantile tables; without one nothing is promised."""
-    from broker.client import ClientError
-
+def _await_tables(local: LocalFederation, stopped: threading.Event) -> None:
+    """Wait some seconds for the clouds' first quantile tables; without one nothing is promised."""
     limit_s = time.monotonic() + _TABLES_S
     local.say("waiting for the first quantile tables")
     with local.client(deadline_s=1.0) as client:
-        while time.monotonic() < limit_s and not over.wait(0.2):
+        while time.monotonic() < limit_s and not stopped.wait(0.2):
             try:
                 views = client.clouds.list()
             except ClientError:
                 continue
             if all(view.advert is not None and view.advert.table_version is not None for view in views):
                 return
-    if not over.is_set():
+    if not stopped.is_set():
         local.say("some tables are still being made; until then spot with an SLA is refused (no_table)")
 
 
-def _welcome(out: Any, local: LocalFederation, told: Settings) -> None:
-    clouds = local.layout.clouds
+def _welcome(out: Console, processes: ProcessList, api_key_file: Path) -> None:
+    clouds = processes.clouds
     spotfed = command_name()
-    if local.layout.commanded:
-        job = f"""  {spotfed} job submit --home {local.layout.commanded[0]} -- python3 -c 'print("hello")'
-      (runs here, on an instance of {" or ".join(local.layout.commanded)})
+    if processes.commanded:
+        job = f"""  {spotfed} job submit --home {processes.commanded[0]} -- python3 -c 'print("hello")'
+      (runs here, on an instance of {" or ".join(processes.commanded)})
 """
     else:
         job = ""
     out.print(f"""
 [bold green]The federation runs.[/bold green] {len(clouds)} clouds: {", ".join(clouds)}.
-Dashboard: {local.layout.url}/   API: {local.layout.url}/docs   API key: {_key_file(told)}
+Dashboard: {processes.url}/   API: {processes.url}/docs   API key: {api_key_file}
 
 In another terminal (commands find address and key by themselves):
 
@@ -200,29 +154,9 @@ Ctrl-C stops everything.
 """, soft_wrap=True)  # fmt: skip
 
 
-def _key_file(told: Settings) -> Path:
-    from broker.local.queue import key_file
-
-    return key_file(told.state_dir)
-
-
 @contextmanager
-def until_told() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, and nothing else: a second one does not interrupt stopping."""
-    over = threading.Event()
-    before = {
-        n: signal.signal(n, lambda *_: over.set()) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield over
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """One ``spotfed up`` a state directory."""
+def _lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of a state directory. Raises CommandError while another ``spotfed up`` holds it."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(directory / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -238,40 +172,39 @@ def _alone(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check_port(layout: Layout) -> None:
+def _check_port(processes: ProcessList) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((layout.host, layout.port))
+            probe.bind((processes.host, processes.port))
         except OSError as error:
             raise CommandError(
-                f"cannot listen on {layout.host}:{layout.port}: {error.strerror}. Another program uses it? "
-                "Choose another one with --port"
+                f"cannot listen on {processes.host}:{processes.port}: {error.strerror}. "
+                "Does another program use it? Choose another port with --port"
             ) from error
 
 
-def _check_leftovers(told: Settings, layout: Layout, *, fresh: bool) -> None:
-    """Journals of other clouds, or of the same ones on other loads, cannot be gone on with."""
-    path = told.state_dir / "federation.toml"
-    text = layout.federation.read_text(encoding="utf-8")
+def _check_leftovers(config: Settings, processes: ProcessList, *, fresh: bool) -> None:
+    """Check that the state directory is empty or belongs to this federation file.
+
+    An owner cannot go on with the journal of another cloud, or of the same cloud under another load.
+    """
+    path = config.state_dir / "federation.toml"
+    text = processes.federation.read_text(encoding="utf-8")
     if fresh:
-        _forget(told)
+        _forget(config)
     elif path.exists() and path.read_text(encoding="utf-8") != text:
         raise CommandError(
-            f"{told.state_dir} holds the leases of another federation: give its file, "
+            f"{config.state_dir} holds the leases of another federation: give its file, "
             "forget it with --fresh, or set SPOTFED_STATE_DIR to another directory",
             ExitCode.BAD_INPUT,
         )
     path.write_text(text, encoding="utf-8")
 
 
-def _forget(told: Settings) -> None:
-    from broker.journal.archive import archives_directory
-
-    shutil.rmtree(archives_directory(told.state_dir, told.key_prefix), ignore_errors=True)
-    if told.redis_url is None:
-        shutil.rmtree(told.state_dir / "redis", ignore_errors=True)
-        return
-    from broker.local.federation import forget_keys
-
-    forget_keys(told.redis_url, told.key_prefix)
+def _forget(config: Settings) -> None:
+    shutil.rmtree(archives_directory(config.state_dir, config.key_prefix), ignore_errors=True)
+    if config.redis_url is None:
+        shutil.rmtree(config.state_dir / "redis", ignore_errors=True)
+    else:
+        forget_keys(config.redis_url, config.key_prefix)

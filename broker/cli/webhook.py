@@ -1,17 +1,19 @@
-"""``webhook``: have events posted to a URL, and see what became of them."""
+"""``webhook``: have events posted to a URL, and see which of them arrived."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.text import Text
 
 from broker.cli import formatting
 from broker.cli.connection import connected
-from broker.cli.console import CommandError, ExitCode, JsonOption, console, print_json
-
-if TYPE_CHECKING:
-    from broker.webhooks.models import Delivery, Webhook
+from broker.cli.console import JsonOption, number, print_text, show_list, show_one
+from broker.cli.errors import ExitCode
+from broker.cli.options import build_model
+from broker.webhooks.models import Delivery, Webhook, WebhookWish
 
 webhook = typer.Typer(no_args_is_help=True, help="Have events posted to a URL, signed and at least once.")
 
@@ -21,7 +23,9 @@ _STATES = {
     "disabled": "[red]disabled[/red]",
 }
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `spotfed webhook list` shows it.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of the webhook, see `spotfed webhook list`.")
+]
 
 
 @webhook.command()
@@ -43,28 +47,21 @@ def add(
 
     Example: spotfed webhook add https://hooks.example.com/spotfed --kind noticed --kind evicted
     """
-    from pydantic import ValidationError
-
-    from broker.webhooks.models import WebhookWish
-
-    told = {"clouds": cloud, "origins": origin, "kinds": kind}
-    try:
-        wish = WebhookWish.model_validate(
-            {"url": url, "description": description, **{name: some for name, some in told.items() if some}}
-        )
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = {"clouds": "--cloud", "origins": "--origin", "kinds": "--kind"}.get(str(first["loc"][0]))
-        raise CommandError(f"{name or first['loc'][0]}: {first['msg']}", ExitCode.BAD_INPUT) from None
+    filters = {"clouds": cloud, "origins": origin, "kinds": kind}
+    fields = {"url": url, "description": description}
+    options = {"url": "URL", "clouds": "--cloud", "origins": "--origin", "kinds": "--kind"}
+    request = build_model(
+        WebhookWish, {**fields, **{name: values for name, values in filters.items() if values}}, options
+    )
     with connected() as client:
-        made = client.webhooks.add(wish)
-    if as_json:
-        print_json(made.model_dump(mode="json"))
-        return
-    out = console()
-    out.print(f"webhook {made.webhook.id} begins with what happens from now on")
-    out.print(f"secret, shown this once: {made.secret}", soft_wrap=True)
-    out.print(f"try it: spotfed webhook test {made.webhook.id}")
+        made = client.webhooks.add(request)
+    show_one(
+        made,
+        f"webhook {made.webhook.id} begins with what happens from now on",
+        f"secret, shown this once: {made.secret}",
+        f"try it: spotfed webhook test {made.webhook.id}",
+        as_json=as_json,
+    )
 
 
 @webhook.command("list")
@@ -74,47 +71,37 @@ def list_webhooks(as_json: JsonOption = False) -> None:
     Example: spotfed webhook list
     """
     with connected() as client:
-        found = client.webhooks.list()
-    if as_json:
-        print_json({"webhooks": [one.model_dump(mode="json") for one in found]})
-        return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title="Webhooks", title_justify="left")
-    for name in ("id", "state", "URL", "kinds", "clouds", "origins"):
-        table.add_column(name)
-    for name in ("delivered", "failed", "lag"):
-        table.add_column(name, justify="right")
-    for one in found:
-        counted = (str(one.delivered), str(one.failed), formatting.duration(one.lag_s))
-        filters = (", ".join(some) if some else "all" for some in (one.kinds, one.clouds, one.origins))
-        table.add_row(one.id, _STATES[one.state], escape(one.url), *filters, *counted)
-    console().print(table)
-    if not found:
-        console().print("none yet: spotfed webhook add URL")
+        webhooks = client.webhooks.list()
+    show_list(
+        "webhooks",
+        webhooks,
+        *("id", "state", "URL", "kinds", "clouds", "origins"),
+        *map(number, ("delivered", "failed", "lag")),
+        row=_webhook_row,
+        as_json=as_json,
+        title="Webhooks",
+        none="none yet: spotfed webhook add URL",
+    )
 
 
 @webhook.command()
 def show(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
-    """Show a webhook: where it is, and whether and why it does not deliver.
+    """Show a webhook: its URL, its state, and why it does not deliver if it does not.
 
     Example: spotfed webhook show 4f1c9a
     """
     with connected() as client:
-        found = client.webhooks.get(webhook_id)
-    _tell(found, as_json)
+        _show_webhook(client.webhooks.get(webhook_id), as_json=as_json)
 
 
 @webhook.command("test")
 def send_test(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
-    """Send a test, and show what came of it. Exit code 1 when it did not arrive.
+    """Send a test event, and show the result. Exit code 1 when it did not arrive.
 
     Example: spotfed webhook test 4f1c9a
     """
     with connected() as client:
-        done = client.webhooks.test(webhook_id)
-    _judge(done, as_json)
+        _show_delivery(client.webhooks.test(webhook_id), as_json=as_json)
 
 
 @webhook.command()
@@ -124,8 +111,7 @@ def pause(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook pause 4f1c9a
     """
     with connected() as client:
-        found = client.webhooks.pause(webhook_id)
-    _tell(found, as_json)
+        _show_webhook(client.webhooks.pause(webhook_id), as_json=as_json)
 
 
 @webhook.command()
@@ -135,8 +121,7 @@ def resume(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook resume 4f1c9a
     """
     with connected() as client:
-        found = client.webhooks.pause(webhook_id, False)
-    _tell(found, as_json)
+        _show_webhook(client.webhooks.pause(webhook_id, False), as_json=as_json)
 
 
 @webhook.command()
@@ -147,12 +132,12 @@ def rotate(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     """
     with connected() as client:
         made = client.webhooks.rotate_secret(webhook_id)
-    if as_json:
-        print_json(made.model_dump(mode="json"))
-        return
-    out = console()
-    out.print(f"new secret, shown this once: {made.secret}", soft_wrap=True)
-    out.print(f"the old one signs as well until {made.old_until}")
+    show_one(
+        made,
+        f"new secret, shown this once: {made.secret}",
+        f"the old one signs as well until {made.old_until}",
+        as_json=as_json,
+    )
 
 
 @webhook.command()
@@ -163,16 +148,13 @@ def remove(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     """
     with connected() as client:
         client.webhooks.remove(webhook_id)
-    if as_json:
-        print_json({"removed": webhook_id})
-    else:
-        console().print(f"removed {webhook_id}")
+    show_one({"removed": webhook_id}, f"removed {webhook_id}", as_json=as_json)
 
 
 @webhook.command()
 def deliveries(
     webhook_id: IdArgument,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="Show at most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Largest number of attempts to show.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Show the last attempts to deliver, newest first.
@@ -180,33 +162,26 @@ def deliveries(
     Example: spotfed webhook deliveries 4f1c9a --limit 5
     """
     with connected() as client:
-        found = client.webhooks.list_deliveries(webhook_id, limit=limit)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-        return
-    from rich.table import Table
-
-    table = Table(title="Deliveries", title_justify="left")
-    for name in ("delivery", "event", "type", "why", "at"):
-        table.add_column(name)
-    for name in ("attempt", "took"):
-        table.add_column(name, justify="right")
-    for name in ("result", "next attempt"):
-        table.add_column(name)
-    for one in found.deliveries:
-        table.add_row(
-            *(one.id, one.message, one.type.removeprefix("spotfed."), one.why, one.at),
-            *(str(one.attempt), f"{one.duration_s:.2f} s", _result(one), one.next_attempt_at or "–"),
-        )
-    console().print(table)
-    if found.more:
-        console().print("there is more: --limit")
+        page = client.webhooks.list_deliveries(webhook_id, limit=limit)
+    show_list(
+        "deliveries",
+        page.deliveries,
+        *("delivery", "event", "type", "why", "at"),
+        *map(number, ("attempt", "took")),
+        *("result", "next attempt"),
+        row=_delivery_row,
+        as_json=as_json,
+        title="Deliveries",
+        more={"more": page.more},
+    )
+    if page.more and not as_json:
+        print_text("there is more: --limit")
 
 
 @webhook.command()
 def redeliver(
     webhook_id: IdArgument,
-    delivery: Annotated[str, typer.Argument(help="As `spotfed webhook deliveries` shows it.")],
+    delivery: Annotated[str, typer.Argument(help="Id of the delivery, see `spotfed webhook deliveries`.")],
     as_json: JsonOption = False,
 ) -> None:
     """Send the event of a delivery again, at once. Exit code 1 when it did not arrive.
@@ -214,31 +189,44 @@ def redeliver(
     Example: spotfed webhook redeliver 4f1c9a 1795862400000-0
     """
     with connected() as client:
-        done = client.webhooks.redeliver(webhook_id, delivery)
-    _judge(done, as_json)
+        _show_delivery(client.webhooks.redeliver(webhook_id, delivery), as_json=as_json)
 
 
-def _tell(found: Webhook, as_json: bool) -> None:
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-        return
-    from rich.text import Text
-
-    out = console()
-    for name, value in found.model_dump(mode="json").items():
+def _show_webhook(hook: Webhook, *, as_json: bool) -> None:
+    lines = []
+    for name, value in hook.model_dump(mode="json").items():
         if value not in (None, ""):
             text = ", ".join(value) if isinstance(value, list) else str(value)
-            out.print(Text.assemble((f"{name}: ", "bold"), text), soft_wrap=True)
+            lines.append(Text.assemble((f"{name}: ", "bold"), text))
+    show_one(hook, *lines, as_json=as_json)
 
 
-def _judge(done: Delivery, as_json: bool) -> None:
-    if as_json:
-        print_json(done.model_dump(mode="json"))
-    else:
-        console().print(f"{done.message}: {_result(done)} after {done.duration_s:.2f} s")
-    if not done.delivered:
+def _show_delivery(delivery: Delivery, *, as_json: bool) -> None:
+    text = f"{delivery.message}: {_result_text(delivery)} after {delivery.duration_s:.2f} s"
+    show_one(delivery, text, as_json=as_json)
+    if not delivery.delivered:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _result(one: Delivery) -> str:
-    return f"delivered, {one.status}" if one.delivered else str(one.error)
+def _webhook_row(hook: Webhook) -> tuple[str, ...]:
+    filters = (", ".join(values) if values else "all" for values in (hook.kinds, hook.clouds, hook.origins))
+    counts = (str(hook.delivered), str(hook.failed), formatting.duration(hook.lag_s))
+    return (hook.id, _STATES[hook.state], escape(hook.url), *filters, *counts)
+
+
+def _delivery_row(delivery: Delivery) -> tuple[str, ...]:
+    return (
+        delivery.id,
+        delivery.message,
+        delivery.type.removeprefix("spotfed."),
+        delivery.why,
+        delivery.at,
+        str(delivery.attempt),
+        f"{delivery.duration_s:.2f} s",
+        _result_text(delivery),
+        delivery.next_attempt_at or "–",
+    )
+
+
+def _result_text(delivery: Delivery) -> str:
+    return f"delivered, {delivery.status}" if delivery.delivered else str(delivery.error)

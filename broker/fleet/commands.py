@@ -1,4 +1,4 @@
-"""Commands of this machine for each instance of a fleet: one while it lives, one when it has ended."""
+"""The user's commands for the instances of a fleet: one while an instance lives, one when it has ended."""
 
 from __future__ import annotations
 
@@ -11,89 +11,89 @@ from dataclasses import dataclass
 
 from broker.child_process import die_with_parent
 
-#: A command that was told to end has so long.
+#: Time between SIGTERM and SIGKILL, for a command whose instance has ended.
 _GRACE_S = 10.0
-#: At the very end commands that tidy up have so long.
-_TIDYING_S = 60.0
+#: Time that the last ``on_end`` commands have when the fleet ends.
+_LAST_COMMANDS_S = 60.0
 
 
 @dataclass
-class _Running:
+class _RunningCommand:
     lease: str
     process: subprocess.Popen[bytes]
-    killed_at_s: float | None = None
+    kill_at_s: float | None = None
 
-    def end(self, number: int) -> None:
-        """Signals its group, unless it has ended: then the group's number may be somebody else's."""
+    def signal_group(self, number: int) -> None:
+        """Signal the process group, unless it has ended: then its number may be another group's."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)
 
 
 class Commands:
-    """Runs them with ``/bin/sh``, each in a process group of its own, which ends with this process (Linux).
+    """Runs the user's commands with ``/bin/sh``, each in a process group that ends with this process (Linux).
 
-    on_start: runs as long as its instance does: when that has ended its group gets SIGTERM, and SIGKILL ten
-    seconds later. Or it starts something elsewhere and ends, with status 0. on_end: run when an instance has
+    on_start: runs as long as its instance does: when that has ended, its group gets SIGTERM, and SIGKILL ten
+    seconds later. Or it starts something elsewhere and ends, with status 0. on_end: runs when an instance has
     ended.
     """
 
     def __init__(self, on_start: str | None, on_end: str | None):
         self._on_start, self._on_end = on_start, on_end
-        self._started: dict[str, _Running] = {}
-        self._leaving: list[_Running] = []
-        self._tidying: list[_Running] = []
+        self._started: dict[str, _RunningCommand] = {}
+        self._stopping: list[_RunningCommand] = []
+        self._ending: list[_RunningCommand] = []
 
-    def start(self, lease: str, told: Mapping[str, str]) -> None:
-        """The lease's instance is there; ``told`` goes into the environment."""
+    def start(self, lease: str, variables: Mapping[str, str]) -> None:
+        """Run the start command of an instance, with further variables in its environment."""
         if self._on_start is not None and lease not in self._started:
-            self._started[lease] = _Running(lease, _run(self._on_start, told))
+            self._started[lease] = _RunningCommand(lease, _run(self._on_start, variables))
 
-    def end(self, lease: str, told: Mapping[str, str]) -> None:
-        """It has ended."""
-        running = self._started.pop(lease, None)
-        if running is not None:
-            running.end(signal.SIGTERM)
-            running.killed_at_s = time.monotonic() + _GRACE_S
-            self._leaving.append(running)
+    def end(self, lease: str, variables: Mapping[str, str]) -> None:
+        """Stop the start command of an instance that has ended, and run its end command."""
+        command = self._started.pop(lease, None)
+        if command is not None:
+            command.signal_group(signal.SIGTERM)
+            command.kill_at_s = time.monotonic() + _GRACE_S
+            self._stopping.append(command)
         if self._on_end is not None:
-            self._tidying.append(_Running(lease, _run(self._on_end, told)))
+            self._ending.append(_RunningCommand(lease, _run(self._on_end, variables)))
 
-    def look(self) -> Iterator[tuple[str, str, int]]:
-        """Ends what has had its time; yields leases whose commands have failed: "start" or "end", status."""
-        for running in list(self._leaving):
-            if running.killed_at_s is not None and time.monotonic() >= running.killed_at_s:
-                running.end(signal.SIGKILL)
-            if running.process.poll() is not None:
-                self._leaving.remove(running)
-        for running in list(self._started.values()):
-            # It stays known, so that it is not started again.
-            if running.killed_at_s is None and (status := running.process.poll()) is not None:
-                running.killed_at_s = time.monotonic()
+    def poll(self) -> Iterator[tuple[str, str, int]]:
+        """Kill commands that had their time; yield each that failed: lease, "start" or "end", exit status."""
+        for command in list(self._stopping):
+            if command.kill_at_s is not None and time.monotonic() >= command.kill_at_s:
+                command.signal_group(signal.SIGKILL)
+            if command.process.poll() is not None:
+                self._stopping.remove(command)
+        for command in list(self._started.values()):
+            # It stays in the dictionary, so that it is not started again.
+            if command.kill_at_s is None and (status := command.process.poll()) is not None:
+                command.kill_at_s = time.monotonic()
                 if status:
-                    yield running.lease, "start", status
-        for running in list(self._tidying):
-            if (status := running.process.poll()) is not None:
-                self._tidying.remove(running)
+                    yield command.lease, "start", status
+        for command in list(self._ending):
+            if (status := command.process.poll()) is not None:
+                self._ending.remove(command)
                 if status:
-                    yield running.lease, "end", status
+                    yield command.lease, "end", status
 
     def close(self) -> Iterator[tuple[str, str, int]]:
-        """Waits for those that tidy up, and ends the others. Yields as ``look``."""
-        limit_s = time.monotonic() + _TIDYING_S
-        for running in self._started.values():
-            running.end(signal.SIGTERM)
-            running.killed_at_s = time.monotonic() + _GRACE_S
-        self._leaving += self._started.values()
+        """Stop all start commands and wait for the end commands; yield failures as ``poll`` does."""
+        limit_s = time.monotonic() + _LAST_COMMANDS_S
+        for command in self._started.values():
+            command.signal_group(signal.SIGTERM)
+            command.kill_at_s = time.monotonic() + _GRACE_S
+        self._stopping += self._started.values()
         self._started.clear()
-        while (self._leaving or self._tidying) and time.monotonic() < limit_s:
-            yield from self.look()
+        while (self._stopping or self._ending) and time.monotonic() < limit_s:
+            yield from self.poll()
             time.sleep(0.05)
-        for running in self._tidying:
-            running.end(signal.SIGKILL)
+        for command in self._ending:
+            command.signal_group(signal.SIGKILL)
 
 
-def _run(command: str, told: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, **told}  # noqa: TID251  (handed on, not read)
+def _run(command: str, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, **variables}  # noqa: TID251  (handed on, not read)
     return subprocess.Popen(  # noqa: S603  (the command that the user gave)
         die_with_parent(["/bin/sh", "-c", command]),
         env=environment,

@@ -1,4 +1,4 @@
-"""Keeps a fleet: looks, decides, and does it, round by round."""
+"""Keeps a fleet: reads its leases, decides the next step and carries it out, round by round."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from broker.client import (
     UnavailableError,
 )
 from broker.contract import CounterOffers, ExtensionRequest, Lease, LeaseState, SpotRequest
-from broker.fleet import snapshot as markets
+from broker.fleet import snapshot
 from broker.fleet.commands import Commands
 from broker.fleet.events import FleetEvent, FleetEventKind, FleetTotals, now_text
 from broker.fleet.planner import Fleet, FleetTarget, HeldLease, decide
 from broker.fleet.snapshot import FleetSnapshot
-from broker.fleet.state_file import FleetError, FleetFile, SavedFleet, prefix_of
+from broker.fleet.state_file import FleetError, FleetFile, SavedFleet, request_prefix
+from cloudsim.model.refusals import RefusalReason
 
 _REFUSED_BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
 _NO_MARKET = FleetSnapshot({})
@@ -33,9 +34,10 @@ _NO_MARKET = FleetSnapshot({})
 
 @dataclass(frozen=True)
 class FleetSpec:
-    """What fleet is wanted: so many instances, each as ``request`` says, under a name of the user's.
+    """The fleet that a user wants: its name, the number of instances, and the request for each.
 
-    cool_down_s: a cloud that has evicted one is not asked for so long. poll_s: between two rounds.
+    cool_down_s: how long a cloud is not asked after it has evicted an instance. poll_s: time between two
+    rounds. Both are wall time.
     """
 
     name: str
@@ -47,199 +49,205 @@ class FleetSpec:
 
 @dataclass
 class FleetLease:
-    """A lease that the fleet has. refused_at_s: what was left of it when a later end was refused."""
+    """A lease of the fleet.
+
+    refused_at_s: time that was left of it, in seconds, when a later end was refused; None: it never was.
+    """
 
     lease: Lease
     refused_at_s: float | None = None
 
 
 class FleetController:
-    """Of one fleet, with its file and its commands; ``tell`` hears what happens.
+    """Keeps one fleet with its state file and its commands, and reports events.
 
-    Requests are written down before they are sent, and are sent again with the same id until they are
-    answered: however often a keeper is killed, no lease is doubled, and none is lost.
+    Requests are written to the file before they are sent, and are sent again with the same id until they are
+    answered: however often the process is killed, no lease is doubled and none is lost.
     """
 
     def __init__(
         self,
         client: Client,
-        wish: FleetSpec,
+        spec: FleetSpec,
         file: FleetFile,
-        kept: SavedFleet,
+        saved: SavedFleet,
         commands: Commands,
-        tell: Callable[[FleetEvent], None],
+        report: Callable[[FleetEvent], None],
     ):
-        self.wish, self.tally, self.market = wish, FleetTotals(), _NO_MARKET
+        self.spec, self.totals, self.market = spec, FleetTotals(), _NO_MARKET
         self.members: dict[str, FleetLease] = {}
-        self.offers: CounterOffers | None = None  # of those who refused last
-        self._client, self._file, self._kept, self._commands, self._tell = client, file, kept, commands, tell
+        self.offers: CounterOffers | None = None  # of the clouds that refused last
+        self._client, self._file, self._saved = client, file, saved
+        self._commands, self._report = commands, report
         self._cooling: dict[str, float] = {}
         self._not_before_s, self._refusals = 0.0, 0
         self._away = False
         self._counted_s = time.monotonic()
 
-    def keep(self, over: threading.Event, limit_s: float | None, shown: Callable[[], None]) -> None:
-        """Until it is told, or for so long; ``shown`` is called after each round. Raises ClientError for what
-        asking again does not help."""
+    def keep(self, stopped: threading.Event, limit_s: float | None, shown: Callable[[], None]) -> None:
+        """Run rounds until ``stopped`` is set, or for ``limit_s`` seconds; call ``shown`` after each.
+
+        Raises
+        ------
+        ClientError
+            When the broker answers with an error that asking again does not help.
+        """
         began_s = time.monotonic()
-        while not over.is_set():
-            self.round()
+        while not stopped.is_set():
+            self.run_round()
             shown()
             left_s = float("inf") if limit_s is None else began_s + limit_s - time.monotonic()
             if left_s <= 0:
                 return
-            over.wait(min(left_s, self.wish.poll_s * random.uniform(0.75, 1.25)))
+            stopped.wait(min(left_s, self.spec.poll_s * random.uniform(0.75, 1.25)))
 
-    def round(self) -> None:
-        """Looks, decides and does it. While the broker is away nothing is done."""
-        self._count()
+    def run_round(self) -> None:
+        """Read, decide and act once; do nothing while the broker is away."""
+        self._add_time()
         try:
-            self._look()
-            self._ask_again()
+            self._update_members()
+            self._send_unanswered()
             self._act()
         except UnavailableError as error:
-            if not self._away:
-                self._happened(FleetEventKind.AWAY, detail=str(error))
-            self._away = True
+            self._note_away(error)
         else:
             if self._away:
-                self._happened(FleetEventKind.BACK)
+                self._record_event(FleetEventKind.BACK)
             self._away = False
-        for lease, command, status in self._commands.look():
-            self._happened(
-                FleetEventKind.COMMAND, lease, detail=f"its {command} command ended with status {status}"
-            )
+        for lease, command, status in self._commands.poll():
+            self._record_failed_command(lease, command, status)
 
     def give_back(self, limit_s: float = 60.0) -> list[str]:
-        """Everything, those included that were asked for and not answered. Returns what is left after so
-        long."""
+        """Give back all leases, and those of unanswered requests.
+
+        Returns the ids of leases and requests that are left after ``limit_s`` seconds.
+        """
         gives_up_s = time.monotonic() + limit_s
         left: list[str] = []
         while True:
-            self._count()
+            self._add_time()
             try:
-                self._look()
-                self._ask_again()
-                left = [request.id or "" for request in self._kept.asked]
+                self._update_members()
+                self._send_unanswered()
+                left = [request.id or "" for request in self._saved.asked]
                 for lease in [*self.members]:
-                    self._return(lease)
+                    self._return_lease(lease)
                 left += self.members
             except UnavailableError as error:
-                left = [*self.members, *(request.id or "" for request in self._kept.asked)]
-                if not self._away:
-                    self._happened(FleetEventKind.AWAY, detail=str(error))
-                self._away = True
+                left = [*self.members, *(request.id or "" for request in self._saved.asked)]
+                self._note_away(error)
             if not left or time.monotonic() > gives_up_s:
                 break
-            time.sleep(min(1.0, self.wish.poll_s))
-        self.offers = None  # nobody asks any more
+            time.sleep(min(1.0, self.spec.poll_s))
+        self.offers = None  # nothing is asked for any more
         self.close()
         if not left:
-            self._file.forget()
+            self._file.delete()
         return left
 
     def close(self) -> None:
-        """Ends the commands of instances that are there, and waits for those of instances that are not."""
+        """Stop the commands of running instances, and wait for those of ended ones."""
         for lease, command, status in self._commands.close():
-            self._happened(
-                FleetEventKind.COMMAND, lease, detail=f"its {command} command ended with status {status}"
-            )
+            self._record_failed_command(lease, command, status)
 
-    # -- looking ------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        self.market = markets.read_market(self._client)
-        listed = markets.running(self._client, self.wish.name, self.wish.request.origin, self.market)
-        for lease in listed.values():
+    def _update_members(self) -> None:
+        self.market = snapshot.read_snapshot(self._client)
+        origin = self.spec.request.origin
+        running = snapshot.running_leases(self._client, self.spec.name, origin, self.market)
+        for lease in running.values():
             if lease.id in self.members:
                 self.members[lease.id].lease = lease
-            elif not self._is_asked(lease.request):
-                self._join(lease, FleetEventKind.FOUND)
-        for name in [*self._kept.held]:
-            if name not in listed:
-                self._look_for(name)
+            elif not self._is_unanswered(lease.request):
+                self._add_member(lease, FleetEventKind.FOUND)
+        for lease_id in [*self._saved.held]:
+            if lease_id not in running:
+                self._update_member(lease_id)
 
-    def _look_for(self, name: str) -> None:
-        """A lease that is not listed as running has ended, or does not run yet."""
-        found = markets.one(self._client, name)
-        if found is None or not found.state.is_open:
-            self._leave(name, found)
-        elif name in self.members:
-            self.members[name].lease = found
+    def _update_member(self, lease_id: str) -> None:
+        """Update a member that is not listed as running: it has ended, or does not run yet."""
+        lease = snapshot.find_lease(self._client, lease_id)
+        if lease is None or not lease.state.is_open:
+            self._remove_member(lease_id, lease)
+        elif lease_id in self.members:
+            self.members[lease_id].lease = lease
         else:
-            self._join(found, FleetEventKind.FOUND)
+            self._add_member(lease, FleetEventKind.FOUND)
 
-    def _is_asked(self, request: str) -> bool:
-        """Its answer will tell of it."""
-        return any(one.id == request for one in self._kept.asked)
+    def _is_unanswered(self, request_id: str) -> bool:
+        """Return whether the answer to a request, which will report its lease, is still to come."""
+        return any(request.id == request_id for request in self._saved.asked)
 
-    def _join(self, lease: Lease, kind: FleetEventKind, detail: str | None = None) -> None:
+    def _add_member(self, lease: Lease, kind: FleetEventKind) -> None:
         self.members[lease.id] = FleetLease(lease)
-        if lease.id not in self._kept.held:
-            self._kept.held.append(lease.id)
+        if lease.id not in self._saved.held:
+            self._saved.held.append(lease.id)
             self._save()
-        self._commands.start(lease.id, self._told(lease))
-        self._happened(kind, lease.id, lease.cloud, detail)
+        self._commands.start(lease.id, self._variables(lease))
+        self._record_event(kind, lease.id, lease.cloud)
 
-    def _leave(self, name: str, found: Lease | None, kind: FleetEventKind | None = None) -> None:
-        """It has ended; where its cloud evicted it, that is not asked for a while."""
-        member = self.members.pop(name, None)
-        lease = found or (member.lease if member is not None else None)
+    def _remove_member(self, lease_id: str, ended: Lease | None, kind: FleetEventKind | None = None) -> None:
+        """Remove a lease that has ended; a cloud that evicted it is not asked for a while."""
+        member = self.members.pop(lease_id, None)
+        lease = ended or (member.lease if member is not None else None)
         if kind is None:
-            kind = FleetEventKind.CANCELLED if found is None else FleetEventKind(found.state.value)
+            kind = FleetEventKind.CANCELLED if ended is None else FleetEventKind(ended.state.value)
         if kind is FleetEventKind.EVICTED and lease is not None:
-            self._cooling[lease.cloud] = time.monotonic() + self.wish.cool_down_s
-        if name in self._kept.held:
-            self._kept.held.remove(name)
+            self._cooling[lease.cloud] = time.monotonic() + self.spec.cool_down_s
+        if lease_id in self._saved.held:
+            self._saved.held.remove(lease_id)
             self._save()
-        told = (
-            {"SPOTFED_LEASE": name, "SPOTFED_FLEET": self.wish.name} if lease is None else self._told(lease)
+        variables = (
+            {"SPOTFED_LEASE": lease_id, "SPOTFED_FLEET": self.spec.name}
+            if lease is None
+            else self._variables(lease)
         )
-        self._commands.end(name, {**told, "SPOTFED_END": kind.value})
-        cause = None if found is None or kind is FleetEventKind.RETURNED else found.cause
-        self._happened(kind, name, None if lease is None else lease.cloud, cause)
+        self._commands.end(lease_id, {**variables, "SPOTFED_END": kind.value})
+        cause = None if ended is None or kind is FleetEventKind.RETURNED else ended.cause
+        self._record_event(kind, lease_id, None if lease is None else lease.cloud, cause)
 
     # -- acting -------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
         now_s = time.monotonic()
-        target = FleetTarget(self.wish.instances, 3 * self.wish.poll_s)
-        held = tuple(self._held(member) for member in self.members.values())
-        fleet = Fleet(held, len(self._kept.asked), self._cooling, self._not_before_s)
+        target = FleetTarget(self.spec.instances, 3 * self.spec.poll_s)
+        leases = tuple(self._held_lease(member) for member in self.members.values())
+        fleet = Fleet(leases, len(self._saved.asked), self._cooling, self._not_before_s)
         plan = decide(target, fleet, now_s)
-        for name in plan.give_back:
-            self._return(name)
-        for name in plan.extend:
-            self._extend(name)
+        for lease_id in plan.give_back:
+            self._return_lease(lease_id)
+        for lease_id in plan.extend:
+            self._extend_lease(lease_id)
         if plan.ask:
-            self._ask(plan.ask, plan.avoid)
+            self._send_requests(plan.ask, plan.avoid)
 
-    def _held(self, member: FleetLease) -> HeldLease:
+    def _held_lease(self, member: FleetLease) -> HeldLease:
         lease = member.lease
         return HeldLease(
             lease.id,
             lease.cloud,
             self.market.remaining_s(lease),
-            self.market.lifetime_s(lease.cloud, self.wish.request.lifetime_s),
+            self.market.lifetime_s(lease.cloud, self.spec.request.lifetime_s),
             lease.evict_at_s is not None or lease.warned_at_s is not None,
             member.refused_at_s,
         )
 
-    def _return(self, name: str) -> None:
-        answer = self._client.leases.cancel(name)
+    def _return_lease(self, lease_id: str) -> None:
+        answer = self._client.leases.cancel(lease_id)
         if answer.done:  # else its cloud is silent, and ends it later
             kind = FleetEventKind.RETURNED if answer.lease.state is LeaseState.CANCELLED else None
-            self._leave(name, answer.lease, kind)
+            self._remove_member(lease_id, answer.lease, kind)
 
-    def _extend(self, name: str) -> None:
-        member = self.members[name]
-        lease, more_s = member.lease, self.wish.request.lifetime_s
+    def _extend_lease(self, lease_id: str) -> None:
+        member = self.members[lease_id]
+        lease, more_s = member.lease, self.spec.request.lifetime_s
         if lease.ends_at_s is None or more_s is None:
             return
         lived_s = lease.ends_at_s - lease.starts_at_s - self.market.left_s(lease)
-        wish = ExtensionRequest(lifetime_s=max(0.0, lived_s) + more_s)
+        request = ExtensionRequest(lifetime_s=max(0.0, lived_s) + more_s)
         try:
-            answer = self._client.leases.extend(name, wish)
+            answer = self._client.leases.extend(lease_id, request)
         except (InputRefusedError, UnauthorizedError):
             raise
         except ProblemAnswer:  # it has just ended, or its cloud does not answer
@@ -248,37 +256,39 @@ class FleetController:
             member.refused_at_s = self.market.remaining_s(lease)
         else:
             member.lease, member.refused_at_s = answer, None
-            self._happened(FleetEventKind.EXTENDED, name, lease.cloud)
+            self._record_event(FleetEventKind.EXTENDED, lease_id, lease.cloud)
 
-    def _ask(self, count: int, avoid: frozenset[str]) -> None:
-        wanted = self.wish.request
-        targets = self.market.others(avoid, wanted.origin, wanted.targets)
+    def _send_requests(self, count: int, avoid: frozenset[str]) -> None:
+        template = self.spec.request
+        targets = self.market.targets(avoid, template.origin, template.targets)
         if targets == ():
             return  # until one of them has cooled down
-        first = self._kept.next
-        self._kept.asked += [
-            wanted.model_copy(
-                update={
-                    "id": f"{prefix_of(self.wish.name)}{self._kept.token}-{number}",
-                    "targets": targets,
-                }
-            )
+        prefix = f"{request_prefix(self.spec.name)}{self._saved.token}-"
+        first = self._saved.next
+        self._saved.asked += [
+            template.model_copy(update={"id": f"{prefix}{number}", "targets": targets})
             for number in range(first, first + count)
         ]
-        self._kept.next += count
+        self._saved.next += count
         self._save()
-        self._ask_again()
+        self._send_unanswered()
 
-    def _ask_again(self) -> None:
-        """What has no answer yet. Raises InputRefusedError, after writing down that it was answered."""
-        if not self._kept.asked:
+    def _send_unanswered(self) -> None:
+        """Send all requests that have no answer yet.
+
+        Raises
+        ------
+        InputRefusedError, UnauthorizedError
+            When the broker refuses a request as invalid; the request then counts as answered.
+        """
+        if not self._saved.asked:
             return
-        answers = self._client.requests.submit_many(self._kept.asked)
+        answers = self._client.requests.submit_many(self._saved.asked)
         granted: list[Lease] = []
         refused: RefusedRequest | None = None
         failed: ProblemAnswer | None = None
-        waiting: list[SpotRequest] = []
-        for request, answer in zip(self._kept.asked, answers, strict=True):
+        unanswered: list[SpotRequest] = []
+        for request, answer in zip(self._saved.asked, answers, strict=True):
             if isinstance(answer, GrantedRequest):
                 granted.append(answer.lease)
             elif isinstance(answer, RefusedRequest):
@@ -286,18 +296,18 @@ class FleetController:
             elif isinstance(answer, InputRefusedError | UnauthorizedError):
                 failed = answer
             else:  # in flight, or an owner that was silent: the same id has an answer later
-                waiting.append(request)
-        self._kept.asked = waiting
+                unanswered.append(request)
+        self._saved.asked = unanswered
         self._save()
         for lease in granted:
-            if lease.id not in self._kept.held:
-                self._join(lease, FleetEventKind.ADMITTED)
-        self._wait_after(refused, any_granted=bool(granted))
+            if lease.id not in self._saved.held:
+                self._add_member(lease, FleetEventKind.ADMITTED)
+        self._back_off(refused, any_granted=bool(granted))
         if failed is not None:
             raise failed
 
-    def _wait_after(self, refused: RefusedRequest | None, *, any_granted: bool) -> None:
-        """Ask again after a pause that grows with each refusal since the last grant."""
+    def _back_off(self, refused: RefusedRequest | None, *, any_granted: bool) -> None:
+        """Set the time of the next requests: after a pause that grows with each refusal since a grant."""
         if any_granted:
             self._refusals = 0
         if refused is None:
@@ -307,15 +317,15 @@ class FleetController:
         self.offers = refused.counter_offers
         self._refusals += 1
         self._not_before_s = time.monotonic() + _REFUSED_BACKOFF.pause_s(self._refusals)
-        reasons = sorted({one.reason.value for one in refused.refusals if one.reason.value != "not_a_target"})
-        self._happened(FleetEventKind.REFUSED, detail=", ".join(reasons) or None)
+        reasons = {refusal.reason for refusal in refused.refusals} - {RefusalReason.NOT_A_TARGET}
+        self._record_event(FleetEventKind.REFUSED, detail=", ".join(sorted(reasons)) or None)
 
-    # -- telling ------------------------------------------------------------------------------------------
+    # -- reporting ----------------------------------------------------------------------------------------
 
-    def _told(self, lease: Lease) -> dict[str, str]:
-        """What a command finds in its environment."""
-        told = {
-            "SPOTFED_FLEET": self.wish.name,
+    def _variables(self, lease: Lease) -> dict[str, str]:
+        """Return the environment variables that commands get about a lease."""
+        variables = {
+            "SPOTFED_FLEET": self.spec.name,
             "SPOTFED_LEASE": lease.id,
             "SPOTFED_CLOUD": lease.cloud,
             "SPOTFED_NODE": str(lease.node),
@@ -324,28 +334,39 @@ class FleetController:
         remaining_s = self.market.remaining_s(lease)
         if remaining_s is not None:
             ends_at = datetime.now(UTC) + timedelta(seconds=remaining_s)
-            told["SPOTFED_ENDS_AT"] = ends_at.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return told
+            variables["SPOTFED_ENDS_AT"] = ends_at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return variables
 
-    def _happened(
+    def _note_away(self, error: UnavailableError) -> None:
+        if not self._away:
+            self._record_event(FleetEventKind.AWAY, detail=str(error))
+        self._away = True
+
+    def _record_failed_command(self, lease: str, command: str, status: int) -> None:
+        detail = f"its {command} command ended with status {status}"
+        self._record_event(FleetEventKind.COMMAND, lease, detail=detail)
+
+    def _record_event(
         self,
         kind: FleetEventKind,
         lease: str | None = None,
         cloud: str | None = None,
         detail: str | None = None,
     ) -> None:
-        self.tally.counts[kind] += 1
-        self._tell(FleetEvent(now_text(), kind, len(self.members), self.wish.instances, lease, cloud, detail))
+        self.totals.counts[kind] += 1
+        event = FleetEvent(now_text(), kind, len(self.members), self.spec.instances, lease, cloud, detail)
+        self._report(event)
 
-    def _count(self) -> None:
+    def _add_time(self) -> None:
+        """Add the time since the last call to the totals."""
         now_s = time.monotonic()
         prices = [self.market.price_usd_per_hour(member.lease) for member in self.members.values()]
-        self.tally.passed(now_s - self._counted_s, prices, self.wish.instances)
+        self.totals.add_time(now_s - self._counted_s, prices, self.spec.instances)
         self._counted_s = now_s
 
     def _save(self) -> None:
         try:
-            self._file.save(self._kept)
+            self._file.save(self._saved)
         except OSError as error:
             raise FleetError(
                 f"the fleet's file cannot be written, so nothing more is asked for: {error}"

@@ -1,4 +1,4 @@
-"""What a fleet tells while it is kept, and what it comes to in the end."""
+"""Events that a fleet reports while it is kept, and its totals at the end."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from typing import Any
 
 
 class FleetEventKind(StrEnum):
-    """What happened."""
+    """Kinds of events of a fleet."""
 
     ADMITTED = "admitted"
-    FOUND = "found"  # a lease of a keeper before this one
+    FOUND = "found"  # a lease that an earlier process of this fleet asked for
     EXTENDED = "extended"
     REFUSED = "refused"
     EVICTED = "evicted"
     COMPLETED = "completed"
-    CANCELLED = "cancelled"  # somebody else gave it back
+    CANCELLED = "cancelled"  # another client gave it back
     FAILED = "failed"
     RETURNED = "returned"
-    COMMAND = "command"  # one that was to run for it has failed
+    COMMAND = "command"  # a command of the user for this lease has failed
     AWAY = "away"  # the broker does not answer
     BACK = "back"
 
 
 @dataclass(frozen=True)
 class FleetEvent:
-    """``at``: RFC 3339. held: how many of the ``wanted`` instances there are then. detail: for people."""
+    """One event of a fleet.
+
+    at: RFC 3339. held: number of instances after the event, of ``wanted``. detail: text for people.
+    """
 
     at: str
     kind: FleetEventKind
@@ -39,16 +42,17 @@ class FleetEvent:
     detail: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For a line of JSON."""
+        """Return the event as JSON types, without empty fields."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass
 class FleetTotals:
-    """Sums over the time that a fleet was kept, in seconds of wall time.
+    """Totals of a fleet; times are in seconds of wall time.
 
-    full_s: with all the instances that were wanted. cost_usd: of the instances whose clouds tell a price,
-    which are ``priced_s`` of ``instance_s``.
+    seconds: time that the fleet was kept. full_s: time with all the instances that were wanted. instance_s:
+    sum of the times of all instances; clouds told a price for ``priced_s`` of it, which came to
+    ``cost_usd``. counts: number of events by kind.
     """
 
     seconds: float = 0.0
@@ -58,17 +62,17 @@ class FleetTotals:
     cost_usd: float = 0.0
     counts: Counter[FleetEventKind] = field(default_factory=Counter)
 
-    def passed(self, seconds: float, prices: list[float | None], wanted: int) -> None:
-        """So much time with instances of these prices, US dollars an hour each."""
-        told = [price for price in prices if price is not None]
+    def add_time(self, seconds: float, prices: list[float | None], wanted: int) -> None:
+        """Add a time in which one instance ran for each of ``prices``, in US dollars an hour."""
+        known = [price for price in prices if price is not None]
         self.seconds += seconds
         self.full_s += seconds if len(prices) >= wanted else 0.0
         self.instance_s += seconds * len(prices)
-        self.priced_s += seconds * len(told)
-        self.cost_usd += seconds / 3600 * sum(told)
+        self.priced_s += seconds * len(known)
+        self.cost_usd += seconds / 3600 * sum(known)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the last line of JSON. The cost is null where no cloud told a price."""
+        """Return the totals as JSON types. The cost is None where no cloud told a price."""
         return {
             "seconds": round(self.seconds, 1),
             "full_share": round(self.full_s / self.seconds, 4) if self.seconds else None,
@@ -84,5 +88,5 @@ class FleetTotals:
 
 
 def now_text() -> str:
-    """RFC 3339 in UTC."""
+    """Return the present time as RFC 3339 in UTC, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""What a fleet does next. Pure: what it has and what time it is go in, a plan comes out.
+"""Decides the next step of a fleet, from what it has and the present time; pure.
 
 Times are seconds of wall time.
 """
@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: A lease's end is put off when this share of its lifetime is left; refused, again when half of that is.
+#: A lease is extended when this share of its lifetime is left; after a refusal, when half of that is left.
 _EXTEND_AT = 1 / 4
-#: One that cannot be put off is replaced this much before its end, in shares of the lifetime and in seconds.
+#: A lease that cannot be extended is replaced before its end: by a share of its lifetime, at most by seconds.
 _REPLACE_AT, _REPLACE_AT_MOST_S = 1 / 16, 600.0
 
 
 @dataclass(frozen=True)
 class FleetTarget:
-    """What is to be kept. lead_s: the least time in which a lease can be replaced. batch: so many are asked
-    for at once."""
+    """The size that a fleet is kept at.
+
+    lead_s: the least time in which a lease can be replaced. batch: most requests at once.
+    """
 
     instances: int
     lead_s: float
@@ -26,9 +28,12 @@ class FleetTarget:
 
 @dataclass(frozen=True)
 class HeldLease:
-    """A lease of the fleet. lifetime_s: for which it was asked, and remaining_s of it; None: its cloud renews
-    it. refused_at_s: what remained when a later end was refused. told_to_leave: it was given notice, or is
-    not renewed."""
+    """A lease of the fleet.
+
+    lifetime_s: the lifetime that was asked for, of which remaining_s are left; None: its cloud renews it.
+    told_to_leave: it is under notice, or is not renewed. refused_at_s: time that was left when a later end
+    was refused.
+    """
 
     lease: str
     cloud: str
@@ -38,7 +43,7 @@ class HeldLease:
     refused_at_s: float | None = None
 
     def leaves(self, lead_s: float) -> bool:
-        """Another one is needed in its place now."""
+        """Return whether the lease needs a replacement now. ``lead_s``: time that replacing it takes."""
         if self.told_to_leave or self.remaining_s is None or self.lifetime_s is None:
             return self.told_to_leave
         early_s = min(max(_REPLACE_AT * self.lifetime_s, lead_s), _REPLACE_AT_MOST_S)
@@ -46,7 +51,7 @@ class HeldLease:
 
     @property
     def wants_longer(self) -> bool:
-        """It is time to ask for a later end."""
+        """True when it is time to ask for a later end."""
         if self.told_to_leave or self.remaining_s is None or self.lifetime_s is None:
             return False
         limit_s = _EXTEND_AT * self.lifetime_s if self.refused_at_s is None else self.refused_at_s / 2
@@ -55,21 +60,25 @@ class HeldLease:
 
 @dataclass(frozen=True)
 class Fleet:
-    """How it stands.
+    """The present state of a fleet.
 
-    held: oldest first. asked: requests that nobody has answered yet. cooling: clouds that have just evicted,
-    and until when they are not asked. not_before_s: after a refusal it waits until then.
+    leases: oldest first. unanswered: number of requests without an answer. cooling: clouds that have just
+    evicted an instance, and until when they are not asked. not_before_s: the time of the next requests after
+    a refusal.
     """
 
-    held: tuple[HeldLease, ...] = ()
-    asked: int = 0
+    leases: tuple[HeldLease, ...] = ()
+    unanswered: int = 0
     cooling: Mapping[str, float] = field(default_factory=dict)
     not_before_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """New requests, and clouds that these pass over; leases to be extended, and to be given back."""
+    """The next step of a fleet.
+
+    ask: number of new requests. avoid: clouds that these leave out. extend, give_back: ids of leases.
+    """
 
     ask: int
     avoid: frozenset[str]
@@ -78,15 +87,18 @@ class FleetPlan:
 
 
 def decide(target: FleetTarget, fleet: Fleet, now_s: float) -> FleetPlan:
-    """The next step. Those that stay and those that are asked for are never more than wanted by it; where
-    they were before, the youngest are given back."""
-    staying = [one for one in fleet.held if not one.leaves(target.lead_s)]
-    missing = target.instances - len(staying) - fleet.asked
+    """Decide the next step.
+
+    It never makes the leases that stay and the unanswered requests more than the target; where they are more
+    already, the youngest leases are given back.
+    """
+    staying = [lease for lease in fleet.leases if not lease.leaves(target.lead_s)]
+    missing = target.instances - len(staying) - fleet.unanswered
     ask = min(missing, target.batch) if missing > 0 and now_s >= fleet.not_before_s else 0
     surplus = staying[target.instances :]
     return FleetPlan(
         ask,
         frozenset(cloud for cloud, until_s in fleet.cooling.items() if until_s > now_s),
-        tuple(one.lease for one in fleet.held if one.wants_longer and one not in surplus),
-        tuple(one.lease for one in surplus),
+        tuple(lease.lease for lease in fleet.leases if lease.wants_longer and lease not in surplus),
+        tuple(lease.lease for lease in surplus),
     )

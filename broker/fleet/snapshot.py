@@ -1,4 +1,4 @@
-"""What a fleet reads of the federation: its own leases, and the clouds' clocks and prices."""
+"""Reads what a fleet needs of the federation: its own leases, and the clouds' clocks and prices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from broker.api.schemas.clouds import CloudView
 from broker.client import Client, NotFoundError
 from broker.contract import Lease, LeaseState
-from broker.fleet.state_file import FleetError, prefix_of
+from broker.fleet.state_file import FleetError, request_prefix
 
 #: The most that the API lists at once.
 _PAGE = 1000
@@ -16,76 +16,82 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class FleetSnapshot:
-    """The members as they were just read."""
+    """The clouds of the federation as they were just read, by id."""
 
     views: Mapping[str, CloudView]
 
     def remaining_s(self, lease: Lease) -> float | None:
-        """Wall time that is left of it; None: its cloud renews it, or does not answer."""
+        """Return the wall time that is left of a lease; None: its cloud renews it, or does not answer."""
         view = self.views.get(lease.cloud)
         if lease.renewal_s is not None or lease.ends_at_s is None or view is None or view.advert is None:
             return None
         return self.left_s(lease) / view.info.speed
 
     def left_s(self, lease: Lease) -> float:
-        """Time of its cloud that is left of a lease that has an end there."""
+        """Return the time that is left of a lease with an end, in seconds of its cloud's time."""
         view = self.views[lease.cloud]
         assert lease.ends_at_s is not None
         assert view.advert is not None
         return lease.ends_at_s - view.advert.at_s - (view.advert_age_s or 0.0) * view.info.speed
 
     def lifetime_s(self, cloud: str, lifetime_s: float | None) -> float | None:
-        """What a lifetime in the cloud's time is in wall time."""
+        """Convert a lifetime in a cloud's time to wall time; None for none, or an unknown cloud."""
         view = self.views.get(cloud)
         return None if lifetime_s is None or view is None else lifetime_s / view.info.speed
 
     def price_usd_per_hour(self, lease: Lease) -> float | None:
-        """Of an instance, in wall time; None: its cloud does not tell."""
+        """Return the price of an instance for an hour of wall time; None: its cloud does not tell one."""
         view = self.views.get(lease.cloud)
         price = None if view is None else view.info.spot_usd_per_core_hour
         return None if price is None else price * lease.cores
 
-    def others(
+    def targets(
         self, avoid: frozenset[str], origin: str, targets: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
-        """Whom a request asks that avoids some; None: all but the origin."""
+        """Return the targets of a request without the clouds to avoid; None: all clouds but the origin."""
         if not avoid:
             return targets
         known = targets or tuple(cloud for cloud in self.views if cloud != origin)
         return tuple(cloud for cloud in known if cloud not in avoid)
 
 
-def read_market(client: Client) -> FleetSnapshot:
-    """As it is now."""
+def read_snapshot(client: Client) -> FleetSnapshot:
+    """Read the clouds of the federation."""
     return FleetSnapshot({view.info.id: view for view in client.clouds.list()})
 
 
-def running(client: Client, name: str, origin: str, market: FleetSnapshot) -> dict[str, Lease]:
-    """The fleet's leases that run, oldest first. Raises FleetError where there are too many to be listed."""
-    found = client.leases.list(state=LeaseState.RUNNING, origin=origin, limit=_PAGE)
-    leases = found.leases
-    if found.more:
+def running_leases(client: Client, name: str, origin: str, market: FleetSnapshot) -> dict[str, Lease]:
+    """Return the running leases of a fleet by id, oldest first.
+
+    Raises
+    ------
+    FleetError
+        When the origin has more leases on a cloud than the API lists at once.
+    """
+    page = client.leases.list(state=LeaseState.RUNNING, origin=origin, limit=_PAGE)
+    leases = page.leases
+    if page.more:
         leases = []
         for cloud in market.views:
-            listed = client.leases.list(state=LeaseState.RUNNING, cloud=cloud, origin=origin, limit=_PAGE)
-            if listed.more:
+            page = client.leases.list(state=LeaseState.RUNNING, cloud=cloud, origin=origin, limit=_PAGE)
+            if page.more:
                 raise FleetError(
                     f"{origin} has more than {_PAGE} leases on {cloud}: use an --origin of its own"
                 )
-            leases += listed.leases
-    mine = [lease for lease in leases if lease.request.startswith(prefix_of(name))]
-    return {lease.id: lease for lease in sorted(mine, key=lambda lease: _age(lease.request))}
+            leases += page.leases
+    own = [lease for lease in leases if lease.request.startswith(request_prefix(name))]
+    return {lease.id: lease for lease in sorted(own, key=lambda lease: _request_order(lease.request))}
 
 
-def one(client: Client, lease: str) -> Lease | None:
-    """A lease as it is now; None: there is no such one any more."""
+def find_lease(client: Client, lease_id: str) -> Lease | None:
+    """Return a lease as it is now; None: it is not known any more."""
     try:
-        return client.leases.get(lease)
+        return client.leases.get(lease_id)
     except NotFoundError:
         return None
 
 
-def _age(request: str) -> tuple[int, str]:
-    """Later requests have larger numbers."""
-    number = request.rpartition("-")[2]
-    return (int(number) if number.isdigit() else 0, request)
+def _request_order(request_id: str) -> tuple[int, str]:
+    """Return a sort key: later requests of a fleet have larger numbers."""
+    number = request_id.rpartition("-")[2]
+    return (int(number) if number.isdigit() else 0, request_id)

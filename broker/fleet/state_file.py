@@ -1,4 +1,4 @@
-"""What a fleet's keeper remembers on disk, so that the next one goes on where it was killed."""
+"""The file of a fleet, with which the next process goes on where this one was killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FleetError(Exception):
 
 
 class FleetBusyError(FleetError):
-    """Another keeper keeps it on this machine, the process of this id."""
+    """Another process on this machine keeps the fleet; ``pid`` is its id, if known."""
 
     def __init__(self, name: str, pid: int | None):
         super().__init__(f"fleet {name} is kept by process {pid or 'unknown'} on this machine")
@@ -34,9 +34,12 @@ def _token() -> str:
 
 
 class SavedFleet(BaseModel):
-    """asked: requests that were sent, or were about to be, and have no answer yet. next: the number of the
-    next one; token: makes ids of this file differ from those of one that was lost. held: leases whose start
-    the keeper has seen, and whose end it has not."""
+    """The content of a fleet's file.
+
+    token: makes request ids differ from those of a file that was lost. next: number of the next request.
+    asked: requests that were sent, or were about to be, and have no answer yet. held: ids of leases whose
+    start was seen, and whose end was not.
+    """
 
     token: str = Field(default_factory=_token)
     next: int = 1
@@ -44,24 +47,32 @@ class SavedFleet(BaseModel):
     held: list[str] = []
 
 
-def prefix_of(name: str) -> str:
-    """Ids of all requests of the fleet begin so."""
+def request_prefix(name: str) -> str:
+    """Return the beginning of the ids of all requests of a fleet."""
     return f"fleet/{name}/"
 
 
 class FleetFile:
-    """The file of one fleet; ``alone`` before anything else is called."""
+    """Stores the state of one fleet; ``lock`` must be held for everything else."""
 
     def __init__(self, directory: Path, name: str):
         self._name = name
         self._path = directory / "fleets" / f"{name}.json"
-        self._lock = self._path.with_suffix(".lock")
+        self._lock_path = self._path.with_suffix(".lock")
 
     @contextmanager
-    def alone(self) -> Iterator[SavedFleet]:
-        """What was kept, for the only keeper on this machine. Raises BusyError, FleetError."""
+    def lock(self) -> Iterator[SavedFleet]:
+        """Hold the lock of the fleet on this machine; yield what was saved.
+
+        Raises
+        ------
+        FleetBusyError
+            When another process holds the lock.
+        FleetError
+            When the file cannot be read.
+        """
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,14 +84,14 @@ class FleetFile:
         finally:
             os.close(descriptor)
 
-    def save(self, kept: SavedFleet) -> None:
-        """All or nothing."""
+    def save(self, fleet: SavedFleet) -> None:
+        """Replace the file as a whole."""
         draft = self._path.with_suffix(".new")
-        draft.write_text(kept.model_dump_json(), encoding="utf-8")
+        draft.write_text(fleet.model_dump_json(), encoding="utf-8")
         draft.replace(self._path)
 
-    def forget(self) -> None:
-        """Nothing is left of the fleet."""
+    def delete(self) -> None:
+        """Delete the file, once the fleet has no lease and no unanswered request."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> SavedFleet:
@@ -94,5 +105,5 @@ class FleetFile:
             ) from error
 
     def _pid(self) -> int | None:
-        text = self._lock.read_text(encoding="utf-8")
+        text = self._lock_path.read_text(encoding="utf-8")
         return int(text) if text.isdigit() else None

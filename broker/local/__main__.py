@@ -1,27 +1,31 @@
 """Processes of the Procfile: ``queue``, and ``attach`` for all that need it.
 
-``python -m broker.local attach -m broker.api --port 8000`` waits until the queue answers, says in
-SPOTFED_REDIS_URL where it is, and becomes ``python -m broker.api --port 8000``. With the embedded server,
-where all of the federation is on this machine, those who sign also get their keys
-(``broker.signing.key_files``). A job manager gets the address of the API and the first API key, where it is
-told no other.
+``python -m broker.local attach -m broker.api --port 8000`` waits until the queue answers, sets
+SPOTFED_REDIS_URL to its address, and becomes ``python -m broker.api --port 8000``. With the embedded server,
+where all of the federation is on this machine, processes that sign also get their keys
+(``broker.signing.key_files``). A job manager gets the address of the API and the first API key, unless the
+settings name others.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Literal
 
 from broker.local import queue
+from broker.local.state_files import key_file
 from broker.settings import SettingsError, settings
+from broker.signing.key_files import local_key_files
+from broker.signing.parties import BROKER, JOBS, cloud_party
 from broker.storage.embedded_server import RedisServerError
 
-_USAGE_QUEUE = "python -m broker.local queue"
+_USAGE = "usage: python -m broker.local queue | attach -m MODULE [OPTION ...]"
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one of the two; returns an exit code."""
+    """Run the queue, or become the module that is attached to it; return an exit code."""
     try:
         match arguments:
             case ["queue"]:
@@ -30,7 +34,7 @@ def main(arguments: list[str]) -> int:
             case ["attach", "-m", _, *_]:
                 return _attach(arguments[1:])
             case _:
-                print("usage: python -m broker.local queue | attach -m MODULE [OPTION ...]", file=sys.stderr)  # noqa: T201
+                print(_USAGE, file=sys.stderr)  # noqa: T201
                 return 2
     except (RedisServerError, SettingsError) as error:
         print(error, file=sys.stderr)  # noqa: T201
@@ -38,23 +42,23 @@ def main(arguments: list[str]) -> int:
 
 
 def _attach(arguments: list[str]) -> Literal[1]:
-    url = queue.find(settings())
+    url = queue.wait_until_ready(settings())
     if url is None:
-        message = f"no queue after {queue.WAIT_S:g} s: start `{_USAGE_QUEUE}`, or set SPOTFED_REDIS_URL"
-        print(message, file=sys.stderr)  # noqa: T201
+        start = "start `python -m broker.local queue`, or set SPOTFED_REDIS_URL"
+        print(f"no queue after {queue.WAIT_S:g} s: {start}", file=sys.stderr)  # noqa: T201
         return 1
-    known = {"SPOTFED_REDIS_URL": url, **_signing(arguments), **_calling(arguments)}
-    environment = {**os.environ, **known}  # noqa: TID251  (handed on, not read)
+    variables = {"SPOTFED_REDIS_URL": url, **signing_variables(arguments), **client_variables(arguments)}
+    environment = {**os.environ, **variables}  # noqa: TID251  (handed on, not read)
     return os.execve(sys.executable, [sys.executable, *arguments], environment)  # noqa: S606  (a module of ours)
 
 
-def _signing(arguments: list[str]) -> dict[str, str]:
-    """What a process is told of its key, which is made if it is not there; nothing where it needs none."""
-    from broker.signing.key_files import local_key_files
-    from broker.signing.parties import BROKER, JOBS, cloud_party
+def signing_variables(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the variables that name the key of a process; the key is made if it is missing.
 
-    told = settings()
-    if told.redis_url is not None or told.trust is not None or told.signing_key is not None:
+    Empty for processes that do not sign, and where the settings name keys or a Redis server of their own.
+    """
+    config = settings()
+    if config.redis_url is not None or config.trust is not None or config.signing_key is not None:
         return {}
     match arguments:
         case ["-m", "broker.api", *_]:
@@ -65,23 +69,23 @@ def _signing(arguments: list[str]) -> dict[str, str]:
             party = cloud_party(options[options.index("--cloud") + 1])
         case _:
             return {}
-    files = local_key_files(told.state_dir)
+    files = local_key_files(config.state_dir)
     files.ensure([party])
     return files.environment(party)
 
 
-def _calling(arguments: list[str]) -> dict[str, str]:
-    """What a client of the API is told of it; nothing where it is none, or knows already."""
-    told = settings()
-    if arguments[:2] != ["-m", "workers.job_manager"]:
+def client_variables(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the variables with the API's address and key that a job manager needs and does not have yet."""
+    config = settings()
+    if [*arguments[:2]] != ["-m", "workers.job_manager"]:
         return {}
-    known = {}
-    if "url" not in told.model_fields_set:
-        scheme = "http" if told.tls_cert is None else "https"
-        known["SPOTFED_URL"] = f"{scheme}://{told.host}:{told.port}"
-    if told.api_key is None:
-        known["SPOTFED_API_KEY"] = queue.key_file(told.state_dir).read_text(encoding="utf-8").strip()
-    return known
+    variables = {}
+    if "url" not in config.model_fields_set:
+        scheme = "http" if config.tls_cert is None else "https"
+        variables["SPOTFED_URL"] = f"{scheme}://{config.host}:{config.port}"
+    if config.api_key is None:
+        variables["SPOTFED_API_KEY"] = key_file(config.state_dir).read_text(encoding="utf-8").strip()
+    return variables
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Queue, processes, API key and addresses of a federation on this machine, put together."""
+"""A federation on this machine: its queue, processes, keys and addresses, as a context manager."""
 
 from __future__ import annotations
 
@@ -10,54 +10,53 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from broker.local.process_list import QUEUE, Layout, ProcessSpec
-from broker.local.supervisor import Child, Supervisor, last_words
-
-if TYPE_CHECKING:
-    from broker.client import Client
-    from broker.storage.keys import RedisKeys
+from broker.client import Client, ClientError, UntrustedError
+from broker.local import queue
+from broker.local.process_list import QUEUE, ProcessList, ProcessSpec
+from broker.local.state_files import key_file, record_file
+from broker.local.supervisor import Child, Supervisor, last_lines
+from broker.settings import Settings
+from broker.signing.key_files import local_key_files
+from broker.storage.connections import connect
+from broker.storage.keys import RedisKeys
 
 START_LIMIT_S = 120.0
 _LOOK_S = 0.1
-_DEATHS = 3  # a process that dies so often while it starts will not start
+_MOST_RESTARTS = 3  # a process that needs more while the federation starts will not start
 
 
 class LocalError(Exception):
     """The federation cannot be started here; the message says what to do."""
 
 
-def record_file(directory: Path) -> Path:
-    """Where a running federation says which processes it has and where its API is: JSON."""
-    return directory / "processes.json"
-
-
 @dataclass
 class LocalFederation:
     """A federation on this machine, as a context manager: everything runs on entry, nothing on exit.
 
-    directory: holds the queue's data, logs and API key; becomes SPOTFED_STATE_DIR of the processes.
-    redis_url: a server to use; None starts one of our own in ``directory``.
-    key_prefix: keeps federations on one server apart. forget: its keys are removed on exit.
-    environment: further variables for the processes. over: set it to give up starting.
+    processes: what it is made of. directory: holds the queue's data, logs and API key; becomes
+    SPOTFED_STATE_DIR of the processes. redis_url: a server to use; None starts an embedded one in
+    ``directory``. key_prefix: keeps federations on one server apart. forget: remove its keys on exit.
+    environment: further variables for the processes. say: called with each line of progress. stopped: set it
+    to give up starting.
     """
 
-    layout: Layout
+    processes: ProcessList
     directory: Path
     redis_url: str | None = None
     key_prefix: str = "spotfed:"
     forget: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     say: Callable[[str], None] = lambda _: None
-    over: threading.Event = field(default_factory=threading.Event)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Self:
         logs = self.directory / "logs"
         logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         environment = {
             **self.environment,
-            **self.layout.environment,
+            **self.processes.environment,
             "SPOTFED_STATE_DIR": str(self.directory),
             "SPOTFED_KEY_PREFIX": self.key_prefix,
         }
@@ -80,65 +79,56 @@ class LocalFederation:
 
     @property
     def keys(self) -> RedisKeys:
-        """Names of what this federation keeps in Redis."""
-        from broker.storage.keys import RedisKeys
-
+        """Names of the keys of this federation in Redis."""
         return RedisKeys(self.key_prefix)
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids by name, of those that run."""
+        """Ids of the running processes, by name."""
         children = self._supervisor.children
         return {child.process.name: child.running.pid for child in children if child.running is not None}
 
     def client(self, **options: Any) -> Client:
-        """A client of its API."""
-        from broker.client import Client
-
-        return Client(self.layout.url, self.api_key, **options)
+        """Return a client of its API; ``options`` are those of ``Client``."""
+        return Client(self.processes.url, self.api_key, **options)
 
     def _start(self) -> None:
-        from broker.local import queue
-        from broker.settings import Settings
-
         limit_s = time.monotonic() + START_LIMIT_S
-        first, *others = self.layout.processes()
+        first, *others = self.processes.specs()
         assert first.name == QUEUE, "all other processes need it"
-        told = Settings(state_dir=self.directory, redis_url=self.redis_url, key_prefix=self.key_prefix)
-        known = {} if self.redis_url is None else {"SPOTFED_REDIS_URL": self.redis_url}
+        config = Settings(state_dir=self.directory, redis_url=self.redis_url, key_prefix=self.key_prefix)
+        variables = {} if self.redis_url is None else {"SPOTFED_REDIS_URL": self.redis_url}
         self.say("starting the queue" + (" (an embedded Redis)" if self.redis_url is None else ""))
-        self._supervisor.start([first], known)
+        self._supervisor.start([first], variables)
         url = None
         while url is None:
-            if self.over.is_set():
+            if self.stopped.is_set():
                 return
-            url = queue.find(told, _LOOK_S)
+            url = queue.wait_until_ready(config, _LOOK_S)
             self._check(limit_s)
         self.redis_url = url
-        self.api_key = queue.key_file(self.directory).read_text(encoding="utf-8").strip()
+        self.api_key = key_file(self.directory).read_text(encoding="utf-8").strip()
         self.say(f"starting {', '.join(process.name for process in others)}")
         self._start_signing(others, {"SPOTFED_REDIS_URL": url})
         self._await_clouds(limit_s)
 
     def _start_signing(self, processes: Sequence[ProcessSpec], environment: Mapping[str, str]) -> None:
-        """Starts processes, each with the key of its party and what clients of the API need; keys of parties
-        that are missing are made."""
-        from broker.signing.key_files import local_key_files
+        """Start processes, each with the key of its party and, for clients of the API, address and key.
 
+        Keys of parties that are missing are made.
+        """
         files = local_key_files(self.directory)
         files.ensure([process.party for process in processes if process.party is not None])
         for process in processes:
-            known = {} if process.party is None else files.environment(process.party)
+            variables = {} if process.party is None else files.environment(process.party)
             if process.calls_api:
-                known |= {"SPOTFED_URL": self.layout.url, "SPOTFED_API_KEY": self.api_key}
-            self._supervisor.start([process], {**environment, **known})
+                variables |= {"SPOTFED_URL": self.processes.url, "SPOTFED_API_KEY": self.api_key}
+            self._supervisor.start([process], {**environment, **variables})
 
     def _await_clouds(self, limit_s: float) -> None:
-        """Returns when all clouds are there, as the API sees it."""
-        from broker.client import ClientError, UntrustedError
-
-        missing = set(self.layout.clouds)
-        while missing and not self.over.is_set():
+        """Wait until the API can reach all clouds. Raises LocalError at ``limit_s``."""
+        missing = set(self.processes.clouds)
+        while missing and not self.stopped.is_set():
             self._check(limit_s, f"waiting for {', '.join(sorted(missing))}")
             time.sleep(_LOOK_S)
             try:
@@ -150,18 +140,18 @@ class LocalFederation:
                 continue
 
     def _check(self, limit_s: float, doing: str = "waiting for the queue") -> None:
-        """Raises LocalError when a process does not start, or all of it takes too long."""
+        """Raise LocalError when a process does not start, or starting takes until ``limit_s``."""
         for child in self._supervisor.children:
-            if child.restarts >= _DEATHS:
-                raise LocalError(f"{child.process.name} does not start:\n{last_words(child.log)}")
+            if child.restarts >= _MOST_RESTARTS:
+                raise LocalError(f"{child.process.name} does not start:\n{last_lines(child.log)}")
         if time.monotonic() > limit_s:
             logs = self.directory / "logs"
             raise LocalError(f"gave up after {START_LIMIT_S:.0f} s, {doing}; the logs are in {logs}")
 
     def _record(self, children: Sequence[Child]) -> None:
-        """For ``spotfed ps``, and for clients that want to know where the API is."""
+        """Write the file from which ``spotfed ps`` and clients learn the processes and the API's address."""
         record = {
-            "url": self.layout.url,
+            "url": self.processes.url,
             "supervisor": os.getpid(),
             "processes": [
                 {
@@ -180,9 +170,7 @@ class LocalFederation:
 
 
 def forget_keys(redis_url: str, key_prefix: str) -> None:
-    """Removes a federation's keys from a server that others use too."""
-    from broker.storage.connections import connect
-
+    """Remove a federation's keys from a Redis server that others use too."""
     with connect(redis_url) as client:
         for key in client.scan_iter(f"{key_prefix}*", count=1000):
             client.unlink(key)

@@ -1,4 +1,4 @@
-"""Which processes a federation on one machine is made of."""
+"""The processes that a federation on one machine is made of."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ QUEUE = "queue"
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One process: its name, as in the Procfile, what Python is told to run, and as whom it signs.
+    """One process of a federation.
 
-    calls_api: it is a client of the API, as an operator. afterwards: what Python is told to run when it has
-    been stopped for good, while the queue is still there.
+    name: its name in the Procfile. arguments: arguments of Python. party: the party that it signs as; None:
+    it does not sign. calls_api: it is a client of the API, as an operator. afterwards: arguments of Python
+    for a command that runs once the process was stopped for good, while the queue still runs.
     """
 
     name: str
@@ -26,7 +27,7 @@ class ProcessSpec:
 
 
 def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[str, ...]:
-    """Options of owners that play their loads at a speed, after some replayed history."""
+    """Return options of owners that play their loads at a speed, after some replayed history."""
     return (
         *("--time", "wall", "--speed", f"{speed:g}", "--history", history),
         *("--samples", str(samples), "--seed", str(seed)),
@@ -34,20 +35,21 @@ def wall_time(*, speed: float, history: str, samples: int, seed: int) -> tuple[s
 
 
 def trace_time(*, until: str | None, samples: int, seed: int) -> tuple[str, ...]:
-    """Options of owners whose time moves with the requests."""
+    """Return options of owners whose time moves with the requests."""
     limit = () if until is None else ("--until", until)
     return ("--time", "trace", *limit, "--samples", str(samples), "--seed", str(seed))
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The queue, the API, some Monte-Carlo workers and one owner for each cloud of a federation file; where
-    clouds are real, an instance agent for each of these; where clouds run commands, a node agent for each and
-    the job managers.
+class ProcessList:
+    """The processes for a federation file.
 
-    ``tls``: the API has the certificate that the settings name. ``cloud_options`` are further options of
-    ``python -m workers.owner``. Host and port reach the API in its environment. ``commanded``: the clouds
-    with the process driver; ``instanced``: those that are real.
+    They are the queue, the API, Monte-Carlo workers and one owner for each cloud; where clouds are real, an
+    instance agent for each of these; where clouds run commands, a node agent for each and the job managers.
+
+    cloud_options: further options of ``python -m workers.owner``. monte_carlo: number of Monte-Carlo workers.
+    host, port: where the API listens. tls: the API has the certificate that the settings name. commanded:
+    clouds that run the commands of jobs. managers: number of job managers. instanced: clouds that are real.
     """
 
     federation: Path
@@ -63,11 +65,11 @@ class Layout:
 
     @property
     def url(self) -> str:
-        """Where the API listens."""
+        """Address of the API."""
         return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
 
-    def processes(self) -> tuple[ProcessSpec, ...]:
-        """In the order in which they are started; first the queue, which all of them need."""
+    def specs(self) -> tuple[ProcessSpec, ...]:
+        """Return the processes in the order of starting; the queue, which all others need, is the first."""
         samplers = tuple(
             ProcessSpec(
                 f"montecarlo-{number}", ("-m", "workers.montecarlo", "--name", f"montecarlo-{number}")
@@ -77,7 +79,7 @@ class Layout:
         owners = tuple(
             ProcessSpec(
                 f"cloud-{cloud}",
-                ("-m", "workers.owner", "--cloud", cloud, *self._options()),
+                ("-m", "workers.owner", "--cloud", cloud, *self._owner_options()),
                 cloud_party(cloud),
             )
             for cloud in self.clouds
@@ -92,9 +94,9 @@ class Layout:
             for cloud in self.instanced
         )
         api = ProcessSpec("api", ("-m", "broker.api"), BROKER)
-        return (queue, api, *samplers, *owners, *real, *self._for_jobs())
+        return (queue, api, *samplers, *owners, *real, *self._job_processes())
 
-    def _for_jobs(self) -> tuple[ProcessSpec, ...]:
+    def _job_processes(self) -> tuple[ProcessSpec, ...]:
         if not self.commanded:
             return ()
         agents = tuple(
@@ -114,11 +116,11 @@ class Layout:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of all its processes."""
-        told = {"SPOTFED_HOST": self.host, "SPOTFED_PORT": str(self.port)}
+        """Environment variables of all processes."""
+        variables = {"SPOTFED_HOST": self.host, "SPOTFED_PORT": str(self.port)}
         if not self.tls:
-            told |= dict.fromkeys(("SPOTFED_TLS_CERT", "SPOTFED_TLS_KEY", "SPOTFED_TLS_CLIENT_CA"), "")
-        return told
+            variables |= dict.fromkeys(("SPOTFED_TLS_CERT", "SPOTFED_TLS_KEY", "SPOTFED_TLS_CLIENT_CA"), "")
+        return variables
 
-    def _options(self) -> tuple[str, ...]:
+    def _owner_options(self) -> tuple[str, ...]:
         return ("--federation", str(self.federation), *self.cloud_options)

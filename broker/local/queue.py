@@ -1,6 +1,7 @@
-"""The queue's own process: an embedded server where SPOTFED_REDIS_URL names none, and the first API key.
+"""The process of the queue: an embedded Redis server where SPOTFED_REDIS_URL names none.
 
-The address of an embedded server is left in a file beside its data, for the processes that start after it.
+It leaves the address of an embedded server in a file for the processes that start after it, and registers
+the first API key.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 import redis
 
 from broker.identity.store import api_key_digest, generate_api_key, let_in_operator
+from broker.local.state_files import address_file, find_redis_url, key_file
 from broker.settings import Settings
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
@@ -23,81 +25,71 @@ WAIT_S = 60.0
 _LOOK_S = 0.1
 
 
-def address_file(state_dir: Path) -> Path:
-    """Where the address of the embedded server is, while it runs."""
-    return state_dir / "redis-url"
-
-
-def key_file(state_dir: Path) -> Path:
-    """Where the first API key is; clients on this machine find it there."""
-    return state_dir / "api-key"
-
-
-def serve(told: Settings) -> None:
-    """Runs the queue until SIGTERM or SIGINT. A server that dies is started again on the same data."""
-    over = threading.Event()
+def serve(settings: Settings) -> None:
+    """Run the queue until SIGTERM or SIGINT. A server that dies is started again on the same data."""
+    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
-    told.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if told.redis_url is not None:
-        _register_key(told.redis_url, told)
-        over.wait()
+        signal.signal(number, lambda *_: stopped.set())
+    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if settings.redis_url is not None:
+        _register_key(settings.redis_url, settings)
+        stopped.wait()
         return
-    server, address = EmbeddedRedis(told.state_dir / "redis"), address_file(told.state_dir)
+    server, address = EmbeddedRedis(settings.state_dir / "redis"), address_file(settings.state_dir)
     try:
         while True:
             server.start()
             if not address.exists() or address.read_text(encoding="utf-8") != server.url:
-                _register_key(server.url, told)
+                _register_key(server.url, settings)
                 _write(address, server.url)
-            if over.wait(_LOOK_S):
+            if stopped.wait(_LOOK_S):
                 return
     finally:
         address.unlink(missing_ok=True)
         server.stop()
 
 
-def find(told: Settings, wait_s: float = WAIT_S) -> str | None:
-    """The address of the queue once it answers and has the first API key; None when it does not in time."""
+def wait_until_ready(settings: Settings, wait_s: float = WAIT_S) -> str | None:
+    """Wait until the queue answers and has the first API key.
+
+    Returns its address, or None after ``wait_s`` seconds.
+    """
     limit_s = time.monotonic() + wait_s
     while time.monotonic() < limit_s:
-        url = told.redis_url
-        if url is None:
-            address = address_file(told.state_dir)
-            url = address.read_text(encoding="utf-8") if address.exists() else None
-        if url is not None and _ready(url, told):
+        url = find_redis_url(settings)
+        if url is not None and _is_ready(url, settings):
             return url
         time.sleep(_LOOK_S)
     return None
 
 
-def _ready(url: str, told: Settings) -> bool:
+def _is_ready(url: str, settings: Settings) -> bool:
     try:
-        key = key_file(told.state_dir).read_text(encoding="utf-8").strip()
+        key = key_file(settings.state_dir).read_text(encoding="utf-8").strip()
         with connect(url) as client:
-            return bool(client.hexists(RedisKeys(told.key_prefix).api_keys, api_key_digest(key)))
+            return bool(client.hexists(RedisKeys(settings.key_prefix).api_keys, api_key_digest(key)))
     except (OSError, redis.RedisError):
         return False
 
 
-def first_key(told: Settings) -> str:
-    """The first API key, which is made and kept if it is not there."""
-    path = key_file(told.state_dir)
+def first_key(settings: Settings) -> str:
+    """Return the first API key; make it and keep it in its file if it is not there."""
+    path = key_file(settings.state_dir)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(path, f"{generate_api_key()[1]}\n")
     return path.read_text(encoding="utf-8").strip()
 
 
-def _register_key(url: str, told: Settings) -> None:
-    """Lets the first API key in."""
-    key = first_key(told)
+def _register_key(url: str, settings: Settings) -> None:
+    """Register the first API key as an operator's."""
+    key = first_key(settings)
     with connect(url) as client:
-        let_in_operator(client, RedisKeys(told.key_prefix), key)
+        let_in_operator(client, RedisKeys(settings.key_prefix), key)
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and for this user alone."""
+    """Replace a file as a whole, readable for this user alone."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Starts processes, starts again what died, stops all of them.
+"""Starts processes, restarts those that die, and stops all of them.
 
 Each process leads a process group of its own, so that Ctrl-C reaches the supervisor alone, which then stops
 the others in order. On Linux the kernel stops them when the supervisor is killed.
@@ -24,13 +24,18 @@ from broker.local.process_list import ProcessSpec
 STOP_LIMIT_S = 8.0
 _LOOK_S = 0.1
 _RESTART_BACKOFF = Backoff(first_s=0.1, longest_s=10.0, factor=4.0, jitter=(1.0, 1.0))
-_SETTLED_S = 10.0  # who ran for so long starts again without a long pause
-_LAST_WORDS = 12  # lines of a log that an error shows
+_SETTLED_S = 10.0  # a process that ran longer than this restarts without a long pause
+_LAST_LINES = 12  # lines of a log that an error shows
 
 
 @dataclass
 class Child:
-    """A process and how it fares. ``running`` is None while it waits to be started again."""
+    """A process under supervision.
+
+    log: file of its output. running: None while it waits to be restarted. started_s: monotonic time of its
+    last start. failures: number of ends since it last ran for ``_SETTLED_S``. due_s: monotonic time of the
+    next start.
+    """
 
     process: ProcessSpec
     log: Path
@@ -38,12 +43,15 @@ class Child:
     running: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     started_s: float = 0.0
-    failures: int = 0  # ends since it last ran for `_SETTLED_S`
+    failures: int = 0
     due_s: float = 0.0
 
 
 class Supervisor:
-    """Keeps processes running. ``changed`` is called after each start, ``say`` with what there is to tell."""
+    """Keeps processes running.
+
+    ``changed`` is called with all processes after each start, ``say`` with a message for people.
+    """
 
     def __init__(
         self,
@@ -53,7 +61,10 @@ class Supervisor:
         say: Callable[[str], None],
         changed: Callable[[Sequence[Child]], None],
     ):
-        """``environment`` is added to that of this process; ``logs`` is a directory that is there."""
+        """Prepare a supervisor.
+
+        ``environment`` is added to that of this process; ``logs`` is an existing directory.
+        """
         self.children: list[Child] = []
         self._logs, self._say, self._changed = logs, say, changed
         self._environment = {**os.environ, **environment}  # noqa: TID251  (handed on, not read)
@@ -62,7 +73,7 @@ class Supervisor:
         self._watcher = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def start(self, processes: Sequence[ProcessSpec], environment: Mapping[str, str]) -> None:
-        """Starts further processes, with further variables in their environment."""
+        """Start further processes, with further variables in their environment."""
         with self._lock:
             for process in processes:
                 log = self._logs / f"{process.name}.log"
@@ -75,14 +86,14 @@ class Supervisor:
             self._watcher.start()
 
     def stop(self) -> None:
-        """Stops all processes, the first one last; those that do not end within some seconds are killed."""
+        """Stop all processes, the first one last; kill those that do not end within ``STOP_LIMIT_S``."""
         self._stopping.set()
         if self._watcher.is_alive():
             self._watcher.join()
         first, others = self.children[:1], self.children[1:]
         _stop([child.running for child in others if child.running is not None])
         for child in others:
-            _clear_up(child)
+            _run_afterwards(child)
         _stop([child.running for child in first if child.running is not None])
         self.children.clear()
 
@@ -100,13 +111,14 @@ class Supervisor:
         child.started_s = time.monotonic()
 
     def _watch(self) -> None:
-        # The kernel stops what this thread starts again when the thread ends, which it does in ``stop``.
+        # The kernel stops what this thread restarts when the thread ends, which it does in ``stop``.
         while not self._stopping.wait(_LOOK_S):
             with self._lock:
                 for child in self.children:
-                    self._look_after(child)
+                    self._check(child)
 
-    def _look_after(self, child: Child) -> None:
+    def _check(self, child: Child) -> None:
+        """Restart a process that has ended, once its pause is over."""
         now_s = time.monotonic()
         if child.running is None:
             if now_s >= child.due_s:
@@ -114,26 +126,26 @@ class Supervisor:
                 self._launch(child)
                 self._changed(self.children)
         elif child.running.poll() is not None:
-            _signal(child.running, signal.SIGKILL)  # what it forked and left behind
+            _signal(child.running, signal.SIGKILL)  # children that it left behind
             if now_s - child.started_s > _SETTLED_S:
                 child.failures = 0
             child.failures += 1
-            how = _how_it_ended(child.running.returncode)
-            self._say(f"{child.process.name} {how}; starting it again (its log: {child.log})")
+            ending = _ending_text(child.running.returncode)
+            self._say(f"{child.process.name} {ending}; starting it again (its log: {child.log})")
             child.running, child.due_s = None, now_s + _RESTART_BACKOFF.pause_s(child.failures)
 
 
-def last_words(log: Path) -> str:
-    """The end of a log."""
+def last_lines(log: Path) -> str:
+    """Return the end of a log, and its path."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    return "\n".join([*lines[-_LAST_WORDS:], f"(from {log})"])
+    return "\n".join([*lines[-_LAST_LINES:], f"(from {log})"])
 
 
-def _clear_up(child: Child) -> None:
-    """What is to be run once it has been stopped for good."""
+def _run_afterwards(child: Child) -> None:
+    """Run the command that belongs after a process was stopped for good."""
     if child.process.afterwards:
         with child.log.open("ab") as log, suppress(subprocess.TimeoutExpired):
             subprocess.run(  # noqa: S603  (a module of ours)
@@ -159,7 +171,7 @@ def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """SIGTERM goes to the process, which stops what it forked; SIGKILL to its group."""
+    """Send SIGKILL to the group of a process, other signals to the process, which stops its children."""
     with suppress(ProcessLookupError, PermissionError):
         if number is signal.SIGKILL:
             os.killpg(process.pid, number)
@@ -167,5 +179,5 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def _how_it_ended(code: int) -> str:
+def _ending_text(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

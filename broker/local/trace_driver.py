@@ -1,6 +1,6 @@
-"""The driver of a live federation in trace time: sends what a replay would have sent, counts what came of it.
+"""Drives a live federation in trace time: sends the requests of a replay and counts the answers.
 
-Requests go out singly, in the order of a replay, each with its time and its targets; every call may be
+Requests are sent one by one, in the order of a replay, each with its time and its targets; every call may be
 repeated with the same id, so that a broker, an owner or the queue may die on the way. Answers are counted
 as they come; own requests and the ends of spot instances are read from the clouds' journals at the end. The
 report is that of ``cloudsim.federation.replay``.
@@ -21,16 +21,17 @@ from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import is_block
 
-#: How long a driver asks again while something is away.
+#: Time for which a call is repeated while the broker or an owner is away.
 PATIENCE_S = 600.0
-#: An answer may have to wait for new tables.
+#: Time for one answer, which may have to wait for new tables.
 ANSWER_S = 180.0
 
 _UNFITTABLE = "urn:spotfed:problem:unfittable"
 _ENDS = {EventKind.COMPLETED: End.COMPLETED, EventKind.EVICTED: End.EVICTED}
 
 Answer = GrantedRequest | RefusedRequest
-Told = Callable[[float, Request, Answer], None]  # time of the federation, request, what became of it
+#: Called for each answer: time of the federation in seconds, request, answer.
+AnswerCallback = Callable[[float, Request, Answer], None]
 
 
 def drive(
@@ -38,12 +39,25 @@ def drive(
     client: Client,
     journal: Callable[[str], Iterable[Event]],
     *,
-    told: Told = lambda *_: None,
+    answered: AnswerCallback = lambda *_: None,
 ) -> dict[str, Any]:
-    """Runs the federation to its end and until every instance has ended; returns the report.
+    """Run the federation until its last request is answered and every instance has ended.
 
-    The report: see ``cloudsim.federation.report``. ``journal`` gives all events of a cloud. Raises what the
-    client raises when a broker stays away for too long.
+    Parameters
+    ----------
+    journal
+        Returns all events of a cloud.
+    answered
+        Called for each answer.
+
+    Returns
+    -------
+    The report of ``cloudsim.federation.report``.
+
+    Raises
+    ------
+    UnavailableError
+        When the broker stays away for longer than the client's deadline.
     """
     tally = Tally(federation)
     for at_s, request, targets in federation.requests():
@@ -54,7 +68,7 @@ def drive(
                 tally.refused(request.id, refusal.cloud, refusal.reason)
         if isinstance(answer, GrantedRequest):
             tally.admitted(request.id, answer.lease.cloud)
-        told(at_s, request, answer)
+        answered(at_s, request, answer)
     for member in federation.clouds:
         client.clouds.finish(member.spec.id)
         for event in journal(member.spec.id):
@@ -81,14 +95,14 @@ def _submit(client: Client, at_s: float, request: Request, targets: tuple[str, .
     except InputRefusedError as error:
         if error.problem.type != _UNFITTABLE:
             raise
-        # Larger than any node of the whole federation: no cloud was bothered with it.
+        # Larger than any node of the whole federation: no cloud was asked.
         return RefusedRequest(
             tuple(RefusalView(cloud=target, reason=RefusalReason.TOO_LARGE) for target in targets)
         )
 
 
 def _count(tally: Tally, event: Event) -> None:
-    """Adds a journal entry. What was reserved but never confirmed is in no count, nor is it in a replay."""
+    """Count an entry of a journal; as in a replay, unconfirmed reservations do not count."""
     lease = event.lease
     if event.kind is EventKind.TURNED_AWAY:
         tally.on_demand(event.cloud, requests=1, admitted=0)

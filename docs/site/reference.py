@@ -25,7 +25,7 @@ RICH = re.compile(r"\[/?(?:bold|italic|dim)\]")
 
 def commands() -> str:
     """Return the page of all commands, as Typer documents them."""
-    typer = [sys.executable, "-m", "typer", "broker.cli", "utils", "docs"]
+    typer = [sys.executable, "-m", "typer", "broker.cli.app", "utils", "docs"]
     program = [*typer, "--name", "spotfed", "--title", "Commands"]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603
     return RICH.sub("", done.stdout)

@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 
 from broker.local.federation import LocalFederation
-from broker.local.process_list import Layout
+from broker.local.process_list import ProcessList
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from tests.bench.targets import line
@@ -71,7 +71,7 @@ def main() -> None:
         trace = f'{{ synthetic = "table-1", hours = {hours + 100}, seed = 1 }}'
         file.write_text(f'[[cloud]]\nid = "{CLOUD}"\nnodes = "20x4"\ntrace = {trace}\n')
         options = f"--time wall --speed 1 --history {hours}h --samples 500 --seed 1".split()
-        layout = Layout(file, (CLOUD,), tuple(options), port=_free_port())
+        layout = ProcessList(file, (CLOUD,), tuple(options), port=_free_port())
         with LocalFederation(layout, directory / "state") as local:
             assert local.redis_url is not None
             with connect(local.redis_url) as queue:

@@ -30,7 +30,7 @@ from broker.client import Client, GrantedRequest, NotFoundError, RefusedRequest
 from broker.contract import Advert
 from broker.journal.journal import Journal
 from broker.local.federation import LocalFederation
-from broker.local.process_list import Layout
+from broker.local.process_list import ProcessList
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
@@ -146,7 +146,7 @@ def storm(
         file = directory / "federation.toml"
         file.write_text(FEDERATION)
         options = f"--time wall --speed 60 --history 30h --samples 500 --seed {seed}".split()
-        layout = Layout(file, CLOUDS, tuple(options), monte_carlo=2, port=_free_port())
+        layout = ProcessList(file, CLOUDS, tuple(options), monte_carlo=2, port=_free_port())
         federation = LocalFederation(
             layout, directory / "state", redis_url=server.url, key_prefix=PREFIX, environment=ENVIRONMENT
         )

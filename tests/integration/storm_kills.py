@@ -118,7 +118,7 @@ class Killers:
     # -- victims ---------------------------------------------------------------------------------------------
 
     def _victims(self) -> list[Victim]:
-        keys, clouds = self._keys, self._local.layout.clouds
+        keys, clouds = self._keys, self._local.processes.clouds
         journals = [f"{keys.prefix}journal:{cloud}" for cloud in clouds]
         owners = [
             Victim(

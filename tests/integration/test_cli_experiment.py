@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from broker import cli
-from broker.cli.console import exit_code_of
+from broker.cli.app import app
+from broker.cli.errors import exit_code_of
 from broker.settings import settings
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Case, Experiment
@@ -28,7 +28,7 @@ def spotfed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spotfed:
     settings.cache_clear()
 
     def run(*arguments: str) -> SimpleNamespace:
-        done = CliRunner().invoke(cli.app, ["experiment", *arguments])
+        done = CliRunner().invoke(app, ["experiment", *arguments])
         error = done.exception
         code = exit_code_of(error) if error is not None and not isinstance(error, SystemExit) else None
         assert code is not None or error is None or isinstance(error, SystemExit), repr(error)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from broker.cli import live_run
-from broker.cli.federate import load
+from broker.cli.federate import load_federation
 from broker.cli.live_run import LiveRun
 from broker.settings import settings
 from cloudsim.federation.replay import replay
@@ -67,11 +67,11 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
 
 def live(file: Path, monte_carlo: int, kill_at: int | None = None) -> tuple[dict[str, Any], list[int]]:
     """The report of a live run, and its processes. An owner is killed after request ``kill_at``."""
-    federation = load(file, "27h")
+    federation = load_federation(file, "27h")
     run = LiveRun(file, federation, "27h", SAMPLES, SEED, monte_carlo)
     said: list[str] = []
     requests = 0
-    with live_run.running(run, said.append) as local:
+    with live_run.start(run, said.append) as local:
         pids = dict(local.pids)
 
         def told(*_: Any) -> None:
@@ -89,7 +89,7 @@ def live(file: Path, monte_carlo: int, kill_at: int | None = None) -> tuple[dict
 
 @pytest.mark.parametrize(("monte_carlo", "kill_at"), [(1, None), (3, None), (1, 60)])
 def test_live_equals_replay(file: Path, monte_carlo: int, kill_at: int | None) -> None:
-    expected = replay(load(file, "27h"), seed=SEED, births=SAMPLES)
+    expected = replay(load_federation(file, "27h"), seed=SEED, births=SAMPLES)
     assert expected["total"]["requests"] > 100
     assert expected["total"]["evicted"] > 0
     assert expected["clouds"]["south"]["refusals"].keys() >= {"too_large", "no_capacity", "risk_too_high"}
@@ -119,7 +119,7 @@ def test_so_it_is_with_pools_and_fixed_durations(file: Path) -> None:
     pooled = FEDERATION.replace('nodes = "4x4"\n', 'nodes = "4x4"\neviction = "lifo-pools"\npools = 2\n')
     sliced = pooled.replace('nodes = "8x4"\n', 'nodes = "8x4"\neviction = "fifo"\nslices_h = [0.1, 0.5, 2]\n')
     file.write_text(sliced + PRODUCTS)
-    expected = replay(load(file, "27h"), seed=SEED, births=SAMPLES)
+    expected = replay(load_federation(file, "27h"), seed=SEED, births=SAMPLES)
     assert expected["total"]["evicted"] > 0
     assert expected["clouds"]["north"]["spot"]["admitted"] > 0
     assert expected["clouds"]["south"]["refusals"]["no_such_product"] > 0

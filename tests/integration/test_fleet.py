@@ -24,7 +24,7 @@ from broker.fleet.controller import FleetController, FleetSpec
 from broker.fleet.events import FleetEvent, FleetEventKind
 from broker.fleet.state_file import FleetFile
 from broker.local.federation import LocalFederation
-from broker.local.process_list import Layout, wall_time
+from broker.local.process_list import ProcessList, wall_time
 from tests.contract.harness import KEY, Federation, serving
 from tests.integration.test_local import free_port
 from tests.support.wait import wait_until
@@ -65,7 +65,7 @@ class Kept:
     ):
         self.told: list[FleetEvent] = []
         file = FleetFile(directory, wish.name)
-        kept = stack.enter_context(file.alone())
+        kept = stack.enter_context(file.lock())
         made = Commands(commands.get("on_start"), commands.get("on_end"))
         self.keeper = FleetController(client, wish, file, kept, made, self.told.append)
 
@@ -75,7 +75,7 @@ class Kept:
 
     def rounds_until(self, condition: Callable[[], Any], what: str) -> Any:
         def after_a_round() -> Any:
-            self.keeper.round()
+            self.keeper.run_round()
             return condition()
 
         return wait_until(after_a_round, what)
@@ -93,7 +93,7 @@ def test_what_is_evicted_is_replaced_elsewhere_and_all_is_returned(client: Clien
         f'echo "$SPOTFED_LEASE $SPOTFED_CLOUD $SPOTFED_CORES $SPOTFED_FLEET $SPOTFED_END" >> {tmp_path}/ends'
     )
     with kept(client, tmp_path, wish, on_end=ends) as fleet:
-        fleet.keeper.round()
+        fleet.keeper.run_round()
         first = running(client)
         assert len(first) == 3
         taken = next(iter(first.values()))
@@ -112,14 +112,14 @@ def test_what_is_evicted_is_replaced_elsewhere_and_all_is_returned(client: Clien
             [f"{lease} {taken} 1 night evicted" for lease in gone]
             + [f"{lease} {first.get(lease) or other} 1 night returned" for lease in {*first, *added} - gone]
         )
-        assert fleet.keeper.tally.counts[FleetEventKind.RETURNED] == 3
+        assert fleet.keeper.totals.counts[FleetEventKind.RETURNED] == 3
     assert not (tmp_path / "fleets" / "night.json").exists()
 
 
 def test_ends_are_put_off(client: Client, tmp_path: Path) -> None:
     request = WISH.request.model_copy(update={"lifetime_s": 8.0})
     with kept(client, tmp_path, replace(WISH, request=request)) as fleet:
-        fleet.keeper.round()
+        fleet.keeper.run_round()
         first = running(client)
 
         def all_extended() -> bool:
@@ -139,7 +139,7 @@ def test_what_is_noticed_is_replaced_before_it_leaves(redis_url: str, tmp_path: 
         with Client(federation.url, KEY) as client:
             wish = replace(WISH, instances=2)
             with kept(client, tmp_path, wish) as fleet:
-                fleet.keeper.round()
+                fleet.keeper.run_round()
                 client.clouds.drain("north")
                 federation.join("south", (4,))
                 fleet.rounds_until(lambda: len(running(client)) == 4, "others stand beside those who leave")
@@ -173,19 +173,19 @@ def test_the_next_keeper_goes_on_where_answers_were_lost(client: Client, tmp_pat
 
     with Client(str(client._http.base_url), KEY) as deaf, kept(deaf, tmp_path) as fleet:
         deaf.requests = Deaf(deaf._transport)
-        fleet.keeper.round()
-        fleet.keeper.round()
+        fleet.keeper.run_round()
+        fleet.keeper.run_round()
         assert fleet.kinds == [FleetEventKind.AWAY]
     first = wait_until(lambda: running(client) if len(running(client)) == 3 else None, "three run")
     with kept(client, tmp_path) as fleet:
-        fleet.keeper.round()
+        fleet.keeper.run_round()
         assert fleet.kinds == [FleetEventKind.ADMITTED] * 3
         assert fleet.keeper.members.keys() == first.keys()
-        fleet.keeper.round()
+        fleet.keeper.run_round()
         assert running(client) == first
     (tmp_path / "fleets" / "night.json").unlink()
     with kept(client, tmp_path, replace(WISH, instances=2)) as fleet:
-        fleet.keeper.round()
+        fleet.keeper.run_round()
         assert fleet.kinds == [FleetEventKind.FOUND] * 3 + [FleetEventKind.RETURNED]
         assert len(running(client)) == 2
         fleet.keeper.give_back()
@@ -194,17 +194,17 @@ def test_the_next_keeper_goes_on_where_answers_were_lost(client: Client, tmp_pat
 
 def test_while_the_broker_is_away_nothing_is_lost(federation: Federation, tmp_path: Path) -> None:
     with Client(federation.url, KEY, deadline_s=0.3) as client, kept(client, tmp_path) as fleet:
-        fleet.keeper.round()
+        fleet.keeper.run_round()
         first = running(client)
         send = client._transport.send
         client._transport.send = lambda *_, **__: (_ for _ in ()).throw(UnavailableError("away"))  # type: ignore[method-assign]
         for _ in range(3):
-            fleet.keeper.round()
+            fleet.keeper.run_round()
         assert fleet.kinds.count(FleetEventKind.AWAY) == 1
         assert fleet.keeper.members.keys() == first.keys()
         assert sorted(fleet.keeper.give_back(limit_s=0.2)) == sorted(first)
         client._transport.send = send  # type: ignore[method-assign]
-        fleet.keeper.round()
+        fleet.keeper.run_round()
         assert fleet.kinds[-1] is FleetEventKind.BACK
         assert running(client) == first
         assert fleet.keeper.give_back() == []
@@ -319,7 +319,7 @@ def test_leases_that_are_kept_are_ended_by_name(told: Told, client: Client) -> N
     assert "3 admitted" in out
     assert all_run(client)
     shown = told.spotfed("fleet", "status", "night", "--origin", "lab")
-    assert "nobody keeps it on this machine" in shown.stdout
+    assert "not kept on this machine" in shown.stdout
     with told.keeping():
         wait_until(
             lambda: told.spotfed("fleet", "status", "night", "--json").stdout.count('"keeper": null') == 0,
@@ -327,7 +327,7 @@ def test_leases_that_are_kept_are_ended_by_name(told: Told, client: Client) -> N
         )
         ended = told.spotfed("fleet", "end", "night", "--origin", "lab", "--json")
     assert ended.returncode == 0, ended.stderr
-    assert "is told to end" in ended.stderr
+    assert "stopping it" in ended.stderr
     assert json.loads(ended.stdout) == {"name": "night", "returned": [], "left": []}
     assert running(client) == {}
 
@@ -371,7 +371,7 @@ def test_a_cloud_with_a_load_of_its_own_evicts_and_the_fleet_stands(redis_url: s
     file = tmp_path / "federation.toml"
     file.write_text(_FEDERATION)
     options = wall_time(speed=600, history="48h", samples=200, seed=0)
-    layout = Layout(file, ("harbour", "meadow"), options, port=free_port())
+    layout = ProcessList(file, ("harbour", "meadow"), options, port=free_port())
     wish = FleetSpec("live", 12, SpotRequest(cores=1, lifetime_s=48 * 3600), cool_down_s=300.0, poll_s=0.5)
     with (
         LocalFederation(
@@ -380,13 +380,13 @@ def test_a_cloud_with_a_load_of_its_own_evicts_and_the_fleet_stands(redis_url: s
         local.client(deadline_s=30.0) as client,
         kept(client, tmp_path, wish) as fleet,
     ):
-        counts = fleet.keeper.tally.counts
+        counts = fleet.keeper.totals.counts
         fleet.rounds_until(lambda: len(fleet.keeper.members) == 12, "all stand")
         fleet.rounds_until(lambda: counts[FleetEventKind.EVICTED] >= 3, "evictions")
         fleet.rounds_until(lambda: len(fleet.keeper.members) == 12, "all stand again")
         assert fleet.keeper.give_back() == []
         assert client.leases.list(state=LeaseState.RUNNING).leases == []
-        assert fleet.keeper.tally.as_dict()["cost_usd"] > 0
+        assert fleet.keeper.totals.as_dict()["cost_usd"] > 0
         ends = (
             FleetEventKind.EVICTED,
             FleetEventKind.COMPLETED,

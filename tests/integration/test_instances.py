@@ -15,7 +15,7 @@ from broker.client import Client, GrantedRequest, NotFoundError
 from broker.contract import SpotRequest
 from broker.contract.instances import InstanceRecord
 from broker.local.federation import LocalFederation
-from broker.local.process_list import Layout, wall_time
+from broker.local.process_list import ProcessList, wall_time
 from broker.storage.connections import connect
 from tests.integration.test_local import free_port
 from tests.support.wait import wait_until
@@ -85,7 +85,7 @@ def world(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> It
         file = tmp_path / "federation.toml"
         file.write_text(FEDERATION.format(url=ec2.url, region=REGION, image=IMAGE))
         options = wall_time(speed=60, history="48h", samples=10, seed=0)
-        layout = Layout(file, ("real",), options, 0, port=free_port(), instanced=("real",))
+        layout = ProcessList(file, ("real",), options, 0, port=free_port(), instanced=("real",))
         told = {"SPOTFED_CLOUD_USER": ec2.user, "SPOTFED_CLOUD_SECRET": ec2.secret}
         local = LocalFederation(
             layout, tmp_path / "state", redis_url, f"i{os.getpid()}:", forget=True, environment=told

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from broker.local.process_list import QUEUE, Layout, wall_time
+from broker.local.process_list import QUEUE, ProcessList, wall_time
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,9 +232,9 @@ def procfile() -> dict[str, str]:
 
 def test_the_procfile_lists_the_same_processes() -> None:
     options = wall_time(speed=600, history="48h", samples=2000, seed=0)
-    layout = Layout(UP, ("harbour", "meadow", "forge"), options)
+    layout = ProcessList(UP, ("harbour", "meadow", "forge"), options)
     expected = {}
-    for process in layout.processes():
+    for process in layout.specs():
         attach = "" if process.name == QUEUE else "-m broker.local attach "
         expected[process.name] = f".venv/bin/python {attach}{' '.join(process.arguments)}"
     assert procfile() == expected

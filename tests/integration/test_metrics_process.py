@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from broker.local.federation import LocalFederation
-from broker.local.process_list import Layout, wall_time
+from broker.local.process_list import ProcessList, wall_time
 from tests.contract.test_metrics import Scrape, named
 from tests.integration.test_local import FEDERATION
 from tests.support.wait import wait_until
@@ -30,7 +30,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFedera
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    layout = Layout(file, CLOUDS, wall_time(speed=60, history="48h", samples=200, seed=0), port=port)
+    layout = ProcessList(file, CLOUDS, wall_time(speed=60, history="48h", samples=200, seed=0), port=port)
     with LocalFederation(layout, directory) as running:
         yield running
 
@@ -38,7 +38,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFedera
 @pytest.fixture
 def api(federation: LocalFederation) -> Iterator[httpx.Client]:
     key = {"Authorization": f"Bearer {federation.api_key}"}
-    with httpx.Client(base_url=federation.layout.url, headers=key, timeout=30) as client:
+    with httpx.Client(base_url=federation.processes.url, headers=key, timeout=30) as client:
         yield client
 
 

@@ -12,7 +12,7 @@ DEMO_SYNTHETIC = _DIRECTORY / "demo-synthetic.toml"
 JOBS = _DIRECTORY / "jobs.toml"
 
 
-def named(path: Path) -> Path:
-    """``up`` and ``jobs`` are those that come with the package, unless there is such a file."""
-    packaged = {one.stem: one for one in (UP, JOBS)}
+def find(path: Path) -> Path:
+    """Return the path, or the packaged file that ``up`` or ``jobs`` names if there is no such path."""
+    packaged = {file.stem: file for file in (UP, JOBS)}
     return path if path.exists() else packaged.get(str(path), path)

@@ -1,1 +1,1 @@
-"""How the command line shows results to people."""
+"""Tables and text with which commands show results to people."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from broker.cli import formatting
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from broker.cli.console import make_table, number
 
 
 def show_report(out: Console, report: dict[str, Any], slas: dict[str, float | None]) -> None:
-    """Prints clouds and origins of a report. ``slas`` is what each origin asked for (None: no guarantee)."""
-    out.print(_clouds(report["clouds"]))
-    out.print(_origins(report["origins"], slas))
+    """Print the clouds, the origins and the totals of a report.
+
+    ``slas``: the SLA that each origin asked for; None: no guarantee.
+    """
+    out.print(_clouds_table(report["clouds"]))
+    out.print(_origins_table(report["origins"], slas))
     total = report["total"]
     out.print(
         f"{total['requests']} spot requests: {total['admitted']} admitted, {total['completed']} completed, "
@@ -22,18 +25,9 @@ def show_report(out: Console, report: dict[str, Any], slas: dict[str, float | No
     )
 
 
-def _clouds(clouds: dict[str, Any]) -> Table:
-    table = _table(
-        "Clouds",
-        "cloud",
-        "nodes",
-        "on-demand",
-        "admitted",
-        "spot admitted",
-        "completed",
-        "evicted",
-        "refusals",
-    )
+def _clouds_table(clouds: dict[str, Any]) -> Table:
+    numbers = ("on-demand", "admitted", "spot admitted", "completed", "evicted")
+    table = make_table("Clouds", "cloud", "nodes", *map(number, numbers), "refusals")
     for name, cloud in clouds.items():
         own, spot = cloud["on_demand"], cloud["spot"]
         table.add_row(
@@ -42,16 +36,15 @@ def _clouds(clouds: dict[str, Any]) -> Table:
             str(own["requests"]),
             formatting.share(own["admitted"], own["requests"]),
             *(str(spot[key]) for key in ("admitted", "completed", "evicted")),
-            _refusals(cloud["refusals"]),
+            _refusals_text(cloud["refusals"]),
         )
     return table
 
 
-def _origins(origins: dict[str, Any], slas: dict[str, float | None]) -> Table:
-    table = _table(
-        "Origins: whose requests went out as spot, and whether the promise was kept",
-        "origin", "requests", "admitted", "evicted", "evicted / admitted", "95 % interval", "SLA", "promise",
-    )  # fmt: skip
+def _origins_table(origins: dict[str, Any], slas: dict[str, float | None]) -> Table:
+    numbers = ("requests", "admitted", "evicted", "evicted / admitted", "95 % interval", "SLA")
+    title = "Origins: whose requests went out as spot, and whether the promise was kept"
+    table = make_table(title, "origin", *map(number, numbers), "promise")
     for name, origin in origins.items():
         admitted, evicted = origin["admitted"], origin["evicted"]
         low, high = origin["evicted_low"], origin["evicted_high"]
@@ -76,15 +69,5 @@ def _verdict(evicted: int, admitted: int, sla: float | None) -> str:
     return "[green]kept[/green]" if evicted <= sla * admitted else "[red]broken[/red]"
 
 
-def _refusals(counts: dict[str, int]) -> str:
+def _refusals_text(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in counts.items()) or "none"
-
-
-def _table(title: str, first: str, *columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="left" if column in {"nodes", "refusals", "promise"} else "right")
-    return table

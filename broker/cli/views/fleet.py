@@ -1,4 +1,4 @@
-"""A fleet on a terminal: a table that stands, lines elsewhere, and the sums in the end."""
+"""A fleet on a terminal: a table that is redrawn on a terminal, lines elsewhere, and totals at the end."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
 
 from broker.cli import formatting
-from broker.cli.console import coloured, console, print_json
+from broker.cli.console import coloured, console, make_table, number, print_json
+from broker.contract import CounterOffers, Lease
+from broker.fleet.controller import FleetController, FleetSpec
 from broker.fleet.events import FleetEvent, FleetEventKind, FleetTotals
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
-    from rich.table import Table
-
-    from broker.contract import CounterOffers, Lease
-    from broker.fleet.controller import FleetController, FleetSpec
-    from broker.fleet.snapshot import FleetSnapshot
+from broker.fleet.snapshot import FleetSnapshot
 
 _COLOURS = {
     FleetEventKind.ADMITTED: "green",
@@ -31,70 +29,60 @@ _COLOURS = {
     FleetEventKind.REFUSED: "yellow",
     FleetEventKind.AWAY: "red",
 }
-#: Rows of leases, and of what happened, on a terminal that has room for them.
+#: Rows of leases, and of events, on a terminal that has room for them.
 _MOST_LEASES, _MOST_LINES = 20, 8
 #: Lines of the table beside its rows, and of the two sentences below it.
 _FRAME_LINES = 7
 
 
-class Screen:
-    """Where a fleet is shown. Without a terminal there are lines only, with JSON they are JSON."""
+class FleetScreen:
+    """Shows a fleet: redrawn on a terminal, as lines without one, as lines of JSON with ``as_json``."""
 
-    def __init__(self, wish: FleetSpec, live: Live | None, *, as_json: bool):
-        self._wish, self._live, self._as_json = wish, live, as_json
+    def __init__(self, spec: FleetSpec, live: Live | None, *, as_json: bool):
+        self._spec, self._live, self._as_json = spec, live, as_json
         self._out = console()
         self._last: deque[str] = deque(maxlen=_MOST_LINES)
 
-    def tell(self, what: FleetEvent) -> None:
-        """Something happened."""
+    def add_event(self, event: FleetEvent) -> None:
+        """Show an event."""
         if self._as_json:
-            print_json(what.as_dict(), lines=True)
+            print_json(event.as_dict(), lines=True)
         elif self._live is None:
-            self._out.print(happening_line(what), soft_wrap=True)
+            self._out.print(event_line(event), soft_wrap=True)
             sys.stdout.flush()
         else:
-            self._last.append(happening_line(what))
+            self._last.append(event_line(event))
 
-    def show(self, keeper: FleetController) -> None:
-        """How it stands now."""
+    def update(self, controller: FleetController) -> None:
+        """Show the present state of the fleet, on a terminal."""
         if self._live is not None:
-            self._live.update(self._standing(keeper), refresh=True)
+            self._live.update(self._render(controller), refresh=True)
 
-    def _standing(self, keeper: FleetController) -> RenderableType:
-        from rich.console import Group
-
-        leases = [member.lease for member in keeper.members.values()]
-        title = f"Fleet {self._wish.name}: {len(leases)} of {self._wish.instances} instances"
+    def _render(self, controller: FleetController) -> RenderableType:
+        leases = [member.lease for member in controller.members.values()]
+        title = f"Fleet {self._spec.name}: {len(leases)} of {self._spec.instances} instances"
         most = max(1, min(_MOST_LEASES, self._out.height - _FRAME_LINES - len(self._last)))
-        table = leases_table(title, leases[:most], keeper.market)
-        more = len(leases) - most
-        missing = [_instead(keeper.offers)] if keeper.offers and len(leases) < self._wish.instances else []
-        return Group(table, *([f"and {more} more"] if more > 0 else []), *missing, *self._last)
+        notes = [f"and {len(leases) - most} more"] if len(leases) > most else []
+        if controller.offers and len(leases) < self._spec.instances:
+            notes.append(_offers_line(controller.offers))
+        return Group(leases_table(title, leases[:most], controller.market), *notes, *self._last)
 
 
 @contextmanager
-def screen(wish: FleetSpec, *, as_json: bool) -> Iterator[Screen]:
-    """Until the fleet has ended."""
-    out: Console = console()
+def open_screen(spec: FleetSpec, *, as_json: bool) -> Iterator[FleetScreen]:
+    """Open the screen of a fleet and restore the terminal at the end."""
+    out = console()
     if as_json or not out.is_terminal:
-        yield Screen(wish, None, as_json=as_json)
+        yield FleetScreen(spec, None, as_json=as_json)
         return
-    from rich.live import Live
-
     with Live(console=out, auto_refresh=False) as live:
-        shown = Screen(wish, live, as_json=False)
-        yield shown
+        yield FleetScreen(spec, live, as_json=False)
 
 
 def leases_table(title: str, leases: Sequence[Lease], market: FleetSnapshot) -> Table:
-    """Which leases it has."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name in ("lease", "cloud"):
-        table.add_column(name)
-    for name in ("cores", "promised SLA", "risk", "ends in"):
-        table.add_column(name, justify="right")
+    """Return a table of the leases of a fleet."""
+    numbers = ("cores", "promised SLA", "risk", "ends in")
+    table = make_table(title, "lease", "cloud", *map(number, numbers))
     for lease in leases:
         left_s = market.remaining_s(lease)
         table.add_row(
@@ -108,22 +96,19 @@ def leases_table(title: str, leases: Sequence[Lease], market: FleetSnapshot) -> 
     return table
 
 
-def happening_line(what: FleetEvent) -> str:
-    """On one line, with the colours of its kind as markup."""
-    from rich.markup import escape
-
-    kind = coloured(what.kind.value, _COLOURS.get(what.kind))
-    about = [kind, *([what.lease] if what.lease else []), *([f"on {what.cloud}"] if what.cloud else [])]
-    detail = f": {escape(what.detail)}" if what.detail else ""
-    return f"{what.at[11:19]}  {what.held}/{what.wanted}  {' '.join(about)}{detail}"
+def event_line(event: FleetEvent) -> str:
+    """Return an event of a fleet as one line, with the colour of its kind as markup."""
+    kind = coloured(event.kind.value, _COLOURS.get(event.kind))
+    about = [kind, *([event.lease] if event.lease else []), *([f"on {event.cloud}"] if event.cloud else [])]
+    detail = f": {escape(event.detail)}" if event.detail else ""
+    return f"{event.at[11:19]}  {event.held}/{event.wanted}  {' '.join(about)}{detail}"
 
 
-def summary_lines(wish: FleetSpec, tally: FleetTotals) -> list[str]:
-    """What it came to."""
-    counts = tally.counts
-    full = f"{tally.full_s / tally.seconds:.0%}" if tally.seconds else "–"
-    hours, span = tally.instance_s / 3600, formatting.duration(tally.seconds)
-    told = (
+def summary_lines(spec: FleetSpec, totals: FleetTotals) -> list[str]:
+    """Return the totals of a fleet that has ended, as lines."""
+    counts = totals.counts
+    full = f"{totals.full_s / totals.seconds:.0%}" if totals.seconds else "–"
+    kinds = (
         FleetEventKind.ADMITTED,
         FleetEventKind.EXTENDED,
         FleetEventKind.EVICTED,
@@ -131,21 +116,22 @@ def summary_lines(wish: FleetSpec, tally: FleetTotals) -> list[str]:
         FleetEventKind.FAILED,
         FleetEventKind.RETURNED,
     )
+    hours, span = totals.instance_s / 3600, formatting.duration(totals.seconds)
     lines = [
-        f"fleet {wish.name}: {hours:.2f} instance-hours in {span}",
-        f"all {wish.instances} instances for {full} of the time",
-        ", ".join(f"{counts[kind]} {kind}" for kind in told),
+        f"fleet {spec.name}: {hours:.2f} instance-hours in {span}",
+        f"all {spec.instances} instances for {full} of the time",
+        ", ".join(f"{counts[kind]} {kind}" for kind in kinds),
     ]
-    if tally.priced_s:
-        part = "" if tally.priced_s == tally.instance_s else " (of clouds that tell a price)"
-        lines.append(f"cost: {tally.cost_usd:.4f} $" + part)
+    if totals.priced_s:
+        part = "" if totals.priced_s == totals.instance_s else " (of clouds that tell a price)"
+        lines.append(f"cost: {totals.cost_usd:.4f} $" + part)
     return lines
 
 
-def _instead(offers: CounterOffers) -> str:
-    told = []
+def _offers_line(offers: CounterOffers) -> str:
+    instead = []
     if offers.lifetime_s is not None:
-        told.append(f"{formatting.duration(offers.lifetime_s)} at this SLA")
+        instead.append(f"{formatting.duration(offers.lifetime_s)} at this SLA")
     if offers.sla is not None and offers.sla < 1:
-        told.append(f"SLA {formatting.rounded_up(offers.sla):g} at this lifetime")
-    return "some are refused; accepted instead: " + (", or ".join(told) or "nothing for now")
+        instead.append(f"SLA {formatting.rounded_up(offers.sla):g} at this lifetime")
+    return "some are refused; accepted instead: " + (", or ".join(instead) or "nothing for now")

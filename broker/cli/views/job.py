@@ -1,5 +1,7 @@
-"""A batch job in words, for who knows nothing of how it is planned: how it stands, what it costs, where it
-ran and why it moved, and what to do next. Pure: views in, lines of text out."""
+"""A batch job in words: its state, what it costs, where it ran and why it moved, and what to do next.
+
+Pure: views of jobs become lines of text, for readers who know nothing of how a job is planned.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,26 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from broker.jobs.models import Attempt, JobView
+from broker.jobs.models import Attempt, JobState, JobView, Outcome
+from broker.jobs.view import format_cost, format_duration
 
 #: Lines longer than this are hard to read, however wide the terminal.
 MOST_COLUMNS = 110
 _INDENT = "  "
-#: Of jobs that cost less the time to start one is most of it.
+#: Costs below this are not compared: most of them is the time to start the job.
 _LEAST_COMPARED = 0.001
 
-#: How an attempt ended, in the table. Kept equal to ``broker.jobs.models.Outcome`` by a test.
+#: Words for the end of an attempt.
 OUTCOMES = {
-    "won": "finished",
-    "evicted": "evicted",
-    "saved": "moved on",
-    "failed": "failed",
-    "stopped": "stopped",
-    "refused": "no room",
+    Outcome.WON: "finished",
+    Outcome.EVICTED: "evicted",
+    Outcome.SAVED: "moved on",
+    Outcome.FAILED: "failed",
+    Outcome.STOPPED: "stopped",
+    Outcome.REFUSED: "no room",
 }
-#: What an attempt is to its job. Kept equal to the roles of ``broker.jobs.models.Attempt`` by a test.
+#: Words for the role of an attempt in its job.
 ROLES = {
     "profile": "first run",
     "main": "the job",
@@ -56,7 +57,7 @@ _WORDS = {
 
 
 def status_lines(job: JobView, columns: int, now: float) -> list[str]:
-    """All of ``spotfed job status``. ``now``: seconds since 1970."""
+    """Return the lines of ``spotfed job status``. ``now``: seconds since 1970."""
     width = min(columns, MOST_COLUMNS)
     lines = [f"job {job.id}: {job.state}", "", *textwrap.wrap(job.said, width), "", *_facts(job, width, now)]
     if job.attempts:
@@ -88,7 +89,7 @@ def _facts(job: JobView, width: int, now: float) -> list[str]:
         facts.append(("deadline", _deadline(job, job.deadline_at, now)))
     if job.evictions:
         facts.append(("evictions", f"{job.evictions}"))
-    if job.ended_at is None and any(one.outcome == "failed" for one in job.attempts):
+    if job.ended_at is None and any(attempt.outcome is Outcome.FAILED for attempt in job.attempts):
         facts.append(("failures", f"it is run again at most {_times(job.retries_left)} more"))
     if job.exit_code is not None:
         facts.append(("exit code", f"{job.exit_code}"))
@@ -124,22 +125,22 @@ def _cost(job: JobView) -> str:
 
 
 def _history(job: JobView, width: int, now: float) -> list[str]:
-    """A row for each attempt, with the reasons under it."""
+    """Return a table with a row for each attempt, and the reasons under it."""
     head = ("", "where", "as", "from (UTC)", "ran", "then", "cost")
     last = ("", "together", "", "", "", "", _money(job.cost, job))
-    rows = [_row(one, job, now) for one in job.attempts]
+    rows = [_row(attempt, job, now) for attempt in job.attempts]
     widths = [max(len(row[column]) for row in (head, *rows, last)) for column in range(len(head))]
     lines = [_line(head, widths)]
-    for one, row in zip(job.attempts, rows, strict=True):
+    for attempt, row in zip(job.attempts, rows, strict=True):
         lines += [_line(row, widths)]
-        for name, text in _reasons(one, job):
+        for name, text in _reasons(attempt, job):
             lines += _wrapped(name, text, width, indent=widths[0] + 2)
         lines.append("")
     return [*lines, _line(last, widths)]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Numbers to the right, text to the left."""
+    """Return a row of the table: numbers stand on the right, text on the left."""
     right = {0, 4, 6}
     parts = [
         cell.rjust(width) if column in right else cell.ljust(width)
@@ -148,67 +149,75 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(parts).rstrip()
 
 
-def _row(one: Attempt, job: JobView, now: float) -> tuple[str, ...]:
-    began = one.asked_at if one.started_at is None else one.started_at
-    until = now if one.ended_at is None else one.ended_at
+def _row(attempt: Attempt, job: JobView, now: float) -> tuple[str, ...]:
+    began = attempt.asked_at if attempt.started_at is None else attempt.started_at
+    until = now if attempt.ended_at is None else attempt.ended_at
     return (
-        str(one.number),
-        f"{one.cloud}, {'spot' if one.spot else 'on-demand'}",
-        ROLES[one.role],
+        str(attempt.number),
+        f"{attempt.cloud}, {'spot' if attempt.spot else 'on-demand'}",
+        ROLES[attempt.role],
         _clock(began, job.submitted_at),
-        "–" if one.started_at is None else _span(until - one.started_at),
-        _then(one),
-        _money(one.cost, job),
+        "–" if attempt.started_at is None else _span(until - attempt.started_at),
+        _then(attempt),
+        _money(attempt.cost, job),
     )
 
 
-def _then(one: Attempt) -> str:
-    if one.outcome is None:
-        return "runs" if one.started_at is not None else "asked for" if one.lease is None else "starts"
-    told = OUTCOMES[one.outcome]
-    return f"{told}, exit code {one.exit_code}" if one.outcome == "failed" and one.exit_code else told
+def _then(attempt: Attempt) -> str:
+    if attempt.outcome is None:
+        return (
+            "runs" if attempt.started_at is not None else "asked for" if attempt.lease is None else "starts"
+        )
+    text = OUTCOMES[attempt.outcome]
+    return (
+        f"{text}, exit code {attempt.exit_code}"
+        if attempt.outcome is Outcome.FAILED and attempt.exit_code
+        else text
+    )
 
 
-def _reasons(one: Attempt, job: JobView) -> Iterable[tuple[str, str]]:
-    yield "why there", one.began
-    yield "terms", _terms(one, job)
-    if one.restored_from is not None:
-        yield "began with", f"the state that attempt {one.restored_from} had kept"
-    if one.checkpoints:
-        yield "kept", f"its state {_times(one.checkpoints)}"
-    if one.ended is not None:
-        yield "why it ended", one.ended
-    if one.lost_s is not None and one.lost_s >= 1:
-        yield "lost", f"{_span(one.lost_s)} of work, to be done again"
+def _reasons(attempt: Attempt, job: JobView) -> Iterable[tuple[str, str]]:
+    yield "why there", attempt.began
+    yield "terms", _terms(attempt, job)
+    if attempt.restored_from is not None:
+        yield "began with", f"the state that attempt {attempt.restored_from} had kept"
+    if attempt.checkpoints:
+        yield "kept", f"its state {_times(attempt.checkpoints)}"
+    if attempt.ended is not None:
+        yield "why it ended", attempt.ended
+    if attempt.lost_s is not None and attempt.lost_s >= 1:
+        yield "lost", f"{_span(attempt.lost_s)} of work, to be done again"
 
 
-def _terms(one: Attempt, job: JobView) -> str:
-    """On which terms it was planned."""
-    told = []
-    if one.price_usd_per_core_hour is not None:
-        told.append(f"{one.price_usd_per_core_hour:.3g} $ a core-hour")
-    size = _count(one.cores, "core") + (f" on each of {one.instances} instances" if one.instances > 1 else "")
-    told.append(size)
-    if one.expected_s is not None:
-        cost = "" if one.expected_cost is None else f" and {_money(one.expected_cost, job)}"
-        told.append(f"expected to take {_span(one.expected_s)}{cost}")
-    if one.risk is not None and one.spot:
-        table = "" if one.table_version is None else f" (by table {one.table_version})"
-        told.append(f"risk of eviction before that {one.risk:.0%}{table}")
-    if one.mechanism in _WAYS:
-        kept = ", on storage that all clouds reach" if one.storage == "remote" else ""
-        told.append(_WAYS[one.mechanism] + kept)
-    return "; ".join(told)
+def _terms(attempt: Attempt, job: JobView) -> str:
+    """Return the terms on which an attempt was planned."""
+    terms = []
+    if attempt.price_usd_per_core_hour is not None:
+        terms.append(f"{attempt.price_usd_per_core_hour:.3g} $ a core-hour")
+    size = _count(attempt.cores, "core") + (
+        f" on each of {attempt.instances} instances" if attempt.instances > 1 else ""
+    )
+    terms.append(size)
+    if attempt.expected_s is not None:
+        cost = "" if attempt.expected_cost is None else f" and {_money(attempt.expected_cost, job)}"
+        terms.append(f"expected to take {_span(attempt.expected_s)}{cost}")
+    if attempt.risk is not None and attempt.spot:
+        table = "" if attempt.table_version is None else f" (by table {attempt.table_version})"
+        terms.append(f"risk of eviction before that {attempt.risk:.0%}{table}")
+    if attempt.mechanism in _WAYS:
+        kept = ", on storage that all clouds reach" if attempt.storage == "remote" else ""
+        terms.append(_WAYS[attempt.mechanism] + kept)
+    return "; ".join(terms)
 
 
 # -- what helps ----------------------------------------------------------------------------------------------
 
 
 def _glossary(job: JobView, width: int) -> list[str]:
-    """What the words mean that the history uses."""
-    used = {"spot" if one.spot else "on-demand" for one in job.attempts}
-    used |= {ROLES[one.role] for one in job.attempts}
-    used |= {OUTCOMES[one.outcome] for one in job.attempts if one.outcome is not None}
+    """Return what the words mean that the history uses."""
+    used = {"spot" if attempt.spot else "on-demand" for attempt in job.attempts}
+    used |= {ROLES[attempt.role] for attempt in job.attempts}
+    used |= {OUTCOMES[attempt.outcome] for attempt in job.attempts if attempt.outcome is not None}
     lines = []
     for word, meaning in _WORDS.items():
         if word in used:
@@ -218,30 +227,30 @@ def _glossary(job: JobView, width: int) -> list[str]:
 
 def _next(job: JobView) -> list[str]:
     look, logs, stop = (f"spotfed job {verb} {job.id}" for verb in ("status", "logs", "cancel"))
-    match job.state.value:
-        case "queued":
-            told = [
+    match job.state:
+        case JobState.QUEUED:
+            hints = [
                 (stop, "end it"),
                 (look, "look again"),
-                ("spotfed clouds", "who runs commands, and has room?"),
+                ("spotfed clouds", "which clouds run commands, and have room?"),
             ]
-        case "running":
-            told = [(f"{logs} --follow", "what it writes"), (stop, "end it"), (look, "look again")]
-        case "finished":
-            told = [(logs, "what it wrote")]
+        case JobState.RUNNING:
+            hints = [(f"{logs} --follow", "what it writes"), (stop, "end it"), (look, "look again")]
+        case JobState.FINISHED:
+            hints = [(logs, "what it wrote")]
         case _:
-            told = [(logs, "what it wrote")] if any(one.started_at for one in job.attempts) else []
-            told.append(("spotfed job submit … -- COMMAND", "have it run again, under a new id"))
-    most = max(len(command) for command, _ in told)
-    return [f"{command.ljust(most)}  {purpose}" for command, purpose in told]
+            hints = [(logs, "what it wrote")] if any(attempt.started_at for attempt in job.attempts) else []
+            hints.append(("spotfed job submit … -- COMMAND", "have it run again, under a new id"))
+    most = max(len(command) for command, _ in hints)
+    return [f"{command.ljust(most)}  {purpose}" for command, purpose in hints]
 
 
 def list_rows(jobs: Sequence[JobView], now: float) -> list[tuple[str, ...]]:
-    """For ``spotfed job list``: id, name, state, since when, where, cost, on-demand cost, command."""
+    """Return rows of ``spotfed job list``: id, name, state, age, where, cost, on-demand cost, command."""
     rows: list[tuple[str, ...]] = []
     for job in jobs:
-        live = [one for one in job.attempts if one.ended_at is None]
-        where = ", ".join(dict.fromkeys(one.cloud for one in live or job.attempts[-1:])) or "–"
+        live = [attempt for attempt in job.attempts if attempt.ended_at is None]
+        where = ", ".join(dict.fromkeys(attempt.cloud for attempt in live or job.attempts[-1:])) or "–"
         od = "–" if job.on_demand_cost is None else _money(job.on_demand_cost, job)
         command = _command(job, 40)
         age = f"{_span(now - job.submitted_at)} ago"
@@ -251,7 +260,7 @@ def list_rows(jobs: Sequence[JobView], now: float) -> list[tuple[str, ...]]:
     return rows
 
 
-# -- how -----------------------------------------------------------------------------------------------------
+# -- words and numbers ---------------------------------------------------------------------------------------
 
 
 def _wrapped(name: str, text: str, width: int, indent: int = len(_INDENT)) -> list[str]:
@@ -263,7 +272,7 @@ def _wrapped(name: str, text: str, width: int, indent: int = len(_INDENT)) -> li
 
 
 def _command(job: JobView, most: int) -> str:
-    """On one line, as a shell takes it but for ends of lines."""
+    """Return the command of a job on one line, as a shell takes it except for line breaks."""
     return textwrap.shorten(shlex.join(job.command).replace("\n", "\\n"), most, placeholder=" …")
 
 
@@ -276,25 +285,21 @@ def _times(number: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    from broker.jobs.view import format_duration
-
     return format_duration(max(seconds, 0.0))
 
 
 def _money(cost: float, job: JobView) -> str:
-    from broker.jobs.view import format_cost
-
     return format_cost(cost, job.unit)
 
 
 def _moment(at: float, now: float | None) -> str:
-    said = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    moment = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
     if now is None:
-        return said
-    return f"{said}, {_span(now - at)} ago" if at <= now else f"{said}, in {_span(at - now)}"
+        return moment
+    return f"{moment}, {_span(now - at)} ago" if at <= now else f"{moment}, in {_span(at - now)}"
 
 
 def _clock(at: float, since: float) -> str:
-    """With the day where that is another one than ``since``'s."""
-    moment, first = (datetime.fromtimestamp(one, UTC) for one in (at, since))
+    """Return a time of day, with the day where it differs from the day of ``since``."""
+    moment, first = (datetime.fromtimestamp(time_s, UTC) for time_s in (at, since))
     return f"{moment:%H:%M:%S}" if moment.date() == first.date() else f"{moment:%d %b %H:%M}"

@@ -29,7 +29,7 @@ from broker.client import Client, ClientError
 from broker.jobs.models import JobView
 from broker.jobs.store import JobStore
 from broker.local.federation import LocalFederation
-from broker.local.process_list import Layout, wall_time
+from broker.local.process_list import ProcessList, wall_time
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
@@ -65,7 +65,7 @@ def run(
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jobs-")))
         stack.callback(_end_processes, token)
         server = stack.enter_context(EmbeddedRedis(directory / "redis", appendfsync="always"))
-        layout = Layout(
+        layout = ProcessList(
             write_federation(directory, seed),
             CLOUDS,
             wall_time(speed=SPEED, history=f"{HISTORY_H}h", samples=500, seed=seed),

@@ -91,7 +91,7 @@ def live(
     federation = load_federation(FEDERATION_FILE, data_dir, until_s=until_s)
     run = LiveRun(FEDERATION_FILE, federation, until, births, 0, monte_carlo)
     requests = 0
-    with live_run.running(run, lambda _: None) as local:
+    with live_run.start(run, lambda _: None) as local:
         before = dict(local.pids)
 
         def told(*_: Any) -> None:

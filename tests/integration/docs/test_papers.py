@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from broker.cli import app
+from broker.cli.app import app
 from cloudsim.experiments.registry import MODULES
 from cloudsim.scheduling.lineups import EVICTIONS, LINEUPS
 

@@ -11,7 +11,7 @@ from broker.api.services.federation_metrics import (
     collect_confidential,
     collect_public,
 )
-from broker.cli.console import ExitCode
+from broker.cli.errors import ExitCode
 from broker.contract import EventKind, LeaseState
 from broker.settings import Settings
 from cloudsim.federation.file import load_federation

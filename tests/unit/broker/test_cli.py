@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import console, federation, formatting
-from broker.contract import LeaseState
+from broker.cli import errors, formatting
+from broker.cli.app import COMMANDS as ENTRIES
 from broker.settings import settings
 from cloudsim.model.binomial import clopper_pearson
 from tests.unit.broker.running import Run, runner
@@ -107,6 +107,18 @@ def test_every_command_has_help_with_an_example_and_json(spotfed: Spotfed, comma
 def test_help_lists_every_command(spotfed: Spotfed) -> None:
     shown = spotfed("--help").out
     assert all(f" {command} " in shown for command in COMMANDS)
+    assert all(f" {entry.name} " in shown for entry in ENTRIES)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_the_overview_imports_no_command(arguments: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv[1:] = {arguments}\n"
+        "from broker.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+        f"print(sorted({HEAVY | {'broker.cli.cloud'}} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
 def test_replay_json(spotfed: Spotfed, trace: Path) -> None:
@@ -287,10 +299,6 @@ def test_a_malformed_setting_is_named(spotfed: Spotfed, monkeypatch: pytest.Monk
     assert "SPOTFED_SAMPLES" in done.err
 
 
-def test_every_state_is_an_option() -> None:
-    assert {state.value for state in federation.StateOption} == {state.value for state in LeaseState}
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -317,7 +325,9 @@ def test_exact_intervals(events: int, trials: int, bounds: tuple[float, float]) 
     assert clopper_pearson(events, trials) == pytest.approx(bounds, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", console.CODES)
-def test_errors_with_an_exit_code_are_there(name: str) -> None:
+@pytest.mark.parametrize("name", errors.EXIT_CODES)
+def test_errors_with_an_exit_code_have_these_names(name: str) -> None:
     module, _, kind = name.rpartition(".")
-    assert issubclass(getattr(importlib.import_module(module), kind), Exception)
+    error = getattr(importlib.import_module(module), kind)
+    assert issubclass(error, Exception)
+    assert f"{error.__module__}.{error.__qualname__}" == name

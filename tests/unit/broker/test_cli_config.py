@@ -16,7 +16,7 @@ import pytest
 import redis
 import typer
 
-from broker import cli
+from broker.cli.app import app
 from broker.cli.console import next_step
 from broker.identity.store import api_key_digest, parse_key_record
 from broker.settings import Settings, settings
@@ -163,14 +163,16 @@ def test_the_next_step_is_for_terminals(
 
 
 def commands(group: Any, path: str = "spotfed") -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if hasattr(command, "commands"):
             yield from commands(command, f"{path} {name}")
         elif not command.hidden:
             yield f"{path} {name}", command
 
 
-COMMANDS = dict(commands(typer.main.get_command(cli.app)))
+COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("path", COMMANDS)

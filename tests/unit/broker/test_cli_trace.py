@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker import cli
-from broker.cli.trace import inspection
+from broker.cli.trace import file_report
 from cloudsim.traces.formats import FORMATS, arrow, read
 from tests.unit.broker.running import Run, runner
 
@@ -50,7 +50,7 @@ def test_every_command_has_help_with_an_example_and_json(spotfed: Spotfed, comma
 
 
 def test_every_format_has_a_name_for_people() -> None:
-    assert set(inspection.FORMATS) == {*FORMATS, "parquet"}
+    assert set(file_report.FORMATS) == {*FORMATS, "parquet"}
 
 
 def test_inspect_a_trace_as_json(spotfed: Spotfed, log: Path) -> None:
@@ -301,7 +301,7 @@ def test_an_import_that_fails_leaves_no_half_a_file(
         raise OSError(28, "No space left on device")
 
     (tmp_path / "x.csv").write_text("before")
-    monkeypatch.setattr("cloudsim.traces.formats.write", full)
+    monkeypatch.setattr("broker.cli.trace.convert.write", full)
     monkeypatch.setattr(
         sys, "argv", ["spotfed", "trace", "import", str(log), "--out", str(tmp_path / "x.csv")]
     )

@@ -13,8 +13,8 @@ import pytest
 from broker import cli
 from broker.doctor import Installation
 from broker.doctor.keys import check_signatures
-from broker.local.__main__ import _signing
-from broker.local.process_list import Layout
+from broker.local.__main__ import signing_variables
+from broker.local.process_list import ProcessList
 from broker.settings import settings
 from broker.signing.key_files import local_key_files, read_private_key
 
@@ -93,22 +93,24 @@ def test_what_is_wrong_is_named(spotfed: Spotfed, arguments: list[str], named: s
 def test_processes_on_this_machine_get_their_keys(spotfed: Spotfed, tmp_path: Path) -> None:
     assert spotfed("trust", "create", "cloud.x").code == 0
     files = local_key_files(settings().state_dir)
-    processes = Layout(tmp_path / "f.toml", ("a", "b")).processes()
+    processes = ProcessList(tmp_path / "f.toml", ("a", "b")).specs()
     assert [process.party for process in processes if process.party] == ["broker", "cloud.a", "cloud.b"]
-    processes = Layout(tmp_path / "f.toml", ("a", "b"), commanded=("b",)).processes()
+    processes = ProcessList(tmp_path / "f.toml", ("a", "b"), commanded=("b",)).specs()
     assert {process.name: process.party for process in processes[-2:]} == {
         "agent-b": "cloud.b",
         "jobs-1": "jobs",
     }
-    assert _signing(["-m", "workers.node_agent", "--cloud", "b", "--federation", "f"]) == files.environment(
-        "cloud.b"
+    assert signing_variables(
+        ["-m", "workers.node_agent", "--cloud", "b", "--federation", "f"]
+    ) == files.environment("cloud.b")
+    assert signing_variables(["-m", "workers.job_manager"]) == files.environment("jobs")
+    assert signing_variables(["-m", "broker.api"]) == files.environment("broker")
+    assert signing_variables(["-m", "workers.owner", "--cloud", "a", "--time", "wall"]) == files.environment(
+        "cloud.a"
     )
-    assert _signing(["-m", "workers.job_manager"]) == files.environment("jobs")
-    assert _signing(["-m", "broker.api"]) == files.environment("broker")
-    assert _signing(["-m", "workers.owner", "--cloud", "a", "--time", "wall"]) == files.environment("cloud.a")
-    assert _signing(["-m", "workers.montecarlo"]) == {}
+    assert signing_variables(["-m", "workers.montecarlo"]) == {}
     kids = [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")]
-    _signing(["-m", "broker.api"])
+    signing_variables(["-m", "broker.api"])
     assert [read_private_key(files.key(party)).kid for party in ("broker", "cloud.a")] == kids
 
 

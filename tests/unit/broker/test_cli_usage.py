@@ -1,6 +1,6 @@
 """A cloud's cores over time, folded from its journal."""
 
-from broker.cli.cloud_use import cloud_use
+from broker.cli.views.cloud_use import cloud_use
 from broker.contract import Event, EventKind, Lease, LeaseState
 from cloudsim.model.requests import Kind
 

@@ -5,23 +5,23 @@ from pathlib import Path
 import pytest
 
 from broker.cli import federations
-from broker.local.__main__ import _calling
-from broker.local.process_list import Layout
+from broker.local.__main__ import client_variables
+from broker.local.process_list import ProcessList
 from broker.settings import settings
 from cloudsim.federation.file import load_federation
 
 
 def test_clouds_that_run_commands_have_agents_and_the_federation_has_managers() -> None:
     file = Path("f.toml")
-    assert all(not one.calls_api for one in Layout(file, ("a", "b")).processes())
-    found = Layout(file, ("a", "b"), commanded=("b",), managers=2).processes()
+    assert all(not one.calls_api for one in ProcessList(file, ("a", "b")).specs())
+    found = ProcessList(file, ("a", "b"), commanded=("b",), managers=2).specs()
     assert [one.name for one in found[-3:]] == ["agent-b", "jobs-1", "jobs-2"]
     assert [one.name for one in found if one.calls_api] == ["jobs-1", "jobs-2"]
     assert found[-3].arguments[2:4] == ("--cloud", "b")
 
 
 def test_real_clouds_have_instance_agents_that_sign_as_their_cloud() -> None:
-    found = Layout(Path("f.toml"), ("a", "b"), instanced=("b",)).processes()
+    found = ProcessList(Path("f.toml"), ("a", "b"), instanced=("b",)).specs()
     (agent,) = [one for one in found if one.arguments[1] == "workers.cloud_agent"]
     assert (agent.name, agent.arguments[2:4], agent.party) == ("instances-b", ("--cloud", "b"), "cloud.b")
 
@@ -36,22 +36,22 @@ def test_a_manager_is_told_of_the_api_where_nobody_has(
     (tmp_path / "api-key").write_text("secret\n")
     settings.cache_clear()
     try:
-        assert _calling(["-m", "workers.owner"]) == {}
+        assert client_variables(["-m", "workers.owner"]) == {}
         told = {"SPOTFED_URL": "http://127.0.0.1:8123", "SPOTFED_API_KEY": "secret"}
-        assert _calling(["-m", "workers.job_manager"]) == told
+        assert client_variables(["-m", "workers.job_manager"]) == told
         monkeypatch.setenv("SPOTFED_URL", "http://elsewhere:1")
         monkeypatch.setenv("SPOTFED_API_KEY", "own")
         settings.cache_clear()
-        assert _calling(["-m", "workers.job_manager"]) == {}
+        assert client_variables(["-m", "workers.job_manager"]) == {}
     finally:
         monkeypatch.undo()
         settings.cache_clear()
 
 
 def test_the_federation_for_jobs_comes_with_the_package_and_is_found_by_name(tmp_path: Path) -> None:
-    assert federations.named(Path("jobs")) == federations.JOBS
-    assert federations.named(Path("nowhere.toml")) == Path("nowhere.toml")
-    members = load_federation(federations.named(Path("jobs")), None).clouds
+    assert federations.find(Path("jobs")) == federations.JOBS
+    assert federations.find(Path("nowhere.toml")) == Path("nowhere.toml")
+    members = load_federation(federations.find(Path("jobs")), None).clouds
     assert len(members) == 3
     for member in members:
         assert member.driver == "process"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.local.process_list import Layout
+from broker.local.process_list import ProcessList
 from broker.settings import Settings, SettingsError, load
 from broker.storage.tls import api_context, explain_tls_error, redis_context, redis_tls, server_options
 from tests.integration.certificates import Authority, Pair
@@ -99,7 +99,7 @@ def test_only_refusals_of_tls_are_called_that() -> None:
 
 
 def test_a_federation_on_this_machine_speaks_tls_only_where_its_address_says_so() -> None:
-    plain, secured = Layout(Path("f.toml"), ("a",)), Layout(Path("f.toml"), ("a",), tls=True)
+    plain, secured = ProcessList(Path("f.toml"), ("a",)), ProcessList(Path("f.toml"), ("a",), tls=True)
     assert plain.url.startswith("http://")
     assert secured.url.startswith("https://")
     # An empty variable counts as unset: what this process was told of certificates is not handed on.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from broker import cli
+from broker.cli.app import app
 from broker.experiments import runner
 from cloudsim.experiments import registry
 from cloudsim.experiments.experiment import Experiment, Row
@@ -80,7 +80,7 @@ def test_the_picture_marks_who_leaves(rows: list[Row]) -> None:
 
 def test_the_victims_are_top_level_keys_of_the_json(tmp_path: Path) -> None:
     arguments = ["experiment", TABLES.name, "--json", "--out", str(tmp_path), "--processes", "1"]
-    done = CliRunner().invoke(cli.app, arguments)
+    done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0
     result = json.loads(done.stdout)
     assert {key: result[key] for key in VICTIMS} == VICTIMS

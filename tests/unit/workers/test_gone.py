@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from rich.text import Text
 
-from broker.cli import federation
+from broker.cli.events import event_line
 from broker.contract import EventKind, LeaseState
 from tests.unit.workers.owners import (
     Live,
@@ -51,7 +51,7 @@ def test_it_ends_once_with_the_words_of_the_cloud(live: Live, how: Literal["evic
 def test_the_words_of_the_cloud_are_shown_as_they_are(live: Live) -> None:
     live.tell(confirm("r.1"))
     live.tell(gone("r.1", why="it said [/etc/x] [red]no"), 5.0)
-    told = Text.from_markup(federation.in_words(live.events[-1])).plain
+    told = Text.from_markup(event_line(live.events[-1])).plain
     assert told.endswith("r.1 (2 cores, from B) after 5 s, because of taken back: it said [/etc/x] [red]no")
 
 

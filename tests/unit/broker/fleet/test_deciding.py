@@ -19,7 +19,7 @@ def held(count: int, **changes: object) -> tuple[HeldLease, ...]:
 
 def test_what_is_missing_is_asked_for() -> None:
     assert decide(TARGET, Fleet(), 0.0) == FleetPlan(4, frozenset(), (), ())
-    assert decide(TARGET, Fleet(held(1), asked=2), 0.0).ask == 1
+    assert decide(TARGET, Fleet(held(1), unanswered=2), 0.0).ask == 1
     assert decide(TARGET, Fleet(held(4)), 0.0).ask == 0
     assert decide(replace(TARGET, batch=3), Fleet(), 0.0).ask == 3
 
@@ -40,7 +40,7 @@ def test_clouds_that_evicted_are_avoided_until_they_have_cooled_down() -> None:
 
 def test_the_youngest_are_given_back() -> None:
     assert decide(TARGET, Fleet(held(6)), 0.0).give_back == ("l4", "l5")
-    assert decide(FleetTarget(0, 6.0), Fleet(held(2), asked=1), 0.0).give_back == ("l0", "l1")
+    assert decide(FleetTarget(0, 6.0), Fleet(held(2), unanswered=1), 0.0).give_back == ("l0", "l1")
 
 
 def test_ends_are_put_off_and_what_cannot_be_is_replaced_in_time() -> None:
@@ -108,18 +108,18 @@ def test_it_comes_to_as_many_as_wanted_and_stays_there(wanted: int, story: list[
     for what, count in [*story, *[("g", wanted)] * (2 + wanted // 5)]:
         now_s += 1.0
         plan = decide(target, fleet, now_s)
-        asked = fleet.asked + plan.ask
-        assert len(fleet.held) + asked <= wanted
-        many = min(count, len(fleet.held) if what == "e" else asked)
+        asked = fleet.unanswered + plan.ask
+        assert len(fleet.leases) + asked <= wanted
+        many = min(count, len(fleet.leases) if what == "e" else asked)
         if what == "e":
-            fleet = replace(fleet, held=fleet.held[many:], asked=asked)
+            fleet = replace(fleet, leases=fleet.leases[many:], unanswered=asked)
         elif what == "g":
             new = [replace(NEW, lease=f"l{number + one}") for one in range(many)]
             number += many
-            fleet = replace(fleet, held=(*fleet.held, *new), asked=asked - many)
+            fleet = replace(fleet, leases=(*fleet.leases, *new), unanswered=asked - many)
         elif what == "r":
-            fleet = replace(fleet, asked=asked - many, not_before_s=now_s + 1.0)
+            fleet = replace(fleet, unanswered=asked - many, not_before_s=now_s + 1.0)
         else:
-            fleet = replace(fleet, asked=asked)
-    assert len(fleet.held) == wanted
+            fleet = replace(fleet, unanswered=asked)
+    assert len(fleet.leases) == wanted
     assert decide(target, fleet, now_s) == FleetPlan(0, frozenset(), (), ())

@@ -15,36 +15,36 @@ from tests.support.wait import wait_until
 
 def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     file = FleetFile(tmp_path, "night")
-    with file.alone() as kept:
+    with file.lock() as kept:
         assert (kept.next, kept.asked, kept.held) == (1, [], [])
         kept.asked.append(SpotRequest(id="fleet/night/x-1", cores=2, lifetime_s=3600, sla=0.1))
         kept.held.append("fleet/night/x-0.1")
         kept.next = 2
         file.save(kept)
-    with file.alone() as again:
+    with file.lock() as again:
         assert again == kept
-    file.forget()
-    with file.alone() as none:
+    file.delete()
+    with file.lock() as none:
         assert none.held == []
         assert none.token != kept.token
 
 
 def test_one_keeper_a_fleet(tmp_path: Path) -> None:
-    with FleetFile(tmp_path, "night").alone(), FleetFile(tmp_path, "day").alone():
+    with FleetFile(tmp_path, "night").lock(), FleetFile(tmp_path, "day").lock():
         with pytest.raises(FleetBusyError, match="fleet night is kept by process") as busy:
-            FleetFile(tmp_path, "night").alone().__enter__()
+            FleetFile(tmp_path, "night").lock().__enter__()
         assert busy.value.pid is not None
-    with FleetFile(tmp_path, "night").alone():
+    with FleetFile(tmp_path, "night").lock():
         pass
 
 
 def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path: Path) -> None:
     file = FleetFile(tmp_path, "night")
-    with file.alone():
+    with file.lock():
         file.save(SavedFleet())
     (tmp_path / "fleets" / "night.json").write_text("{")
     with pytest.raises(FleetError, match="cannot be read: move it away"):
-        file.alone().__enter__()
+        file.lock().__enter__()
     assert (tmp_path / "fleets" / "night.json").read_text() == "{"
 
 
@@ -69,7 +69,7 @@ def test_commands_that_fail_are_told_once(tmp_path: Path) -> None:
     told: list[tuple[str, str, int]] = []
 
     def look() -> list[tuple[str, str, int]]:
-        told.extend(commands.look())
+        told.extend(commands.poll())
         return told
 
     wait_until(look)
@@ -89,8 +89,8 @@ def test_the_end_ends_what_still_runs(tmp_path: Path) -> None:
 
 def test_sums_over_time() -> None:
     tally = FleetTotals()
-    tally.passed(3600.0, [0.02, None], 2)
-    tally.passed(1800.0, [0.04], 2)
+    tally.add_time(3600.0, [0.02, None], 2)
+    tally.add_time(1800.0, [0.04], 2)
     tally.counts[FleetEventKind.EVICTED] += 1
     told = tally.as_dict()
     assert told["seconds"] == 5400.0

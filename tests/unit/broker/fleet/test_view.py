@@ -59,10 +59,10 @@ def test_the_table_stands_while_the_fleet_is_kept(
     sent = io.StringIO()
     made = Console(file=sent, force_terminal=True, width=100, height=height, emoji=False)
     monkeypatch.setattr(fleet, "console", lambda: made)
-    with fleet.screen(WISH, as_json=False) as shown:
-        shown.tell(ADMITTED)
-        shown.tell(BROKEN)
-        shown.show(keeper)
+    with fleet.open_screen(WISH, as_json=False) as shown:
+        shown.add_event(ADMITTED)
+        shown.add_event(BROKEN)
+        shown.update(keeper)
         told = Text.from_ansi(sent.getvalue()).plain
     assert "Fleet night: 25 of 30 instances" in told
     assert (told.count("│ north │"), f"and {25 - rows} more" in told) == (rows, True)
@@ -74,10 +74,10 @@ def test_the_table_stands_while_the_fleet_is_kept(
 def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch, keeper: FleetController) -> None:
     sent = io.StringIO()
     monkeypatch.setattr(fleet, "console", lambda: Console(file=sent, width=300, emoji=False))
-    with fleet.screen(WISH, as_json=False) as shown:
-        shown.tell(ADMITTED)
-        shown.tell(BROKEN)
-        shown.show(keeper)
+    with fleet.open_screen(WISH, as_json=False) as shown:
+        shown.add_event(ADMITTED)
+        shown.add_event(BROKEN)
+        shown.update(keeper)
     assert sent.getvalue().splitlines() == [
         "10:00:00  25/30  admitted l7 on north",
         "10:00:01  25/30  command l7 on north: it said [/etc/x] [red]no",

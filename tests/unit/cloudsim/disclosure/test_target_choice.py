@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from broker.cli.target import Worth
 from cloudsim.disclosure.levels import LATTICE_S, Disclosed, Disclosure
 from cloudsim.disclosure.targeting import LINEAR, VALUES, choose_target, find_target_s, parse_disclosed
 from cloudsim.model.errors import SpecError
@@ -68,7 +67,3 @@ def test_figures_of_the_wrong_level_are_refused() -> None:
     )
     with pytest.raises(SpecError, match="median_s"):
         parse_disclosed("mttr", {"mean_s": 1.0, "median_s": 2.0})
-
-
-def test_the_command_offers_all_values() -> None:
-    assert [one.value for one in Worth] == list(VALUES)

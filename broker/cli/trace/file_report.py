@@ -1,21 +1,27 @@
-"""What ``spotfed trace inspect`` says of files: figures, the checks of their quality, and what to do next."""
+"""Reports on recorded files for ``trace inspect``: figures, checks of quality, and what to do next."""
 
 from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from cloudsim.experiments import registry
+from cloudsim.markets import formats as price_formats
+from cloudsim.markets import on_demand
+from cloudsim.markets import quality as price_quality
+from cloudsim.markets.recognition import FileKind, recognise_file
+from cloudsim.model.errors import TraceError
+from cloudsim.traces import formats, quality, statistics
+from cloudsim.traces.formats.source import trace_name
+from cloudsim.traces.quality import QualityCheck
+from cloudsim.traces.report import ImportReport
+from cloudsim.traces.trace import Trace
 
-    from cloudsim.traces.quality import QualityCheck
-    from cloudsim.traces.report import ImportReport
-    from cloudsim.traces.trace import Trace
-
-#: Format of a trace -> its name for people.
+#: Names for people of the formats of traces.
 FORMATS = {
     "eucalyptus": "Eucalyptus START/STOP log",
     "swf": "batch log in the Standard Workload Format",
@@ -26,40 +32,41 @@ FORMATS = {
 }
 
 _MARKETS = "markets.csv"
-#: Files beside data that say what it is.
+#: Endings of documents that stand beside data.
 _DOCUMENTS = (".md", ".rst", ".html", ".pdf")
 _DOCUMENT_NAMES = ("license", "readme", "copying", "notice")
 
 
-def expand(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-    """What is inspected in turn, and the documents beside it that are left aside.
+def expand_paths(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """Return the files to inspect, and the documents beside them that are left out.
 
-    A directory is gone through with those in it; one that holds prices only is a history of its own.
+    Directories are searched with their subdirectories; one that holds only prices counts as one history.
 
-    Raises TraceError for a directory without data.
+    Raises
+    ------
+    TraceError
+        When a directory has no data.
     """
-    from cloudsim.model.errors import TraceError
-
-    found: list[Path] = []
-    aside: list[Path] = []
+    files: list[Path] = []
+    documents: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            found.append(path)
+            files.append(path)
             continue
         inside: list[Path] = []
-        for one in sorted(path.iterdir()):
-            if one.name.startswith("."):
+        for entry in sorted(path.iterdir()):
+            if entry.name.startswith("."):
                 continue
-            (aside if one.is_file() and _is_document(one) else inside).append(one)
+            (documents if entry.is_file() and _is_document(entry) else inside).append(entry)
         if not inside:
             raise TraceError("is a directory without data", file=str(path))
         if _is_history(inside):
-            found.append(path)
+            files.append(path)
         else:
-            within, documents = expand(inside)
-            found += within
-            aside += documents
-    return found, aside
+            more_files, more_documents = expand_paths(inside)
+            files += more_files
+            documents += more_documents
+    return files, documents
 
 
 def _is_document(path: Path) -> bool:
@@ -68,39 +75,33 @@ def _is_document(path: Path) -> bool:
 
 
 def _is_history(files: list[Path]) -> bool:
-    from cloudsim.markets.recognition import FileKind, recognise_file
-    from cloudsim.model.errors import TraceError
-
-    if not all(one.is_file() for one in files):
+    if not all(file.is_file() for file in files):
         return False
     try:
-        return all(recognise_file(one) is FileKind.PRICES for one in files)
+        return all(recognise_file(file) is FileKind.PRICES for file in files)
     except TraceError:
         return False
 
 
-def inspect_one(path: Path, *, capacity_cores: int | None, max_error_rate: float) -> dict[str, Any]:
-    """All that is said of a file, or of a directory that is a price history, as JSON types.
+def report_file(path: Path, *, capacity_cores: int | None, max_error_rate: float) -> dict[str, Any]:
+    """Report on a file, or on a directory that is a price history, as JSON types.
 
-    Raises TraceError where it cannot be read.
+    Raises
+    ------
+    TraceError
+        When it cannot be read, or more than ``max_error_rate`` of its lines are bad.
     """
-    from cloudsim.markets.recognition import FileKind, recognise_file
-
     kind = FileKind.PRICES if path.is_dir() else recognise_file(path)
     if kind is FileKind.PRICES:
-        return {"path": str(path), "kind": kind.value, **_of_prices(path, max_error_rate)}
+        return {"path": str(path), "kind": kind.value, **_report_prices(path, max_error_rate)}
     if kind is FileKind.ON_DEMAND_PRICES:
-        return {"path": str(path), "kind": kind.value, **_of_price_list(path, max_error_rate)}
-    from cloudsim.traces.formats import read
-
-    trace, report = read(path, max_error_rate=max_error_rate, capacity_cores=capacity_cores)
-    return {"path": str(path), "kind": kind.value, **of_trace(path, trace, report)}
+        return {"path": str(path), "kind": kind.value, **_report_price_list(path, max_error_rate)}
+    trace, report = formats.read(path, max_error_rate=max_error_rate, capacity_cores=capacity_cores)
+    return {"path": str(path), "kind": kind.value, **report_trace(path, trace, report)}
 
 
-def of_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, Any]:
-    """A trace: its figures, its checks and the commands that use it."""
-    from cloudsim.traces import quality, statistics
-
+def report_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, Any]:
+    """Report the figures of a trace, its checks, and the commands that use it."""
     summary = statistics.summarise(trace, drop_outs=report.drop_outs)
     arrivals = statistics.Arrivals.of(trace)
     whole = trace.lifetime_s[statistics.seen_whole(trace, summary.drop_outs)]
@@ -140,39 +141,36 @@ def of_trace(path: Path, trace: Trace, report: ImportReport) -> dict[str, Any]:
     }
 
 
-def _of_prices(path: Path, max_error_rate: float) -> dict[str, Any]:
-    from cloudsim.markets import quality
-    from cloudsim.markets.formats import GapRule, read
-
-    rule = GapRule()
-    _, report = read(path, gaps=rule, max_error_rate=max_error_rate)
-    known = [one for one in report.series if one.min_usd_per_hour is not None]
-    highest = max(known, key=lambda one: one.max_usd_per_hour or 0.0, default=None)
+def _report_prices(path: Path, max_error_rate: float) -> dict[str, Any]:
+    rule = price_formats.GapRule()
+    _, report = price_formats.read(path, gaps=rule, max_error_rate=max_error_rate)
+    known = [each for each in report.series if each.min_usd_per_hour is not None]
+    highest = max(known, key=lambda each: each.max_usd_per_hour or 0.0, default=None)
     file = shlex.quote(str(path))
     return {
-        "format": "+".join(sorted({one.format for one in report.files})),
+        "format": "+".join(sorted({each.format for each in report.files})),
         "figures": {
             "files": len(report.files),
-            "records": sum(one.records for one in report.files),
+            "records": sum(each.records for each in report.files),
             "markets": len(report.series),
-            "instance_types": len({one.instance_type for one in report.series}),
-            "zones": len({one.zone for one in report.series}),
-            "products": sorted({one.product for one in report.series}),
-            "starts_at": _iso(min(one.starts_s for one in report.series)),
-            "ends_at": _iso(max(one.ends_s for one in report.series)),
+            "instance_types": len({each.instance_type for each in report.series}),
+            "zones": len({each.zone for each in report.series}),
+            "products": sorted({each.product for each in report.series}),
+            "starts_at": _iso(min(each.starts_s for each in report.series)),
+            "ends_at": _iso(max(each.ends_s for each in report.series)),
             "time_zone": "UTC where a time names none",
             "records_per_market": [
-                min(one.records for one in report.series),
-                max(one.records for one in report.series),
+                min(each.records for each in report.series),
+                max(each.records for each in report.series),
             ],
             "min_usd_per_hour": min(
-                (one.min_usd_per_hour for one in known if one.min_usd_per_hour), default=None
+                (each.min_usd_per_hour for each in known if each.min_usd_per_hour), default=None
             ),
             "max_usd_per_hour": highest.max_usd_per_hour if highest else None,
             "max_in": " ".join(filter(None, (highest.instance_type, highest.zone))) if highest else None,
-            "on_demand_prices_known": sum(one.on_demand_usd_per_hour is not None for one in report.series),
+            "on_demand_prices_known": sum(each.on_demand_usd_per_hour is not None for each in report.series),
         },
-        "quality": _checks(quality.check_prices(report, rule)),
+        "quality": _checks(price_quality.check_prices(report, rule)),
         "next": [
             f"spotfed prices {file}",
             f"spotfed trace plot {file} --picture {shlex.quote(f'{_stem(path)}.png')}",
@@ -181,16 +179,14 @@ def _of_prices(path: Path, max_error_rate: float) -> dict[str, Any]:
     }
 
 
-def _of_price_list(path: Path, max_error_rate: float) -> dict[str, Any]:
-    from cloudsim.markets import on_demand, quality
-
-    found = on_demand.read_price_list(path, max_error_rate=max_error_rate)
-    prices = found.usd_per_hour
-    cheapest, dearest = min(prices, key=lambda one: prices[one]), max(prices, key=lambda one: prices[one])
+def _report_price_list(path: Path, max_error_rate: float) -> dict[str, Any]:
+    price_list = on_demand.read_price_list(path, max_error_rate=max_error_rate)
+    prices = price_list.usd_per_hour
+    cheapest, dearest = min(prices, key=lambda key: prices[key]), max(prices, key=lambda key: prices[key])
     return {
         "format": "csv",
         "figures": {
-            "records": found.records,
+            "records": price_list.records,
             "prices": len(prices),
             "regions": len({region for region, _ in prices}),
             "instance_types": len({kind for _, kind in prices}),
@@ -199,18 +195,22 @@ def _of_price_list(path: Path, max_error_rate: float) -> dict[str, Any]:
             "max_usd_per_hour": prices[dearest],
             "max_in": " ".join(dearest),
         },
-        "quality": _checks(quality.check_price_list(found)),
+        "quality": _checks(price_quality.check_price_list(price_list)),
         "next": _experiments(path),
     }
 
 
 def _checks(checks: tuple[QualityCheck, ...]) -> list[dict[str, Any]]:
-    return [{"check": one.name, "found": one.found, "says": one.says, "rule": one.rule} for one in checks]
+    return [
+        {"check": check.name, "found": check.found, "says": check.says, "rule": check.rule}
+        for check in checks
+    ]
 
 
 def _trace_commands(path: Path, report: ImportReport, largest: int) -> list[str]:
-    """Commands that run as they stand: studies of a cloud's load on the smallest cloud of like nodes that
-    holds its peak.
+    """Return commands that can be run as they are.
+
+    Studies assume the smallest cloud of equal nodes that holds the peak of the trace.
     """
     file, stem = shlex.quote(str(path)), _stem(path)
     nodes = f"{math.ceil(report.peak_cores / largest)}x{largest}"
@@ -226,15 +226,13 @@ def _trace_commands(path: Path, report: ImportReport, largest: int) -> list[str]
 
 
 def _experiments(path: Path) -> list[str]:
-    """The experiments that read this very file, told by its directory and name."""
-    from cloudsim.experiments import registry
-
+    """Return the commands of experiments that read this file, known by its directory and name."""
     own = path.absolute()
     names = {f"{own.parent.name}/{own.name}", f"{own.name}/{_MARKETS}"}
     if (own.parent / _MARKETS).is_file():
         names.add(f"{own.parent.name}/{_MARKETS}")
     if own.is_dir():
-        names |= {f"{own.name}/{one.name}" for one in own.iterdir()}
+        names |= {f"{own.name}/{entry.name}" for entry in own.iterdir()}
     return [
         f"spotfed experiment {name}"
         for name in registry.MODULES
@@ -243,8 +241,6 @@ def _experiments(path: Path) -> list[str]:
 
 
 def _stem(path: Path) -> str:
-    from cloudsim.traces.formats.source import trace_name
-
     return trace_name(str(path.absolute()))
 
 

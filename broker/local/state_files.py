@@ -1,0 +1,55 @@
+"""Files of the state directory in which ``spotfed up`` leaves what clients on this machine need.
+
+The finders return what the settings name, or else what these files hold.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from broker.settings import Settings
+
+
+def record_file(state_dir: Path) -> Path:
+    """Return the JSON file that lists the processes of a running federation and the address of its API."""
+    return state_dir / "processes.json"
+
+
+def address_file(state_dir: Path) -> Path:
+    """Return the file with the address of the embedded Redis server, which exists while the server runs."""
+    return state_dir / "redis-url"
+
+
+def key_file(state_dir: Path) -> Path:
+    """Return the file with the first API key."""
+    return state_dir / "api-key"
+
+
+def find_api_url(settings: Settings) -> str:
+    """Return SPOTFED_URL, else where ``spotfed up`` serves on this machine, else the default address."""
+    if "url" not in settings.model_fields_set:
+        try:
+            return str(json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))["url"])
+        except (OSError, ValueError, KeyError):
+            pass  # nothing runs here: the default address is as good as any
+    return settings.url
+
+
+def find_api_key(settings: Settings) -> str | None:
+    """Return SPOTFED_API_KEY, else the first key that is kept on this machine, if any."""
+    if settings.api_key is not None:
+        return settings.api_key.get_secret_value()
+    return _text(key_file(settings.state_dir))
+
+
+def find_redis_url(settings: Settings) -> str | None:
+    """Return SPOTFED_REDIS_URL, else the address of the embedded server that runs on this machine, if any."""
+    return settings.redis_url or _text(address_file(settings.state_dir))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
