@@ -57,7 +57,7 @@ def test_commands_are_there(line: str) -> None:
     command: Any = typer.main.get_command(app)
     words = line.split()[1:]
     while words and hasattr(command, "commands"):
-        command = command.commands[words.pop(0)]
+        command = command.get_command(None, words.pop(0))
     options = {name for one in command.params for name in one.opts}
     assert {word for word in words if word.startswith("--")} <= options
     if line.startswith("spotfed experiment "):
