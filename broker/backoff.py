@@ -1,4 +1,4 @@
-"""Pauses between attempts: how long a caller waits before it tries again."""
+"""Computes the pauses between attempts of a caller that tries again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ _LARGEST_EXPONENT = 64  # beyond it every pause is the longest one; larger power
 class Backoff:
     """Computes pauses that grow exponentially with the number of failures, up to a limit.
 
-    Args:
-        first_s: nominal pause after the first failure, in seconds.
-        longest_s: upper limit of the nominal pause, in seconds.
-        factor: ratio of each nominal pause to the one before.
-        jitter: range of the random number that a nominal pause is multiplied by. It keeps callers that failed
-            together from coming back together; ``(1.0, 1.0)`` makes every pause exactly nominal.
+    Parameters
+    ----------
+    first_s
+        Nominal pause after the first failure, in seconds.
+    longest_s
+        Upper limit of the nominal pause, in seconds.
+    factor
+        Ratio of each nominal pause to the one before.
+    jitter
+        Range of the random number that a nominal pause is multiplied by. It keeps callers that failed
+        together from coming back together; ``(1.0, 1.0)`` makes every pause exactly nominal.
     """
 
     first_s: float

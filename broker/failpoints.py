@@ -1,12 +1,12 @@
-"""Named places at which a process can be told to die: for proofs that nothing depends on where it does.
+"""Kills a process at a named place, for tests which prove that nothing depends on where it dies.
 
     SPOTFED_FAILPOINT=owner-committing/reserved    dies when it would commit a reservation for the first time
-    SPOTFED_FAILPOINT=broker-accepted:3            dies the third time that it comes by
-    SPOTFED_FAILPOINT=stop@broker-deciding         stops there (SIGSTOP) until it is told to go on (SIGCONT)
+    SPOTFED_FAILPOINT=broker-accepted:3            dies the third time that it passes the place
+    SPOTFED_FAILPOINT=stop@broker-deciding         stops there (SIGSTOP) until it is continued (SIGCONT)
 
-Dying is SIGKILL: no handler runs, nothing is flushed. Off, which is the default, a place costs one look at an
-attribute. A process that is told of one says so loudly when it starts, and ``spotfed doctor`` calls it a
-failure: no process of a federation that anybody relies on should have it.
+Dying is SIGKILL: no handler runs, nothing is flushed. Switched off, which is the default, a place costs one
+look at an attribute. A process with a failpoint says so loudly when it starts, and ``spotfed doctor`` reports
+a failure: no process that anybody relies on should have one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from enum import StrEnum
 
 log = logging.getLogger(__name__)
 
-_TOLD = re.compile(r"(?P<stop>stop@)?(?P<name>[a-z-]+)(?:/(?P<about>[a-z_]+))?(?::(?P<count>[1-9]\d{0,6}))?")
+_PATTERN = re.compile(
+    r"(?P<stop>stop@)?(?P<name>[a-z-]+)(?:/(?P<about>[a-z_]+))?(?::(?P<count>[1-9]\d{0,6}))?"
+)
 
 
 class Failpoint(StrEnum):
-    """Where a process can die."""
+    """A place at which a process can die."""
 
     BROKER_ACCEPTING = "broker-accepting"  # a request came; nothing of it is stored
     BROKER_ACCEPTED = "broker-accepted"  # it is stored, and its first attempt is in the owner's inbox
     BROKER_DECIDING = "broker-deciding"  # the owner answered; nothing is decided
     BROKER_DECIDED = "broker-decided"  # it is decided, and the owner is told so; the user is not
     BROKER_CLOSING = "broker-closing"  # all clouds refused; that is not stored
-    BROKER_CLOSED = "broker-closed"  # it is, and the user was not told
+    BROKER_CLOSED = "broker-closed"  # it is stored, and the user was not told
     BROKER_SENDING = "broker-sending"  # any other command (an end, an extension) is about to be sent
     BROKER_SENT = "broker-sent"  # it is in the owner's inbox; nobody was told
     WEBHOOK_SENT = "webhook-sent"  # the receiver has it; that is not noted
@@ -46,7 +48,7 @@ class Failpoint(StrEnum):
 
 @dataclass
 class _Armed:
-    """What this process was told. ``left``: passes until it happens, this one included."""
+    """The failpoint of this process. ``left`` counts the passes until it acts, including that one."""
 
     point: Failpoint
     about: str | None
@@ -55,11 +57,16 @@ class _Armed:
 
 
 class _Process:
+    """Holds the failpoint of this process."""
+
     armed: _Armed | None = None
 
 
 def failpoint(point: Failpoint, about: Iterable[str] = ()) -> None:
-    """This process comes by that place. ``about``: words that tell this time from others."""
+    """Die or stop if this place is the failpoint of the process.
+
+    ``about`` are words that distinguish this pass from others.
+    """
     armed = _Process.armed
     if armed is None or armed.point is not point or (armed.about is not None and armed.about not in about):
         return
@@ -69,21 +76,33 @@ def failpoint(point: Failpoint, about: Iterable[str] = ()) -> None:
         os.kill(os.getpid(), signal.SIGSTOP if armed.stop else signal.SIGKILL)
 
 
-def arm(told: str | None) -> None:
-    """Sets what ``SPOTFED_FAILPOINT`` tells; None: nothing. Raises ValueError, see ``checked``."""
-    _Process.armed = None if told is None else _parsed(told)
-    if told is not None:
-        log.critical("SPOTFED_FAILPOINT=%s: this process KILLS OR STOPS ITSELF there; unset it", told)
+def arm(text: str | None) -> None:
+    """Set the failpoint of this process to ``text``, in the form of ``SPOTFED_FAILPOINT``; None for none.
+
+    Raises
+    ------
+    ValueError
+        When the text is malformed.
+    """
+    _Process.armed = None if text is None else _parsed(text)
+    if text is not None:
+        log.critical("SPOTFED_FAILPOINT=%s: this process KILLS OR STOPS ITSELF there; unset it", text)
 
 
-def checked(told: str) -> str:
-    """The same if it can be understood. Raises ValueError, which says what can."""
-    _parsed(told)
-    return told
+def checked(text: str) -> str:
+    """Return ``text`` if it names a failpoint.
+
+    Raises
+    ------
+    ValueError
+        When it does not; the message says what is accepted.
+    """
+    _parsed(text)
+    return text
 
 
-def _parsed(told: str) -> _Armed:
-    match = _TOLD.fullmatch(told)
+def _parsed(text: str) -> _Armed:
+    match = _PATTERN.fullmatch(text)
     if match is None or match["name"] not in list(Failpoint):
         raise ValueError(f"must be [stop@]NAME[/ABOUT][:COUNT]; the names are {', '.join(Failpoint)}")
     return _Armed(Failpoint(match["name"]), match["about"], int(match["count"] or 1), bool(match["stop"]))

@@ -1,6 +1,6 @@
-"""Settings of the broker and its workers: the only module that reads the environment.
+"""Reads the settings of the broker and its workers; the only module that reads the environment.
 
-Every field is read from the variable `SPOTFED_<NAME>` (upper case); an empty variable counts as unset.
+Every field is read from the variable ``SPOTFED_<NAME>`` (upper case); an empty variable counts as unset.
 """
 
 import os
@@ -29,7 +29,7 @@ def _state_dir() -> Path:
 
 
 def _data_dir() -> Path | None:
-    """Recorded traces laid beside the project or beside the directory the command is run in."""
+    """Return the directory of recorded traces beside the project or the working directory, if any."""
     for base in (_PROJECT_ROOT, Path.cwd()):
         candidate = base.parent / "shared" / "data"
         if candidate.is_dir():
@@ -42,7 +42,9 @@ def _redis_url(value: str) -> str:
     if parts.scheme not in {"redis", "rediss", "unix"}:
         raise ValueError("must start with redis://, rediss:// or unix://")
     if any(name.startswith("ssl_") for name in parse_qs(parts.query)):
-        raise ValueError("TLS is told by SPOTFED_REDIS_CA and its like, not in the address")
+        raise ValueError(
+            "set TLS by SPOTFED_REDIS_CA, SPOTFED_REDIS_CERT and SPOTFED_REDIS_KEY, not in the address"
+        )
     if parts.scheme == "unix" and not parts.path.startswith("/"):
         raise ValueError("a unix:// address needs an absolute path, as in unix:///run/redis.sock?db=0")
     return value
@@ -88,135 +90,136 @@ LogFormat = Literal["console", "json"]
 
 
 class Settings(BaseSettings):
-    """What one process of spotfed was told. Frozen; names ending in `_s` are seconds of wall time."""
+    """The settings of one process, frozen. Names that end in ``_s`` are seconds of wall time."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
     )
 
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
-    """Where the queue is; None means a server of our own, embedded in `state_dir`."""
+    """Address of the Redis server; unset: an embedded server in `state_dir`."""
     state_dir: Directory = Field(default_factory=_state_dir)
-    """Where the embedded server and the first API key live."""
+    """Directory of the embedded Redis server and the first API key."""
     data: Directory | None = Field(default_factory=_data_dir)
-    """Recorded traces, or None where there are none."""
+    """Directory of recorded traces; unset if there are none."""
 
     url: Annotated[str, AfterValidator(_http_url)] = "http://127.0.0.1:8000"
-    """Where clients find the broker's HTTP API."""
+    """Address at which clients find the HTTP API of the broker."""
     api_key: SecretStr | None = None
-    """The key clients send."""
+    """API key that clients send."""
     host: str = "127.0.0.1"
-    """The address the HTTP API listens on."""
+    """Address that the HTTP API listens on."""
     port: int = Field(default=8000, ge=0, le=65535)
-    """The port the HTTP API listens on; 0 takes a free one."""
+    """Port that the HTTP API listens on; 0 takes a free one."""
     tls_cert: File | None = None
-    """The HTTP API's certificate and those that lead to its authority, in PEM; it speaks TLS then."""
+    """Certificate chain of the HTTP API, in PEM; with it the API speaks TLS."""
     tls_key: File | None = None
-    """The private key of ``tls_cert``, in PEM."""
+    """Private key of ``tls_cert``, in PEM."""
     tls_client_ca: File | None = None
-    """Authorities, in PEM, one of which must have signed the certificate of every client of the HTTP API."""
+    """Authorities, in PEM; one of them must have signed the certificate of every client of the HTTP API."""
     ca: File | None = None
-    """Authorities, in PEM, that clients trust for the HTTP API, beside those that this machine trusts."""
+    """Authorities, in PEM, that clients trust for the HTTP API, beside those of this machine."""
     client_cert: File | None = None
-    """The certificate that clients show to the HTTP API where it asks for one, in PEM."""
+    """Certificate that clients show to the HTTP API if it asks for one, in PEM."""
     client_key: File | None = None
-    """The private key of ``client_cert``, in PEM."""
+    """Private key of ``client_cert``, in PEM."""
     redis_ca: File | None = None
-    """Authorities, in PEM, that are trusted for a Redis at ``rediss://``, beside those of this machine."""
+    """Authorities, in PEM, to trust for a Redis at ``rediss://``, beside those of this machine."""
     redis_cert: File | None = None
-    """The certificate that is shown to Redis where it asks for one, in PEM."""
+    """Certificate to show to Redis if it asks for one, in PEM."""
     redis_key: File | None = None
-    """The private key of ``redis_cert``, in PEM."""
+    """Private key of ``redis_cert``, in PEM."""
     key_prefix: str = Field(default="spotfed:", pattern=r"^[\w{}.:-]+$")
-    """Put before every Redis key and channel, so that several federations can share a server."""
+    """Prefix of every Redis key and channel, so that several federations can share a server."""
     trust: File | None = None
-    """The public keys (a JWK set) of those whose messages are believed; None believes everybody."""
+    """File of the public keys (a JWK set) whose messages are trusted; unset trusts every message."""
     signing_key: File | None = None
-    """The private key that this process signs its messages with; None signs nothing."""
+    """File of the private key that signs the messages of this process; unset signs nothing."""
     log_level: LogLevel = "INFO"
-    """What is logged: this and worse."""
+    """Lowest level of messages to log."""
     log_format: LogFormat | None = None
-    """How logs are written; None: for people on a terminal, as JSON elsewhere."""
+    """Form of logs; unset: for people on a terminal, as JSON elsewhere."""
     otlp_url: Annotated[str, AfterValidator(_http_url)] | None = None
-    """The HTTP address of an OpenTelemetry collector that is sent spans, like http://127.0.0.1:4318."""
+    """HTTP address of an OpenTelemetry collector that gets spans, like http://127.0.0.1:4318."""
 
     calls_per_s: int = Field(default=500, ge=0)
-    """How many calls a second the HTTP API takes from one key; 0: any number."""
+    """Calls a second that each API process takes from one key; 0: no limit."""
 
     reply_deadline_s: Seconds = 5.0
-    """How long the broker waits for an owner's answer in wall time."""
+    """How long the broker waits for the answer of an owner in wall time."""
     trace_reply_deadline_s: Seconds = 120.0
-    """The same in trace time, where an owner may first have to compute new tables."""
+    """How long the broker waits for an owner in trace time, who may first have to compute new tables."""
     max_clouds_asked: int = Field(default=4, ge=1)
-    """How many clouds, best first, one request is offered to."""
+    """Number of clouds, best first, to which one request is offered."""
     owner_lease_ttl_s: Seconds = 2.0
-    """How long an owner's lease lasts without renewal: the delay before another takes over."""
+    """How long an owner keeps its cloud without a sign of life, before another owner takes over."""
     reservation_ttl_s: Seconds = 30.0
-    """How long an owner holds cores for a request that was quoted and not yet confirmed."""
+    """How long an owner reserves cores for a request before the broker confirms it."""
     renewal_s: Seconds = 3600.0
-    """For how long, in the cloud's time, a lease without a lifetime is promised at once."""
+    """Length, in the cloud's time, of each period of a lease without a lifetime."""
     journal_kept: int = Field(default=100_000, ge=1_000)
-    """How many entries of a cloud's journal stay in Redis; older ones are in its owner's archive."""
+    """Entries of a cloud's journal that stay in Redis; older ones are in its owner's archive."""
     events_kept: int = Field(default=200_000, ge=1_000)
-    """How many public events of a cloud, and of all clouds together, stay in Redis."""
+    """Public events that stay in Redis, of each cloud and of all clouds together."""
     snapshot_every: int = Field(default=10_000, ge=100)
-    """After so many journal entries an owner takes a snapshot, with which its successor begins."""
+    """Journal entries between two snapshots of an owner, from which its successor begins."""
     inbox_poll_s: Seconds = 1.0
-    """How often an owner looks into its inbox when no doorbell rings."""
+    """Time between two looks of an owner into its inbox when no message wakes it."""
     advert_max_age_s: Seconds = 10.0
-    """A cloud whose last advert is older is unreachable."""
+    """Age of a cloud's last advert from which the cloud counts as unreachable."""
 
     open_jobs: int = Field(default=1_000, ge=1)
-    """How many batch jobs of one member may be open, that is not have ended."""
+    """Largest number of batch jobs of one member that have not ended."""
 
     webhook_allow: Annotated[Networks, NoDecode] = ()
-    """Networks, with commas between them, to which webhooks may go though not public, by http too."""
+    """Private networks, separated by commas, to which webhooks may go nevertheless, by http too."""
     webhook_connect_timeout_s: Seconds = 3.0
-    """How long a webhook's receiver may take to accept a connection."""
+    """How long the receiver of a webhook may take to accept a connection."""
     webhook_timeout_s: Seconds = 10.0
     """How long one delivery of a webhook may take in all."""
     webhook_retry_first_s: Seconds = 5.0
-    """How long after a failed delivery it is tried again; four times as long after each further one."""
+    """Wait after the first failed delivery of an event; four times as long after each further one."""
     webhook_retry_longest_s: Seconds = 21_600.0
-    """The longest wait between two tries, whatever the receiver asks for."""
+    """Longest wait between two attempts to deliver an event, whatever the receiver asks for."""
     webhook_attempts: int = Field(default=10, ge=1)
-    """After so many failed tries of one event its webhook is paused."""
+    """Failed attempts to deliver one event after which its webhook is paused."""
     webhook_key_file: File | None = None
-    """File of Fernet keys, one a line, the first for new secrets: webhooks' secrets are kept encrypted."""
+    """File of Fernet keys that encrypt the secrets of webhooks, one a line, the first for new secrets."""
 
     jobs_dir: Directory | None = None
-    """Where states of batch jobs are kept, which the node agents of all clouds share; None means ``jobs`` in
-    ``state_dir``."""
+    """Directory of the saved states of batch jobs, shared by the node agents of all clouds; unset: ``jobs``
+    in ``state_dir``."""
     jobs_kept_s: Seconds = 604_800.0
-    """How long what was kept of a batch job stays after it has ended, and was last changed."""
+    """How long the saved states of a batch job stay after it has ended and they last changed."""
     isolation: Literal["auto", "users", "landlock", "none"] = "auto"
-    """What keeps batch jobs apart from each other and from the federation, see
-    `workers.node_agent.process.isolation`;
-    auto: ``users`` where the node agent is root, else ``landlock``."""
+    """Means by which batch jobs are kept apart from each other and from the federation, see
+    `workers.node_agent.process.isolation`; auto: ``users`` if the node agent is root, else ``landlock``."""
     job_users: Annotated[str, AfterValidator(_user_ids)] = "60706-61183"
-    """The user ids that batch jobs run as where the node agent is root, first and last; nobody else's."""
+    """Range of user ids for batch jobs, used by nothing else, if the node agent is root."""
 
     cloud_user: str | None = None
-    """Who an instance agent is to its real cloud: an access key's id, a user, an application credential."""
+    """Login of an instance agent at its real cloud: an access key's id, a user, an application credential."""
     cloud_secret: SecretStr | None = None
-    """The secret key or password of ``cloud_user``."""
+    """Secret key or password of ``cloud_user``."""
     cloud_secret_file: File | None = None
-    """A file that holds ``cloud_secret``, instead of a variable."""
+    """File that contains ``cloud_secret``, instead of a variable."""
 
     failpoint: Annotated[str, AfterValidator(failpoints.checked)] | None = None
-    """Where this process kills itself, see `broker.failpoints`: for tests and for nothing else."""
+    """Place at which this process kills itself, see `broker.failpoints`; only for tests."""
 
     seed: int = Field(default=0, ge=0)
-    """Seed of every random stream; each stream is keyed by it and its sample's number."""
+    """Seed of all random streams; each stream is keyed by it and the number of its sample."""
     samples: int = Field(default=10_000, ge=1)
-    """Monte-Carlo samples behind one quantile table."""
+    """Monte-Carlo samples from which a quantile table is made."""
 
 
 def load() -> Settings:
-    """Read the environment now.
+    """Read the settings from the environment now.
 
-    Raises:
-        SettingsError: a variable is malformed; the message names it.
+    Raises
+    ------
+    SettingsError
+        When a variable is malformed; the message names it.
     """
     try:
         return Settings()
@@ -230,7 +233,7 @@ def load() -> Settings:
 
 
 def unknown_variables() -> list[str]:
-    """Variables that look like settings of ours but are none, for example misspelt ones; sorted."""
+    """Return the variables that look like settings but are none, for example misspelt ones; sorted."""
     known = {variable(name) for name in Settings.model_fields}
     given = list(os.environ)  # noqa: TID251  (this is the module that may)
     return sorted(name for name in given if name.upper().startswith(PREFIX) and name.upper() not in known)
@@ -264,15 +267,19 @@ def public_address(url: str) -> str:
 
 
 def no_color() -> bool:
-    """Whether the user wants no colours, in any program (no-color.org)."""
+    """Return True if the user wants no colours, in any program (no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))  # noqa: TID251  (this is the module that may)
 
 
 @cache
 def settings() -> Settings:
-    """The settings of this process, read once; `settings.cache_clear()` where a test changes the environment.
+    """Return the settings of this process, which are read once.
 
-    Raises:
-        SettingsError: a variable is malformed; the message names it.
+    A test that changes the environment calls ``settings.cache_clear()``.
+
+    Raises
+    ------
+    SettingsError
+        When a variable is malformed; the message names it.
     """
     return load()

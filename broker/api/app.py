@@ -12,8 +12,8 @@ from broker import failpoints
 from broker.api import openapi, problems, routes
 from broker.api.container import ApiServices
 from broker.api.middleware import RequestLogMiddleware
+from broker.api.services.request_metrics import RequestMetrics
 from broker.observability import gc_tuning, logging
-from broker.observability.request_metrics import RequestMetrics
 from broker.observability.spans import Spans
 from broker.settings import Settings, settings
 
@@ -30,7 +30,7 @@ def create_app(chosen: Settings | None = None) -> FastAPI:
     """
     chosen = chosen or settings()
     failpoints.arm(chosen.failpoint)
-    request_metrics, spans = RequestMetrics(), Spans.told(chosen, "spotfed-api")
+    request_metrics, spans = RequestMetrics(), Spans.from_settings(chosen, "spotfed-api")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -61,5 +61,5 @@ def create_process_app() -> FastAPI:
     chosen = settings()
     logging.configure(chosen)
     app = create_app(chosen)
-    gc_tuning.settle()
+    gc_tuning.tune_gc()
     return app

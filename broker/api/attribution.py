@@ -14,7 +14,7 @@ from broker.api.problems import invalid_field
 from broker.contract import OnDemandRequest, QuoteRequest, SpotRequest
 from broker.identity.permissions import Principal
 from broker.jobs.events import JobSubmitted
-from broker.jobs.ids import LONGEST_CHOSEN, mark
+from broker.jobs.ids import LONGEST_CHOSEN, make_suffix
 from broker.jobs.models import JobWish
 
 _LONGEST_ID = 128
@@ -51,7 +51,7 @@ def attribute_job(request: JobWish, who: Principal, key: str | None, at: float) 
     Ids of members' jobs end with a mark of the member. ``at``: Unix time in seconds. Raises ProblemError
     (422) if the origin is another member's or the id is too long.
     """
-    chosen, suffix = request.id or derived_id(who.name, key), mark(who.member)
+    chosen, suffix = request.id or derived_id(who.name, key), make_suffix(who.member)
     if suffix and len(chosen) > LONGEST_CHOSEN:
         raise invalid_field("id", "is too long", f"null, or at most {LONGEST_CHOSEN} characters")
     job = chosen + suffix

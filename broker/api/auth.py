@@ -17,8 +17,9 @@ import redis.asyncio
 
 from broker.api.problems import too_many_calls, unauthorized
 from broker.identity.member_cache import KNOWN_FOR_S, MemberCache
+from broker.identity.models import KeyRecord, MemberRecord
 from broker.identity.permissions import Principal
-from broker.identity.store import KeyRecord, MemberRecord, api_key_digest, parse_key_record
+from broker.identity.store import api_key_digest, parse_key_record
 from broker.storage.keys import RedisKeys
 
 UNKNOWN_FOR_S = 1.0  # how long an unknown key is remembered as unknown

@@ -14,6 +14,7 @@ import redis.asyncio
 
 from broker.api.auth import Authenticator, CallRateLimit
 from broker.api.services.clouds import CloudService
+from broker.api.services.federation_metrics import FederationSurvey
 from broker.api.services.jobs import JobService
 from broker.api.services.leases import LeaseService
 from broker.api.services.on_demand import OnDemandService
@@ -21,11 +22,10 @@ from broker.api.services.overflow import OverflowService
 from broker.api.services.owner_calls import OwnerCalls
 from broker.api.services.quotes import QuoteService
 from broker.api.services.renewal_offers import RenewalOfferService
+from broker.api.services.request_metrics import RequestMetrics
 from broker.identity.member_cache import MemberCache
 from broker.identity.store import IdentityStore
 from broker.ledger.reader import LedgerReader
-from broker.observability.federation_survey import FederationSurvey
-from broker.observability.request_metrics import RequestMetrics
 from broker.queue.celery_config import make_app
 from broker.queue.send import Wakeups, ring, ring_for_job
 from broker.requests.members import MembershipView
@@ -107,7 +107,7 @@ class ApiServices:
             self.redis, self.keys, signing, speaks=self._version, bell=Wakeups(celery, self.keys.prefix)
         )
         replies = Replies(self._redis_readers, self.keys, self.name, signing)
-        self.metrics.watch(lambda: replies.awaited, replies.refused)
+        self.metrics.watch_replies(lambda: replies.awaited, replies.refused)
         self._owner_notifier = OwnerNotifier(lambda cloud: ring(celery, cloud))
         commands = OwnerCommands(self.records, replies, self._owner_notifier)
         owners = OwnerCalls(settings, commands)
@@ -118,7 +118,7 @@ class ApiServices:
             self.membership,
             commands,
             member_of=self.member_cache.member_of,
-            on_results=self.metrics.settled,
+            on_results=self.metrics.count_results,
         )
         self.quotes = QuoteService(owners, self.membership)
         self.leases = LeaseService(self.redis, self.keys, owners, self.membership)
@@ -157,7 +157,7 @@ class ApiServices:
             ("migration", renewal_offers.run),
             ("quotas", quota_reconciler.run),
             ("webhooks", self.webhooks.run),
-            ("event loop", self.metrics.watch_loop),
+            ("event loop", self.metrics.measure_loop_lag),
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = threading.Event()

@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from broker.api.services.request_metrics import RequestMetrics
 from broker.observability import request_id
-from broker.observability.request_metrics import RequestMetrics
 from broker.observability.spans import Spans, caller
 
 log = logging.getLogger(__name__)
@@ -67,14 +67,14 @@ class RequestLogMiddleware:
                 message["headers"] = [*message.get("headers", ()), (_HEADER, call.encode())]
             await send(message)
 
-        self._metrics.began()
+        self._metrics.count_start()
         try:
             await self._app(scope, receive, send_with_id)
         finally:
             took_s = time.perf_counter() - began_s if took_s is None else took_s
-            self._metrics.ended()
+            self._metrics.count_end()
             method, route = scope["method"], self._route(scope)
-            self._metrics.answered(method, route, status, took_s)
+            self._metrics.observe_answer(method, route, status, took_s)
             if self._spans is not None and scope["path"] not in _QUIET:
                 attributes = {
                     "http.request.method": method,
@@ -82,7 +82,7 @@ class RequestLogMiddleware:
                     "http.route": route or "",
                     "spotfed.request_id": call,
                 }
-                self._spans.call(call, parent, f"{method} {route or ''}".strip(), took_s, attributes)
+                self._spans.send_call(call, parent, f"{method} {route or ''}".strip(), took_s, attributes)
             _log_call(scope, status, took_s)
 
     def _route(self, scope: Scope) -> str | None:

@@ -10,7 +10,14 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from broker.api.problems import ProblemError, events_gone, invalid_field
 from broker.storage.keys import RedisKeys
 from broker.storage.outages import retry_through_outages
-from broker.storage.streams import BEGINNING, Entry, EventsLostError, event_of, newest_id, read_all_after
+from broker.storage.streams import (
+    BEGINNING,
+    Entry,
+    EventsLostError,
+    parse_event,
+    read_all_after,
+    read_newest_id,
+)
 
 HEARTBEAT_S = 15.0
 SLOW_S = 10.0  # a reader that takes nothing for this long is disconnected; it resumes by its last id
@@ -63,9 +70,9 @@ async def event_stream(
             raise invalid_field("Last-Event-ID", "is no id of this stream") from None
         except EventsLostError:
             # Read before the reader looks at what is true now, so that it misses nothing from here on.
-            raise events_gone(await newest_id(client, keys.all_events)) from None
+            raise events_gone(await read_newest_id(client, keys.all_events)) from None
     else:
-        after = await newest_id(client, keys.all_events) if follow else BEGINNING
+        after = await read_newest_id(client, keys.all_events) if follow else BEGINNING
     source = _events(client, keys, after, cloud, origins, follow, check_key)
     return EventSourceResponse(
         source,
@@ -103,7 +110,7 @@ async def _events(
         except ProblemError:
             return  # a reader that returns with a revoked key is answered 401
         for entry, fields in entries:
-            after, event = entry, event_of(fields)
+            after, event = entry, parse_event(fields)
             lease = event.lease
             if cloud not in (None, event.cloud) or (
                 origins is not None and (not lease or lease.origin not in origins)

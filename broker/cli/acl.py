@@ -1,4 +1,4 @@
-"""``acl generate``: users, rights and passwords for a Redis that the clouds of a federation share."""
+"""``acl generate``: list_users, rights and passwords for a Redis that the clouds of a federation share."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from broker.contract import CloudId
 from broker.settings import settings
 from broker.storage.acl import (
     User,
-    acl_file,
-    hashes_in,
+    hash_password,
+    list_users,
     login_url,
-    new_password,
-    password_hash,
-    users,
+    make_password,
+    read_hashes,
+    render_acl_file,
     write_secret,
 )
 from broker.storage.keys import RedisKeys
@@ -62,7 +62,7 @@ def generate(
     """
     config = settings()
     keys, server_url = RedisKeys(config.key_prefix), _check_address(address or config.redis_url)
-    members = users(keys, _cloud_ids(federation))
+    members = list_users(keys, _cloud_ids(federation))
     renewed = set(rotate or ())
     if unknown := renewed - {user.name for user in members}:
         names = ", ".join(user.name for user in members)
@@ -70,21 +70,21 @@ def generate(
             f"there is no user {', '.join(sorted(unknown))}; the users are {names}", field="--rotate"
         )
     try:
-        before = hashes_in(out.read_text(encoding="utf-8")) if out.exists() else {}
+        before = read_hashes(out.read_text(encoding="utf-8")) if out.exists() else {}
         users_out.mkdir(parents=True, exist_ok=True, mode=0o700)
         hashes: dict[User, list[str]] = {}
         written: dict[str, Path] = {}
         for user in members:
             user_hashes = before.get(user.name, [])[:1]
             if not user_hashes or user.name in renewed:
-                password = new_password()
-                user_hashes = [password_hash(password), *user_hashes]
+                password = make_password()
+                user_hashes = [hash_password(password), *user_hashes]
                 written[user.name] = users_out / f"{user.name}.env"
                 user_url = login_url(server_url, user.name, password)
                 write_secret(written[user.name], f"SPOTFED_REDIS_URL='{user_url}'\n")
             hashes[user] = user_hashes
         # Last: it is what makes the new passwords valid, and they must be in their files by then.
-        write_secret(out, acl_file(keys, hashes))
+        write_secret(out, render_acl_file(keys, hashes))
     except OSError as error:
         raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
     _show(out, [user.name for user in members], written, as_json=as_json)

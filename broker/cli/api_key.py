@@ -15,7 +15,8 @@ from broker.cli.console import JsonOption, next_step, print_json, show_list, sho
 from broker.cli.errors import warn
 from broker.cli.options import build_model
 from broker.cli.redis_connection import connected_redis
-from broker.identity.store import AuditEntry, KeyRecord, let_in_operator
+from broker.identity.models import AuditEntry, KeyRecord
+from broker.identity.store import let_in_operator
 from broker.local import queue
 from broker.local.state_files import key_file
 from broker.settings import settings
@@ -71,7 +72,7 @@ def create_key(
     options = {"principal": "PRINCIPAL", "clouds": "--cloud", "lifetime_s": "--lifetime"}
     request = build_model(KeyWish, fields, options)
     with connected() as client:
-        new_key = client.create_key(request)
+        new_key = client.api_keys.create(request)
     _show_new_key(new_key, as_json=as_json)
 
 
@@ -82,7 +83,7 @@ def list_keys(as_json: JsonOption = False) -> None:
     Example: spotfed key list
     """
     with connected() as client:
-        keys = client.api_keys()
+        keys = client.api_keys.list()
     columns = ("key", "of", "role", "clouds", "made", "ends")
     show_list("keys", keys, *columns, row=_key_row, as_json=as_json)
 
@@ -100,7 +101,7 @@ def rotate_key(
     fields = {"grace_s": parse_duration_s(grace, field="--grace")}
     rotation = build_model(Rotation, fields, {"grace_s": "--grace"})
     with connected() as client:
-        new_key = client.rotate_key(key_id, rotation)
+        new_key = client.api_keys.rotate(key_id, rotation)
     _show_new_key(new_key, as_json=as_json)
 
 
@@ -111,7 +112,7 @@ def revoke_key(key_id: KeyArgument, as_json: JsonOption = False) -> None:
     Example: spotfed key revoke 4f1c9a0b2d3e
     """
     with connected() as client:
-        record = client.revoke_key(key_id)
+        record = client.api_keys.revoke(key_id)
     show_one({"revoked": record}, f"key {record.id} of {record.principal} is revoked", as_json=as_json)
 
 
@@ -125,7 +126,7 @@ def show_log(
     Example: spotfed key log --limit 20
     """
     with connected() as client:
-        entries = client.audit(limit)
+        entries = client.members.read_audit(limit)
     columns = ("when", "what", "which", "by", "with key", "more")
     show_list("entries", entries, *columns, row=_log_row, as_json=as_json)
 

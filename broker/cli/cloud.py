@@ -31,7 +31,7 @@ def clouds(as_json: JsonOption = False) -> None:
     Example: spotfed clouds
     """
     with connected() as client:
-        views = client.clouds()
+        views = client.clouds.list()
     loads = ("free cores", "on-demand", "spot", "spot leases", "admitted", "evicted", "table made")
     show_list(
         "clouds",
@@ -64,7 +64,7 @@ def drain(
     Example: spotfed cloud drain north --node 3 --dry-run
     """
     with connected() as client:
-        report = client.drain(cloud_id, node, dry_run=dry_run)
+        report = client.clouds.drain(cloud_id, node, dry_run=dry_run)
     show_one(report, *_report_text(report), as_json=as_json)
     if not as_json:
         where = f"{cloud_id}{''.join(f' --node {index}' for index in node or ())}"
@@ -84,7 +84,7 @@ def reopen(
     Example: spotfed cloud reopen north --node 3
     """
     with connected() as client:
-        client.reopen(cloud_id, node)
+        client.clouds.reopen(cloud_id, node)
     show_one(
         {"cloud": cloud_id, "opened": node}, f"opened {_nodes_text(node)} of {cloud_id}", as_json=as_json
     )

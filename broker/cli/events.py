@@ -44,7 +44,7 @@ def events(
     """
     out = console()
     with connected() as client:
-        for sent in client.events(follow=follow, last_event_id=after, cloud=cloud, origin=origin):
+        for sent in client.events.stream(follow=follow, last_event_id=after, cloud=cloud, origin=origin):
             if as_json:
                 print_json(sent, lines=True)
             else:

@@ -147,14 +147,14 @@ def submit(
     given = {name: value for name, value in fields.items() if value is not None}
     request = build_model(JobWish, given, _OPTION_OF_FIELD, whole="--env")
     with connected(_PATIENCE_S if wait else None) as client:
-        submitted = client.submit_job(request)
+        submitted = client.jobs.submit(request)
         if wait:
             if not as_json:
                 warn(
                     f"job {submitted.id} is submitted; Ctrl-C leaves it running "
                     f"(spotfed job cancel {submitted.id})"
                 )
-            submitted = client.wait_for_job(submitted.id)
+            submitted = client.jobs.wait(submitted.id)
     if wait:
         _show_status(submitted, as_json=as_json)
         raise typer.Exit(_exit_code(submitted))
@@ -184,7 +184,7 @@ def list_jobs(
         known = ", ".join(each.value for each in JobState)
         raise CommandError(f"--state: {state!r} is none of {known}", ExitCode.BAD_INPUT)
     with connected() as client:
-        page = client.jobs(state=None if state is None else JobState(state), name=name, limit=limit)
+        page = client.jobs.list(state=None if state is None else JobState(state), name=name, limit=limit)
     if as_json:
         print_json(page)
         return
@@ -210,7 +210,7 @@ def status(job_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed job status nightly
     """
     with connected() as client:
-        view = client.job(job_id)
+        view = client.jobs.get(job_id)
     _show_status(view, as_json=as_json)
 
 
@@ -233,7 +233,7 @@ def logs(
     """
     if not follow:
         with connected() as client:
-            part = client.job_log(job_id, attempt=attempt, rank=rank)
+            part = client.jobs.read_log(job_id, attempt=attempt, rank=rank)
         if as_json:
             print_json(part)
             return
@@ -245,7 +245,7 @@ def logs(
         return
     with connected(_PATIENCE_S) as client:
         shown = 0
-        for part in client.follow_job_log(job_id, attempt=attempt, rank=rank):
+        for part in client.jobs.follow_log(job_id, attempt=attempt, rank=rank):
             if as_json:
                 print_json(part, lines=True)
                 continue
@@ -262,7 +262,7 @@ def cancel(job_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed job cancel nightly
     """
     with connected() as client:
-        view = client.cancel_job(job_id)
+        view = client.jobs.cancel(job_id)
     show_one(view, escape(f"job {view.id}: {view.said}"), as_json=as_json)
 
 

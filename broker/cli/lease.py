@@ -35,9 +35,13 @@ def leases(
     """
     page = MOST_LEASES if everything else min(limit + 1, MOST_LEASES)
     with connected() as client:
-        matches = client.all_leases(state=state, cloud=cloud, origin=origin, page=page)
+        matches = client.leases.list_all(state=state, cloud=cloud, origin=origin, page=page)
         listed = list(matches if everything else islice(matches, limit + 1))
-        now_s = {} if as_json else {view.info.id: view.advert.at_s for view in client.clouds() if view.advert}
+        now_s = (
+            {}
+            if as_json
+            else {view.info.id: view.advert.at_s for view in client.clouds.list() if view.advert}
+        )
     more = not everything and len(listed) > limit
     if more:
         listed = listed[:limit]
@@ -69,7 +73,7 @@ def instance(lease: LeaseArgument, as_json: JsonOption = False) -> None:
     Example: spotfed instance 4f1c9a.1
     """
     with connected() as client:
-        view = client.instance(lease)
+        view = client.leases.get_instance(lease)
     lasts = formatting.duration(max(0.0, time.time() - view.since))
     text = [f"{lease}: {escape(view.own_id or 'no instance yet')}, {view.state} for {lasts}"]
     if view.addresses:
@@ -104,11 +108,11 @@ def extend(
     if sla is not None and (promise is None or promise >= 1):
         raise SpecError("an extension keeps its promise: name a probability below 1", field="--sla")
     with connected() as client:
-        current = client.lease(lease)
+        current = client.leases.get(lease)
         if current.ends_at_s is None or current.ended_at_s is not None:
             raise CommandError(f"{lease} has ended: {current.state}", ExitCode.REFUSED)
         present_s = current.ends_at_s - current.starts_at_s
-        answer = client.extend(lease, ExtensionRequest(lifetime_s=present_s + more_s, sla=promise))
+        answer = client.leases.extend(lease, ExtensionRequest(lifetime_s=present_s + more_s, sla=promise))
     show_one(_extension_dict(answer), _extension_text(lease, present_s, more_s, answer), as_json=as_json)
     if isinstance(answer, RefusedRequest):
         raise typer.Exit(ExitCode.REFUSED)
@@ -120,7 +124,7 @@ def release(lease: LeaseArgument, as_json: JsonOption = False) -> None:
     Example: spotfed release 4f1c9a.1
     """
     with connected() as client:
-        answer = client.cancel(lease)
+        answer = client.leases.cancel(lease)
     cloud = answer.lease.cloud
     if not answer.done:
         text = f"noted: {cloud} does not answer; it ends {lease} when it is back"
@@ -140,7 +144,7 @@ def acknowledge(lease: LeaseArgument, as_json: JsonOption = False) -> None:
     """
     with connected() as client:
         try:
-            ended = client.acknowledge(lease)
+            ended = client.leases.acknowledge(lease)
         except ProblemAnswer as answer:
             if answer.problem.type != NOT_NOTICED:
                 raise

@@ -36,7 +36,7 @@ def ledger(
     """
     promise = None if sla is None else formatting.parse_sla(sla, field="--sla")
     with connected() as client:
-        view = client.ledger(cloud=cloud, origin=origin, sla=promise, by=by.split(","))
+        view = client.ledger.read(cloud=cloud, origin=origin, sla=promise, by=by.split(","))
     _show(view, as_json=as_json)
 
 

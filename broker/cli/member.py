@@ -42,7 +42,7 @@ def add_member(
     fields = {"name": name, **_member_fields(cloud, spot_cores, spot_instances)}
     request = build_model(MemberWish, fields, _OPTION_OF_FIELD)
     with connected() as client:
-        _show_member(client.add_member(request), as_json=as_json)
+        _show_member(client.members.add(request), as_json=as_json)
     if not as_json:
         next_step(f"spotfed key create {name}")
 
@@ -54,7 +54,7 @@ def list_members(as_json: JsonOption = False) -> None:
     Example: spotfed member list
     """
     with connected() as client:
-        members = client.members()
+        members = client.members.list()
     none = "no members yet: spotfed member add NAME"
     show_list("members", members, *_columns(), row=_member_row, as_json=as_json, none=none)
 
@@ -78,7 +78,7 @@ def set_member(
         )
     change = build_model(MemberChange, fields, _OPTION_OF_FIELD)
     with connected() as client:
-        _show_member(client.set_member(name, change), as_json=as_json)
+        _show_member(client.members.update(name, change), as_json=as_json)
 
 
 @member.command("remove")
@@ -88,7 +88,7 @@ def remove_member(name: NameArgument, as_json: JsonOption = False) -> None:
     Example: spotfed member remove acme
     """
     with connected() as client:
-        client.remove_member(name)
+        client.members.remove(name)
     show_one({"removed": name}, f"{name} is removed, with its keys", as_json=as_json)
 
 

@@ -56,7 +56,7 @@ def quote(
     fields = {**request.model_dump(exclude={"cores"}), "cores": list(sizes)}
     question = build_model(QuoteRequest, fields, OPTION_OF_FIELD)
     with connected() as client:
-        answer = client.quote(question)
+        answer = client.requests.quote(question)
     show_one(
         answer,
         quotes_table(request, sizes, [*answer.quotes, *answer.refusals]),

@@ -68,7 +68,11 @@ def submit(
     request = build_request(cores, lifetime, sla, origin, cloud, needs, request_id)
     answers: list[Answer]
     with connected() as client:
-        answers = [client.submit(request)] if count == 1 else [*client.submit_many([request] * count)]
+        answers = (
+            [client.requests.submit(request)]
+            if count == 1
+            else [*client.requests.submit_many([request] * count)]
+        )
         if or_on_demand:
             answers = [_buy_if_refused(client, request, answer) for answer in answers]
     codes = [exit_code_of_answer(answer) for answer in answers]
@@ -90,7 +94,7 @@ def submit(
 def _buy_if_refused(client: Client, request: SpotRequest, answer: Answer) -> Answer:
     if not isinstance(answer, RefusedRequest):
         return answer
-    bought = client.take_on_demand(request, answer.on_demand)
+    bought = client.on_demand.take_first(request, answer.on_demand)
     return answer if bought is None else Bought(*bought, answer)
 
 

@@ -51,8 +51,8 @@ def target(
     if cloud and everywhere:
         raise CommandError("--all goes without --cloud: leave one of them out", ExitCode.BAD_INPUT)
     with connected() as client:
-        names = cloud or [view.info.id for view in client.clouds()]
-        targets = [client.target(name, cores=cores, value=value) for name in names]
+        names = cloud or [view.info.id for view in client.clouds.list()]
+        targets = [client.targets.choose(name, cores=cores, value=value) for name in names]
     if not cloud:
         targets.sort(key=lambda target: -(target.value_h or 0.0))
     show_one({"targets": targets}, *_targets_text(targets), as_json=as_json)

@@ -120,7 +120,7 @@ def _await_tables(local: LocalFederation, stopped: threading.Event) -> None:
     with local.client(deadline_s=1.0) as client:
         while time.monotonic() < limit_s and not stopped.wait(0.2):
             try:
-                views = client.clouds()
+                views = client.clouds.list()
             except ClientError:
                 continue
             if all(view.advert is not None and view.advert.table_version is not None for view in views):

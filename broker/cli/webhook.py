@@ -54,7 +54,7 @@ def add(
         WebhookWish, {**fields, **{name: values for name, values in filters.items() if values}}, options
     )
     with connected() as client:
-        made = client.add_webhook(request)
+        made = client.webhooks.add(request)
     show_one(
         made,
         f"webhook {made.webhook.id} begins with what happens from now on",
@@ -71,7 +71,7 @@ def list_webhooks(as_json: JsonOption = False) -> None:
     Example: spotfed webhook list
     """
     with connected() as client:
-        webhooks = client.webhooks()
+        webhooks = client.webhooks.list()
     show_list(
         "webhooks",
         webhooks,
@@ -91,7 +91,7 @@ def show(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook show 4f1c9a
     """
     with connected() as client:
-        _show_webhook(client.webhook(webhook_id), as_json=as_json)
+        _show_webhook(client.webhooks.get(webhook_id), as_json=as_json)
 
 
 @webhook.command("test")
@@ -101,7 +101,7 @@ def send_test(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook test 4f1c9a
     """
     with connected() as client:
-        _show_delivery(client.test_webhook(webhook_id), as_json=as_json)
+        _show_delivery(client.webhooks.test(webhook_id), as_json=as_json)
 
 
 @webhook.command()
@@ -111,7 +111,7 @@ def pause(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook pause 4f1c9a
     """
     with connected() as client:
-        _show_webhook(client.pause_webhook(webhook_id), as_json=as_json)
+        _show_webhook(client.webhooks.pause(webhook_id), as_json=as_json)
 
 
 @webhook.command()
@@ -121,7 +121,7 @@ def resume(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook resume 4f1c9a
     """
     with connected() as client:
-        _show_webhook(client.pause_webhook(webhook_id, False), as_json=as_json)
+        _show_webhook(client.webhooks.pause(webhook_id, False), as_json=as_json)
 
 
 @webhook.command()
@@ -131,7 +131,7 @@ def rotate(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook rotate 4f1c9a
     """
     with connected() as client:
-        made = client.rotate_webhook(webhook_id)
+        made = client.webhooks.rotate_secret(webhook_id)
     show_one(
         made,
         f"new secret, shown this once: {made.secret}",
@@ -147,7 +147,7 @@ def remove(webhook_id: IdArgument, as_json: JsonOption = False) -> None:
     Example: spotfed webhook remove 4f1c9a
     """
     with connected() as client:
-        client.remove_webhook(webhook_id)
+        client.webhooks.remove(webhook_id)
     show_one({"removed": webhook_id}, f"removed {webhook_id}", as_json=as_json)
 
 
@@ -162,7 +162,7 @@ def deliveries(
     Example: spotfed webhook deliveries 4f1c9a --limit 5
     """
     with connected() as client:
-        page = client.deliveries(webhook_id, limit=limit)
+        page = client.webhooks.list_deliveries(webhook_id, limit=limit)
     show_list(
         "deliveries",
         page.deliveries,
@@ -189,7 +189,7 @@ def redeliver(
     Example: spotfed webhook redeliver 4f1c9a 1795862400000-0
     """
     with connected() as client:
-        _show_delivery(client.redeliver(webhook_id, delivery), as_json=as_json)
+        _show_delivery(client.webhooks.redeliver(webhook_id, delivery), as_json=as_json)
 
 
 def _show_webhook(hook: Webhook, *, as_json: bool) -> None:

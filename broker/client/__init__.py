@@ -1,7 +1,12 @@
-"""The HTTP API as Python calls: `Client(url, api_key)`, its results and its errors."""
+"""Offers the HTTP API as Python calls: `Client(url, api_key)`, its results and its errors.
 
-from broker.client.client import DEADLINE_S, MOST_LEASES, Client
+``client`` holds `Client`, ``resources`` one class for each group of calls, ``transport`` sends and repeats,
+``results`` and ``errors`` say what a call comes to.
+"""
+
+from broker.client.client import DEADLINE_S, Client
 from broker.client.errors import (
+    NOT_NOTICED,
     ClientError,
     EventsGoneError,
     InputRefusedError,
@@ -12,60 +17,26 @@ from broker.client.errors import (
     UnavailableError,
     UntrustedError,
 )
-from broker.client.instances import InstanceCalls
-from broker.client.jobs import JobCalls
-from broker.client.members import IdentityCalls
-from broker.client.on_demand import OnDemandCalls
-from broker.client.results import (
-    IN_FLIGHT,
-    NOT_NOTICED,
-    REFUSED,
-    ClientCalls,
-    GrantedRequest,
-    RefusedRequest,
-    error_of,
-    named,
-    parse,
-    problem_of,
-    quoted,
-    refused_of,
-    why_silent,
-)
-from broker.client.targets import LifetimeTarget, VolatileCalls, told_products
-from broker.client.webhooks import WebhookCalls
+from broker.client.resources.leases import MOST_LEASES
+from broker.client.resources.targets import LifetimeTarget, find_lifetimes
+from broker.client.results import GrantedRequest, RefusedRequest
 
 __all__ = [
     "DEADLINE_S",
-    "IN_FLIGHT",
     "MOST_LEASES",
     "NOT_NOTICED",
-    "REFUSED",
     "Client",
-    "ClientCalls",
     "ClientError",
     "EventsGoneError",
     "GrantedRequest",
-    "IdentityCalls",
     "InputRefusedError",
-    "InstanceCalls",
-    "JobCalls",
     "LifetimeTarget",
     "NotFoundError",
-    "OnDemandCalls",
     "ProblemAnswer",
     "ProtocolError",
     "RefusedRequest",
     "UnauthorizedError",
     "UnavailableError",
     "UntrustedError",
-    "VolatileCalls",
-    "WebhookCalls",
-    "error_of",
-    "named",
-    "parse",
-    "problem_of",
-    "quoted",
-    "refused_of",
-    "told_products",
-    "why_silent",
+    "find_lifetimes",
 ]

@@ -1,7 +1,7 @@
-"""What a call of the client comes to: values and one tree of errors.
+"""Defines the errors of the client, in one tree.
 
 ClientError                     base; the message says what to do
-├── UnavailableError            no answer before the deadline: ask again with the same id
+├── UnavailableError            no answer before the deadline: repeat the call with the same id
 │   └── UntrustedError          TLS refused the connection: nothing was sent
 ├── ProblemAnswer               the API answered with a problem (in ``problem``)
 │   ├── InputRefusedError       400, 413, 415, 422: the input cannot be used
@@ -13,15 +13,24 @@ ClientError                     base; the message says what to do
 
 from __future__ import annotations
 
+import httpx
+from pydantic import ValidationError
+
 from broker.api.schemas.problems import Problem
+from broker.contract import read_message
+
+#: Types of the problems that callers tell apart.
+REFUSED = "urn:spotfed:problem:refused"
+IN_FLIGHT = "urn:spotfed:problem:in-flight"
+NOT_NOTICED = "urn:spotfed:problem:not-noticed"
 
 
 class ClientError(Exception):
-    """Base of all errors of the client."""
+    """Base class of all errors that the client raises."""
 
 
 class UnavailableError(ClientError):
-    """No answer before the deadline. What was asked may still happen: ask again with the same id."""
+    """No answer came before the deadline. The call may still take effect: repeat it with the same id."""
 
 
 class UntrustedError(UnavailableError):
@@ -33,7 +42,7 @@ class ProtocolError(ClientError):
 
 
 class ProblemAnswer(ClientError):  # noqa: N818  - an answer, and the base of errors
-    """The API answered with a problem."""
+    """The API answered with a problem, which ``problem`` holds."""
 
     def __init__(self, problem: Problem):
         self.problem = problem
@@ -46,20 +55,45 @@ class InputRefusedError(ProblemAnswer):
 
 
 class UnauthorizedError(ProblemAnswer):
-    """No API key was sent, or one that is not known there."""
+    """The call carried no API key, or one that the API does not know."""
 
 
 class NotFoundError(ProblemAnswer):
-    """There is no such thing."""
+    """The API knows nothing by this name or id, or does not show it to this key."""
 
 
 class EventsGoneError(ProblemAnswer):
-    """The event stream no longer reaches back to that id.
+    """The event stream no longer reaches back to the given event id.
 
-    Read the leases and clouds, then follow with ``last_event_id=error.resume_after``: nothing is missed.
+    Read the leases and clouds, then stream with ``last_event_id=error.resume_after``: nothing is missed.
     """
 
     @property
     def resume_after(self) -> str | None:
-        """Place in the stream just before what is true now was to be read."""
+        """Event id to resume after, once the present state was read."""
         return self.problem.resume_after
+
+
+_BY_STATUS: dict[int, type[ProblemAnswer]] = {
+    400: InputRefusedError,
+    401: UnauthorizedError,
+    404: NotFoundError,
+    410: EventsGoneError,
+    413: InputRefusedError,
+    415: InputRefusedError,
+    422: InputRefusedError,
+}
+
+
+def read_problem(response: httpx.Response) -> Problem:
+    """Return the problem in a response; make one from the status if something else, a proxy say, answered."""
+    try:
+        return read_message(Problem, response.content)
+    except ValidationError:
+        text = f"{response.url} answered {response.status_code} {response.reason_phrase}"
+        return Problem(type="about:blank", title=text, status=response.status_code, detail=text)
+
+
+def make_error(problem: Problem) -> ProblemAnswer:
+    """Return the error for a problem; its class depends on the status."""
+    return _BY_STATUS.get(problem.status, ProblemAnswer)(problem)

@@ -1,8 +1,8 @@
-"""The checks of ``spotfed doctor``: each fetches what it needs of an installation and judges it.
+"""Checks an installation for ``spotfed doctor``: each check fetches what it needs and judges it.
 
-``check`` says what a check is and runs it, ``installation`` has the settings, addresses and connections that
-checks share, and every other module holds the checks of one thing. To add a check, write a function there
-with the decorator ``check``; only a new module is named here as well.
+``check`` defines and runs checks, ``installation`` has the settings, addresses and connections that they
+share, and every other module holds the checks of one thing. To add a check, write a function there with the
+decorator ``check``; only a new module is named here as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of the HTTP API: whether it lives, is ready, and takes our key."""
+"""Checks the HTTP API: whether it lives, is ready, and accepts the API key of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @check("api")
 def check_api(installation: Installation) -> Iterator[CheckResult]:
-    """Does the API live, prove who it is, and have our version?"""
+    """Check that the API lives, proves its identity, and has the version of this code."""
     settings, base_url = installation.settings, installation.api_url
     if base_url is None:
         yield ok(f"{variable('url')} is not set and `spotfed up` does not run here, so none was asked")
@@ -50,7 +50,7 @@ def check_api(installation: Installation) -> Iterator[CheckResult]:
 
 @check("api ready")
 def check_api_ready(installation: Installation) -> CheckResult:
-    """Can the API work: does Redis answer it, and can a cloud be asked?"""
+    """Check that the API can work: Redis answers it, and a cloud can be asked."""
     response = _get(installation.api_client, "/readyz")
     if response.is_success:
         return ok("the queue answers it, and a cloud can be asked")
@@ -60,7 +60,7 @@ def check_api_ready(installation: Installation) -> CheckResult:
 
 @check("api key")
 def check_api_key(installation: Installation) -> CheckResult:
-    """Does the API take the key that commands send?"""
+    """Check that the API accepts the key that commands send."""
     client, key = installation.api_client, installation.api_key
     where = f"{variable('api_key')}, or what `spotfed up` writes"
     if key is None:

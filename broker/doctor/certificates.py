@@ -1,4 +1,4 @@
-"""The check of a TLS connection, which those of Redis and of the API make before they connect."""
+"""Checks a TLS connection, before the checks of Redis and of the API connect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from broker.doctor.check import CheckResult, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S
 from broker.settings import Settings, SettingsError
-from broker.storage.tls import api_context, redis_context, refusal
+from broker.storage.tls import api_context, explain_tls_error, redis_context
 
 #: A certificate that ends sooner is worth a warning.
 EXPIRES_SOON = timedelta(days=21)
@@ -19,9 +19,9 @@ _HERE = {"", "localhost", "127.0.0.1", "::1"}
 
 
 def certificate_result(name: str, url: str, settings: Settings) -> CheckResult | None:
-    """Check whether the server at an address proves who it is, and for how long it still can.
+    """Check that the server at an address proves its identity, and for how long it still can.
 
-    Warns where keys would cross a network in the clear; None where nobody else can listen: on this machine.
+    Warns if keys would cross a network in the clear. Returns None if nobody else can listen, on this machine.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -41,7 +41,10 @@ def certificate_result(name: str, url: str, settings: Settings) -> CheckResult |
         return failure(str(error), "correct it; until then there is no connection", name=name)
     except OSError as error:
         setting = "ca" if parts.scheme == "https" else "redis_ca"
-        found = refusal(error, f"{host}:{port}", setting) or f"{host}:{port}: no TLS connection: {error}"
+        found = (
+            explain_tls_error(error, f"{host}:{port}", setting)
+            or f"{host}:{port}: no TLS connection: {error}"
+        )
         return failure(found, "see SECURITY.md, Transport", name=name)
     left = ends_at - datetime.now(UTC)
     found = f"{host}:{port} speaks {version}; its certificate ends on {ends_at:%Y-%m-%d}, in {left.days} days"

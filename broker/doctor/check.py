@@ -1,4 +1,4 @@
-"""What a check is, what it finds, and how it is run with a limit of time."""
+"""Defines checks and their results, and runs a check with a limit of time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ CHECK_TIMEOUT_S = 20.0
 
 
 class State(StrEnum):
-    """How an installation does in one check. A warning leaves the judgement to a person; after a failure
-    something does not work, or not safely."""
+    """The state of an installation in one check.
+
+    A warning leaves the judgement to a person; after a failure something does not work, or not safely.
+    """
 
     OK = "ok"
     WARNING = "warning"
@@ -28,9 +30,18 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found: a sentence, and another one that says what to do (empty if nothing is to be done).
+    """The result of a check.
 
-    name: the check's, or of the one thing among several that the result is about, like ``owner harbour``.
+    Attributes
+    ----------
+    name
+        Name of the check, or of the one thing among several that the result is about, like ``owner harbour``.
+    state
+        State of what was checked.
+    found
+        Sentence about what was found.
+    advice
+        Sentence about what to do; empty if nothing is to be done.
     """
 
     name: str
@@ -63,11 +74,6 @@ class Check:
 
     name: str
     judge: Judge
-
-    @property
-    def title(self) -> str:
-        """The question that it answers."""
-        return (self.judge.__doc__ or self.name).partition("\n")[0]
 
     def __call__(self, installation: Installation) -> list[CheckResult]:
         """Return the results. Raises what the function raises."""
@@ -106,14 +112,14 @@ class Check:
             result = failure(f"what it needs in Redis cannot be read: {error}", advice, name=self.name)
         except TimeoutError:
             advice = "look at the disk, server or network that it waits for"
-            result = failure(f"{self.title} No answer within {timeout_s:g} s", advice, name=self.name)
+            result = failure(f"there is no answer within {timeout_s:g} s", advice, name=self.name)
         return [result]
 
 
 def check(name: str) -> Callable[[Judge], Check]:
-    """Make a check of a function; ``name`` is that of its results, its docstring the question it answers.
+    """Make a check of a function; ``name`` is that of its results.
 
-    The function returns one result or yields several, or none where there is nothing to judge. It may raise
+    The function returns one result or yields several, or none if there is nothing to judge. It may raise
     SkipCheckError, NoAnswerError or redis.RedisError.
     """
     return lambda judge: Check(name, judge)

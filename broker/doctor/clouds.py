@@ -1,4 +1,4 @@
-"""Checks of the clouds of the federation: their owners, their quantile tables, and who computes these."""
+"""Checks the clouds of the federation: their owners, their quantile tables and the Monte-Carlo workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE_REFRESH_S = 6 * 3600.0
 
 @check("clouds")
 def check_clouds(installation: Installation) -> Iterator[CheckResult]:
-    """Has any cloud joined the federation?"""
+    """Check that a cloud has joined the federation."""
     client, keys = installation.redis_client, installation.keys
     records = cast("dict[bytes, bytes]", client.hgetall(keys.clouds))
     if not records:
@@ -34,7 +34,7 @@ def check_clouds(installation: Installation) -> Iterator[CheckResult]:
 
 @check("owner")
 def check_owners(installation: Installation) -> Iterator[CheckResult]:
-    """Does every cloud have an owner that shows signs of life?"""
+    """Check that every cloud has an owner that shows signs of life."""
     for cloud in installation.clouds:
         yield _judge_owner(installation, cloud)
 
@@ -77,7 +77,7 @@ def _judge_owner(installation: Installation, cloud: str) -> CheckResult:
 
 @check("table")
 def check_tables(installation: Installation) -> Iterator[CheckResult]:
-    """Does every cloud have a quantile table, and is it fresh in the cloud's time?"""
+    """Check that every cloud has a quantile table that is fresh in the cloud's time."""
     for cloud in installation.clouds:
         advert, name = read_advert(installation, cloud), f"table {cloud}"
         if advert is None:
@@ -100,9 +100,9 @@ def check_tables(installation: Installation) -> Iterator[CheckResult]:
 
 @check("dead letters")
 def check_dead_letters(installation: Installation) -> Iterator[CheckResult]:
-    """Could every owner read the messages it got?"""
+    """Check that every owner could read the messages that it got."""
     for cloud in installation.clouds:
-        count = installation.redis_client.xlen(installation.keys.dead(cloud))
+        count = installation.redis_client.xlen(installation.keys.dead_letters(cloud))
         if count:
             yield warning(
                 f"{count} dead letter{'s' if count > 1 else ''} at cloud {cloud}: messages that its "
@@ -114,7 +114,7 @@ def check_dead_letters(installation: Installation) -> Iterator[CheckResult]:
 
 @check("monte-carlo workers")
 def check_monte_carlo(installation: Installation) -> Iterator[CheckResult]:
-    """Does any Monte-Carlo worker run, where there are clouds that need one?"""
+    """Check that a Monte-Carlo worker runs if there are clouds that need one."""
     if not installation.clouds:
         return
     pattern = installation.keys.sampler("*")
@@ -129,7 +129,7 @@ def check_monte_carlo(installation: Installation) -> Iterator[CheckResult]:
 
 
 def read_advert(installation: Installation, cloud: str) -> Advert | None:
-    """Return what a cloud's owner last said about it; None where there is nothing that can be read."""
+    """Return the last advert of a cloud, or None if there is none that this version can read."""
     text = cast("bytes | None", installation.redis_client.get(installation.keys.advert(cloud)))
     try:
         return None if text is None else read_message(Advert, text)
@@ -145,7 +145,7 @@ def _read_cloud(record: bytes) -> CloudInfo | None:
 
 
 def _age_s(advert: Advert, now_s: float) -> float | None:
-    """Return the age by the clocks of its owner and of Redis; None without a time that can be read."""
+    """Return the age of an advert in seconds, or None if its time cannot be read."""
     try:
         return (datetime.fromtimestamp(now_s, UTC) - datetime.fromisoformat(advert.at)).total_seconds()
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The check of contract versions: whether all processes of the federation understand each other."""
+"""Checks that all processes of the federation speak a version of the contract that the others read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.storage.negotiation import list_older_processes, read_federation_ver
 
 @check("contract")
 def check_contract(installation: Installation) -> CheckResult:
-    """Do all owners write what this version reads, and does anyone still speak the version before?"""
+    """Check that owners write what this version reads, and that nobody speaks an older version."""
     unread = [
         cloud
         for cloud, info in installation.clouds.items()

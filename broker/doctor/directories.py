@@ -1,4 +1,4 @@
-"""Checks of the directories that the settings name."""
+"""Checks the directories that the settings name."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from broker.settings import variable
 
 @check("state directory")
 def check_state_directory(installation: Installation) -> CheckResult:
-    """Can the state directory be written, or made?"""
+    """Check that the state directory can be written or made."""
     return _judge_writing("state_dir", installation.settings.state_dir)
 
 
 @check("jobs directory")
 def check_jobs_directory(installation: Installation) -> Iterator[CheckResult]:
-    """Can the directory of jobs' kept states be written, or made, where one is named?"""
+    """Check that the directory of jobs' saved states can be written or made, if one is set."""
     if installation.settings.jobs_dir is not None:
         yield _judge_writing("jobs_dir", installation.settings.jobs_dir)
 
 
 @check("data directory")
 def check_data_directory(installation: Installation) -> CheckResult:
-    """Can the recorded traces be read, where there are any?"""
+    """Check that the recorded traces can be read, if there are any."""
     directory = installation.settings.data
     if directory is None:
         return ok("none; only studies of recorded traces need one")

@@ -1,4 +1,4 @@
-"""The installation that checks look at: its settings, addresses and connections."""
+"""Holds the settings, addresses and connections of the installation that checks look at."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _Value = TypeVar("_Value")
 
 
 class SkipCheckError(Exception):
-    """A check cannot run, because what it needs is missing. Another check has reported that."""
+    """A check cannot run because something that it needs is missing, which another check has reported."""
 
 
 class NoAnswerError(Exception):
-    """A server answered before, and does not any more; the message says why."""
+    """A server answered before and no longer does; the message says why."""
 
 
 class Prerequisite(Generic[_Value]):
@@ -50,12 +50,18 @@ class Prerequisite(Generic[_Value]):
 
 
 class Installation:
-    """What is known of an installation, and the connections to it. Leaving its context closes them.
+    """Holds what is known of an installation, and connections to it. Leaving its context closes them.
 
-    settings: or the error that reading them raised; None: for a check that needs none.
-    redis_url: SPOTFED_REDIS_URL, else the embedded server that runs on this machine; None: neither.
-    api_url, api_key: where the HTTP API is and the key for it; None: unknown.
-    api_key_file: where ``spotfed up`` keeps the first API key.
+    Parameters
+    ----------
+    settings
+        Settings, or the error that reading them raised; None for checks that need none.
+    redis_url
+        SPOTFED_REDIS_URL, else the embedded server that runs on this machine; None if there is neither.
+    api_url, api_key
+        Address of the HTTP API and the key for it; None if unknown.
+    api_key_file
+        File in which ``spotfed up`` keeps the first API key.
     """
 
     settings = Prerequisite[Settings]()
@@ -90,17 +96,17 @@ class Installation:
 
     @property
     def keys(self) -> RedisKeys:
-        """The names of the federation's Redis keys."""
+        """Names of the federation's Redis keys."""
         return RedisKeys(self.settings.key_prefix)
 
     @property
     def redis_client(self) -> redis.Redis:
-        """The connection to Redis."""
+        """Connection to Redis."""
         return self.redis_server.client
 
     @property
     def readable_clouds(self) -> list[CloudInfo]:
-        """The clouds that this version can read."""
+        """Clouds whose records this version can read."""
         return [cloud for cloud in self.clouds.values() if cloud is not None]
 
     def redis_time_s(self) -> float:

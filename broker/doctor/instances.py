@@ -1,4 +1,4 @@
-"""The check of the instances of real clouds, and of the agents that start and end them."""
+"""Checks the instances of real clouds, and the agents that start and end them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.leases.instances import read_instance_records
 
 @check("instances")
 def check_instances(installation: Installation) -> Iterator[CheckResult]:
-    """Does every real cloud have an agent, and do its instances agree with the owner's books?"""
+    """Check that every real cloud has an agent and that its instances agree with the owner's books."""
     for cloud in installation.readable_clouds:
         if cloud.instances is not None:
             yield _judge_cloud(installation, cloud)

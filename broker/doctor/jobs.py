@@ -1,4 +1,4 @@
-"""Checks of the processes that run batch jobs: node agents and job managers."""
+"""Checks the processes that run batch jobs: node agents and job managers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OVERDUE_S = 30.0
 
 @check("node agent")
 def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
-    """Can the commands of batch jobs be run on the clouds that run commands?"""
+    """Check that node agents run on the clouds that run commands of batch jobs."""
     for cloud in installation.readable_clouds:
         if not cloud.runs_commands:
             continue
@@ -30,7 +30,7 @@ def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
 
 @check("job managers")
 def check_job_managers(installation: Installation) -> Iterator[CheckResult]:
-    """Does a job manager look after every open job?"""
+    """Check that a job manager looks after every open job."""
     if not any(cloud.runs_commands for cloud in installation.readable_clouds):
         return
     client, open_jobs = installation.redis_client, installation.keys.open_jobs

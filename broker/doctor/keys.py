@@ -1,4 +1,4 @@
-"""Checks of the keys that are kept in files: the first API key, and those that sign messages."""
+"""Checks the keys that are kept in files: the first API key, and those that sign messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.signing.key_files import TrustError, local_key_files, read_private_k
 
 @check("state directory key")
 def check_api_key_file(installation: Installation) -> Iterator[CheckResult]:
-    """Can only this user read the API key in the state directory?"""
+    """Check that only this user can read the API key in the state directory."""
     path = installation.api_key_file
     if path is not None and path.exists() and path.stat().st_mode & 0o077:
         yield warning(f"others on this machine can read the API key in {path}", f"chmod 600 {path}")
@@ -19,7 +19,7 @@ def check_api_key_file(installation: Installation) -> Iterator[CheckResult]:
 
 @check("signatures")
 def check_signatures(installation: Installation) -> CheckResult:
-    """Are messages between the broker and the clouds signed, and are the signatures verified?"""
+    """Check that messages between the broker and the clouds are signed, and signatures verified."""
     settings = installation.settings
     trust, signing_key = settings.trust, settings.signing_key
     local_trust = local_key_files(settings.state_dir).trust

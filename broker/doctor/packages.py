@@ -1,4 +1,4 @@
-"""Checks of the installed Python packages."""
+"""Checks the installed Python packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXTRAS = {
 
 @check("packages")
 def check_packages(_: Installation) -> CheckResult:
-    """Are the packages that spotfed needs installed, in versions that it works with?"""
+    """Check that the packages that spotfed needs are installed, in versions that it works with."""
     try:
         spotfed = metadata.distribution("spotfed")
     except metadata.PackageNotFoundError:
@@ -46,7 +46,7 @@ def check_packages(_: Installation) -> CheckResult:
 
 @check("extra")
 def check_extras(_: Installation) -> Iterator[CheckResult]:
-    """Which optional packages are installed? Nothing is wrong without them."""
+    """List which optional packages are installed. Nothing is wrong without them."""
     for package, (extra, purpose) in EXTRAS.items():
         name = f"extra {extra}"
         if installed_version(package) is not None:

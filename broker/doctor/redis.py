@@ -1,6 +1,6 @@
-"""Checks of the Redis server: whether it may be trusted with leases and journals.
+"""Checks whether a Redis server can be trusted with leases and journals.
 
-``require_safe`` makes two of them before an owner, a Monte-Carlo worker or the API starts.
+``require_safe`` makes two of the checks before an owner, a Monte-Carlo worker or the API starts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
 from broker.settings import Settings, public_address, variable
 from broker.storage.connections import connect
 from broker.storage.embedded_server import RedisServerError, find_server
-from broker.storage.tls import refusal
+from broker.storage.tls import explain_tls_error
 
 SAFE_POLICY = "noeviction"
 OLDEST_VERSION = "6.2"
-#: Parts of maxmemory in use: beyond the first a person should know, beyond the second act.
+#: Parts of maxmemory in use: above the first a warning, above the second a failure.
 FILLING, NEARLY_FULL = 0.75, 0.9
-#: The rewrite of an append-only file needs a copy of what changes meanwhile: half of a machine is plenty.
+#: Rewriting the append-only file needs memory for a copy of what changes meanwhile.
 HALF_OF_MACHINE = 0.5
 #: No safety rests on wall clocks, but logs and the ages of adverts are compared by them.
 CLOCK_TOLERANCE_S = 1.0
@@ -40,19 +40,19 @@ class UnsafeQueueError(RuntimeError):
 
 @dataclass(frozen=True)
 class RedisServer:
-    """A server that answers, and what it says of itself."""
+    """A server that answers, and its description of itself."""
 
     client: redis.Redis
     url: str
 
     @property
     def address(self) -> str:
-        """Its address without secrets."""
+        """Address of the server without secrets."""
         return public_address(self.url)
 
     @property
     def redis_cli(self) -> str:
-        """The command that opens its own client, without secrets."""
+        """Command that opens Redis' own client, without secrets."""
         parts = urlsplit(self.url)
         if parts.scheme == "unix":
             return f"redis-cli -s {unquote(parts.path)}"
@@ -60,11 +60,11 @@ class RedisServer:
         return f"redis-cli -h {parts.hostname or 'localhost'} -p {parts.port or 6379}{tls}"
 
     def info(self) -> Mapping[str, Any]:
-        """Return what INFO says; nothing where this user may not use it."""
+        """Return the answer to INFO; empty if this user may not use it."""
         return _allowed(lambda: cast("Mapping[str, Any]", self.client.info())) or {}
 
     def config(self, name: str) -> str | None:
-        """Return one value of its configuration; None where this user may not read it."""
+        """Return one value of the configuration; None if this user may not read it."""
         values = _allowed(lambda: cast("Mapping[str, Any]", self.client.config_get(name))) or {}
         # redis-py turns what looks like a number into one.
         return None if values.get(name) is None else str(values[name])
@@ -73,14 +73,17 @@ class RedisServer:
 def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> None:
     """Check a server before a process starts on it, and tell ``warn`` what a crash of it would lose.
 
-    Raises:
-        UnsafeQueueError: it may drop keys, or TLS refuses it.
-        redis.RedisError: it does not answer.
+    Raises
+    ------
+    UnsafeQueueError
+        When Redis may drop keys, or TLS refuses it.
+    redis.RedisError
+        When it does not answer.
     """
     try:
         client.ping()
     except redis.ConnectionError as error:
-        refused = refusal(error, public_address(url), "redis_ca")
+        refused = explain_tls_error(error, public_address(url), "redis_ca")
         if refused is None:
             raise
         raise UnsafeQueueError(refused) from error
@@ -96,7 +99,7 @@ def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> 
 
 @check("redis")
 def check_redis(installation: Installation) -> Iterator[CheckResult]:
-    """Is there a Redis server, does it answer, and does it prove who it is?"""
+    """Check that there is a Redis server that answers and proves its identity."""
     settings, url = installation.settings, installation.redis_url
     if url is None:
         yield _no_server(settings)
@@ -136,7 +139,7 @@ def _no_server(settings: Settings) -> CheckResult:
 
 @check("redis version")
 def check_redis_version(installation: Installation) -> CheckResult:
-    """Is Redis new enough?"""
+    """Check that Redis is new enough."""
     server = installation.redis_server
     info = server.info()
     version, valkey = info.get("redis_version"), info.get("valkey_version")
@@ -157,7 +160,10 @@ def check_redis_version(installation: Installation) -> CheckResult:
 
 @check("redis mode")
 def check_redis_mode(installation: Installation) -> CheckResult:
-    """Does one server hold all keys and take writes? Each commit is one script over several keys."""
+    """Check that one server holds all keys and takes writes.
+
+    Each commit is one script over several keys.
+    """
     server = installation.redis_server
     info = server.info()
     if info.get("cluster_enabled") == 1:
@@ -180,7 +186,7 @@ def check_redis_mode(installation: Installation) -> CheckResult:
 
 @check("redis policy")
 def check_redis_policy(installation: Installation) -> CheckResult:
-    """Does Redis keep all keys when its memory is full?"""
+    """Check that Redis keeps all keys when its memory is full."""
     server = installation.redis_server
     # Managed servers often forbid CONFIG; INFO tells the policy as well.
     policy = server.config("maxmemory-policy") or server.info().get("maxmemory_policy")
@@ -203,7 +209,7 @@ def check_redis_policy(installation: Installation) -> CheckResult:
 
 @check("redis persistence")
 def check_redis_persistence(installation: Installation) -> CheckResult:
-    """What is lost when Redis or its machine stops without warning?"""
+    """Report what is lost when Redis or its machine stops without warning."""
     server = installation.redis_server
     info = server.info()
     if "err" in {info.get("aof_last_write_status"), info.get("aof_last_bgrewrite_status")}:
@@ -247,7 +253,7 @@ def _judge_fsync(fsync: str | None, advice: str) -> CheckResult:
 
 @check("redis memory")
 def check_redis_memory(installation: Installation) -> CheckResult:
-    """How much room is there before Redis refuses writes?"""
+    """Report how much room there is before Redis refuses writes."""
     info = installation.redis_server.info()
     used, max_memory = info.get("used_memory"), info.get("maxmemory")
     limit = max_memory or info.get("total_system_memory")
@@ -269,7 +275,7 @@ def check_redis_memory(installation: Installation) -> CheckResult:
 
 @check("redis clock")
 def check_redis_clock(installation: Installation) -> CheckResult:
-    """Do the clocks of Redis and of this machine agree?"""
+    """Check that the clocks of Redis and of this machine agree."""
     before_s = time.time()
     server_time = _allowed(installation.redis_client.time)
     if server_time is None:
@@ -284,7 +290,7 @@ def check_redis_clock(installation: Installation) -> CheckResult:
 
 
 def _allowed(ask: Callable[[], _Result]) -> _Result | None:
-    """Return None where the server refuses the command: it is forbidden, renamed or unknown."""
+    """Return the answer, or None if the server refuses the command: it is forbidden, renamed or unknown."""
     try:
         return ask()
     except redis.ResponseError:

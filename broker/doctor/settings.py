@@ -1,4 +1,4 @@
-"""Checks of the settings."""
+"""Checks the settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.settings import Settings, display_value, unknown_variables, variable
 
 @check("settings")
 def check_settings(installation: Installation) -> Iterator[CheckResult]:
-    """Can the settings be read, and which are not the default?"""
+    """Check that the settings can be read, and list those that differ from their default."""
     if installation.settings_error is not None:
         yield failure(
             str(installation.settings_error),
@@ -33,7 +33,7 @@ def check_settings(installation: Installation) -> Iterator[CheckResult]:
 
 @check("unknown settings")
 def check_unknown_settings(installation: Installation) -> Iterator[CheckResult]:
-    """Is every variable that looks like a setting one?"""
+    """Check that every variable that looks like a setting is one."""
     if installation.settings_error is not None:
         return
     names = [variable(name) for name in Settings.model_fields]
@@ -46,7 +46,7 @@ def check_unknown_settings(installation: Installation) -> Iterator[CheckResult]:
 
 @check("conflicting settings")
 def check_settings_conflicts(installation: Installation) -> Iterator[CheckResult]:
-    """Do the settings go together, and is none of them for tests only?"""
+    """Check that the settings go together, and that none of them is for tests only."""
     settings = installation.settings
     if settings.reservation_ttl_s <= settings.reply_deadline_s:
         yield warning(

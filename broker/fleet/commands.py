@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from broker.local.child_process import deathbound
+from broker.child_process import die_with_parent
 
 #: Time between SIGTERM and SIGKILL, for a command whose instance has ended.
 _GRACE_S = 10.0
@@ -95,7 +95,7 @@ class Commands:
 def _run(command: str, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     environment = {**os.environ, **variables}  # noqa: TID251  (handed on, not read)
     return subprocess.Popen(  # noqa: S603  (the command that the user gave)
-        deathbound(["/bin/sh", "-c", command]),
+        die_with_parent(["/bin/sh", "-c", command]),
         env=environment,
         stdin=subprocess.DEVNULL,
         start_new_session=True,

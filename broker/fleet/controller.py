@@ -234,7 +234,7 @@ class FleetController:
         )
 
     def _return_lease(self, lease_id: str) -> None:
-        answer = self._client.cancel(lease_id)
+        answer = self._client.leases.cancel(lease_id)
         if answer.done:  # else its cloud is silent, and ends it later
             kind = FleetEventKind.RETURNED if answer.lease.state is LeaseState.CANCELLED else None
             self._remove_member(lease_id, answer.lease, kind)
@@ -247,7 +247,7 @@ class FleetController:
         lived_s = lease.ends_at_s - lease.starts_at_s - self.market.left_s(lease)
         request = ExtensionRequest(lifetime_s=max(0.0, lived_s) + more_s)
         try:
-            answer = self._client.extend(lease_id, request)
+            answer = self._client.leases.extend(lease_id, request)
         except (InputRefusedError, UnauthorizedError):
             raise
         except ProblemAnswer:  # it has just ended, or its cloud does not answer
@@ -283,7 +283,7 @@ class FleetController:
         """
         if not self._saved.asked:
             return
-        answers = self._client.submit_many(self._saved.asked)
+        answers = self._client.requests.submit_many(self._saved.asked)
         granted: list[Lease] = []
         refused: RefusedRequest | None = None
         failed: ProblemAnswer | None = None

@@ -57,7 +57,7 @@ class FleetSnapshot:
 
 def read_snapshot(client: Client) -> FleetSnapshot:
     """Read the clouds of the federation."""
-    return FleetSnapshot({view.info.id: view for view in client.clouds()})
+    return FleetSnapshot({view.info.id: view for view in client.clouds.list()})
 
 
 def running_leases(client: Client, name: str, origin: str, market: FleetSnapshot) -> dict[str, Lease]:
@@ -68,12 +68,12 @@ def running_leases(client: Client, name: str, origin: str, market: FleetSnapshot
     FleetError
         When the origin has more leases on a cloud than the API lists at once.
     """
-    page = client.leases(state=LeaseState.RUNNING, origin=origin, limit=_PAGE)
+    page = client.leases.list(state=LeaseState.RUNNING, origin=origin, limit=_PAGE)
     leases = page.leases
     if page.more:
         leases = []
         for cloud in market.views:
-            page = client.leases(state=LeaseState.RUNNING, cloud=cloud, origin=origin, limit=_PAGE)
+            page = client.leases.list(state=LeaseState.RUNNING, cloud=cloud, origin=origin, limit=_PAGE)
             if page.more:
                 raise FleetError(
                     f"{origin} has more than {_PAGE} leases on {cloud}: use an --origin of its own"
@@ -86,7 +86,7 @@ def running_leases(client: Client, name: str, origin: str, market: FleetSnapshot
 def find_lease(client: Client, lease_id: str) -> Lease | None:
     """Return a lease as it is now; None: it is not known any more."""
     try:
-        return client.lease(lease_id)
+        return client.leases.get(lease_id)
     except NotFoundError:
         return None
 

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from broker.identity.store import IdentityStore, MemberRecord
+from broker.identity.models import MemberRecord
+from broker.identity.store import IdentityStore
 
 #: How long a revoked key or a removed member may still work in a process that cannot ask Redis.
 KNOWN_FOR_S = 5.0

@@ -7,8 +7,8 @@
 
 A *member* is an organisation; a *tenant* is a named part of it ("acme/ci") and sees what its member sees. A
 request of a member carries one of its origins: the member's name, or the id of one of its clouds. An object
-of another member is HIDDEN: the answer is the same as for one that does not exist. TOO_SMALL is said only of
-what the principal may know of. (RELIABILITY.md, "Security", I9.)
+of another member is HIDDEN: the answer is that for an object that does not exist. TOO_SMALL is the answer
+only for objects that the principal may know of. (RELIABILITY.md, "Security", I9.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What the holder of a key is to the federation."""
+    """A role in the federation, which each API key has."""
 
     OPERATOR = "operator"
     RUNNER = "runner"
@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """What a call does, as far as permissions distinguish it."""
+    """An action that a call performs, as far as permissions distinguish it."""
 
     LOOK = "look"  # at public facts of clouds
     READ = "read"  # objects of one's own, and lists of them
@@ -68,12 +68,18 @@ LEAST = {
 class Principal:
     """The caller that an API key stands for.
 
-    Args:
-        name: "acme" or "acme/tenant"; an operator's may be any.
-        role: what it is to the federation.
-        key_id: the id of the key it called with.
-        member: the member it belongs to; None for operators.
-        clouds: ids of the clouds for whose own users it may act; an operator may act for all.
+    Attributes
+    ----------
+    name
+        ``acme`` or ``acme/tenant``; an operator's may be any.
+    role
+        Role in the federation.
+    key_id
+        Id of the API key.
+    member
+        Member that the principal belongs to; None for operators.
+    clouds
+        Ids of the clouds for whose own users it may act; an operator may act for all.
     """
 
     name: str
@@ -87,12 +93,12 @@ class Principal:
 
     @property
     def holder(self) -> str:
-        """The name under which its objects other than leases are kept: one for all keys of a member."""
+        """Name under which its jobs and webhooks are kept: one for all keys of a member."""
         return self.member or f"operator/{self.name}"
 
     @property
     def origins(self) -> frozenset[str] | None:
-        """The origins whose requests are its own; None: those of all."""
+        """Origins whose requests are its own; None for all origins."""
         if self.role is Role.OPERATOR:
             return None
         return self.clouds if self.member is None else self.clouds | {self.member}
@@ -100,8 +106,11 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class ProtectedObject:
-    """An object that an action concerns: it has an ``origin`` (a lease), a ``holder`` (a job, a webhook), or
-    belongs to the own users of a ``cloud``."""
+    """An object that an action concerns.
+
+    It has an ``origin`` (a lease), a ``holder`` (a job, a webhook), or belongs to the own users of a
+    ``cloud``.
+    """
 
     origin: str | None = None
     holder: str | None = None

@@ -1,5 +1,7 @@
-"""On-demand instances at home whose cores backup replicas of several jobs share, as several job managers
-agree on them: all in one hash, each change a transaction."""
+"""Shares on-demand instances among the backup replicas of several jobs.
+
+All servers are in one hash of Redis, and job managers agree on them by transactions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ _Answer = TypeVar("_Answer")
 
 
 class BackupServer(Message):
-    """claims: by work, the share of its cores. closing: nobody claims it any more; it is to be stopped."""
+    """An on-demand instance whose cores backup replicas share.
+
+    Attributes
+    ----------
+    claims
+        Share of its cores, by piece of work.
+    closing
+        True if it is to be stopped and cannot be claimed any more.
+    """
 
     id: Id
     cloud: CloudId
@@ -28,56 +38,58 @@ class BackupServer(Message):
     closing: bool = False
 
     def fits(self, cloud: str, cores: int, share: float) -> bool:
-        """Whether there is room for one replica more."""
+        """Return True if there is room for one more replica."""
         right = not self.closing and (self.cloud, self.cores) == (cloud, cores)
         return right and sum(self.claims.values()) + share <= 1.0 + _TOLERANCE
 
 
 class BackupServers:
-    """Every call raises redis.RedisError when the queue is away, and may then be made again."""
+    """Manages the servers; every call raises redis.RedisError when Redis is away, and can be repeated."""
 
     def __init__(self, client: redis.Redis, keys: RedisKeys):
         self._client, self._key = client, keys.backup_servers
 
-    def all(self) -> dict[str, BackupServer]:
-        """By id."""
+    def read_all(self) -> dict[str, BackupServer]:
+        """Return all servers, by id."""
         return _read(cast("Any", self._client.hgetall(self._key)))
 
     def claim(self, work: str, cloud: str, cores: int, share: float) -> BackupServer:
-        """The server that a replica shares: the one it has claimed before, else the fullest with room, else a
-        new one."""
+        """Claim a share of a server for a replica and return the server.
+
+        It is the one that the replica has claimed before, else the fullest with room, else a new one.
+        """
 
         def change(servers: dict[str, BackupServer]) -> BackupServer:
-            mine = next((one for one in servers.values() if work in one.claims), None)
+            mine = next((server for server in servers.values() if work in server.claims), None)
             if mine is not None:
                 return mine
-            with_room = [one for one in servers.values() if one.fits(cloud, cores, share)]
-            with_room.sort(key=lambda one: (-sum(one.claims.values()), one.id))
+            with_room = [server for server in servers.values() if server.fits(cloud, cores, share)]
+            with_room.sort(key=lambda server: (-sum(server.claims.values()), server.id))
             new = BackupServer(id=f"backup/{work}", cloud=cloud, cores=cores)
             taken = with_room[0] if with_room else new
             claimed = taken.model_copy(update={"claims": {**taken.claims, work: share}})
             servers[claimed.id] = claimed
             return claimed
 
-        return self._changed(change)
+        return self._change(change)
 
     def widen(self, work: str, share: float) -> None:
-        """Gives a replica a larger share of its server, as far as nobody else has claimed it."""
+        """Give a replica a larger share of its server, as far as no other replica has claimed it."""
 
         def change(servers: dict[str, BackupServer]) -> None:
-            mine = next((one for one in servers.values() if work in one.claims), None)
+            mine = next((server for server in servers.values() if work in server.claims), None)
             if mine is not None:
                 free = 1.0 - sum(claim for name, claim in mine.claims.items() if name != work)
                 claims = {**mine.claims, work: max(min(share, free), mine.claims[work])}
                 servers[mine.id] = mine.model_copy(update={"claims": claims})
 
-        self._changed(change)
+        self._change(change)
 
     def release(self, work: str) -> BackupServer | None:
-        """Gives a claim back; the server, where it is to be stopped now since nobody claims it."""
+        """Give a claim back; return the server if it is to be stopped, because it has no claims left."""
 
         def change(servers: dict[str, BackupServer]) -> BackupServer | None:
-            mine = next((one for one in servers.values() if work in one.claims), None)
+            mine = next((server for server in servers.values() if work in server.claims), None)
             if mine is None:
                 return None
             claims = {name: share for name, share in mine.claims.items() if name != work}
@@ -85,14 +97,14 @@ class BackupServers:
             servers[left.id] = left
             return left if left.closing else None
 
-        return self._changed(change)
+        return self._change(change)
 
     def forget(self, server: str) -> None:
-        """It was stopped."""
+        """Remove a server that was stopped."""
         self._client.hdel(self._key, server)
 
-    def _changed(self, change: Callable[[dict[str, BackupServer]], _Answer]) -> _Answer:
-        """What ``change`` says, once what it changed is written on top of what it was shown."""
+    def _change(self, change: Callable[[dict[str, BackupServer]], _Answer]) -> _Answer:
+        """Apply ``change`` to the servers in a transaction and return its result."""
 
         def attempt(pipe: redis.client.Pipeline) -> _Answer:
             servers = _read(cast("Any", pipe.hgetall(self._key)))
@@ -108,5 +120,5 @@ class BackupServers:
         return cast("_Answer", run(attempt, self._key, value_from_callable=True))
 
 
-def _read(found: Mapping[bytes, bytes]) -> dict[str, BackupServer]:
-    return {name.decode(): read_message(BackupServer, text) for name, text in found.items()}
+def _read(texts: Mapping[bytes, bytes]) -> dict[str, BackupServer]:
+    return {name.decode(): read_message(BackupServer, text) for name, text in texts.items()}

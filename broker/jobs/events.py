@@ -1,8 +1,7 @@
-"""What happens to a batch job, entry by entry: the journal of a job is a list of these, and nothing else says
-how it stands (``broker.jobs.view``).
+"""Defines the entries of a job's journal, which alone determine the state of the job.
 
-What is done in the world after an entry was written may be done again: all ids follow from the job's, the
-attempt's number and the rank (``work_id``).
+``broker.jobs.record`` folds them. A job manager writes an entry before it acts, and may act again after a
+crash: all ids follow from those of the job, the attempt and the rank (``make_work_id``).
 """
 
 from __future__ import annotations
@@ -20,34 +19,34 @@ Unit = Literal["usd", "core-hours"]
 
 
 class UnreadableEntryError(ValueError):
-    """The journal of a job holds something that this version does not know."""
+    """The journal of a job contains an entry that this version does not know."""
 
 
-def work_id(job: str, attempt: int, rank: int = 0) -> str:
-    """The id of a piece of work, which is that of the request for its instance too."""
+def make_work_id(job: str, attempt: int, rank: int = 0) -> str:
+    """Return the id of a piece of work, which is also that of the request for its instance."""
     return f"{job}.{attempt}.{rank}"
 
 
-def job_of(name: str) -> str | None:
-    """The job that a piece of work, its request or its lease belongs to; None for other names."""
+def parse_job_id(name: str) -> str | None:
+    """Return the job that the name of a piece of work, request or lease belongs to; None for other names."""
     job, dot, rest = name.partition(".")
     return job if dot and rest.partition(".")[0].isdigit() else None
 
 
 class _Entry(Message):
-    """``at``: seconds since 1970, by the clock of who wrote it."""
+    """An entry. ``at``: seconds since 1970, by the clock of its writer."""
 
     at: float
 
 
-class _OfAttempt(_Entry):
-    """``attempt``: its number, from 1."""
+class _AttemptEntry(_Entry):
+    """An entry about one attempt. ``attempt``: its number, from 1."""
 
     attempt: int
 
 
 class JobSubmitted(_Entry):
-    """The first entry. holder: whose key submitted it. origin, home: as they hold for this job."""
+    """The job was submitted: the first entry. ``holder`` is the holder of the key that submitted it."""
 
     kind: Literal["submitted"] = "submitted"
     job: JobId
@@ -58,15 +57,32 @@ class JobSubmitted(_Entry):
 
 
 class PlannedAttempt(Message):
-    """Where the job is to run next, and on which terms.
+    """The plan of an attempt: the place where the job is to run next, and its terms.
 
-    mechanism: as ``cloudsim.jobs`` names them. price_usd_per_core_hour, table_version, risk: when it was
-    planned; risk: of eviction before ``expected_s``. speed: seconds of the cloud's time in one of wall time.
-    lifetime_s (the cloud's time), sla: of the leases that are asked for. checkpoint_s: interval.
-    saves_on_notice: an instance that is given notice has its state kept. restored_from, restored_checkpoint:
-    whose kept state it begins with. done_s: how much of the job's work is done in that state. pace: work in a
-    second of wall time, all of its overheads counted. share: of a shared server's cores, below 1 for a
-    backup. why: for people.
+    Attributes
+    ----------
+    mechanism
+        Name of the mechanism in ``cloudsim.jobs``.
+    price_usd_per_core_hour, table_version, risk
+        Price, quantile table and risk of an eviction before ``expected_s``, when it was planned.
+    speed
+        Seconds of the cloud's time in one second of wall time.
+    lifetime_s, sla
+        Lifetime (in the cloud's time) and SLA of the leases to ask for.
+    checkpoint_s
+        Interval between checkpoints.
+    saves_on_notice
+        An instance under notice has its state saved.
+    restored_from, restored_checkpoint
+        Attempt and checkpoint whose saved state it begins with.
+    done_s
+        Work of the job that is done in that state, in seconds.
+    pace
+        Work per second of wall time, overheads included.
+    share
+        Share of a shared server's cores, below 1 for a backup.
+    why
+        Reason, for people.
     """
 
     number: Annotated[int, Field(ge=1)]
@@ -96,13 +112,20 @@ class PlannedAttempt(Message):
 
     @property
     def price(self) -> float:
-        """Of a core-hour, in the unit of the job's costs."""
+        """Price of a core-hour, in the unit of the job's costs."""
         return 1.0 if self.price_usd_per_core_hour is None else self.price_usd_per_core_hour
 
 
 class JobPlanned(_Entry):
-    """The job goes on in these places. unit: of costs. on_demand_cost: what all of the job's work would cost
-    on-demand, where its running time is known."""
+    """New attempts were planned.
+
+    Attributes
+    ----------
+    unit
+        Unit of all costs.
+    on_demand_cost
+        Cost of all of the job's work on-demand, if its running time is known.
+    """
 
     kind: Literal["planned"] = "planned"
     attempts: Annotated[tuple[PlannedAttempt, ...], Field(min_length=1)]
@@ -110,24 +133,31 @@ class JobPlanned(_Entry):
     on_demand_cost: float | None = None
 
 
-class AttemptBegan(_OfAttempt):
-    """All its instances were granted, in the order of their ranks. leases: of spot instances, or the ids of
-    the on-demand ones; of a backup that of the shared server. ends_at_s: of its leases, the cloud's time."""
+class AttemptBegan(_AttemptEntry):
+    """All instances of an attempt were granted.
+
+    Attributes
+    ----------
+    leases
+        Spot leases or ids of on-demand instances, by rank; for a backup the id of the shared server.
+    nodes
+        Nodes of the instances, by rank.
+    """
 
     kind: Literal["began"] = "began"
     leases: Annotated[tuple[Id, ...], Field(min_length=1)]
     nodes: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-class AttemptStarted(_OfAttempt):
-    """The command runs, on all instances, since ``started_at``."""
+class AttemptStarted(_AttemptEntry):
+    """The command of an attempt runs on all its instances, since ``started_at``."""
 
     kind: Literal["started"] = "started"
     started_at: float
 
 
-class AttemptCheckpointed(_OfAttempt):
-    """Its state was kept for the ``checkpoint``-th time: all work until ``checkpoint_at`` is safe."""
+class AttemptCheckpointed(_AttemptEntry):
+    """The state of an attempt was saved: all work until ``checkpoint_at`` is safe."""
 
     kind: Literal["kept"] = "kept"
     checkpoint: Annotated[int, Field(ge=1)]
@@ -136,14 +166,14 @@ class AttemptCheckpointed(_OfAttempt):
     usage: Usage | None = None
 
 
-class AttemptNoticed(_OfAttempt):
-    """Its cloud wants the instance back soon."""
+class AttemptNoticed(_AttemptEntry):
+    """The cloud has given notice to an attempt: it wants the instance back soon."""
 
     kind: Literal["noticed"] = "noticed"
 
 
-class AttemptInstructed(_OfAttempt):
-    """It is to keep its state and end, or to change how often its state is kept."""
+class AttemptInstructed(_AttemptEntry):
+    """An attempt was told to save its state and end, or to save its state at another interval."""
 
     kind: Literal["told"] = "told"
     wanted: Literal["run", "save"]
@@ -151,16 +181,26 @@ class AttemptInstructed(_OfAttempt):
     why: str
 
 
-class AttemptPromoted(_OfAttempt):
-    """A backup replica is what the job goes on with, now that the spot instance is gone."""
+class AttemptPromoted(_AttemptEntry):
+    """The job goes on with a backup replica, because its spot instance is gone."""
 
     kind: Literal["promoted"] = "promoted"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     why: str
 
 
-class AttemptEnded(_OfAttempt):
-    """It has ended. cost: of all its instances. lost_s: work that has to be done again. why: for people."""
+class AttemptEnded(_AttemptEntry):
+    """An attempt has ended.
+
+    Attributes
+    ----------
+    cost
+        Cost of all its instances.
+    lost_s
+        Work that has to be done again, in seconds.
+    why
+        Reason, for people.
+    """
 
     kind: Literal["ended"] = "ended"
     outcome: Outcome
@@ -171,14 +211,14 @@ class AttemptEnded(_OfAttempt):
 
 
 class AttemptFreed(_Entry):
-    """The instances of these attempts were given back, and their work was taken away from the agents."""
+    """The instances of these attempts were given back, and node agents have forgotten their work."""
 
     kind: Literal["freed"] = "freed"
     attempts: tuple[int, ...]
 
 
 class ProfileLearnt(_Entry):
-    """What the job needs, as it was measured or known from before."""
+    """The profile of the job was measured, or is known from an earlier job."""
 
     kind: Literal["profile"] = "profile"
     profile: Profile
@@ -186,7 +226,7 @@ class ProfileLearnt(_Entry):
 
 
 class JobWaits(_Entry):
-    """Nothing runs until then."""
+    """No attempt runs until ``until``."""
 
     kind: Literal["waits"] = "waits"
     until: float
@@ -194,21 +234,21 @@ class JobWaits(_Entry):
 
 
 class CancelRequested(_Entry):
-    """Its holder does not want it any more. by: whose key said so."""
+    """The holder asked for the end of the job. ``by`` is the name of the key that did."""
 
     kind: Literal["cancel"] = "cancel"
     by: str
 
 
 class JobFinished(_Entry):
-    """Its command ended with status 0. The end."""
+    """The command of the job ended with status 0. This is the last entry."""
 
     kind: Literal["finished"] = "finished"
     attempt: int
 
 
 class JobFailed(_Entry):
-    """It is given up. The end."""
+    """The job was given up. This is the last entry."""
 
     kind: Literal["failed"] = "failed"
     why: str
@@ -216,13 +256,13 @@ class JobFailed(_Entry):
 
 
 class JobCancelled(_Entry):
-    """It was cancelled. The end."""
+    """The job was cancelled. This is the last entry."""
 
     kind: Literal["cancelled"] = "cancelled"
     by: str
 
 
-_OfPlace = (
+_AttemptEntries = (
     AttemptBegan
     | AttemptStarted
     | AttemptCheckpointed
@@ -232,7 +272,7 @@ _OfPlace = (
     | AttemptEnded
     | AttemptFreed
 )
-_OfJob = (
+_JobEntries = (
     JobSubmitted
     | JobPlanned
     | ProfileLearnt
@@ -242,14 +282,17 @@ _OfJob = (
     | JobFailed
     | JobCancelled
 )
-JobEntry = Annotated[_OfPlace | _OfJob, Field(discriminator="kind")]
+JobEntry = Annotated[_AttemptEntries | _JobEntries, Field(discriminator="kind")]
 _entries: TypeAdapter[JobEntry] = TypeAdapter(JobEntry)
 
 
-def entry_of(text: bytes) -> JobEntry:
-    """An entry as it is in Redis; fields that this version does not know are passed over.
+def parse_entry(text: bytes) -> JobEntry:
+    """Parse an entry of a journal; fields that this version does not know are ignored.
 
-    Raises UnreadableEntryError for a kind that it does not know, and for what is no entry.
+    Raises
+    ------
+    UnreadableEntryError
+        When its kind is unknown, or it is no entry.
     """
     try:
         return _entries.validate_json(text, extra="ignore")
@@ -261,6 +304,6 @@ def entry_of(text: bytes) -> JobEntry:
         ) from None
 
 
-def entry_text(entry: JobEntry) -> str:
-    """The entry as it is written; what has its default is left out."""
+def serialize_entry(entry: JobEntry) -> str:
+    """Return the JSON of an entry, without fields that have their default."""
     return entry.model_copy(update={"kind": entry.kind}).model_dump_json(exclude_unset=True)

@@ -1,5 +1,8 @@
-"""Ids of jobs. Those of members end with a mark of their member, so that no two members' ids are one, and a
-list of one member's jobs is made without looking into those of others."""
+"""Makes and checks ids of jobs.
+
+The id of a member's job ends with a suffix of that member. So the ids of two members never coincide, and the
+jobs of one member are listed without looking into those of others.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from broker.jobs.models import JobId
 
 LONGEST = 64
 _DIGITS = 10
-#: What is left of an id for who chooses it.
+#: Length of the part of an id that its holder chooses.
 LONGEST_CHOSEN = LONGEST - 1 - _DIGITS
 _ids: TypeAdapter[str] = TypeAdapter(JobId)
 
 
-def mark(member: str | None) -> str:
-    """The end of the ids of a member's jobs; nothing for operators."""
+def make_suffix(member: str | None) -> str:
+    """Return the end of the ids of a member's jobs; empty for operators."""
     return "" if member is None else f"-{hashlib.sha256(member.encode()).hexdigest()[:_DIGITS]}"
 
 
 def is_job_id(text: str) -> bool:
-    """Whether the text can be an id at all."""
+    """Return True if the text can be the id of a job."""
     try:
         _ids.validate_python(text)
     except ValidationError:

@@ -1,5 +1,7 @@
-"""A batch job as its user hands it over, and as it is shown: what to run, where it ran, why it moved, what it
-cost (JOBS.md "In the product")."""
+"""Defines the models of batch jobs: as users submit them, as they are shown, and as node agents run them.
+
+JOBS.md, "In the product", describes jobs.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,30 @@ from broker.contract import CloudId, Cores, Id, LivingSeconds, Message, Name, Se
 from cloudsim.jobs.job import StorageKind
 
 _MOST_WORDS = 1_000
-#: NUL ends an argument for the kernel.
+#: An argument cannot contain NUL, which ends it for the kernel.
 _Word = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=32_768)]
 Command = Annotated[tuple[_Word, ...], Field(min_length=1, max_length=_MOST_WORDS)]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
 _Gigabytes = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Money = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
-#: Ids of work, of attempts and of files hold that of the job with more behind it.
+#: Ids of work, attempts and files begin with the id of the job.
 JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
 
 RESERVED_VARIABLES = "SPOTFED_"
 
 
 class Profile(Message):
-    """What one instance of a job needs on the reference type, with local storage.
+    """The needs of one instance of a job on the reference type, with local storage.
 
-    work_s: running time, in wall time. memory_gb, disk_gb: what must be saved of it. io_share: part of
-    ``work_s`` that waits for storage.
+    Attributes
+    ----------
+    work_s
+        Running time, in seconds of wall time.
+    memory_gb, disk_gb
+        Size of what a checkpoint must save of it.
+    io_share
+        Part of ``work_s`` that waits for storage.
     """
 
     work_s: Annotated[float, Field(gt=0, le=3_200_000_000, allow_inf_nan=False)]
@@ -40,10 +48,13 @@ class Profile(Message):
 
 
 class Checkpoints(Message):
-    """That a job can go on from what is in its directory, SPOTFED_JOB_DIR, at any moment.
+    """Declares that a job can go on from what is in its directory, SPOTFED_JOB_DIR, at any moment.
 
-    save, restore: commands that are run there before its state is kept, and before the job's own command goes
-    on from it; without them the files as they are must do.
+    Attributes
+    ----------
+    save, restore
+        Commands to run there before its state is saved, and before the job's own command goes on from it;
+        without them the files as they are must do.
     """
 
     save: Command | None = None
@@ -51,16 +62,32 @@ class Checkpoints(Message):
 
 
 class JobWish(Message):
-    """A batch job. ``POST /v1/jobs`` takes it.
+    """A batch job as ``POST /v1/jobs`` takes it.
 
-    name: jobs of one name share their profile; a job without a profile runs on-demand first, and is measured.
-    home: the cloud on which it may have on-demand instances; left out: the origin, where that is a cloud.
-    instances: so many run together, each told its SPOTFED_JOB_RANK; losing one is losing all.
-    memory_limit_mb: of each instance: what needs more is ended, which is a failure of its own.
-    checkpoint: None: it always begins anew. slack: the share of its time that may go into checkpoints.
-    idempotent: False: it must never run twice, nor again from an earlier state.
-    deadline_s: after its submission. max_cost: in the unit of its cost. retries: how often it is run again
-    after it failed by itself. clouds: on whose spot it may run; None: any.
+    Attributes
+    ----------
+    name
+        Jobs of one name share their profile; a job without a profile runs on-demand first, and is measured.
+    home
+        Cloud on which it may have on-demand instances; by default the origin, if that is a cloud.
+    instances
+        Number of ranks to run in parallel; each gets its rank in SPOTFED_JOB_RANK. Losing one is losing all.
+    memory_limit_mb
+        Memory limit of each instance: one that needs more is ended, and the job has failed.
+    checkpoint
+        How its state is saved; None: it always begins anew.
+    slack
+        Share of its time that may go into checkpoints.
+    idempotent
+        False if it must never run twice, nor again from an earlier state.
+    deadline_s
+        Time after its submission by which it should end.
+    max_cost
+        Largest cost, in the unit of its cost.
+    retries
+        How often it is run again after it failed by itself.
+    clouds
+        Clouds on whose spot instances it may run; None for any.
     """
 
     id: JobId | None = None
@@ -87,13 +114,14 @@ class JobWish(Message):
         for name in self.environment:
             if name.startswith(RESERVED_VARIABLES):
                 raise PydanticCustomError(
-                    "environment", "environment: names that begin with SPOTFED_ are the federation's own"
+                    "environment",
+                    "environment: names that begin with SPOTFED_ are reserved for the federation",
                 )
         return self
 
 
 class JobState(StrEnum):
-    """Where a job is. The last three are ends, and there is exactly one."""
+    """State of a job. The last three are final, and a job reaches one of them only."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -106,23 +134,37 @@ ENDED = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELLED})
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """Way in which an attempt ended."""
 
     WON = "won"  # its command ended with status 0, first of all replicas: the job is finished
     EVICTED = "evicted"  # the cloud took its instance back
-    SAVED = "saved"  # given up after its state was kept: the job goes on elsewhere from there
+    SAVED = "saved"  # given up after its state was saved: the job goes on elsewhere from there
     FAILED = "failed"  # its command ended with another status, or could not be run
     STOPPED = "stopped"  # not needed any more: a replica won, the plan changed, or the job was cancelled
     REFUSED = "refused"  # no cloud let it begin
 
 
 class Attempt(Message):
-    """One place in which the job ran or was to run: all its instances there.
+    """One attempt to run a job: all its instances on one cloud. Times are in seconds since 1970.
 
-    role: what it is to the job. lease: of spot (with several instances: the first). price_usd_per_core_hour
-    and table_version: as they were when it was planned; so are risk (of eviction before expected_s) and
-    expected_cost. restored_from: the attempt whose state it began with. lost_s: work that has to be done
-    again. began, ended: because of what, for people. Times: seconds since 1970.
+    Attributes
+    ----------
+    role
+        Part that the attempt has in the job.
+    lease
+        Spot lease; with several instances, that of the first.
+    price_usd_per_core_hour, table_version
+        Price and quantile table when the attempt was planned.
+    risk
+        Risk of an eviction before ``expected_s``, as planned.
+    expected_cost
+        Cost, as planned.
+    restored_from
+        Number of the attempt from whose saved state it began.
+    lost_s
+        Work that has to be done again, in seconds.
+    began, ended
+        Reasons for its begin and its end, for people.
     """
 
     number: int
@@ -155,9 +197,16 @@ class Attempt(Message):
 class JobView(Message):
     """A job as ``GET /v1/jobs/{id}`` shows it.
 
-    said: in one sentence, how it stands and what happens next. unit: of all costs, "usd" or, in a federation
-    without prices, "core-hours". on_demand_cost: what the same would have cost on-demand from the start; None
-    until its running time is known. next_at: when it is looked after again, where it waits.
+    Attributes
+    ----------
+    said
+        Sentence about the state of the job and its next step.
+    unit
+        Unit of all costs: ``usd`` or, in a federation without prices, ``core-hours``.
+    on_demand_cost
+        Cost of the job on-demand from the start; None until its running time is known.
+    next_at
+        Time at which a waiting job is looked after again.
     """
 
     id: JobId
@@ -186,16 +235,21 @@ class JobView(Message):
 
 
 class JobList(Message):
-    """Jobs, the latest first; ``more``: there are more."""
+    """A page of jobs, newest first. ``more`` is True if older ones follow."""
 
     jobs: tuple[JobView, ...]
     more: bool = False
 
 
 class JobLog(Message):
-    """What an attempt has written to standard output and error, from ``offset`` bytes on.
+    """The output of an attempt, standard output and error, from byte ``offset`` on.
 
-    next_offset: where to go on; ``end``: the attempt has ended and this is all of it.
+    Attributes
+    ----------
+    next_offset
+        Offset at which to go on.
+    end
+        True if the attempt has ended and this is the rest of its output.
     """
 
     job: JobId
@@ -211,15 +265,29 @@ class JobLog(Message):
 
 
 class Work(Message):
-    """What the agent of a cloud is to run on one instance. ``wanted`` changes, the rest stays.
+    """A piece of work: what the node agent of a cloud is to run on one instance. Only ``wanted`` changes.
 
-    id: ``<job>.<attempt>.<rank>``. instance: the spot lease whose instance it is (its end ends the work), or
-    with ``spot`` False the on-demand instance, which the job manager stops after the work. server: the
-    instance whose cores a backup replica shares, at ``share`` of them. restore: the work whose kept state is
-    put into its directory before it begins, and which of its checkpoints; None: it begins anew. storage:
-    ``remote``: its directory is where states are kept; ``local``: it is copied there at each checkpoint.
-    checkpoint_s: interval; None: none are made. wanted: ``run``; ``save``: keep its state, then end it;
-    ``stop``: end it. saves_on_notice: an instance that is given notice has its state kept, and ends.
+    Attributes
+    ----------
+    id
+        ``<job>.<attempt>.<rank>``.
+    instance
+        Spot lease of the instance, whose end ends the work; with ``spot`` False, the on-demand instance,
+        which the job manager stops after the work.
+    server
+        Instance whose cores a backup replica shares, at ``share`` of them.
+    restore
+        Work whose saved state is put into its directory before it begins, and the number of that checkpoint;
+        None: it begins anew.
+    storage
+        ``remote``: states are saved in its directory itself; ``local``: the directory is copied at each
+        checkpoint.
+    checkpoint_s
+        Interval between checkpoints; None for no checkpoints.
+    wanted
+        ``run``; ``save``: save its state, then end it; ``stop``: end it.
+    saves_on_notice
+        An instance under notice has its state saved, and ends.
     """
 
     id: Id
@@ -248,13 +316,13 @@ class Work(Message):
 
 
 class WorkState(StrEnum):
-    """Where a piece of work is; the last five are ends."""
+    """State of a piece of work; the last five are final."""
 
     STARTING = "starting"
     RUNNING = "running"
     EXITED = "exited"  # by itself, see exit_code
-    SAVED = "saved"  # its state was kept as it was asked to, and it ended
-    STOPPED = "stopped"  # as it was asked to
+    SAVED = "saved"  # its state was saved on request, and it ended
+    STOPPED = "stopped"  # on request
     EVICTED = "evicted"  # with its instance
     UNUSABLE = "unusable"  # it could not be run, see why
 
@@ -263,7 +331,7 @@ WORK_ENDED = frozenset(WorkState) - {WorkState.STARTING, WorkState.RUNNING}
 
 
 class Usage(Message):
-    """What the processes of a piece of work have used until ``at``: of this attempt alone."""
+    """Resources that the processes of a piece of work have used until ``at``, in this attempt alone."""
 
     wall_s: float
     cpu_s: float
@@ -272,15 +340,21 @@ class Usage(Message):
     io_share: float = 0.0
 
 
-#: Why work is reported as evicted that was ended from outside, with its agent.
+#: Reason in the report on work that was ended from outside, together with its agent.
 AGENT_ENDED = "its node agent was ended"
 
 
 class WorkReport(Message):
-    """How a piece of work stands, as its agent says. Times: seconds since 1970.
+    """A node agent's report on a piece of work. Times are in seconds since 1970.
 
-    checkpoint: number of the last state that was kept whole, from 1 on, 0 for none; checkpoint_at: when that
-    was begun, so that all work until then is safe. checkpoint_gb: its size.
+    Attributes
+    ----------
+    checkpoint
+        Number of the last state that was saved whole, from 1 on; 0 for none.
+    checkpoint_at
+        Time at which that checkpoint began, so that all work until then is safe.
+    checkpoint_gb
+        Size of that state.
     """
 
     work: Id

@@ -1,4 +1,4 @@
-"""A job as its journal tells it: the pure fold of its entries. Imports nothing heavy: the API shows it."""
+"""Folds the journal of a job into the state of the job. Imports nothing heavy, because the API uses it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from broker.jobs.events import (
     PlannedAttempt,
     ProfileLearnt,
     Unit,
-    work_id,
+    make_work_id,
 )
 from broker.jobs.models import JobState, JobWish, Outcome, Profile, Usage
 
 HOUR_S = 3600.0
 
-_OfOpen = (
+_OpenAttemptEntry = (
     AttemptBegan
     | AttemptStarted
     | AttemptCheckpointed
@@ -49,10 +49,20 @@ class BrokenJournalError(ValueError):
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """An attempt as it stands. Times are seconds since 1970; None: not yet.
+    """The state of an attempt. Times are in seconds since 1970, None until they come.
 
-    plan: with ``role``, ``share`` and ``checkpoint_s`` as they are now. leases, nodes: by rank. told: because
-    of what it is to keep its state and end. paid: what it has cost until it was promoted, at ``terms_at``.
+    Attributes
+    ----------
+    plan
+        Its plan, with the present ``role``, ``share`` and ``checkpoint_s``.
+    leases, nodes
+        Leases or on-demand instances, and their nodes, by rank.
+    paced_at
+        Time since which it works at ``plan.pace``, from ``plan.done_s`` on.
+    save_reason
+        Reason why it was told to save its state and end.
+    paid
+        Cost until its promotion, at ``terms_at``.
     """
 
     plan: PlannedAttempt
@@ -61,13 +71,13 @@ class AttemptRecord:
     nodes: tuple[int, ...] = ()
     began_at: float | None = None
     started_at: float | None = None
-    paced_at: float | None = None  # since when it works at ``plan.pace``, from ``plan.done_s`` on
+    paced_at: float | None = None
     noticed_at: float | None = None
     checkpoint: int = 0
     checkpoint_at: float | None = None
     checkpoint_gb: float = 0.0
     usage: Usage | None = None
-    told: str | None = None
+    save_reason: str | None = None
     promoted: bool = False
     paid: float = 0.0
     terms_at: float | None = None
@@ -77,22 +87,22 @@ class AttemptRecord:
 
     @property
     def number(self) -> int:
-        """Of the attempt."""
+        """Number of the attempt, from 1."""
         return self.plan.number
 
     def work_done_s(self, at: float) -> float:
-        """How much of the job's work is done then, if nothing of it is lost."""
+        """Return the seconds of the job's work that are done at a time, if none of it is lost."""
         if self.paced_at is None:
             return self.plan.done_s
         return self.plan.done_s + max(at - self.paced_at, 0.0) * self.plan.pace
 
     @property
     def safe_s(self) -> float:
-        """How much of the job's work is done in the last state that it kept itself; 0 without one."""
+        """Seconds of the job's work that are done in the last state that it saved itself, or 0."""
         return 0.0 if self.checkpoint_at is None else self.work_done_s(self.checkpoint_at)
 
     def cost(self, at: float) -> float:
-        """Until then, or until its end."""
+        """Return the cost until a time, or until the end of the attempt."""
         if self.ended is not None:
             return self.ended.cost
         if self.began_at is None:
@@ -102,44 +112,57 @@ class AttemptRecord:
         hours = max(at - since, 0.0) / HOUR_S
         return self.paid + hours * plan.cores * plan.instances * plan.share * plan.price
 
-    def works(self, job: str) -> tuple[str, ...]:
-        """The ids of its pieces of work, by rank."""
-        return tuple(work_id(job, self.number, rank) for rank in range(self.plan.instances))
+    def list_work_ids(self, job: str) -> tuple[str, ...]:
+        """Return the ids of its pieces of work, by rank."""
+        return tuple(make_work_id(job, self.number, rank) for rank in range(self.plan.instances))
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A job. entries: how many made it. at: of the last one, never going back. profile: None: not known.
-    waits: until when nothing runs; since the last plan."""
+    """The state of a job.
+
+    Attributes
+    ----------
+    entries
+        Number of entries in its journal.
+    at
+        Time of the last entry; never goes back.
+    profile
+        Needs of the job; None if unknown.
+    wait
+        The wait since the last plan, during which nothing runs.
+    waits_in_row
+        Number of waits since an instance was last granted.
+    phases
+        Attempts during which the profile became known.
+    """
 
     entries: int
     at: float
     submitted: JobSubmitted
-    places: tuple[AttemptRecord, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
     profile: Profile | None = None
-    waits: JobWaits | None = None
+    wait: JobWaits | None = None
     cancel: CancelRequested | None = None
     end: JobFinished | JobFailed | JobCancelled | None = None
     unit: Unit = "usd"
     on_demand_cost: float | None = None
-    #: How often in a row it waited since something was granted.
-    waited: int = 0
-    #: For which attempts a change of phase was told.
+    waits_in_row: int = 0
     phases: frozenset[int] = field(default_factory=frozenset)
 
     @property
     def id(self) -> str:
-        """Of the job."""
+        """Id of the job."""
         return self.submitted.job
 
     @property
     def wish(self) -> JobWish:
-        """As it was submitted."""
+        """The job as it was submitted."""
         return self.submitted.wish
 
     @property
     def state(self) -> JobState:
-        """Where it is."""
+        """State of the job."""
         match self.end:
             case JobFinished():
                 return JobState.FINISHED
@@ -147,59 +170,78 @@ class JobRecord:
                 return JobState.FAILED
             case JobCancelled():
                 return JobState.CANCELLED
-        return JobState.RUNNING if any(one.started_at for one in self.live) else JobState.QUEUED
+        return JobState.RUNNING if any(attempt.started_at for attempt in self.live) else JobState.QUEUED
 
     @property
     def live(self) -> tuple[AttemptRecord, ...]:
         """Attempts that have not ended."""
-        return tuple(one for one in self.places if one.ended is None)
+        return tuple(attempt for attempt in self.attempts if attempt.ended is None)
 
     @property
     def evictions(self) -> int:
-        """How often a cloud took back what it ran on."""
-        return sum(one.ended is not None and one.ended.outcome is Outcome.EVICTED for one in self.places)
+        """Number of attempts that a cloud evicted."""
+        return sum(
+            attempt.ended is not None and attempt.ended.outcome is Outcome.EVICTED
+            for attempt in self.attempts
+        )
 
     @property
     def moves(self) -> int:
-        """How often it went on in another place than before."""
-        ran = [one for one in self.places if one.started_at is not None]
-        return len({one.asked_at for one in ran}) - 1 if ran else 0
+        """Number of times that the job went on in another attempt."""
+        ran = [attempt for attempt in self.attempts if attempt.started_at is not None]
+        return len({attempt.asked_at for attempt in ran}) - 1 if ran else 0
 
     @property
     def failures(self) -> int:
-        """How often it failed by itself."""
-        return sum(one.ended is not None and one.ended.outcome is Outcome.FAILED for one in self.places)
+        """Number of attempts that failed by themselves."""
+        return sum(
+            attempt.ended is not None and attempt.ended.outcome is Outcome.FAILED for attempt in self.attempts
+        )
 
     @property
     def safe(self) -> AttemptRecord | None:
-        """The attempt that kept the state with the most work done; None where there is none."""
-        kept = [one for one in self.places if one.checkpoint and one.safe_s > 0]
-        return max(kept, key=lambda one: (one.safe_s, one.number), default=None)
+        """The attempt that saved the state with the most work done, or None."""
+        saved = [attempt for attempt in self.attempts if attempt.checkpoint and attempt.safe_s > 0]
+        return max(saved, key=lambda attempt: (attempt.safe_s, attempt.number), default=None)
 
     @property
     def safe_s(self) -> float:
-        """How much of the job's work will never have to be done again."""
+        """Seconds of the job's work that will never have to be done again."""
         return self.safe.safe_s if self.safe else 0.0
 
     @property
     def deadline_at(self) -> float | None:
-        """Seconds since 1970."""
-        wish_s = self.wish.deadline_s
-        return None if wish_s is None else self.submitted.at + wish_s
+        """Deadline, in seconds since 1970, or None."""
+        deadline_s = self.wish.deadline_s
+        return None if deadline_s is None else self.submitted.at + deadline_s
 
     def cost(self, at: float) -> float:
-        """Of all attempts until then."""
-        return sum(one.cost(at) for one in self.places)
+        """Return the cost of all attempts until a time."""
+        return sum(attempt.cost(at) for attempt in self.attempts)
 
-    def place(self, number: int) -> AttemptRecord:
-        """The attempt of that number. Raises BrokenJournalError."""
-        if not 1 <= number <= len(self.places):
+    def get_attempt(self, number: int) -> AttemptRecord:
+        """Return the attempt of a number.
+
+        Raises
+        ------
+        BrokenJournalError
+            When there is none.
+        """
+        if not 1 <= number <= len(self.attempts):
             raise BrokenJournalError(f"job {self.id}: there is no attempt {number}")
-        return self.places[number - 1]
+        return self.attempts[number - 1]
 
 
-def fold(entries: Sequence[JobEntry]) -> JobRecord:
-    """The job that these entries make. Raises BrokenJournalError, and ValueError where there are none."""
+def fold_entries(entries: Sequence[JobEntry]) -> JobRecord:
+    """Return the state of the job that these entries make.
+
+    Raises
+    ------
+    BrokenJournalError
+        When they contradict each other.
+    ValueError
+        When there are none.
+    """
     if not entries:
         raise ValueError("a job has at least one entry")
     first = entries[0]
@@ -207,12 +249,18 @@ def fold(entries: Sequence[JobEntry]) -> JobRecord:
         raise BrokenJournalError(f"the first entry of a job is its submission, not {first.kind}")
     job = JobRecord(1, first.at, first, profile=first.wish.profile)
     for entry in entries[1:]:
-        job = step(job, entry)
+        job = apply_entry(job, entry)
     return job
 
 
-def step(job: JobRecord, entry: JobEntry) -> JobRecord:
-    """The job with one entry more. Raises BrokenJournalError."""
+def apply_entry(job: JobRecord, entry: JobEntry) -> JobRecord:
+    """Return the state of a job after one more entry.
+
+    Raises
+    ------
+    BrokenJournalError
+        When the entry contradicts those before it.
+    """
     if job.end is not None:
         raise BrokenJournalError(f"job {job.id}: {entry.kind} after {job.end.kind}, which is the end")
     at = max(job.at, entry.at)
@@ -221,21 +269,21 @@ def step(job: JobRecord, entry: JobEntry) -> JobRecord:
         case JobSubmitted():
             raise BrokenJournalError(f"job {job.id}: it was submitted twice")
         case JobPlanned():
-            job = _planned(job, entry, at)
+            job = _apply_plan(job, entry, at)
         case ProfileLearnt():
-            live = frozenset(one.number for one in job.live)
+            live = frozenset(attempt.number for attempt in job.live)
             job = replace(job, profile=entry.profile, phases=job.phases | live)
         case JobWaits():
-            job = replace(job, waits=entry, waited=job.waited + 1)
+            job = replace(job, wait=entry, waits_in_row=job.waits_in_row + 1)
         case CancelRequested():
             job = replace(job, cancel=job.cancel or entry)
         case JobFinished() | JobFailed() | JobCancelled():
             if job.live:
                 raise BrokenJournalError(f"job {job.id}: {entry.kind} while an attempt runs")
-            job = replace(job, end=entry, waits=None)
+            job = replace(job, end=entry, wait=None)
         case AttemptFreed():
             for number in entry.attempts:
-                job = _with(job, replace(_ended(job, number, entry), freed=True))
+                job = _replace_attempt(job, replace(_get_ended(job, number, entry), freed=True))
         case (
             AttemptBegan()
             | AttemptStarted()
@@ -245,87 +293,87 @@ def step(job: JobRecord, entry: JobEntry) -> JobRecord:
             | AttemptPromoted()
             | AttemptEnded()
         ):
-            job = replace(job, waited=0) if isinstance(entry, AttemptBegan) else job
-            job = _with(job, _moved(_open(job, entry.attempt, entry), entry, at))
+            job = replace(job, waits_in_row=0) if isinstance(entry, AttemptBegan) else job
+            job = _replace_attempt(job, _apply_to_attempt(_get_open(job, entry.attempt, entry), entry, at))
         case _:
             assert_never(entry)
     return job
 
 
-def _planned(job: JobRecord, entry: JobPlanned, at: float) -> JobRecord:
-    numbers = [one.number for one in entry.attempts]
-    first = len(job.places) + 1
+def _apply_plan(job: JobRecord, entry: JobPlanned, at: float) -> JobRecord:
+    numbers = [attempt.number for attempt in entry.attempts]
+    first = len(job.attempts) + 1
     if numbers != list(range(first, first + len(numbers))):
-        raise BrokenJournalError(f"job {job.id}: attempts {numbers} after {len(job.places)} others")
-    for one in entry.attempts:
-        if one.restored_from is not None:
-            job.place(one.restored_from)
-    places = (*job.places, *(AttemptRecord(one, at) for one in entry.attempts))
+        raise BrokenJournalError(f"job {job.id}: attempts {numbers} after {len(job.attempts)} others")
+    for attempt in entry.attempts:
+        if attempt.restored_from is not None:
+            job.get_attempt(attempt.restored_from)
+    attempts = (*job.attempts, *(AttemptRecord(attempt, at) for attempt in entry.attempts))
     cost = job.on_demand_cost if entry.on_demand_cost is None else entry.on_demand_cost
-    return replace(job, places=places, waits=None, unit=entry.unit, on_demand_cost=cost)
+    return replace(job, attempts=attempts, wait=None, unit=entry.unit, on_demand_cost=cost)
 
 
-def _moved(place: AttemptRecord, entry: _OfOpen, at: float) -> AttemptRecord:
+def _apply_to_attempt(attempt: AttemptRecord, entry: _OpenAttemptEntry, at: float) -> AttemptRecord:
     match entry:
         case AttemptBegan():
-            if place.began_at is not None:
-                raise BrokenJournalError(f"attempt {place.number} began twice")
-            place = replace(place, leases=entry.leases, nodes=entry.nodes, began_at=at)
+            if attempt.began_at is not None:
+                raise BrokenJournalError(f"attempt {attempt.number} began twice")
+            attempt = replace(attempt, leases=entry.leases, nodes=entry.nodes, began_at=at)
         case AttemptStarted():
-            place = replace(place, started_at=entry.started_at, paced_at=entry.started_at)
+            attempt = replace(attempt, started_at=entry.started_at, paced_at=entry.started_at)
         case AttemptCheckpointed():
-            place = replace(
-                place,
-                checkpoint=max(entry.checkpoint, place.checkpoint),
-                checkpoint_at=max(entry.checkpoint_at, place.checkpoint_at or entry.checkpoint_at),
+            attempt = replace(
+                attempt,
+                checkpoint=max(entry.checkpoint, attempt.checkpoint),
+                checkpoint_at=max(entry.checkpoint_at, attempt.checkpoint_at or entry.checkpoint_at),
                 checkpoint_gb=entry.checkpoint_gb,
-                usage=entry.usage or place.usage,
+                usage=entry.usage or attempt.usage,
             )
         case AttemptNoticed():
-            place = replace(place, noticed_at=place.noticed_at or at)
+            attempt = replace(attempt, noticed_at=attempt.noticed_at or at)
         case AttemptInstructed():
-            plan = place.plan
+            plan = attempt.plan
             if entry.checkpoint_s is not None:
                 plan = plan.model_copy(update={"checkpoint_s": entry.checkpoint_s})
-            told = entry.why if entry.wanted == "save" else place.told
-            place = replace(place, plan=plan, told=told, revision=place.revision + 1)
+            save_reason = entry.why if entry.wanted == "save" else attempt.save_reason
+            attempt = replace(attempt, plan=plan, save_reason=save_reason, revision=attempt.revision + 1)
         case AttemptPromoted():
-            place = _promoted(place, entry, at)
+            attempt = _apply_promotion(attempt, entry, at)
         case AttemptEnded():
-            place = replace(place, ended=entry)
-    return place
+            attempt = replace(attempt, ended=entry)
+    return attempt
 
 
-def _promoted(place: AttemptRecord, entry: AttemptPromoted, at: float) -> AttemptRecord:
-    """What it did until now it did at the old pace and price."""
+def _apply_promotion(attempt: AttemptRecord, entry: AttemptPromoted, at: float) -> AttemptRecord:
+    """Return the attempt at its new pace and price; what it did until now stays at the old ones."""
     changed = {
         "role": "main",
         "share": entry.share,
-        "done_s": place.work_done_s(at),
-        "pace": place.plan.pace * entry.share / place.plan.share,
+        "done_s": attempt.work_done_s(at),
+        "pace": attempt.plan.pace * entry.share / attempt.plan.share,
     }
-    plan = place.plan.model_copy(update=changed)
-    paced_at = None if place.paced_at is None else at
-    revision = place.revision + 1
-    place = replace(place, paid=place.cost(at), terms_at=at)
-    return replace(place, plan=plan, promoted=True, paced_at=paced_at, revision=revision)
+    plan = attempt.plan.model_copy(update=changed)
+    paced_at = None if attempt.paced_at is None else at
+    revision = attempt.revision + 1
+    attempt = replace(attempt, paid=attempt.cost(at), terms_at=at)
+    return replace(attempt, plan=plan, promoted=True, paced_at=paced_at, revision=revision)
 
 
-def _open(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
-    place = job.place(number)
-    if place.ended is not None:
+def _get_open(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
+    attempt = job.get_attempt(number)
+    if attempt.ended is not None:
         raise BrokenJournalError(f"job {job.id}: {entry.kind} after the end of attempt {number}")
-    return place
+    return attempt
 
 
-def _ended(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
-    place = job.place(number)
-    if place.ended is None:
+def _get_ended(job: JobRecord, number: int, entry: JobEntry) -> AttemptRecord:
+    attempt = job.get_attempt(number)
+    if attempt.ended is None:
         raise BrokenJournalError(f"job {job.id}: {entry.kind} before the end of attempt {number}")
-    return place
+    return attempt
 
 
-def _with(job: JobRecord, place: AttemptRecord) -> JobRecord:
-    places = list(job.places)
-    places[place.number - 1] = place
-    return replace(job, places=tuple(places))
+def _replace_attempt(job: JobRecord, attempt: AttemptRecord) -> JobRecord:
+    attempts = list(job.attempts)
+    attempts[attempt.number - 1] = attempt
+    return replace(job, attempts=tuple(attempts))

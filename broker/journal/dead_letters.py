@@ -175,12 +175,12 @@ class DeadLetters:
         }
         if entry is not None and (self._add_as(entry, fields) or self._has(of, entry)):
             return
-        self._redis.xadd(self._keys.dead(self.cloud), fields, maxlen=DEAD_ENTRIES_KEPT)
+        self._redis.xadd(self._keys.dead_letters(self.cloud), fields, maxlen=DEAD_ENTRIES_KEPT)
 
     def _add_as(self, entry: str, fields: dict[Any, Any]) -> bool:
         """Add a letter with this id; return False if the stream is beyond it."""
         try:
-            self._redis.xadd(self._keys.dead(self.cloud), fields, id=entry, maxlen=DEAD_ENTRIES_KEPT)
+            self._redis.xadd(self._keys.dead_letters(self.cloud), fields, id=entry, maxlen=DEAD_ENTRIES_KEPT)
         except redis.ResponseError as error:
             if "equal or smaller" not in str(error):
                 raise
@@ -193,7 +193,7 @@ class DeadLetters:
 
     def count(self) -> int:
         """Return the number of letters."""
-        return self._redis.xlen(self._keys.dead(self.cloud))
+        return self._redis.xlen(self._keys.dead_letters(self.cloud))
 
     def letters(self) -> list[DeadLetter]:
         """Return all letters, oldest first."""
@@ -206,12 +206,12 @@ class DeadLetters:
 
     def drop(self, letter: str) -> bool:
         """Remove a letter; return False if it was not there."""
-        return bool(self._redis.xdel(self._keys.dead(self.cloud), letter))
+        return bool(self._redis.xdel(self._keys.dead_letters(self.cloud), letter))
 
     def _range(self, low: str, high: str) -> list[DeadLetter]:
         entries = cast(
             "list[tuple[bytes, dict[bytes, bytes]]]",
-            self._redis.xrange(self._keys.dead(self.cloud), low, high, DEAD_ENTRIES_KEPT),
+            self._redis.xrange(self._keys.dead_letters(self.cloud), low, high, DEAD_ENTRIES_KEPT),
         )
         return [_parse_letter(self.cloud, entry.decode(), fields) for entry, fields in entries]
 

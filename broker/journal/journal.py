@@ -177,7 +177,7 @@ class Journal:
             it opened, as long as no later one has been opened.
         """
         keys = [self.keys.owner(self.cloud), self.keys.epoch(self.cloud), self.keys.journal(self.cloud)]
-        keys.append(self.keys.spoken_by(self.cloud))
+        keys.append(self.keys.owner_version(self.cloud))
         opened = cast("list[int] | None", self._acquire(keys, [token, _ms(ttl_s), floor, VERSION, dead]))
         if opened is None:
             return None
@@ -229,7 +229,7 @@ class Journal:
             *(keys.inbox(cloud), keys.cursor(cloud), keys.advert(cloud), keys.running(cloud), keys.overflow),
             *(keys.lease(cloud, lease.id) for lease in commit.leases),
             *(keys.replies(name) for name in commit.replies),
-            *(keys.advert_signature(cloud), keys.seen(cloud)),
+            *(keys.advert_signature(cloud), keys.handled_messages(cloud)),
         ]
         advert = write_message(commit.advert, speaks) if commit.advert else ""
         position = self._inbox.position_at(commit.cursor)
@@ -326,7 +326,7 @@ class Journal:
         The signatures seen by then are read too: call this before the inbox is read from there.
         """
         if self.signing.verifies:
-            window = self.redis.hgetall(self.keys.seen(self.cloud))
+            window = self.redis.hgetall(self.keys.handled_messages(self.cloud))
             self._inbox.begin(cast("dict[bytes, bytes]", window))
         self._read = {}
         stored = cast("bytes | None", self.redis.get(self.keys.cursor(self.cloud)))

@@ -13,7 +13,7 @@ from broker.contract import BrokenPromise
 from broker.ledger.ledger import CloudLedger
 from broker.storage.keys import RedisKeys
 from broker.storage.outages import retry_through_outages
-from broker.storage.streams import event_or_none
+from broker.storage.streams import try_parse_event
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class LedgerReader:
 def _fold(ledger: CloudLedger, sequence: int, text: bytes) -> None:
     if sequence <= ledger.sequence:
         return
-    event = event_or_none(text)
+    event = try_parse_event(text)
     if event is None or event.lease is None or event.sequence != sequence:
         ledger.pass_over(sequence)
     else:

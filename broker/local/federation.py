@@ -133,7 +133,7 @@ class LocalFederation:
             time.sleep(_LOOK_S)
             try:
                 with self.client(deadline_s=_LOOK_S) as client:
-                    missing -= {view.info.id for view in client.clouds() if view.reachable}
+                    missing -= {view.info.id for view in client.clouds.list() if view.reachable}
             except UntrustedError as error:
                 raise LocalError(str(error)) from error
             except ClientError:

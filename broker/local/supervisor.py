@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.backoff import Backoff
-from broker.local.child_process import deathbound
+from broker.child_process import die_with_parent
 from broker.local.process_list import ProcessSpec
 
 STOP_LIMIT_S = 8.0
@@ -101,7 +101,7 @@ class Supervisor:
         command = [sys.executable, *child.process.arguments]
         with child.log.open("ab") as log:
             child.running = subprocess.Popen(  # noqa: S603  (modules of ours)
-                deathbound(command),
+                die_with_parent(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

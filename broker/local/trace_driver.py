@@ -70,7 +70,7 @@ def drive(
             tally.admitted(request.id, answer.lease.cloud)
         answered(at_s, request, answer)
     for member in federation.clouds:
-        client.finish(member.spec.id)
+        client.clouds.finish(member.spec.id)
         for event in journal(member.spec.id):
             _count(tally, event)
     return tally.as_dict()
@@ -79,7 +79,7 @@ def drive(
 def _submit(client: Client, at_s: float, request: Request, targets: tuple[str, ...]) -> Answer:
     assert request.lifetime_s is not None, "a spot request names its lifetime"
     try:
-        return client.submit(
+        return client.requests.submit(
             SpotRequest(
                 id=request.id,
                 origin=request.origin,

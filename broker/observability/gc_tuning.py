@@ -1,8 +1,8 @@
-"""Python's garbage collector in processes that live long and hold much.
+"""Tunes Python's garbage collector for processes that live long and hold much.
 
-It looks for cycles each time that 700 objects more have been made than let go, and now and then through all
-there are: modules, adverts, each lease of a busy cloud. Here next to nothing is a cycle, and what is held is
-held for long, so it found nothing and took a fifth of an owner's time, up to 0.1 s at once.
+By default it looks for cycles after every 700 new objects, and now and then through all objects: modules,
+adverts, each lease of a busy cloud. In an owner next to nothing is a cycle and most objects live long, so it
+found nothing and took a fifth of the owner's time, up to 0.1 s at once.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import gc
 _YOUNG, _MIDDLE, _OLD = 50_000, 20, 50
 
 
-def settle() -> None:
-    """What was made so far is not looked through again, and what comes is looked through rarely.
+def tune_gc() -> None:
+    """Exempt all present objects from garbage collection, and collect later ones rarely.
 
-    For a whole process, once what it needs is loaded.
+    Call it in a process once everything that it needs is loaded.
     """
     gc.collect()
     gc.freeze()

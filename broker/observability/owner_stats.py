@@ -1,6 +1,7 @@
-"""What a cloud's owner measures of itself for operators, in a hash of its own (``Keys.measures``).
+"""Defines the statistics that the owner of a cloud publishes for operators, in a hash of Redis.
 
-Counts begin anew with each owner process. Nothing is decided by it, and a member is not shown it.
+Counts begin anew with each owner process. No decision depends on them, and members do not see them. They go
+through Redis because owners open no port: any API process shows them on ``GET /metrics``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from dataclasses import asdict, dataclass, fields
 
 @dataclass(frozen=True)
 class OwnerStats:
-    """tables: so many were made. tables_s, last_table_s: for how long, all of them and the last. batches:
-    so many of the table under way are waited for. The lengths of the journal in Redis and of the dead letters
-    are in entries."""
+    """Counts and times of one owner process.
+
+    Attributes
+    ----------
+    tables, tables_s, last_table_s:
+        How many tables were made, the seconds that they took in all, and those of the last one.
+    journal_entries, dead_letters:
+        Entries of the journal in Redis, and of the dead letters.
+    batches:
+        Batches of the table in progress that Monte-Carlo workers have not delivered yet.
+    """
 
     tables: int = 0
     tables_s: float = 0.0
@@ -22,24 +31,24 @@ class OwnerStats:
     dead_letters: int = 0
     batches: int = 0
 
-    def written(self) -> dict[str, str]:
-        """As fields of the hash."""
+    def to_fields(self) -> dict[str, str]:
+        """Return the fields of the hash."""
         return {name: repr(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def parse(cls, told: Mapping[bytes, bytes]) -> OwnerStats | None:
-        """What another process wrote; None for nothing, or what cannot be read."""
-        if not told:
+    def parse(cls, values: Mapping[bytes, bytes]) -> OwnerStats | None:
+        """Parse the fields of the hash; return None if there are none, or they are unreadable."""
+        if not values:
             return None
         try:
-            known = {one.name: float(told.get(one.name.encode(), b"0")) for one in fields(cls)}
+            numbers = {field.name: float(values.get(field.name.encode(), b"0")) for field in fields(cls)}
         except ValueError:
             return None
         return cls(
-            int(known["tables"]),
-            known["tables_s"],
-            known["last_table_s"],
-            int(known["journal_entries"]),
-            int(known["dead_letters"]),
-            int(known["batches"]),
+            int(numbers["tables"]),
+            numbers["tables_s"],
+            numbers["last_table_s"],
+            int(numbers["journal_entries"]),
+            int(numbers["dead_letters"]),
+            int(numbers["batches"]),
         )

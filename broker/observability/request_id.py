@@ -1,7 +1,8 @@
-"""The id of the API call that a piece of work belongs to: given by the caller or made, named in every log.
+"""Carries the id of the API call that a piece of work belongs to, so that every log entry can name it.
 
-The API tells it to owners with what it sends them (``broker.requests.store``), who name it in their logs.
-It is for people who look for something: nothing is decided by it.
+The caller gives the id or the API makes one, and sends it to owners with their commands
+(``broker.requests.store``); they log it as well. It is for people who search the logs: nothing is decided by
+it.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ _Message = TypeVar("_Message", bound=BaseModel)
 
 
 def begin(given: str | None) -> str:
-    """From here on, what is done belongs to this call. Returns its id: ``given`` if that is one, else a new
-    one."""
+    """Make all further work in this context belong to a call, and return the id of the call.
+
+    That is ``given`` if it is a valid id, else a new one.
+    """
     call = given if given is not None and _valid.fullmatch(given) else uuid4().hex
     _current.set(call)
     return call
 
 
 def current() -> str | None:
-    """The id of the present call; None: what is done belongs to none."""
+    """Return the id of the present call, or None outside of calls."""
     return _current.get()
 
 
 def traced(batch: Sequence[_Message]) -> Sequence[_Message]:
-    """Commands that go to an owner together: the first one names the present call, for all of them."""
+    """Return a batch of commands for an owner, the first of which names the present call for all."""
     call = _current.get()
     if call is None or not batch:
         return batch

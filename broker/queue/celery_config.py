@@ -1,9 +1,4 @@
-"""The Celery application's configuration, and how to send its tasks by name. Importing connects to
-nothing.
-
-A Celery message is never the only copy of anything (RELIABILITY.md 1): ``ring`` only says that an inbox has
-something to read, and a Monte-Carlo batch is sent again when its result does not come.
-"""
+"""Configures the Celery application and names its queues and tasks. Importing it connects to nothing."""
 
 from __future__ import annotations
 
@@ -29,20 +24,20 @@ BATCH_LIMIT_S = 600
 
 
 def cloud_queue(cloud: str) -> str:
-    """The queue of a cloud's owner."""
+    """Return the name of the queue of a cloud's owner."""
     return f"cloud.{cloud}"
 
 
 def montecarlo_queue(worker: str) -> str:
-    """The own queue of a Monte-Carlo worker, beside the shared one."""
+    """Return the name of the queue of one Monte-Carlo worker, beside the shared one."""
     return f"{MONTECARLO}.{worker}"
 
 
 def unacked_options(queue: str | None) -> dict[str, str]:
-    """Where the transport of who serves a queue apart notes what is unacknowledged, or (None) that of all
-    others.
+    """Return the options that name the transport's keys for unacknowledged messages.
 
-    Owners and job managers share these with nobody: who may write there can put messages into others' queues.
+    ``queue`` is that of an owner or a job manager, which share these keys with nobody: a process that may
+    write there could put messages into the queues of others. None is for all other processes.
     """
     apart = "" if queue is None else f".{queue}"
     return {f"{name}_key": name + apart for name in ("unacked", "unacked_index", "unacked_mutex")}
@@ -51,12 +46,16 @@ def unacked_options(queue: str | None) -> dict[str, str]:
 def make_app(settings: Settings, queue: str | None = None) -> Celery:
     """Make a Celery application for the Redis server at ``settings.redis_url``.
 
-    ``queue``: the queue that it serves, as an owner or a job manager. Raises SettingsError when there is no
-    address of Redis.
+    ``queue`` is the queue that it serves, for an owner or a job manager.
+
+    Raises
+    ------
+    SettingsError
+        When no address of Redis is set.
     """
     if settings.redis_url is None:
         raise SettingsError("SPOTFED_REDIS_URL: name the Redis server (`spotfed up` starts one of its own)")
-    # Whatever the form of the address, the transport is ours, also where another one was looked up before.
+    # Use spotfed's transport for every form of address, even if kombu has looked up its own before.
     for scheme in ("redis", "rediss"):
         transport.TRANSPORT_ALIASES[scheme] = "broker.queue.celery_transport:Transport"
         transport._transport_cache.pop(scheme, None)

@@ -1,9 +1,10 @@
-"""Kombu's Redis transport, but a worker survives that Redis restarts while it holds a message.
+"""Keeps Celery workers alive while Redis restarts, by a variant of kombu's Redis transport.
 
 kombu 5.7.0 puts unacknowledged messages back when a connection ends. If the connection was lost, that raises
-in the middle of reconnecting ('NoneType' object has no attribute 'hostname') and the worker dies. Here it is
-left undone: the messages are still in Redis, where the visibility timeout brings them back, and no message of
-ours is the only copy of anything. A message that cannot be read would end the worker too: it is passed over.
+in the middle of reconnecting ('NoneType' object has no attribute 'hostname') and the worker dies. This
+transport leaves it undone: the messages are still in Redis, where the visibility timeout brings them back,
+and no message is the only copy of anything. A message that cannot be read would end the worker too: it is
+skipped.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ log = logging.getLogger(__name__)
 
 
 class QoS(redis.QoS):
-    """Acknowledgements."""
+    """Acknowledges messages and puts unacknowledged ones back."""
 
     def ack(self, delivery_tag: str) -> None:
-        """Writes nothing for a message that was delivered for good (an owner's doorbell)."""
+        """Acknowledge a message; write nothing for one that was sent without (an owner's doorbell)."""
         if delivery_tag in self._delivered:
             super().ack(delivery_tag)
 
     def restore_unacked(self, client: Any = None) -> None:
-        """Puts delivered messages back, unless Redis cannot be reached."""
+        """Put delivered messages back, unless Redis cannot be reached."""
         try:
             super().restore_unacked(client)
         except (*redis.Transport.connection_errors, AttributeError):
@@ -33,7 +34,7 @@ class QoS(redis.QoS):
 
 
 class Channel(redis.Channel):
-    """A channel with these acknowledgements."""
+    """Reads messages, and skips those that are unreadable."""
 
     QoS = QoS
 
@@ -41,12 +42,12 @@ class Channel(redis.Channel):
         try:
             return super()._brpop_read(**options)
         except (ValueError, KeyError, TypeError) as error:
-            # Not the error itself: it may repeat what the message holds.
+            # The text of the error may repeat the content of the message.
             log.warning("a Celery message cannot be read, it is passed over (%s)", type(error).__name__)
             return True
 
 
 class Transport(redis.Transport):
-    """A transport with these channels."""
+    """Opens channels of this kind."""
 
     Channel = Channel

@@ -1,9 +1,4 @@
-"""The Celery application's configuration, and how to send its tasks by name. Importing connects to
-nothing.
-
-A Celery message is never the only copy of anything (RELIABILITY.md 1): ``ring`` only says that an inbox has
-something to read, and a Monte-Carlo batch is sent again when its result does not come.
-"""
+"""Sends tasks by name: doorbells for owners and job managers, and Monte-Carlo batches."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from kombu.utils.json import dumps
 
 from broker.queue.celery_config import ADVANCE, BATCH, DRAIN, JOBS, cloud_queue
 
-#: A doorbell older than this says nothing that the poll has not found.
+#: By the age of this the owner has polled its inbox, so an older doorbell is useless.
 RING_EXPIRES_S = 30
 
 #: A batch older than this has been sent again.
@@ -26,8 +21,8 @@ BATCH_EXPIRES_S = 600
 def bell_queue(cloud: str) -> Queue:
     """Declare the queue of a cloud's doorbells, for their senders and for the owner.
 
-    Doorbells are not acknowledged, which halves what each one writes: one that is lost with its worker is
-    made up for by the next owner's opening.
+    Doorbells are not acknowledged, which halves what each one writes. The next owner looks into its inbox
+    when it starts, so one that is lost with its worker does no harm.
     """
     name = cloud_queue(cloud)
     return Queue(name, Exchange(name), routing_key=name, no_ack=True)
@@ -39,38 +34,43 @@ def batch_queue(name: str) -> Queue:
 
 
 def job_queue() -> Queue:
-    """What job managers are told to look after, as senders and managers declare it.
+    """Declare the queue of job managers, for senders and managers.
 
-    It is not acknowledged either: what is lost is made up for by their sweeping.
+    Its messages are not acknowledged either: job managers find a lost one by looking for due jobs.
     """
     return Queue(JOBS, Exchange(JOBS), routing_key=JOBS, no_ack=True)
 
 
 def ring(app: Celery, cloud: str) -> None:
-    """Tells a cloud's owner to look into its inbox.
+    """Tell a cloud's owner to look into its inbox.
 
-    Raises kombu.exceptions.OperationalError when the queue is away; the owner then finds out by itself.
+    Raises
+    ------
+    kombu.exceptions.OperationalError
+        When Redis is away; the owner then finds out by itself.
     """
     _send(app, DRAIN, bell_queue(cloud), expires=RING_EXPIRES_S)
 
 
 class Wakeups:
-    """The doorbells of clouds as Celery would put them into their queues: for scripts that ring in the step
-    in which they write what there is to read."""
+    """Makes doorbell messages as Celery would put them into the queues of clouds.
+
+    Scripts push them in the same step in which they write what there is to read.
+    """
 
     def __init__(self, app: Celery, prefix: str):
-        """``prefix``: of all keys."""
+        """``prefix`` is that of all keys."""
         self._app, self._prefix = app, prefix
-        self._forms: dict[str, tuple[str, str, str]] = {}  # a message by cloud, its task's id and its tag
+        self._forms: dict[str, tuple[str, str, str]] = {}  # message, task id and delivery tag, by cloud
 
     def __call__(self, cloud: str) -> tuple[str, str]:
-        """The key of a cloud's queue, and a message for it."""
+        """Return the key of a cloud's queue, and a message for it."""
         if cloud not in self._forms:
-            self._forms[cloud] = self._form(cloud)
+            self._forms[cloud] = self._make_form(cloud)
         text, task, tag = self._forms[cloud]
         return self._prefix + cloud_queue(cloud), text.replace(task, str(uuid4())).replace(tag, str(uuid4()))
 
-    def _form(self, cloud: str) -> tuple[str, str, str]:
+    def _make_form(self, cloud: str) -> tuple[str, str, str]:
         # All virtual transports of kombu put the same message into a queue; this one keeps it in memory.
         name = f"bell.{uuid4()}"
         with Connection("memory://") as connection, connection.channel() as channel:
@@ -84,17 +84,23 @@ class Wakeups:
 
 
 def send_batch(app: Celery, queue: str, message: dict[str, Any]) -> None:
-    """Sends a Monte-Carlo batch to the shared queue or to one worker's own.
+    """Send a Monte-Carlo batch to the shared queue or to that of one worker.
 
-    Raises kombu.exceptions.OperationalError when the queue is away.
+    Raises
+    ------
+    kombu.exceptions.OperationalError
+        When Redis is away.
     """
     _send(app, BATCH, batch_queue(queue), args=[message], expires=BATCH_EXPIRES_S)
 
 
 def ring_for_job(app: Celery, job: str) -> None:
-    """Tells a job manager, whichever is free, to look after a job.
+    """Tell whichever job manager is free to look after a job.
 
-    Raises kombu.exceptions.OperationalError when the queue is away; they then find out by themselves.
+    Raises
+    ------
+    kombu.exceptions.OperationalError
+        When Redis is away; job managers then find out by themselves.
     """
     _send(app, ADVANCE, job_queue(), args=[job], expires=RING_EXPIRES_S)
 

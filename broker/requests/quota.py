@@ -12,7 +12,7 @@ from typing import Any, cast
 import redis.asyncio
 
 from broker.contract import CounterOffers, RefusalView, SpotRequest
-from broker.identity.store import MemberRecord
+from broker.identity.models import MemberRecord
 from broker.requests.models import QuotaHold, RequestAnswer
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
@@ -34,7 +34,7 @@ class QuotaHolds:
         """Give back what requests hold of a member's cap. Return the cores, 0 if they hold nothing."""
         if not requests:
             return 0
-        return int(await self._release([self._keys.held(member)], list(requests)))
+        return int(await self._release([self._keys.quota_holds(member)], list(requests)))
 
     async def total(self, member: str) -> tuple[int, int]:
         """Return the spot cores and the number of spot instances that a member holds."""
@@ -43,7 +43,7 @@ class QuotaHolds:
 
     async def cores_by_request(self, member: str) -> dict[str, int]:
         """Return the cores that each request of a member holds."""
-        fields = await cast("Any", self._client.hgetall(self._keys.held(member)))
+        fields = await cast("Any", self._client.hgetall(self._keys.quota_holds(member)))
         return {request.decode(): int(cores) for request, cores in fields.items() if request != b"=cores"}
 
 

@@ -24,7 +24,7 @@ from broker.leases.store import LeaseStore
 from broker.requests.models import RequestState
 from broker.requests.quota import QuotaHolds
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import Cursor, EventConsumer, Page, event_or_none
+from broker.storage.streams import Cursor, EventConsumer, Page, try_parse_event
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +144,6 @@ def _leases_of(
 
 def _ended_lease(text: bytes) -> Lease | None:
     """Return the lease that an event says has ended."""
-    event = event_or_none(text)
+    event = try_parse_event(text)
     lease = None if event is None else event.lease
     return None if lease is None or lease.state.is_open else lease

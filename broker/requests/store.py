@@ -98,7 +98,7 @@ class RequestStore:
             self.keys.open_requests,
             *(self.keys.inbox(cloud) for cloud in clouds),
             *(self.keys.request(request.id) for request in requests),
-            *(self.keys.held(member) for member in members),
+            *(self.keys.quota_holds(member) for member in members),
             *(self._bell(cloud)[0] for cloud in clouds),
         ]
         holds = _number(request.hold for request in requests if request.hold is not None)
@@ -217,7 +217,7 @@ class RequestStore:
         if not answers:
             return []
         names = [self.keys.open_requests, *(self.keys.request(request) for request in answers)]
-        arguments = [self.keys.held(""), *(part for pair in answers.items() for part in pair)]
+        arguments = [self.keys.quota_holds(""), *(part for pair in answers.items() for part in pair)]
         failpoint(Failpoint.BROKER_CLOSING)
         rows = await self._close(names, arguments)
         failpoint(Failpoint.BROKER_CLOSED)

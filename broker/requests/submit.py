@@ -32,7 +32,7 @@ from broker.contract import (
 )
 from broker.contract.convert import to_quote
 from broker.contract.leases import format_attempt_id
-from broker.identity.store import MemberRecord
+from broker.identity.models import MemberRecord
 from broker.leases.store import record_retention_s
 from broker.requests.candidates import MemberEvaluator
 from broker.requests.errors import InFlightError, ReusedError, SilentError, SubmitError

@@ -61,7 +61,7 @@ class SignatureError(Exception):
 
 
 class Claims(BaseModel):
-    """What a token says about its message. ``exp`` is in seconds since 1970, ``sha256`` is base64url."""
+    """The claims in a token. ``exp`` is in seconds since 1970, ``sha256`` is base64url."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -132,7 +132,7 @@ class MessageSigner:
 
     @property
     def verifies(self) -> bool:
-        """Whether messages without a good signature are refused."""
+        """True if messages without a good signature are refused."""
         return self._trust is not None
 
     @property
@@ -162,8 +162,10 @@ class MessageSigner:
         return jws.serialize_compact(party.header, payload, party.key, registry=_EDDSA_ONLY).encode()
 
     def fields(self, name: str, message: bytes, audience: str) -> dict[str, bytes]:
-        """Return the fields of a stream entry: the message under ``name`` and, if signed, its token under
-        ``s``."""
+        """Return the fields of a stream entry.
+
+        They are the message under ``name`` and, if it is signed, its token under ``s``.
+        """
         token = self.sign(message, audience)
         return {"s": token, name: message} if token else {name: message}
 
@@ -175,18 +177,26 @@ class MessageSigner:
         issuers: Collection[str],
         at_ms: int | None = None,
     ) -> Signature | None:
-        """Verify a message and return its signature; None if nothing is verified here.
+        """Verify a message and return its signature; None if this process verifies nothing.
 
-        Args:
-            token: the token that came with the message.
-            message: the bytes that came.
-            audience: the Redis key that the message was read from.
-            issuers: the parties that may write there.
-            at_ms: when the message was written, by the clock of Redis (the milliseconds of a stream's id). No
-                other clock decides what has expired. Without it expiry is not judged.
+        Parameters
+        ----------
+        token
+            Token that came with the message.
+        message
+            Bytes that came.
+        audience
+            Redis key that the message was read from.
+        issuers
+            Parties that may write there.
+        at_ms
+            Time at which the message was written, by the clock of Redis (milliseconds of a stream's id). No
+            other clock decides what has expired; without it expiry is not judged.
 
-        Raises:
-            SignatureError: the message must not be believed.
+        Raises
+        ------
+        SignatureError
+            When the message must not be trusted.
         """
         if self._trust is None:
             return None

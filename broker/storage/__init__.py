@@ -1,4 +1,6 @@
-"""Redis: how processes talk to it, whatever they keep there.
+"""Talks to Redis, whatever is kept there.
 
-``outages`` repeats work while Redis is away; ``streams`` reads streams, alone or shared with other processes.
+``connections`` opens clients and ``embedded_server`` runs a server; ``keys`` names all keys, ``scripts``
+reads the Lua scripts in ``lua``; ``outages`` repeats work while Redis is away, ``streams`` reads streams,
+alone or shared with other processes; ``acl`` and ``tls`` protect access, ``hiredis_packer`` makes it fast.
 """

@@ -1,11 +1,10 @@
-"""Who may do what in a shared Redis: one user for each cloud's owner, one for its node agent, one for its
-instance agent where it is real, and one for each other party.
+"""Writes the ACL file of a shared Redis: which party may use which keys and commands.
 
-`RIGHTS` is the one table of it: a row for everything that `broker.storage.keys` names. From it come the
-lines of an
-ACL file for Redis 7 or newer, or Valkey. Keys of a cloud are its owner's alone; to what all share an owner
-may add, but not read it. A script is checked twice: it may be called on all keys of its user, and each
-command in it needs the right to the very key that it touches.
+There is one user for each cloud's owner, one for its node agent, one for its instance agent, and one for each
+other party. `RIGHTS` is the only table of rights: a row for everything that `broker.storage.keys` names.
+Redis 7 or newer and Valkey read the file. Only its owner uses a cloud's keys; to keys that all share an owner
+may add, but it cannot read them. Redis checks a script twice: calling it needs a right to all keys that the
+call declares, and each command in it needs the right to the key that it touches.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ PASSWORD_BYTES = 32
 
 @dataclass(frozen=True)
 class Right:
-    """What each party may do with one kind of key.
+    """Says what each party may do with one kind of key.
 
-    ``r``, ``w`` or ``rw`` by all commands of the party; or, alone or after ``r``, the names of commands by
-    which it may write. Those of the owner and of both agents are for keys of their cloud where the key names
-    one.
+    ``r``, ``w`` or ``rw`` allow it by all commands of the party; names of commands, alone or after ``r``,
+    allow writing by these commands only. The rights of an owner and of both agents are for keys of their own
+    cloud, if the key names a cloud.
     """
 
     owner: str = ""
@@ -47,11 +46,11 @@ class Right:
 
 _BROKERS = Right(broker="rw")
 
-#: By the name of the method or property of Keys.
+#: Rights by the name of a method or property of RedisKeys.
 RIGHTS: Mapping[str, Right] = {
     "inbox": Right(owner="rw", instances="xadd", broker="r xadd", operator="r xadd"),
-    "seen": Right(owner="rw"),
-    "dead": Right(owner="rw", operator="r xdel"),
+    "handled_messages": Right(owner="rw"),
+    "dead_letters": Right(owner="rw", operator="r xdel"),
     "cursor": Right(owner="rw"),
     "journal": Right(owner="rw"),
     "events": Right(owner="rw", broker="r", reader="r"),
@@ -62,14 +61,14 @@ RIGHTS: Mapping[str, Right] = {
     "advert_signature": Right(owner="rw", broker="r"),
     "table": Right(owner="rw", broker="r"),
     "table_signature": Right(owner="rw", broker="r"),
-    "measures": Right(owner="rw", broker="r"),
+    "owner_stats": Right(owner="rw", broker="r"),
     "running": Right(owner="rw", instances="r", broker="r"),
     "history": Right(owner="rw", montecarlo="r"),
     "clouds": Right(owner="hset", agent="r", instances="r", broker="r", reader="r"),
     "cloud_signatures": Right(owner="hset", broker="r"),
     "contract": Right(owner="r set", broker="rw", montecarlo="rw"),
-    "spoken_by": Right(owner="rw", broker="r", montecarlo="r"),
-    "speaks": Right(broker="rw", montecarlo="rw"),
+    "owner_version": Right(owner="rw", broker="r", montecarlo="r"),
+    "process_version": Right(broker="rw", montecarlo="rw"),
     "all_events": Right(owner="xadd", broker="rw", reader="r"),
     "lease": Right(owner="set", agent="r", instances="r", broker="r", jobs="r"),
     "request": _BROKERS,
@@ -79,7 +78,7 @@ RIGHTS: Mapping[str, Right] = {
     "api_keys": Right(broker="rw", operator="rw"),
     "members": Right(broker="rw", operator="rw"),
     "audit": Right(broker="rw", operator="rw"),
-    "held": _BROKERS,
+    "quota_holds": _BROKERS,
     "replies": Right(owner="xadd expire", broker="rw"),
     "webhooks": _BROKERS,
     "webhook_urls": _BROKERS,
@@ -96,7 +95,7 @@ RIGHTS: Mapping[str, Right] = {
     "profiles": Right(jobs="rw"),
     "cool_downs": Right(jobs="rw"),
     "backup_servers": Right(jobs="rw"),
-    "works": Right(agent="r", jobs="rw"),
+    "work": Right(agent="r", jobs="rw"),
     "work_signatures": Right(agent="r", jobs="rw"),
     "work_reports": Right(agent="r hset", jobs="rw"),
     "work_log": Right(agent="rw", broker="r", jobs="r"),
@@ -104,20 +103,20 @@ RIGHTS: Mapping[str, Right] = {
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
 }
-#: Names of Keys that are channels: who publishes there or listens. A cloud's own parties reach those of their
-#: cloud; which of both it is follows from their commands.
+#: Parties that publish or listen, by the name of a channel in RedisKeys. The parties of a cloud reach only
+#: the channels of that cloud; whether they publish or listen follows from their commands.
 CHANNELS = {
     "channel": ("owner", "agent", "instances", "reader", "operator"),
     "work_channel": ("agent", "jobs"),
 }
 
-# Not client|setinfo, which Redis 7.0 does not know: a client that may not name its library goes on without.
+# Without client|setinfo, which Redis 7.0 does not know; clients go on when they may not name their library.
 _CONNECTION = "ping client|setname select"
-_START = "info time"  # what is asked before a process starts (``broker.doctor.redis``)
+_START = "info time"  # used by the check before a process starts (``broker.doctor.redis``)
 _TRANSACTION = "multi exec discard watch unwatch"
 _SCRIPT = "script|load script|exists"
 _LISTEN = "subscribe unsubscribe psubscribe punsubscribe"
-#: What the processes of a federation use, Celery's transport among them, to read and write their own keys.
+#: Commands by which the processes of a federation, and Celery's transport in them, use their own keys.
 _WORKER = (
     f"{_CONNECTION} {_START} {_TRANSACTION} {_SCRIPT} get mget set del exists expire pexpire ttl pttl incrby "
     "hget hmget hgetall hkeys hvals hlen hset hsetnx hdel hexists hincrby llen lrange lpush rpush rpop brpop "
@@ -125,7 +124,7 @@ _WORKER = (
     "xadd xdel xlen xtrim xrange xrevrange xread"
 )
 
-#: Commands by party, each for keys of the party only. Those of a row's own are beside them.
+#: Commands by party, for keys of the party only; a row of RIGHTS may add commands for its keys.
 COMMANDS: Mapping[str, str] = {
     "owner": f"{_WORKER} publish",
     "agent": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hmget "
@@ -141,21 +140,21 @@ COMMANDS: Mapping[str, str] = {
     "hdel lrange llen smembers scard zrange zcard zcount zscore xadd xlen xrange xrevrange xinfo|consumers",
 }
 _CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "jobs", "operator")
-#: Of each cloud there is one, and its user's name tells which.
+#: Parties with one user per cloud, and the word for them in its name.
 _OF_CLOUDS = {"owner": "cloud", "agent": "agent", "instances": "instances"}
 
 
 @dataclass(frozen=True)
 class User:
-    """One user. ``cloud``: whose owner or node agent it is, None for the other parties."""
+    """One user of Redis. ``cloud`` is the cloud of an owner or agent, None for the other parties."""
 
     name: str
     party: str
     cloud: str | None = None
 
 
-def users(keys: RedisKeys, clouds: Iterable[str]) -> list[User]:
-    """Everybody that a federation of these clouds needs; names begin with the key prefix."""
+def list_users(keys: RedisKeys, clouds: Iterable[str]) -> list[User]:
+    """Return the users that a federation of these clouds needs; their names begin with the key prefix."""
     base = keys.prefix.strip(":") or "spotfed"
     ids = list(clouds)
     own = [
@@ -164,65 +163,72 @@ def users(keys: RedisKeys, clouds: Iterable[str]) -> list[User]:
     return [*own, *(User(f"{base}-{party}", party) for party in COMMANDS if party not in _OF_CLOUDS)]
 
 
-def acl_file(keys: RedisKeys, hashes: Mapping[User, Collection[str]]) -> str:
+def render_acl_file(keys: RedisKeys, hashes: Mapping[User, Collection[str]]) -> str:
     """Return the whole ACL file: the default user is off, and each user has the passwords of these hashes."""
     lines = ["user default off resetpass resetkeys resetchannels -@all"]
-    lines += [user_line(keys, user, found) for user, found in hashes.items()]
+    lines += [render_user(keys, user, passwords) for user, passwords in hashes.items()]
     return "\n".join(lines) + "\n"
 
 
-def user_line(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
-    """A user's line in an ACL file. ``hashes``: SHA-256 of its passwords, in hexadecimal digits."""
+def render_user(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
+    """Return a user's line in an ACL file. ``hashes``: SHA-256 of its passwords, in hexadecimal digits."""
     reads, writes, alone = _patterns(keys, user)
-    words = ["user", user.name, "on", *(f"#{one}" for one in hashes)]
+    words = ["user", user.name, "on", *(f"#{digest}" for digest in hashes)]
     words += ["resetkeys", "resetchannels", "-@all"]
     words += [f"+{command}" for command in COMMANDS[user.party].split()]
-    words += [f"~{pattern}" for pattern in sorted(reads & writes)]
-    words += [f"%R~{pattern}" for pattern in sorted(reads - writes)]
-    words += [f"%W~{pattern}" for pattern in sorted(writes - reads)]
+    words += [f"~{make_key_pattern}" for make_key_pattern in sorted(reads & writes)]
+    words += [f"%R~{make_key_pattern}" for make_key_pattern in sorted(reads - writes)]
+    words += [f"%W~{make_key_pattern}" for make_key_pattern in sorted(writes - reads)]
     words += [f"&{channel}" for channel in _channels(keys, user)]
     for command, patterns in sorted(alone.items()):
-        words.append(f"(+{command} {' '.join(f'%W~{pattern}' for pattern in sorted(patterns))})")
+        words.append(
+            f"(+{command} {' '.join(f'%W~{make_key_pattern}' for make_key_pattern in sorted(patterns))})"
+        )
     if user.party in _CALLS_SCRIPTS:
-        # Redis asks for reading and writing of all keys that a call declares. What the script then does with
-        # them is checked command by command, against the rest of this line.
-        declared = sorted(reads | writes | {one for patterns in alone.values() for one in patterns})
-        words.append(f"(+eval +evalsha {' '.join(f'~{pattern}' for pattern in declared)})")
+        # Redis demands reading and writing for all keys that a call declares. It checks what the script does
+        # with them command by command, against the rest of this line.
+        declared = sorted(reads | writes | {digest for patterns in alone.values() for digest in patterns})
+        words.append(f"(+eval +evalsha {' '.join(f'~{make_key_pattern}' for make_key_pattern in declared)})")
     return " ".join(words)
 
 
 def _patterns(keys: RedisKeys, user: User) -> tuple[set[str], set[str], dict[str, set[str]]]:
-    """What a user may read, what it may write, and what it may write by some commands only."""
+    """Return what a user may read, what it may write, and what it may write by which command only."""
     reads: set[str] = set()
     writes: set[str] = set()
     alone: defaultdict[str, set[str]] = defaultdict(set)
-    rows = [(pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
-    for found, right in [*rows, *_queue_rights(keys, user)]:
+    rows = [(make_key_pattern(keys, name, user.cloud), right) for name, right in RIGHTS.items()]
+    for key_pattern, right in [*rows, *_queue_rights(keys, user)]:
         letters, commands = _parts(getattr(right, user.party))
         if "r" in letters:
-            reads.add(found)
+            reads.add(key_pattern)
         if "w" in letters:
-            writes.add(found)
+            writes.add(key_pattern)
         for command in commands.split():  # each by itself: one selector must allow all keys of a call
-            alone[command].add(found)
+            alone[command].add(key_pattern)
     return reads, writes, alone
 
 
-def _parts(may: str) -> tuple[str, str]:
-    """Letters and commands of a right."""
-    words = may.split()
+def _parts(right: str) -> tuple[str, str]:
+    """Split a right into its letters and its commands."""
+    words = right.split()
     letters = "".join(word for word in words if word in {"r", "w", "rw"})
     return letters, " ".join(word for word in words if word not in {"r", "w", "rw"})
 
 
 def _channels(keys: RedisKeys, user: User) -> list[str]:
-    return [pattern(keys, name, user.cloud) for name, parties in CHANNELS.items() if user.party in parties]
+    return [
+        make_key_pattern(keys, name, user.cloud)
+        for name, parties in CHANNELS.items()
+        if user.party in parties
+    ]
 
 
-def pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
-    """Of all keys that a method of Keys can name, or of those of one cloud where the name says the cloud.
+def make_key_pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
+    """Return the pattern of all keys that a method of RedisKeys can name, or of those of one cloud.
 
-    Ids of clouds and key prefixes hold no character that means something in a pattern.
+    ``name`` is the method or property. Ids of clouds and key prefixes contain no special characters of
+    patterns.
     """
     member = getattr(keys, name)
     if isinstance(member, str):
@@ -233,7 +239,10 @@ def pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
 
 
 def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
-    """The keys of Celery's transport. Messages go to a queue by its name: bindings are noted, never read."""
+    """Return the rights to the keys of Celery's transport.
+
+    Messages go to a queue by its name: bindings are written, but never read.
+    """
     cloud = user.cloud
     bells = Right(owner="rw", instances="llen lpush", broker="llen lpush", montecarlo="llen lpush")
     batches = Right(owner="llen lpush", montecarlo="rw")
@@ -252,37 +261,37 @@ def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
 
 
 def _noted(right: Right) -> Right:
-    """To the binding of a queue, for who may do anything with the queue."""
+    """Return the right to write the binding of a queue, for all parties with a right to the queue."""
     parties = (party for party in COMMANDS if party != "operator")
-    told = {party: "sadd" for party in parties if getattr(right, party)}
-    return Right(**told, operator="")
+    rights = {party: "sadd" for party in parties if getattr(right, party)}
+    return Right(**rights, operator="")
 
 
 # -- passwords -----------------------------------------------------------------------------------------------
 
 
-def new_password() -> str:
-    """A random one."""
+def make_password() -> str:
+    """Make a random password."""
     return secrets.token_urlsafe(PASSWORD_BYTES)
 
 
-def password_hash(password: str) -> str:
-    """As an ACL file has it."""
+def hash_password(password: str) -> str:
+    """Return the hash of a password, as it stands in an ACL file."""
     return hashlib.sha256(password.encode()).hexdigest()
 
 
-def hashes_in(text: str) -> dict[str, list[str]]:
-    """The hashes of passwords by user's name, of an ACL file's text."""
-    found: dict[str, list[str]] = {}
+def read_hashes(text: str) -> dict[str, list[str]]:
+    """Return the hashes of passwords in the text of an ACL file, by the user's name."""
+    hashes: dict[str, list[str]] = {}
     for line in text.splitlines():
         words = line.split()
         if len(words) > 1 and words[0] == "user":
-            found[words[1]] = [word[1:] for word in words[2:] if word.startswith("#")]
-    return found
+            hashes[words[1]] = [word[1:] for word in words[2:] if word.startswith("#")]
+    return hashes
 
 
 def login_url(address: str, user: str, password: str) -> str:
-    """The address of a server, for this user; a login that it had is left out."""
+    """Return the address of a server with a user's login in place of the one it had."""
     parts = urlsplit(address)
     if parts.scheme == "unix":
         query = [pair for pair in parse_qsl(parts.query) if pair[0] not in {"username", "password"}]
@@ -294,7 +303,7 @@ def login_url(address: str, user: str, password: str) -> str:
 
 
 def write_secret(path: Path, text: str) -> None:
-    """A file that only this user may read, whole or not at all."""
+    """Write a file that only this user may read; it appears whole or not at all."""
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,8 +1,4 @@
-"""A Redis-compatible server of our own, where nobody installed one, and how we connect to any.
-
-The server listens on a Unix socket only, writes every command to its append-only file before it answers, and
-lives as long as the process that started it. Its data stay in the directory it was given.
-"""
+"""Opens connections to Redis, with the timeouts, TLS and retries that all of spotfed uses."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from broker.storage.hiredis_packer import packing
+from broker.storage.hiredis_packer import use_hiredis_packer
 from broker.storage.tls import redis_tls
 
 SOCKET_TIMEOUT_S = 5.0
@@ -31,29 +27,36 @@ _OPTIONS: dict[str, Any] = {
 
 
 def connect(url: str, **options: Any) -> redis.Redis:
-    """A client of the server at `url` that answers bytes and never sends a command twice.
+    """Return a client of the server at ``url`` that answers bytes and never sends a command twice.
 
-    At `rediss://` the server must prove who it is (`broker.storage.tls`). Raises SettingsError when a file
-    that the settings of TLS name cannot be used.
+    A server at ``rediss://`` must prove its identity (``broker.storage.tls``).
 
-    Args:
-        url: `redis://`, `rediss://` or `unix://`.
-        options: of `redis.Redis.from_url`. A client that listens to pub/sub, or blocks for
-            `SOCKET_TIMEOUT_S` or longer in one command, needs `socket_timeout=None`.
+    Parameters
+    ----------
+    url
+        ``redis://``, ``rediss://`` or ``unix://``.
+    options
+        Options of ``redis.Redis.from_url``. A client that listens to pub/sub, or blocks for
+        ``SOCKET_TIMEOUT_S`` or longer in one command, needs ``socket_timeout=None``.
+
+    Raises
+    ------
+    SettingsError
+        When a file that the TLS settings name cannot be used.
     """
-    # Not redis.Redis(host, port): its default re-sends a command whose answer was lost.
+    # By default redis-py sends a command again when its answer was lost.
     fixed = _OPTIONS | {"retry": Retry(NoBackoff(), 0)} | redis_tls(url)
     return redis.Redis.from_url(url, **(fixed | options))
 
 
 def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
-    """The same for asyncio; close it with `aclose()`."""
+    """Return an asyncio client like that of ``connect``; close it with ``aclose()``."""
     fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0)} | redis_tls(url)
-    return packing(redis.asyncio.Redis.from_url(url, **(fixed | options)))
+    return use_hiredis_packer(redis.asyncio.Redis.from_url(url, **(fixed | options)))
 
 
 def celery_url(redis_url: str) -> str:
-    """The same server in Celery's words: `unix://PATH?db=0` becomes `redis+socket://PATH?virtual_host=0`."""
+    """Return the address in the form of Celery: ``redis+socket://PATH?virtual_host=0`` for a Unix socket."""
     parts = urlsplit(redis_url)
     if parts.scheme != "unix":
         return redis_url

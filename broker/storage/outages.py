@@ -1,4 +1,4 @@
-"""One behaviour while Redis is away, for everything that runs on an event loop."""
+"""Repeats work on an event loop while Redis is away."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ async def retry_through_outages(
     A cancellation of the task always ends the wait. redis-py sends under `asyncio.wait_for`, which in Python
     3.11 may swallow a cancellation that comes as it completes; it is raised again here.
 
-    Args:
-        call: what to do. It must be safe to repeat: Redis may have done its part although no answer came.
-        name: who calls, for the log, which gets one warning an outage. None logs nothing.
-        recover: called after each failure, before the pause.
-        backoff: the pauses between calls.
+    Parameters
+    ----------
+    call
+        Work to do. It must be safe to repeat: Redis may have done its part although no answer came.
+    name
+        Name of the caller for the log, which gets one warning an outage. None logs nothing.
+    recover
+        Called after each failure, before the pause.
+    backoff
+        Pauses between calls.
     """
     task = asyncio.current_task()
     assert task is not None, "called outside a task"

@@ -1,4 +1,4 @@
-"""Read the Lua scripts in ``broker/storage/lua``, with the pieces that several of them share.
+"""Reads the Lua scripts in ``broker/storage/lua``, with the pieces that several of them share.
 
 A comment ``-- hook: NAME`` behind a check or a write names it for the tests that break it, to prove that its
 absence is noticed (``tests/mutants.py``). Keep the comment with the line when you change the script.
@@ -14,8 +14,7 @@ _WITH = re.compile(r"^-- With (\w+)\.lua\.$", re.MULTILINE)
 
 
 def read_script(name: str) -> str:
-    """The text of `broker/storage/lua/<name>.lua`, after the pieces that lines ``-- With PIECE.lua.``
-    name."""
+    """Return the text of ``lua/<name>.lua`` after the pieces that its lines ``-- With PIECE.lua.`` name."""
     text = _read(name)
     return "".join([*map(_read, _WITH.findall(text)), text])
 

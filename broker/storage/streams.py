@@ -71,7 +71,7 @@ def parse_id(stream_id: str) -> tuple[int, int]:
     return numbers
 
 
-def event_of(fields: Mapping[bytes, bytes]) -> Event:
+def parse_event(fields: Mapping[bytes, bytes]) -> Event:
     """Return the event in an entry of an event stream.
 
     Raises pydantic.ValidationError if it is of a version that this one cannot read.
@@ -79,7 +79,7 @@ def event_of(fields: Mapping[bytes, bytes]) -> Event:
     return version.read_message(Event, fields[b"e"])
 
 
-def event_or_none(text: bytes) -> Event | None:
+def try_parse_event(text: bytes) -> Event | None:
     """Return the event of this JSON, or None if it is of a version that this one cannot read."""
     try:
         return version.read_message(Event, text)
@@ -87,13 +87,13 @@ def event_or_none(text: bytes) -> Event | None:
         return None
 
 
-async def newest_id(client: redis.asyncio.Redis, stream: str) -> str:
+async def read_newest_id(client: redis.asyncio.Redis, stream: str) -> str:
     """Return the id of the newest entry: reading after it yields only what is appended from now on."""
     entries: Any = await client.xrevrange(stream, count=1)
     return _text(entries[0][0]) if entries else BEGINNING
 
 
-async def before_oldest(client: redis.asyncio.Redis, stream: str) -> str:
+async def read_oldest_position(client: redis.asyncio.Redis, stream: str) -> str:
     """Return the position just before the oldest entry that is kept.
 
     Unlike reading after `BEGINNING`, reading after it notices what is trimmed meanwhile.
@@ -110,13 +110,19 @@ async def read_after(
 ) -> list[Entry]:
     """Return the next entries of a stream, whether or not earlier ones were trimmed.
 
-    Args:
-        client: connection to Redis; a blocking read occupies it.
-        stream: key of the stream.
-        position: id of the last entry already read.
-        count: most entries to return.
-        block_ms: how long to wait for an entry if there is none; stay below the client's socket timeout. None
-            does not wait.
+    Parameters
+    ----------
+    client
+        Connection to Redis; a blocking read occupies it.
+    stream
+        Key of the stream.
+    position
+        Id of the last entry already read.
+    count
+        Largest number of entries to return.
+    block_ms
+        Time to wait for an entry if there is none; stay below the client's socket timeout. None does not
+        wait.
     """
     pages: Any = await client.xread({stream: position}, count=count, block=block_ms)
     return [entry for page in _pages(pages) for entry in page.entries]
@@ -127,11 +133,14 @@ async def read_all_after(
 ) -> list[Entry]:
     """Return the next entries of a stream, making sure that none in between was trimmed.
 
-    After `BEGINNING` come the oldest entries that are kept. See `read_after` for the arguments.
+    After `BEGINNING` come the oldest entries that are kept. See `read_after` for the parameters.
 
-    Raises:
-        EventsLostError: entries after ``position`` were trimmed.
-        ValueError: ``position`` is not a stream id.
+    Raises
+    ------
+    EventsLostError
+        When entries after ``position`` were trimmed.
+    ValueError
+        When ``position`` is not a stream id.
     """
     numbers = parse_id(position)
     async with client.pipeline(transaction=False) as pipeline:
@@ -153,15 +162,21 @@ async def read_all_after(
 class Cursor:
     """Reads one stream for one reader, which keeps its own position. It may skip what was trimmed.
 
-    Attributes:
-        client: connection to Redis, used by this cursor alone: it blocks while it reads.
-        stream: key of the stream.
-        position: id of the last entry that was finished; None reads what is appended after `locate` or the
-            first read.
-        count: most entries a page.
-        block_ms: how long a read waits for an entry.
-        rewinds: go back to `BEGINNING` after a failure, for a stream whose ids may be lower once Redis is
-            back without its data. Entries that were handled come again.
+    Attributes
+    ----------
+    client
+        Connection to Redis, used by this cursor alone: it blocks while it reads.
+    stream
+        Key of the stream.
+    position
+        Id of the last entry that was finished; None reads what is appended after `locate` or the first read.
+    count
+        Largest number of entries in a page.
+    block_ms
+        Time that a read waits for an entry.
+    rewinds
+        Go back to `BEGINNING` after a failure, for a stream whose ids may be lower once Redis is back without
+        its data. Entries that were handled come again.
     """
 
     client: redis.asyncio.Redis
@@ -175,7 +190,7 @@ class Cursor:
     async def locate(self) -> str:
         """Return the position, which is now if none was given and nothing was read yet."""
         if self.position is None:
-            self.position = await newest_id(self.client, self.stream)
+            self.position = await read_newest_id(self.client, self.stream)
         return self.position
 
     async def read(self) -> list[Page]:
@@ -197,10 +212,10 @@ class Cursor:
 
 @dataclass(frozen=True)
 class GroupStream:
-    """How a consumer group reads one stream.
+    """Describes one stream of a consumer group.
 
-    ``start``: where it begins when the group is created: ``0`` with the oldest entry, ``$`` with what is
-    appended afterwards. ``deletes``: entries are deleted once they are finished.
+    ``start`` is where the group begins when it is created: ``0`` with the oldest entry, ``$`` with what is
+    appended afterwards. With ``deletes``, entries are deleted once they are finished.
     """
 
     start: str
@@ -214,16 +229,25 @@ class ConsumerGroup:
     An entry that its process does not finish goes to another. A group that is missing, at first or because
     Redis lost its data, is created.
 
-    Attributes:
-        client: connection to Redis, used by this group alone: it blocks while it reads.
-        group: name of the group.
-        consumer: name of this process in the group.
-        streams: how each stream is read, by key.
-        count: most entries a page.
-        block_ms: how long a read waits for an entry.
-        claim_after_ms: age from which unfinished entries of any consumer are taken over.
-        pause_s: wait after a read that returned entries. Reading as one of a group is a write, which other
-            clients wait for; a pause collects more entries for the next one.
+    Attributes
+    ----------
+    client
+        Connection to Redis, used by this group alone: it blocks while it reads.
+    group
+        Name of the group.
+    consumer
+        Name of this process in the group.
+    streams
+        Options of each stream, by key.
+    count
+        Largest number of entries in a page.
+    block_ms
+        Time that a read waits for an entry.
+    claim_after_ms
+        Age from which unfinished entries of any consumer are taken over.
+    pause_s
+        Wait after a read that returned entries. Reading in a group is a write, which other clients wait for;
+        a pause collects more entries for the next read.
     """
 
     client: redis.asyncio.Redis
@@ -305,11 +329,16 @@ class EventConsumer:
     A page is finished when its handler returns. If Redis goes away before, the page comes again after the
     outage. Any other exception of the handler ends `run`, with the page unfinished.
 
-    Attributes:
-        name: name of the consumer, for the log.
-        source: where the entries come from.
-        handle: handles a page.
-        prepare: called before each read. If it returns False, nothing is read for a second.
+    Attributes
+    ----------
+    name
+        Name of the consumer, for the log.
+    source
+        Cursor or group that reads the entries.
+    handle
+        Handler of a page.
+    prepare
+        Called before each read; if it returns False, nothing is read for a second.
     """
 
     name: str

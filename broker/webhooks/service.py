@@ -9,7 +9,7 @@ import redis.asyncio
 
 from broker.settings import Settings
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import newest_id
+from broker.storage.streams import read_newest_id
 from broker.webhooks.envelope import WebhookMessage, build_event_message, build_test_message
 from broker.webhooks.models import Deliveries, Delivery, NewSecret, NewWebhook, WebhookState, WebhookWish
 from broker.webhooks.secrets import SecretVault, new_secret
@@ -94,7 +94,7 @@ class WebhookService:
         """
         await check_target(spec.url, self._sender.resolve, self._sender.allowed)
         secret = new_secret()
-        position = await newest_id(self._client, self._keys.all_events)
+        position = await read_newest_id(self._client, self._keys.all_events)
         stored = await self._store.create(holder, spec, self._vault.seal(secret), position)
         return NewWebhook(webhook=stored.view(), secret=secret)
 

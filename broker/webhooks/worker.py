@@ -21,16 +21,16 @@ import redis.asyncio
 
 from broker.backoff import Backoff
 from broker.failpoints import Failpoint, failpoint
-from broker.identity.store import MemberRecord
+from broker.identity.models import MemberRecord
 from broker.storage.keys import RedisKeys
 from broker.storage.outages import retry_through_outages
 from broker.storage.streams import (
     BEGINNING,
     EventsLostError,
-    before_oldest,
     parse_id,
     read_after,
     read_all_after,
+    read_oldest_position,
 )
 from broker.webhooks.envelope import WebhookMessage, build_event_message, build_gap_message
 from broker.webhooks.models import Delivery, WebhookState
@@ -252,7 +252,7 @@ class WebhookWorker:
             try:
                 page.extend(await read_all_after(client, self._keys.all_events, stored.position, _PAGE))
             except EventsLostError:
-                resumes_after = await before_oldest(client, self._keys.all_events)
+                resumes_after = await read_oldest_position(client, self._keys.all_events)
                 return resumes_after, build_gap_message(stored.position, resumes_after)
         position = stored.position
         while page:

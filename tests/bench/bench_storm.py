@@ -25,7 +25,7 @@ from httpx_sse import connect_sse
 from broker.storage.connections import connect, connect_async
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import Cursor, EventConsumer, Page, event_of, newest_id
+from broker.storage.streams import Cursor, EventConsumer, Page, parse_event, read_newest_id
 from tests.bench.bench_admission import federation
 from tests.bench.targets import line
 
@@ -71,7 +71,7 @@ def with_consumer(url: str, after: str, ear: Ear) -> None:
 
         async def hear(page: Page) -> None:
             for _, fields in page.entries:
-                event = event_of(fields)
+                event = parse_event(fields)
                 if ear.hear(event.kind.value, event.sequence or 0):
                     over.set()
                     return
@@ -166,7 +166,7 @@ def main() -> None:
 
         async def place() -> str:
             async with connect_async(server.url) as asynchronous:
-                return await newest_id(asynchronous, KEYS.all_events)
+                return await read_newest_id(asynchronous, KEYS.all_events)
 
         newest = asyncio.run(place())
         ears = [

@@ -37,9 +37,9 @@ def test_it_resumes_from_its_last_id_and_misses_none(
     federation.join("west")
     with Client(federation.url, KEY, deadline_s=20) as client:
         happen(federation, "east", 5, "before")
-        wait_until(lambda: len(list(client.events(follow=False))) == 10)
+        wait_until(lambda: len(list(client.events.stream(follow=False))) == 10)
         last = None
-        before = list(client.events(follow=False))[:seen_before]
+        before = list(client.events.stream(follow=False))[:seen_before]
         if before:
             last = before[-1].id
         # It is away; what happens meanwhile happens on two clouds at once.
@@ -48,7 +48,7 @@ def test_it_resumes_from_its_last_id_and_misses_none(
         wait_until(lambda: federation.redis.xlen(federation.keys.all_events) == AWAY + 10)
         wanted = AWAY + 10 - seen_before if cloud is None else AWAY // 2 + 10 - seen_before
         found = []
-        for one in client.events(follow=follow, last_event_id=last or "0-0", cloud=cloud):
+        for one in client.events.stream(follow=follow, last_event_id=last or "0-0", cloud=cloud):
             found.append(one)
             if len(found) == wanted:
                 break
@@ -110,7 +110,7 @@ def test_a_slow_reader_is_disconnected_resumes_and_has_them_all(
         wanted = [entry.decode() for entry, _ in redis.xrange(keys.all_events)]
     slow = Slow(federation, "0-0")
     with Client(federation.url, KEY, deadline_s=20) as client:
-        quick = [one.id for one in client.events(follow=False, last_event_id="0-0")]
+        quick = [one.id for one in client.events.stream(follow=False, last_event_id="0-0")]
         assert quick == wanted, "the slow one keeps nobody else waiting"
         text, closed = slow.read(pause_s=0.05, limit_s=20.0)
         assert closed, "it was disconnected"
@@ -119,5 +119,5 @@ def test_a_slow_reader_is_disconnected_resumes_and_has_them_all(
         got = re.findall(r"^id: (\S+)\r?$", whole, re.MULTILINE)
         assert 0 < len(got) < len(wanted), "it was disconnected before it had everything"
         assert got == wanted[: len(got)], "in order, without a gap"
-        rest = [one.id for one in client.events(follow=False, last_event_id=got[-1])]
+        rest = [one.id for one in client.events.stream(follow=False, last_event_id=got[-1])]
     assert got + rest == wanted

@@ -12,11 +12,11 @@ from broker.jobs.events import (
     JobFinished,
     JobPlanned,
     PlannedAttempt,
-    work_id,
+    make_work_id,
 )
 from broker.jobs.models import Outcome
 from broker.jobs.store import JobStore
-from broker.jobs.work_log import shown_log
+from broker.jobs.work_queue import encode_log
 from tests.contract.harness import Federation
 
 
@@ -28,7 +28,7 @@ class Journals:
         self.store = JobStore(self._redis, self._keys)
 
     def add(self, job: str, *entries: JobEntry, ended: bool = False) -> None:
-        known = len(self.store.entries(job))
+        known = len(self.store.read_entries(job))
         self.store.append(job, known, entries, next_at=None if ended else time.time() + 3600)
 
     def run(self, job: str, attempt: int = 1, cloud: str = "north") -> None:
@@ -40,7 +40,7 @@ class Journals:
         self.add(
             job,
             JobPlanned(at=at, attempts=(plan,)),
-            AttemptBegan(at=at, attempt=attempt, leases=(work_id(job, attempt),), nodes=(0,)),
+            AttemptBegan(at=at, attempt=attempt, leases=(make_work_id(job, attempt),), nodes=(0,)),
             AttemptStarted(at=at, attempt=attempt, started_at=at),
         )
 
@@ -52,5 +52,5 @@ class Journals:
         self.add(job, JobFinished(at=time.time(), attempt=attempt), ended=True)
 
     def write(self, job: str, text: bytes, *, before: int = 0, attempt: int = 1, rank: int = 0) -> None:
-        key = self._keys.work_log("north", work_id(job, attempt, rank))
-        self._redis.set(key, shown_log(before, text))
+        key = self._keys.work_log("north", make_work_id(job, attempt, rank))
+        self._redis.set(key, encode_log(before, text))

@@ -50,7 +50,7 @@ class World:
             assert made.is_success, made.text
             self.things[kind, whose] = str(made.json()["webhook"]["id"])
         if kind == "spare key":
-            return self.operator.create_key(KeyWish(principal=whose, role=Role.VIEWER)).record.id
+            return self.operator.api_keys.create(KeyWish(principal=whose, role=Role.VIEWER)).record.id
         return self.things[kind, whose]
 
     def is_there(self, path: str) -> bool:
@@ -206,14 +206,14 @@ def world(redis_url: str) -> Iterator[World]:
             federation.join(cloud, (64,), runs_commands=True).order = order
         world = World(federation, operator, http)
         for whose in (MINE, FOREIGN):
-            operator.add_member(MemberWish(name=whose, clouds=(CLOUD_OF[whose],)))
-            world.things["key", whose] = operator.create_key(KeyWish(principal=whose)).key
-            runner = operator.create_key(KeyWish(principal=f"{whose}/ci", role=Role.RUNNER))
+            operator.members.add(MemberWish(name=whose, clouds=(CLOUD_OF[whose],)))
+            world.things["key", whose] = operator.api_keys.create(KeyWish(principal=whose)).key
+            runner = operator.api_keys.create(KeyWish(principal=f"{whose}/ci", role=Role.RUNNER))
             world.things["runner", whose] = runner.key
             settle(world, whose)
-        viewer = operator.create_key(KeyWish(principal=f"{MINE}/eyes", role=Role.VIEWER))
-        gone = operator.create_key(KeyWish(principal=MINE))
-        operator.revoke_key(gone.record.id)
+        viewer = operator.api_keys.create(KeyWish(principal=f"{MINE}/eyes", role=Role.VIEWER))
+        gone = operator.api_keys.create(KeyWish(principal=MINE))
+        operator.api_keys.revoke(gone.record.id)
         world.keys = {
             Role.OPERATOR: KEY,
             Role.RUNNER: world.things["runner", MINE],
@@ -227,8 +227,8 @@ def world(redis_url: str) -> Iterator[World]:
 def settle(world: World, whose: str) -> None:
     """A lease on the other's cloud, an instance on one's own, and a job."""
     with Client(world.federation.url, world.things["key", whose]) as client:
-        granted = client.submit(SpotRequest(id=f"{whose}s-job", cores=1, lifetime_s=3600))
-        started = client.start_on_demand(CLOUD_OF[whose], OnDemandRequest(id=f"{whose}s-own", cores=1))
+        granted = client.requests.submit(SpotRequest(id=f"{whose}s-job", cores=1, lifetime_s=3600))
+        started = client.on_demand.start(CLOUD_OF[whose], OnDemandRequest(id=f"{whose}s-own", cores=1))
     world.things["lease", whose] = granted.lease.id  # type: ignore[union-attr]
     world.things["instance", whose] = started.lease.id  # type: ignore[union-attr]
     body = A_JOB | {"id": "nightly", "home": CLOUD_OF[whose]}
@@ -284,7 +284,7 @@ def test_a_foreign_lease_is_answered_like_one_that_is_not_there(world: World) ->
             world.call(Role.MEMBER, method, f"/v1/leases/{lease}{rest}", body) for lease in (foreign, nowhere)
         )
         assert (one.status_code, one.text) == (other.status_code, other.text)
-    assert world.operator.lease(foreign).state == "running"
+    assert world.operator.leases.get(foreign).state == "running"
 
 
 def test_members_see_their_own_leases_events_and_accounts_only(world: World) -> None:
@@ -294,7 +294,7 @@ def test_members_see_their_own_leases_events_and_accounts_only(world: World) -> 
     told = world.call(Role.VIEWER, "GET", "/v1/events?follow=false").text
     assert MINE in told
     assert FOREIGN not in told
-    assert len(world.operator.leases().leases) == 2
+    assert len(world.operator.leases.list().leases) == 2
 
 
 def test_a_request_carries_ones_own_origin(world: World) -> None:
@@ -326,6 +326,6 @@ def test_ids_and_idempotency_keys_of_two_members_are_apart(world: World) -> None
 
 def test_a_removed_members_keys_let_nobody_in(world: World) -> None:
     assert world.call(Role.MEMBER, "GET", "/v1/leases").status_code == 200
-    world.operator.remove_member(MINE)
+    world.operator.members.remove(MINE)
     assert world.call(Role.MEMBER, "GET", "/v1/leases").status_code == 401
     assert world.call(Role.VIEWER, "GET", "/v1/leases").status_code == 401

@@ -108,7 +108,9 @@ class Observer:
 
     def events(self, client: Client) -> None:
         for cloud in CLOUDS:
-            told = [one.event.model_dump(mode="json") for one in client.events(follow=False, cloud=cloud)]
+            told = [
+                one.event.model_dump(mode="json") for one in client.events.stream(follow=False, cloud=cloud)
+            ]
             self.heard[cloud].append(blind(told, cloud))
 
     def told_apart(self) -> bool:
@@ -223,7 +225,7 @@ def test_a_lifetime_is_chosen_by_what_is_disclosed_and_granted(
 ) -> None:
     join(federation, api, level)
     with Client(federation.url, KEY) as client:
-        told = client.target("twin-a", cores=2)
+        told = client.targets.choose("twin-a", cores=2)
         assert (told.lifetime_s, told.sla, told.disclosure, told.why) == (lifetime_s, sla, level, None)
     wish = {"cores": 2, "lifetime_s": told.lifetime_s, "sla": told.sla, "targets": ["twin-a"]}
     assert api.post("/v1/requests", json=wish).status_code == 201
@@ -262,6 +264,6 @@ def test_where_nothing_is_told_nothing_is_chosen(
     assert (code, "leave one of them out" in err) == (2, True)
     with Client(federation.url, KEY) as client:
         with pytest.raises(NotFoundError):
-            client.target("nowhere")
+            client.targets.choose("nowhere")
         with pytest.raises(SpecError, match="value"):
-            client.target("twin-a", value="beauty")
+            client.targets.choose("twin-a", value="beauty")

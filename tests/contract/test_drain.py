@@ -51,7 +51,7 @@ def test_a_notice_is_heard_acknowledged_and_makes_room(
     with federation.redis as listener, listener.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(federation.keys.channel("east"))
         heard.get_message(timeout=5)
-        started = client.start_on_demand("east", OnDemandRequest(id="vm", cores=4))
+        started = client.on_demand.start("east", OnDemandRequest(id="vm", cores=4))
         (message,) = filter(None, (heard.get_message(timeout=1) for _ in range(2)))
     event = Event.model_validate_json(message["data"])
     assert event.lease is not None
@@ -66,14 +66,14 @@ def test_a_notice_is_heard_acknowledged_and_makes_room(
     assert api.get("/v1/leases/r.1").json()["evict_at_s"] is None
     refusal = problem(api.post("/v1/leases/s.1/extend", json={"lifetime_s": 72_000}), "refused")
     assert refusal["refusals"][0]["reason"] == "noticed"
-    left = client.acknowledge("s.1")
+    left = client.leases.acknowledge("s.1")
     assert (left.state, left.cause) == ("evicted", "vm")
-    assert client.acknowledge("s.1") == left
-    running = client.on_demand("east", "vm")
+    assert client.leases.acknowledge("s.1") == left
+    running = client.on_demand.get("east", "vm")
     assert not isinstance(running, RefusedRequest)
     assert (running.state, running.starts_at_s) == ("running", left.ended_at_s)
     assert kinds(api) == ["admitted", "admitted", "noticed", "evicted"]
-    assert [sent.event.kind for sent in client.events(follow=False)] == kinds(api)
+    assert [sent.event.kind for sent in client.events.stream(follow=False)] == kinds(api)
     east.owner.validate()
 
 
@@ -88,7 +88,7 @@ def test_a_booked_instance_is_given_up(east: FakeOwner, api: httpx.Client) -> No
 
 def test_own_requests_that_are_asked_for(east: FakeOwner, api: httpx.Client, client: Client) -> None:
     assert api.post("/v1/clouds/east/on-demand", json={"id": "big", "cores": 5}).status_code == 409
-    refused = client.on_demand("east", "big")
+    refused = client.on_demand.get("east", "big")
     assert isinstance(refused, RefusedRequest)
     assert refused.refusals[0].reason == "too_large"
     problem(api.get("/v1/clouds/east/on-demand/nobody"), "not-found")
@@ -108,17 +108,17 @@ def test_a_node_is_drained_and_opened_again(east: FakeOwner, api: httpx.Client, 
     (leaving,) = would.json()["leaving"]
     assert (leaving["lease"], leaving["evict_at_s"]) == ("s.1", would.json()["at_s"] + GRACE_S)
     assert kinds(api) == ["admitted", "admitted"], "nothing happened"
-    report = client.drain("east", [1])
+    report = client.clouds.drain("east", [1])
     assert [one.lease for one in report.leaving] == ["s.1"]
     wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["closed_nodes"] == 1)
-    assert client.cloud("east").advert.free_cores == 1  # type: ignore[union-attr]
-    assert client.acknowledge("s.1").cause == "drain by tester"
+    assert client.clouds.get("east").advert.free_cores == 1  # type: ignore[union-attr]
+    assert client.leases.acknowledge("s.1").cause == "drain by tester"
     problem(api.post("/v1/requests", json={"cores": 2, "lifetime_s": 60}), "refused")
-    assert client.reopen("east", [1]).found
+    assert client.clouds.reopen("east", [1]).found
     wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["closed_nodes"] == 0)
     submit(api, "t", 4)
-    assert [one.lease for one in client.drain("east").leaving] == ["t.1", "r.1"]
-    assert client.reopen("east").found
+    assert [one.lease for one in client.clouds.drain("east").leaving] == ["t.1", "r.1"]
+    assert client.clouds.reopen("east").found
 
 
 def test_drains_that_cannot_be(east: FakeOwner, api: httpx.Client, client: Client) -> None:
@@ -139,9 +139,9 @@ def test_drains_that_cannot_be(east: FakeOwner, api: httpx.Client, client: Clien
     problem(api.delete("/v1/clouds/south/drain"), "not-found")
     problem(api.post("/v1/leases/nobody/acknowledge"), "not-found")
     with pytest.raises(NotFoundError):
-        client.drain("south")
+        client.clouds.drain("south")
     with pytest.raises(ProblemAnswer):
-        client.acknowledge("nobody")
+        client.leases.acknowledge("nobody")
     east.go_deaf()
     problem(api.post(path, json={"dry_run": True}), "owner-silent")
     problem(api.delete(path), "owner-silent")

@@ -22,20 +22,20 @@ def client(federation: Federation) -> Any:
 
 def admit(client: Client, count: int, **fields: Any) -> None:
     for _ in range(count):
-        client.submit(SpotRequest(cores=1, lifetime_s=1e6, **fields))
+        client.requests.submit(SpotRequest(cores=1, lifetime_s=1e6, **fields))
 
 
 def test_a_reader_resumes_where_it_was(federation: Federation, client: Client) -> None:
     federation.join("east", (8,) * 10)
     admit(client, 30)
-    wait_until(lambda: len(list(client.events(follow=False))) == 30)
-    everything = list(client.events(follow=False))
+    wait_until(lambda: len(list(client.events.stream(follow=False))) == 30)
+    everything = list(client.events.stream(follow=False))
     assert [one.event.sequence for one in everything] == list(range(1, 31))
     assert all(one.event.kind == "admitted" for one in everything)
     seen = []
     for place in range(0, 30, 7):
         last = everything[place - 1].id if place else None
-        for one in client.events(follow=False, last_event_id=last):
+        for one in client.events.stream(follow=False, last_event_id=last):
             seen.append(one.id)
             if len(seen) % 7 == 0:
                 break
@@ -45,9 +45,9 @@ def test_a_reader_resumes_where_it_was(federation: Federation, client: Client) -
 def test_following_brings_what_happens_from_now_on(federation: Federation, client: Client) -> None:
     east = federation.join("east", (8,))
     admit(client, 1)
-    wait_until(lambda: len(list(client.events(follow=False))) == 1)
-    (first,) = client.events(follow=False)
-    following = client.events(last_event_id=first.id)
+    wait_until(lambda: len(list(client.events.stream(follow=False))) == 1)
+    (first,) = client.events.stream(follow=False)
+    following = client.events.stream(last_event_id=first.id)
     admit(client, 1)
     assert next(following).event.sequence == 2
     with httpx.Client(base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}) as api:
@@ -64,32 +64,36 @@ def test_events_are_narrowed(federation: Federation, client: Client) -> None:
     federation.join("west", (8,))
     admit(client, 2, origin="a", targets=("east",))
     admit(client, 3, origin="b", targets=("west",))
-    wait_until(lambda: len(list(client.events(follow=False))) == 5)
-    assert {one.event.cloud for one in client.events(follow=False, cloud="east")} == {"east"}
-    assert len(list(client.events(follow=False, origin="b"))) == 3
-    assert list(client.events(follow=False, cloud="east", origin="b")) == []
+    wait_until(lambda: len(list(client.events.stream(follow=False))) == 5)
+    assert {one.event.cloud for one in client.events.stream(follow=False, cloud="east")} == {"east"}
+    assert len(list(client.events.stream(follow=False, origin="b"))) == 3
+    assert list(client.events.stream(follow=False, cloud="east", origin="b")) == []
 
 
 def test_too_far_back(federation: Federation, api: httpx.Client, client: Client) -> None:
     federation.join("east", (8,) * 4)
     admit(client, 20)
-    wait_until(lambda: len(list(client.events(follow=False))) == 20)
-    first = next(client.events(follow=False)).id
+    wait_until(lambda: len(list(client.events.stream(follow=False))) == 20)
+    first = next(client.events.stream(follow=False)).id
     with federation.redis as redis:
         redis.xtrim(federation.keys.all_events, maxlen=5, approximate=False)
     answered = api.get("/v1/events", headers={"Last-Event-ID": first})
     problem(answered, "events-gone")
     assert answered.json()["snapshot"] == ["/v1/leases", "/v1/clouds"]
     with pytest.raises(EventsGoneError) as gone:
-        next(client.events(last_event_id=first))
+        next(client.events.stream(last_event_id=first))
     # What happens before the leases are read is in the events that follow, or in the leases, or in both.
     admit(client, 1)
-    known = {lease.id for lease in client.leases(limit=100).leases}
+    known = {lease.id for lease in client.leases.list(limit=100).leases}
     admit(client, 1)
     after = gone.value.resume_after
     assert after == answered.json()["resume_after"]
-    wait_until(lambda: len(list(client.events(follow=False, last_event_id=after))) == 2)
-    told = {one.event.lease.id for one in client.events(follow=False, last_event_id=after) if one.event.lease}
+    wait_until(lambda: len(list(client.events.stream(follow=False, last_event_id=after))) == 2)
+    told = {
+        one.event.lease.id
+        for one in client.events.stream(follow=False, last_event_id=after)
+        if one.event.lease
+    }
     assert len(known | told) == 22
 
 
@@ -109,7 +113,7 @@ def test_a_reader_that_takes_nothing_is_disconnected(
     monkeypatch.setattr("broker.api.stream.SLOW_S", 0.3)
     federation.join("east")
     admit(client, 1)
-    wait_until(lambda: len(list(client.events(follow=False))) == 1)
+    wait_until(lambda: len(list(client.events.stream(follow=False))) == 1)
     with federation.redis as redis:
         ((_, fields),) = redis.xrange(federation.keys.all_events)
         with redis.pipeline(transaction=False) as pipeline:

@@ -164,17 +164,17 @@ def test_extensions_in_trace_time(federation: Federation) -> None:
     with Client(federation.url, KEY) as client:
         from broker.contract import SpotRequest
 
-        client.submit(SpotRequest(id="r", cores=1, lifetime_s=3600, sla=0.4, at_s=10))
+        client.requests.submit(SpotRequest(id="r", cores=1, lifetime_s=3600, sla=0.4, at_s=10))
         with pytest.raises(InputRefusedError, match="at_s"):
-            client.extend("r.1", ExtensionRequest(lifetime_s=7200))
-        longer = client.extend("r.1", ExtensionRequest(lifetime_s=7200, at_s=3610 - 1))
+            client.leases.extend("r.1", ExtensionRequest(lifetime_s=7200))
+        longer = client.leases.extend("r.1", ExtensionRequest(lifetime_s=7200, at_s=3610 - 1))
         assert not isinstance(longer, RefusedRequest)
         assert (longer.promised_at_s, longer.ends_at_s) == (3609, 7210)
-        late = client.extend("r.1", ExtensionRequest(lifetime_s=9000, at_s=7210))
+        late = client.leases.extend("r.1", ExtensionRequest(lifetime_s=9000, at_s=7210))
         assert isinstance(late, RefusedRequest)
         assert [refusal.reason for refusal in late.refusals] == ["ended"]
         with pytest.raises(NotFoundError):
-            client.extend("nobody", ExtensionRequest(lifetime_s=9000, at_s=7210))
+            client.leases.extend("nobody", ExtensionRequest(lifetime_s=9000, at_s=7210))
 
 
 # -- quotes ------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_quotes_for_several_sizes(federation: Federation, api: httpx.Client) -> 
     federation.join("small", (3,)).owner.cloud.table = HOURS
     federation.join("wide", (8,))
     with Client(federation.url, KEY) as client:
-        answer = client.quote(QuoteRequest(cores=[8, 1], lifetime_s=3600))
+        answer = client.requests.quote(QuoteRequest(cores=[8, 1], lifetime_s=3600))
     assert [(quote.cloud, quote.cores) for quote in answer.quotes] == [("wide", 8), ("small", 1), ("wide", 1)]
     (refusal,) = answer.refusals
     assert (refusal.cloud, refusal.cores, refusal.reason) == ("small", 8, "too_large")

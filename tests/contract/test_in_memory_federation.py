@@ -50,7 +50,7 @@ def subject(request: pytest.FixtureRequest, redis_url: str) -> Iterator[Subject]
         federation.join("east", (4,))
         with Client(federation.url, KEY) as client:
             yield Subject(
-                client, lambda cloud, cores: client.start_on_demand(cloud, OnDemandRequest(cores=cores))
+                client, lambda cloud, cores: client.on_demand.start(cloud, OnDemandRequest(cores=cores))
             )
 
 
@@ -61,7 +61,7 @@ def _granted(answer: object) -> GrantedRequest:
 
 def test_the_tightest_cloud_takes_a_request_and_repeats_its_answer(subject: Subject) -> None:
     request = SpotRequest(id="r", cores=2, lifetime_s=3600)
-    lease = _granted(subject.client.submit(request)).lease
+    lease = _granted(subject.client.requests.submit(request)).lease
     assert (lease.id, lease.request, lease.cloud, lease.node, lease.state) == (
         "r.1",
         "r",
@@ -69,17 +69,17 @@ def test_the_tightest_cloud_takes_a_request_and_repeats_its_answer(subject: Subj
         0,
         "running",
     )
-    again = _granted(subject.client.submit(request)).lease
+    again = _granted(subject.client.requests.submit(request)).lease
     assert again.id == lease.id
     with pytest.raises(InputRefusedError) as raised:
-        subject.client.submit(request.model_copy(update={"cores": 1}))
+        subject.client.requests.submit(request.model_copy(update={"cores": 1}))
     assert raised.value.problem.type == "urn:spotfed:problem:key-reused"
-    assert subject.client.lease("r.1").id == lease.id
-    assert [item.id for item in subject.client.leases(state=LeaseState.RUNNING).leases] == ["r.1"]
+    assert subject.client.leases.get("r.1").id == lease.id
+    assert [item.id for item in subject.client.leases.list(state=LeaseState.RUNNING).leases] == ["r.1"]
 
 
 def test_a_full_federation_refuses_with_one_reason_a_cloud(subject: Subject) -> None:
-    results = subject.client.submit_many(
+    results = subject.client.requests.submit_many(
         [SpotRequest(id=f"r{number}", cores=4, lifetime_s=60) for number in range(4)]
     )
     assert [type(result) for result in results] == [GrantedRequest] * 3 + [RefusedRequest]
@@ -89,54 +89,56 @@ def test_a_full_federation_refuses_with_one_reason_a_cloud(subject: Subject) -> 
         "west": RefusalReason.NO_CAPACITY,
         "east": RefusalReason.NO_CAPACITY,
     }
-    quotes = subject.client.quote(QuoteRequest(cores=[1], lifetime_s=60))
+    quotes = subject.client.requests.quote(QuoteRequest(cores=[1], lifetime_s=60))
     assert (len(quotes.quotes), len(quotes.refusals)) == (0, 2)
 
 
 def test_a_lease_is_given_back_once(subject: Subject) -> None:
-    _granted(subject.client.submit(SpotRequest(id="r", cores=1, lifetime_s=60, targets=("west",))))
-    assert subject.client.cancel("r.1").lease.state is LeaseState.CANCELLED
-    assert subject.client.lease("r.1").state is LeaseState.CANCELLED
-    refused = subject.client.extend("r.1", ExtensionRequest(lifetime_s=120.0))
+    _granted(subject.client.requests.submit(SpotRequest(id="r", cores=1, lifetime_s=60, targets=("west",))))
+    assert subject.client.leases.cancel("r.1").lease.state is LeaseState.CANCELLED
+    assert subject.client.leases.get("r.1").state is LeaseState.CANCELLED
+    refused = subject.client.leases.extend("r.1", ExtensionRequest(lifetime_s=120.0))
     assert isinstance(refused, RefusedRequest)
     assert [refusal.reason for refusal in refused.refusals] == [RefusalReason.ENDED]
-    for call in (subject.client.lease, subject.client.cancel):
+    for call in (subject.client.leases.get, subject.client.leases.cancel):
         with pytest.raises(NotFoundError):
             call("nobodys.1")
 
 
 def test_own_users_evict_the_youngest_and_events_say_so(subject: Subject) -> None:
     for name in ("first", "second"):
-        _granted(subject.client.submit(SpotRequest(id=name, cores=3, lifetime_s=600, targets=("west",))))
+        _granted(
+            subject.client.requests.submit(SpotRequest(id=name, cores=3, lifetime_s=600, targets=("west",)))
+        )
     subject.start_on_demand("west", 4)
     kinds = [
         (sent.event.kind, sent.event.lease and sent.event.lease.id)
-        for sent in subject.client.events(follow=False, cloud="west")
+        for sent in subject.client.events.stream(follow=False, cloud="west")
     ]
     assert kinds == [
         (EventKind.ADMITTED, "first.1"),
         (EventKind.ADMITTED, "second.1"),
         (EventKind.EVICTED, "second.1"),
     ]
-    assert subject.client.lease("first.1").state is LeaseState.RUNNING
+    assert subject.client.leases.get("first.1").state is LeaseState.RUNNING
 
 
 def test_time_promises_and_silence_are_the_tests_to_choose() -> None:
     federation = InMemoryFederation()
     cloud = federation.add_cloud("west", (4, 4), survives_s=3600.0)
     with federation.client() as client:
-        refused = client.submit(SpotRequest(cores=1, lifetime_s=7200, sla=0.05))
+        refused = client.requests.submit(SpotRequest(cores=1, lifetime_s=7200, sla=0.05))
         assert isinstance(refused, RefusedRequest)
         assert refused.counter_offers.lifetime_s == 3600.0
-        lease = _granted(client.submit(SpotRequest(cores=1, lifetime_s=3600, sla=0.05))).lease
+        lease = _granted(client.requests.submit(SpotRequest(cores=1, lifetime_s=3600, sla=0.05))).lease
         federation.advance(1800)
-        extended = client.extend(lease.id, ExtensionRequest(lifetime_s=5400.0))
+        extended = client.leases.extend(lease.id, ExtensionRequest(lifetime_s=5400.0))
         assert not isinstance(extended, RefusedRequest)
         assert extended.ends_at_s == 5400.0
         federation.advance(3600)
-        assert client.lease(lease.id).state is LeaseState.COMPLETED
+        assert client.leases.get(lease.id).state is LeaseState.COMPLETED
         cloud.reachable = False
-        silent = client.submit(SpotRequest(cores=1, lifetime_s=60))
+        silent = client.requests.submit(SpotRequest(cores=1, lifetime_s=60))
         assert isinstance(silent, RefusedRequest)
         assert [refusal.reason for refusal in silent.refusals] == [RefusalReason.UNREACHABLE]
         with pytest.raises(ValueError, match="no node has 5 cores"):
@@ -145,4 +147,4 @@ def test_time_promises_and_silence_are_the_tests_to_choose() -> None:
 
 def test_what_is_not_served_says_so() -> None:
     with InMemoryFederation().client() as client, pytest.raises(ProblemAnswer, match="not served"):
-        client.ledger()
+        client.ledger.read()

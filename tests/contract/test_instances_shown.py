@@ -15,16 +15,16 @@ from tests.contract.test_requests import problem
 def test_a_holder_finds_the_instance_of_its_lease(federation: Federation) -> None:
     federation.join("east").tell(instances="ec2")
     with Client(federation.url, KEY) as client:
-        lease = client.submit(SpotRequest(cores=1, lifetime_s=60)).lease.id  # type: ignore[union-attr]
+        lease = client.requests.submit(SpotRequest(cores=1, lifetime_s=60)).lease.id  # type: ignore[union-attr]
         with pytest.raises(NotFoundError, match="there is no such instance"):
-            client.instance(lease)
+            client.leases.get_instance(lease)
         record = InstanceRecord(
             lease=lease, own_id="i-1", state="running", since=1.0, addresses=("192.0.2.1", "10.0.0.1")
         )
         federation.redis.hset(federation.keys.instances("east"), lease, record.model_dump_json())
-        assert client.instance(lease) == record
+        assert client.leases.get_instance(lease) == record
         with pytest.raises(NotFoundError, match="there is no such lease"):
-            client.instance("nobody.1")
+            client.leases.get_instance("nobody.1")
 
 
 def test_so_does_the_command_line(federation: Federation, api: httpx.Client, spotfed: Run) -> None:

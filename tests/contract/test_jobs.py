@@ -16,7 +16,7 @@ from broker.api.schemas.members import MemberWish
 from broker.client import Client, InputRefusedError, NotFoundError, ProblemAnswer
 from broker.identity.permissions import Role
 from broker.jobs.events import JobCancelled, JobFailed, JobSubmitted
-from broker.jobs.ids import LONGEST_CHOSEN, mark
+from broker.jobs.ids import LONGEST_CHOSEN, make_suffix
 from broker.jobs.models import JobWish, Outcome
 from broker.jobs.store import JobStore
 from broker.queue.celery_config import JOBS
@@ -59,10 +59,10 @@ def test_a_job_is_noted_and_job_managers_are_told(running: Federation, api: http
     assert (told["origin"], told["home"]) == ("user", "north")
     assert made.headers["location"] == "/v1/jobs/nightly"
     assert api.get(made.headers["location"]).json()["id"] == "nightly"
-    (entry,) = JobStore(running.redis, running.keys).entries("nightly")
+    (entry,) = JobStore(running.redis, running.keys).read_entries("nightly")
     assert isinstance(entry, JobSubmitted)
     assert (entry.wish.cores, entry.wish.environment) == (2, {"A": "1"})
-    assert JobStore(running.redis, running.keys).due(time.time(), 10) == ["nightly"]
+    assert JobStore(running.redis, running.keys).list_due(time.time(), 10) == ["nightly"]
     bell = wait_until(lambda: running.redis.lrange(f"{running.prefix}{JOBS}", 0, -1), "a doorbell")
     assert json.loads(bell[0])["headers"]["task"] == "spotfed.jobs.advance"
 
@@ -146,16 +146,18 @@ def test_a_member_has_so_many_open_jobs_and_no_more(redis_url: str) -> None:
         key = runner(operator, "acme", "north")
         wish = JobWish(command=("true",), origin="north")
         with Client(federation.url, key) as acme:
-            first, second = acme.submit_job(wish), acme.submit_job(wish)
+            first, second = acme.jobs.submit(wish), acme.jobs.submit(wish)
             with pytest.raises(ProblemAnswer, match="2 jobs that have not ended"):
-                acme.submit_job(wish)
-            again = acme.submit_job(wish.model_copy(update={"id": second.id.removesuffix(mark("acme"))}))
+                acme.jobs.submit(wish)
+            again = acme.jobs.submit(
+                wish.model_copy(update={"id": second.id.removesuffix(make_suffix("acme"))})
+            )
             assert again.id == second.id
             Journals(federation).run(first.id)
             Journals(federation).finish(first.id)
-            acme.submit_job(wish)
+            acme.jobs.submit(wish)
         for _ in range(3):  # operators are trusted
-            operator.submit_job(JobWish(command=("true",), home="north"))
+            operator.jobs.submit(JobWish(command=("true",), home="north"))
 
 
 # -- whose they are ----------------------------------------------------------------------------------------
@@ -163,8 +165,8 @@ def test_a_member_has_so_many_open_jobs_and_no_more(redis_url: str) -> None:
 
 def runner(operator: Client, member: str, *clouds: str) -> str:
     """A key of a new member that may have commands run."""
-    operator.add_member(MemberWish(name=member, clouds=clouds))
-    return operator.create_key(KeyWish(principal=f"{member}/ci", role=Role.RUNNER)).key
+    operator.members.add(MemberWish(name=member, clouds=clouds))
+    return operator.api_keys.create(KeyWish(principal=f"{member}/ci", role=Role.RUNNER)).key
 
 
 def test_ids_of_two_members_are_apart_and_each_finds_its_own_by_the_id_it_chose(running: Federation) -> None:
@@ -172,54 +174,54 @@ def test_ids_of_two_members_are_apart_and_each_finds_its_own_by_the_id_it_chose(
         running.join("east", (8,), runs_commands=True)
         keys = [runner(operator, "acme", "north"), runner(operator, "rival", "east")]
         with Client(running.url, keys[0]) as acme, Client(running.url, keys[1]) as rival:
-            mine = acme.submit_job(JobWish(id="nightly", command=("mine",), home="north"))
-            theirs = rival.submit_job(JobWish(id="nightly", command=("theirs",), home="east"))
-            assert (mine.id, theirs.id) == (f"nightly{mark('acme')}", f"nightly{mark('rival')}")
+            mine = acme.jobs.submit(JobWish(id="nightly", command=("mine",), home="north"))
+            theirs = rival.jobs.submit(JobWish(id="nightly", command=("theirs",), home="east"))
+            assert (mine.id, theirs.id) == (f"nightly{make_suffix('acme')}", f"nightly{make_suffix('rival')}")
             assert (mine.holder, mine.origin) == ("acme", "acme")
             for name in ("nightly", mine.id):
-                assert acme.job(name).command == ("mine",)
-            assert rival.job("nightly").command == ("theirs",)
-            for call in (acme.job, acme.job_log, acme.cancel_job):
+                assert acme.jobs.get(name).command == ("mine",)
+            assert rival.jobs.get("nightly").command == ("theirs",)
+            for call in (acme.jobs.get, acme.jobs.read_log, acme.jobs.cancel):
                 with pytest.raises(NotFoundError, match="there is no such job"):
                     call(theirs.id)
-            assert {one.holder for one in acme.jobs().jobs} == {"acme"}
-            assert {one.holder for one in operator.jobs().jobs} == {"acme", "rival"}
+            assert {one.holder for one in acme.jobs.list().jobs} == {"acme"}
+            assert {one.holder for one in operator.jobs.list().jobs} == {"acme", "rival"}
             with pytest.raises(InputRefusedError, match="origin: is not yours"):
-                acme.submit_job(JobWish(command=("true",), origin="east", home="north"))
+                acme.jobs.submit(JobWish(command=("true",), origin="east", home="north"))
             with pytest.raises(InputRefusedError, match=r"home: east is not yours .*one of north"):
-                acme.submit_job(JobWish(command=("true",), home="east"))
+                acme.jobs.submit(JobWish(command=("true",), home="east"))
             with pytest.raises(InputRefusedError, match=f"at most {LONGEST_CHOSEN} characters"):
-                acme.submit_job(JobWish(id="x" * 60, command=("true",), home="north"))
+                acme.jobs.submit(JobWish(id="x" * 60, command=("true",), home="north"))
 
 
 def test_a_key_for_some_of_its_members_clouds_sees_the_jobs_of_those(running: Federation) -> None:
     running.join("east", (8,), runs_commands=True)
     with Client(running.url, KEY) as operator:
-        operator.add_member(MemberWish(name="acme", clouds=("north", "east")))
+        operator.members.add(MemberWish(name="acme", clouds=("north", "east")))
         wishes = [
             KeyWish(principal="acme/ci", role=Role.RUNNER, clouds=clouds) for clouds in (None, ("north",))
         ]
-        whole, narrow = (operator.create_key(wish).key for wish in wishes)
+        whole, narrow = (operator.api_keys.create(wish).key for wish in wishes)
         with Client(running.url, whole) as all_of_it, Client(running.url, narrow) as north:
             for cloud in ("north", "east"):
-                all_of_it.submit_job(JobWish(id=f"in-{cloud}", command=("true",), origin=cloud))
-            assert [one.origin for one in north.jobs().jobs] == ["north"]
-            assert len(all_of_it.jobs().jobs) == 2
+                all_of_it.jobs.submit(JobWish(id=f"in-{cloud}", command=("true",), origin=cloud))
+            assert [one.origin for one in north.jobs.list().jobs] == ["north"]
+            assert len(all_of_it.jobs.list().jobs) == 2
             with pytest.raises(NotFoundError):
-                north.job("in-east")
+                north.jobs.get("in-east")
             with pytest.raises(InputRefusedError, match="home: east is not yours"):
-                north.submit_job(JobWish(command=("true",), origin="north", home="east"))
+                north.jobs.submit(JobWish(command=("true",), origin="north", home="east"))
 
 
 def test_who_may_not_run_commands_is_told_which_role_may(running: Federation) -> None:
     with Client(running.url, KEY) as operator:
-        operator.add_member(MemberWish(name="acme", clouds=("north",)))
-        key = operator.create_key(KeyWish(principal="acme")).key
+        operator.members.add(MemberWish(name="acme", clouds=("north",)))
+        key = operator.api_keys.create(KeyWish(principal="acme")).key
     with (
         Client(running.url, key) as member,
         pytest.raises(ProblemAnswer, match="a key with the role runner, or one that may more"),
     ):
-        member.submit_job(JobWish(command=("true",), home="north"))
+        member.jobs.submit(JobWish(command=("true",), home="north"))
 
 
 # -- looking -----------------------------------------------------------------------------------------------
@@ -288,7 +290,7 @@ def test_who_follows_waits_for_more_and_goes_on_with_the_next_attempt(
     api.post("/v1/jobs", json=COMMAND | {"id": "j"})
     found: list[tuple[int, str]] = []
     with Client(running.url, KEY) as client:
-        following = client.follow_job_log("j")
+        following = client.jobs.follow_log("j")
 
         def later(action: Callable[[], None]) -> None:
             timer = threading.Timer(0.5, action)
@@ -323,9 +325,9 @@ def test_cancelling_is_asked_for_once(journals: Journals, api: httpx.Client) -> 
         asked = api.delete("/v1/jobs/j")
         assert asked.status_code == 200
         assert asked.json()["said"] == "Is being cancelled, as tester asked."
-    kinds = [one.kind for one in journals.store.entries("j")]
+    kinds = [one.kind for one in journals.store.read_entries("j")]
     assert kinds == ["submitted", "cancel"]
-    assert journals.store.due(time.time(), 10) == ["j"]
+    assert journals.store.list_due(time.time(), 10) == ["j"]
     journals.add("j", JobCancelled(at=time.time(), by="tester"), ended=True)
     assert api.delete("/v1/jobs/j").json()["state"] == "cancelled"
 

@@ -18,14 +18,14 @@ from tests.contract.harness import KEY, Federation, Run
 def admit(client: Client, names: list[str], **fields: Any) -> list[str]:
     """Ids of leases that have no promise, of requests so named."""
     wish = {"cores": 1, "lifetime_s": 3600, "targets": ("east",)} | fields
-    granted = client.submit_many([SpotRequest(id=name, **wish) for name in names])
+    granted = client.requests.submit_many([SpotRequest(id=name, **wish) for name in names])
     return [one.lease.id for one in granted]  # type: ignore[union-attr]
 
 
 def ended(client: Client, names: list[str], **fields: Any) -> list[str]:
     leases = admit(client, names, **fields)
     for lease in leases:
-        client.cancel(lease)
+        client.leases.cancel(lease)
     return leases
 
 
@@ -46,19 +46,19 @@ def test_all_are_reached_in_one_order(client: Client) -> None:
         pages: list[list[str]] = []
         cursor: str | None = None
         while not pages or cursor is not None:
-            page = client.leases(limit=limit, cursor=cursor)
+            page = client.leases.list(limit=limit, cursor=cursor)
             assert len(page.leases) <= limit
             assert page.more == (page.next is not None)
             pages.append([lease.id for lease in page.leases])
             cursor = page.next
         assert [lease for page in pages for lease in page] == expected, limit
         assert len(pages) <= len(expected) // limit + 2
-    assert [lease.id for lease in client.all_leases(page=2)] == expected
-    of_west = [lease.id for lease in client.all_leases(cloud="west", page=1)]
+    assert [lease.id for lease in client.leases.list_all(page=2)] == expected
+    of_west = [lease.id for lease in client.leases.list_all(cloud="west", page=1)]
     assert of_west == sorted(west)
-    cancelled = [lease.id for lease in client.all_leases(state=LeaseState.CANCELLED, page=1)]
+    cancelled = [lease.id for lease in client.leases.list_all(state=LeaseState.CANCELLED, page=1)]
     assert cancelled == [*reversed(past)]
-    assert client.leases(limit=7, state=LeaseState.RUNNING).next is None
+    assert client.leases.list(limit=7, state=LeaseState.RUNNING).next is None
 
 
 def test_what_comes_and_goes_moves_nothing(client: Client) -> None:
@@ -66,14 +66,14 @@ def test_what_comes_and_goes_moves_nothing(client: Client) -> None:
     seen: list[str] = []
     cursor = None
     for step in range(4):
-        page = client.leases(limit=1, cursor=cursor)
+        page = client.leases.list(limit=1, cursor=cursor)
         seen += [lease.id for lease in page.leases]
         cursor = page.next
         admit(client, [f"a{step}"])  # before the place
         ended(client, [f"b{step}"])
     admit(client, ["z"])
     while cursor is not None:
-        page = client.leases(limit=2, cursor=cursor)
+        page = client.leases.list(limit=2, cursor=cursor)
         seen += [lease.id for lease in page.leases]
         cursor = page.next
     assert [lease for lease in seen if lease in stays] == stays
@@ -83,10 +83,10 @@ def test_what_comes_and_goes_moves_nothing(client: Client) -> None:
 
 def test_one_that_ends_on_the_way_is_told_once_by_the_client(client: Client) -> None:
     first, second = admit(client, ["c1", "c2"])
-    walk = client.all_leases(page=1)
+    walk = client.leases.list_all(page=1)
     assert next(walk).id == first
-    client.cancel(first)
-    client.cancel(second)
+    client.leases.cancel(first)
+    client.leases.cancel(second)
     assert [(lease.id, lease.state) for lease in walk] == [(second, "cancelled")]
 
 
@@ -97,24 +97,24 @@ def test_a_page_goes_on_where_enough_was_looked_through(
     ended(client, [f"n{number}" for number in range(6)])
     monkeypatch.setattr(broker.leases.pages, "_PAGE", 2)
     monkeypatch.setattr(broker.leases.pages, "_SEARCHED_EVENTS", 4)
-    first = client.leases(origin="seldom")
+    first = client.leases.list(origin="seldom")
     assert (first.leases, first.more) == ([], True)
-    assert [lease.id for lease in client.all_leases(origin="seldom")] == rare
+    assert [lease.id for lease in client.leases.list_all(origin="seldom")] == rare
 
 
 def test_members_turn_the_pages_of_their_own(client: Client, federation: Federation) -> None:
     from broker.api.schemas.api_keys import KeyWish
     from broker.api.schemas.members import MemberWish
 
-    client.add_member(MemberWish(name="acme"))
-    key = client.create_key(KeyWish(principal="acme")).key
+    client.members.add(MemberWish(name="acme"))
+    key = client.api_keys.create(KeyWish(principal="acme")).key
     admit(client, ["others1", "others2"])
     with Client(federation.url, key) as acme:
         mine = admit(acme, ["one", "two", "three"])
-        foreign = client.leases(limit=4).next
+        foreign = client.leases.list(limit=4).next
         assert foreign is not None
-        assert [lease.id for lease in acme.all_leases(page=1)] == sorted(mine)
-        assert {lease.origin for lease in acme.leases(cursor=foreign).leases} <= {"acme"}
+        assert [lease.id for lease in acme.leases.list_all(page=1)] == sorted(mine)
+        assert {lease.origin for lease in acme.leases.list(cursor=foreign).leases} <= {"acme"}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_what_is_no_cursor_is_named(client: Client, api: httpx.Client, cursor: s
     answer = api.get("/v1/leases", params={"cursor": cursor})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "cursor")
     with pytest.raises(InputRefusedError, match="what next was in the answer before"):
-        client.leases(cursor=cursor)
+        client.leases.list(cursor=cursor)
 
 
 def test_the_command_line_lists_all(client: Client, spotfed: Run) -> None:

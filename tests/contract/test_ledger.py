@@ -89,9 +89,9 @@ def test_what_was_promised_and_what_came_of_it(
     assert api.get("/v1/ledger", params={"limit": 1}).json()["more"] is True
     assert api.get("/v1/ledger", params={"cloud": "nowhere"}).json()["entries"] == []
     with Client(federation.url, KEY) as client:
-        assert client.ledger(cloud="east", by=["origin"]).entries[0].evicted == 3
+        assert client.ledger.read(cloud="east", by=["origin"]).entries[0].evicted == 3
         with pytest.raises(InputRefusedError, match="by"):
-            client.ledger(by=["price"])
+            client.ledger.read(by=["price"])
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_another_process_comes_to_the_same(
     second = Federation(federation.redis_url)
     second.keys, second.settings = federation.keys, federation.settings
     with serving(second), Client(second.url, KEY) as client:
-        wait_until(lambda: client.cloud("east").broken_promises)
-        assert client.ledger().model_dump_json() == api.get("/v1/ledger").text
+        wait_until(lambda: client.clouds.get("east").broken_promises)
+        assert client.ledger.read().model_dump_json() == api.get("/v1/ledger").text
     with federation.redis as redis:
         redis.xtrim(federation.keys.events("east"), minid="0-5", approximate=False)
     with serving(second), Client(second.url, KEY) as client:
-        (entry,) = client.ledger(cloud="east").entries
+        (entry,) = client.ledger.read(cloud="east").entries
         assert (entry.evicted, entry.running) == (2, 0)
-        assert client.ledger().clouds[0].missing == 4
+        assert client.ledger.read().clouds[0].missing == 4
     assert api.get("/v1/ledger").json()["entries"][0]["evicted"] == 3, "who had read it knows still"
     # A Redis that came back without its last event, or with another one under its number.
     with federation.redis as redis:
@@ -184,16 +184,16 @@ def test_in_trace_time_the_order_stays_that_of_the_replay(federation: Federation
         httpx.Client(base_url=federation.url, headers={"Authorization": f"Bearer {KEY}"}) as api,
     ):
         for number in range(3):
-            client.submit(SpotRequest(**WISH, id=f"r{number}", targets=("east",), at_s=1.0))
+            client.requests.submit(SpotRequest(**WISH, id=f"r{number}", targets=("east",), at_s=1.0))
         evicting = {"id": "vm", "cores": 4, "lifetime_s": 10}
         assert api.post("/v1/clouds/east/on-demand", json=evicting).status_code == 201
-        (entry,) = client.ledger().entries
+        (entry,) = client.ledger.read().entries
         assert (entry.cloud, entry.evicted, entry.kept) == ("east", 3, "broken")
         time.sleep(REFRESH_S)  # what the broker knew of the members before is forgotten then
-        assert client.cloud("east").broken_promises == []
-        quotes = client.quote(SpotRequest(**WISH, at_s=100.0)).quotes
+        assert client.clouds.get("east").broken_promises == []
+        quotes = client.requests.quote(SpotRequest(**WISH, at_s=100.0)).quotes
         assert [(one.cloud, one.broken_promise) for one in quotes] == [("east", None), ("west", None)]
-        granted = client.submit(SpotRequest(**WISH, id="next", at_s=100.0))
+        granted = client.requests.submit(SpotRequest(**WISH, id="next", at_s=100.0))
         assert granted.lease.cloud == "east"  # type: ignore[union-attr]
 
 

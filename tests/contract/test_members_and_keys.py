@@ -44,57 +44,57 @@ def wish(**more: Any) -> SpotRequest:
 
 
 def acme(federation: Federation, operator: Client, **caps: int) -> Client:
-    operator.add_member(MemberWish(name="acme", **caps))
-    return Client(federation.url, operator.create_key(KeyWish(principal="acme")).key)
+    operator.members.add(MemberWish(name="acme", **caps))
+    return Client(federation.url, operator.api_keys.create(KeyWish(principal="acme")).key)
 
 
 # -- keys -------------------------------------------------------------------------------------------------
 
 
 def test_a_key_is_shown_once_and_kept_nowhere(federation: Federation, operator: Client) -> None:
-    operator.add_member(ACME)
-    made = operator.create_key(KeyWish(principal="acme/ci", lifetime_s=3600))
+    operator.members.add(ACME)
+    made = operator.api_keys.create(KeyWish(principal="acme/ci", lifetime_s=3600))
     secret = made.key.split("_", 2)[2]
     assert status(federation, made.key) == 200
-    assert secret not in str([one.model_dump() for one in operator.api_keys()])
-    assert secret not in str([one.model_dump() for one in operator.audit()])
+    assert secret not in str([one.model_dump() for one in operator.api_keys.list()])
+    assert secret not in str([one.model_dump() for one in operator.members.read_audit()])
     with federation.redis as redis:
         for name in redis.keys(f"{federation.prefix}*"):
             kind = redis.type(name)
             text = redis.hgetall(name) if kind == b"hash" else redis.dump(name)
             assert secret.encode() not in str(text).encode()
-    (record,) = [one for one in operator.api_keys() if one.id == made.record.id]
+    (record,) = [one for one in operator.api_keys.list() if one.id == made.record.id]
     assert (record.principal, record.role, record.member) == ("acme/ci", Role.MEMBER, "acme")
 
 
 def test_a_key_of_nobody_and_for_foreign_clouds_is_not_made(operator: Client) -> None:
-    operator.add_member(MemberWish(name="acme", clouds=("north",)))
+    operator.members.add(MemberWish(name="acme", clouds=("north",)))
     for bad in (
         KeyWish(principal="nobody"),
         KeyWish(principal="acme", clouds=("south",)),
         KeyWish(principal="root", role=Role.OPERATOR, clouds=("north",)),
     ):
         with pytest.raises(InputRefusedError):
-            operator.create_key(bad)
+            operator.api_keys.create(bad)
     with pytest.raises(InputRefusedError):  # an origin has one member
-        operator.add_member(MemberWish(name="north"))
+        operator.members.add(MemberWish(name="north"))
     with pytest.raises(InputRefusedError):  # one operator's key remains
-        operator.revoke_key("tester")
+        operator.api_keys.revoke("tester")
 
 
 def test_a_rotated_key_works_for_its_grace_and_a_revoked_one_not_at_all(
     federation: Federation, operator: Client
 ) -> None:
-    operator.add_member(ACME)
-    old = operator.create_key(KeyWish(principal="acme"))
-    new = operator.rotate_key(old.record.id, Rotation(grace_s=3600))
+    operator.members.add(ACME)
+    old = operator.api_keys.create(KeyWish(principal="acme"))
+    new = operator.api_keys.rotate(old.record.id, Rotation(grace_s=3600))
     assert (new.record.replaces, new.record.principal) == (old.record.id, "acme")
     assert [status(federation, one.key) for one in (old, new)] == [200, 200]
-    newest = operator.rotate_key(new.record.id, Rotation(grace_s=0))
+    newest = operator.api_keys.rotate(new.record.id, Rotation(grace_s=0))
     assert [status(federation, one.key) for one in (new, newest)] == [401, 200]
-    operator.revoke_key(newest.record.id)
+    operator.api_keys.revoke(newest.record.id)
     assert status(federation, newest.key) == 401
-    told = [(one.what, one.by, one.object) for one in operator.audit()]
+    told = [(one.what, one.by, one.object) for one in operator.members.read_audit()]
     assert told[:2] == [
         ("key revoked", "tester", newest.record.id),
         ("key rotated", "tester", new.record.id),
@@ -102,13 +102,13 @@ def test_a_rotated_key_works_for_its_grace_and_a_revoked_one_not_at_all(
 
 
 def test_another_process_learns_of_a_revocation(federation: Federation, operator: Client) -> None:
-    operator.add_member(ACME)
-    made = operator.create_key(KeyWish(principal="acme"))
+    operator.members.add(ACME)
+    made = operator.api_keys.create(KeyWish(principal="acme"))
     other = Federation(federation.redis_url)
     other.prefix, other.keys, other.settings = federation.prefix, federation.keys, federation.settings
     with serving(other):
         assert status(other, made.key) == 200
-        operator.revoke_key(made.record.id)
+        operator.api_keys.revoke(made.record.id)
         wait_until(lambda: status(other, made.key) == 401)
 
 
@@ -118,7 +118,7 @@ def test_keys_are_rotated_under_load_without_one_refused_call(
     federation.join("north", (64,))
     with acme(federation, operator):
         pass
-    current = operator.create_key(KeyWish(principal="acme"))
+    current = operator.api_keys.create(KeyWish(principal="acme"))
     used, over = [current.key], threading.Event()
     seen: list[int] = []
 
@@ -134,7 +134,7 @@ def test_keys_are_rotated_under_load_without_one_refused_call(
         one.start()
     for _ in range(10):
         before = len(seen)
-        current = operator.rotate_key(current.record.id, Rotation(grace_s=3600))
+        current = operator.api_keys.rotate(current.record.id, Rotation(grace_s=3600))
         used.append(current.key)
         wait_until(partial(lambda before: len(seen) > before + 3, before))
     over.set()
@@ -147,81 +147,81 @@ def test_keys_are_rotated_under_load_without_one_refused_call(
 
 
 def held(operator: Client) -> tuple[int, int]:
-    found = operator.member("acme")
+    found = operator.members.get("acme")
     return found.held_cores, found.held_instances
 
 
 def test_a_member_holds_no_more_spot_than_its_cap(federation: Federation, operator: Client) -> None:
     federation.join("north", (16,))
     with acme(federation, operator, spot_cores=5) as client:
-        first = client.submit(wish(cores=3))
+        first = client.requests.submit(wish(cores=3))
         assert isinstance(first, GrantedRequest)
-        refused = client.submit(wish(id="too-much", cores=3))
+        refused = client.requests.submit(wish(id="too-much", cores=3))
         assert isinstance(refused, RefusedRequest)
-        assert refused == client.submit(wish(id="too-much", cores=3))  # same id, same answer
+        assert refused == client.requests.submit(wish(id="too-much", cores=3))  # same id, same answer
         (refusal,) = refused.refusals
         assert refusal.reason == "quota_exceeded"
         assert (refusal.counter_offers.cores, refused.counter_offers.cores) == (2, 2)
-        assert isinstance(client.submit(wish(cores=2)), GrantedRequest)
+        assert isinstance(client.requests.submit(wish(cores=2)), GrantedRequest)
         assert held(operator) == (5, 2)
-        last = client.submit(wish())
+        last = client.requests.submit(wish())
         assert isinstance(last, RefusedRequest)
         assert last.counter_offers.cores is None
-        client.cancel(first.lease.id)
+        client.leases.cancel(first.lease.id)
         wait_until(lambda: held(operator) == (2, 1))
-        assert isinstance(client.submit(wish(cores=3)), GrantedRequest)
+        assert isinstance(client.requests.submit(wish(cores=3)), GrantedRequest)
 
 
 def test_a_quote_says_what_a_member_may_not_hold(federation: Federation, operator: Client) -> None:
     """With the very refusal that a request gets, whoever asks for it; and nothing is taken of the cap."""
     federation.join("north", (16,))
     with acme(federation, operator, spot_cores=5, spot_instances=2) as client:
-        assert isinstance(client.submit(wish(cores=3)), GrantedRequest)
+        assert isinstance(client.requests.submit(wish(cores=3)), GrantedRequest)
         for asking, origin in ((client, {}), (operator, {"origin": "acme"})):
-            quotes = asking.quote(QuoteRequest(cores=[3, 2, 1], lifetime_s=3600, **origin))
+            quotes = asking.requests.quote(QuoteRequest(cores=[3, 2, 1], lifetime_s=3600, **origin))
             assert [(one.cloud, one.cores) for one in quotes.quotes] == [("north", 2), ("north", 1)]
             (refusal,) = quotes.refusals
             assert (refusal.cloud, refusal.reason, refusal.cores) == ("broker", "quota_exceeded", 3)
             assert refusal.counter_offers.cores == 2
-        refused = client.submit(wish(cores=3))
+        refused = client.requests.submit(wish(cores=3))
         assert isinstance(refused, RefusedRequest)
         assert refused.refusals == (refusal,)
         with pytest.raises(InputRefusedError, match="no member's node"):
-            client.quote(QuoteRequest(cores=[17], lifetime_s=3600))
-        assert isinstance(client.submit(wish(cores=1)), GrantedRequest)
+            client.requests.quote(QuoteRequest(cores=[17], lifetime_s=3600))
+        assert isinstance(client.requests.submit(wish(cores=1)), GrantedRequest)
         assert held(operator) == (4, 2)
-        (refusal,) = client.quote(QuoteRequest(cores=[1], lifetime_s=3600)).refusals
+        (refusal,) = client.requests.quote(QuoteRequest(cores=[1], lifetime_s=3600)).refusals
         assert (refusal.reason, refusal.counter_offers.cores) == ("quota_exceeded", None)
-        operator.set_member("acme", MemberChange(spot_cores=None, spot_instances=None))
-        wait_until(lambda: not client.quote(QuoteRequest(cores=[3], lifetime_s=3600)).refusals)
+        operator.members.update("acme", MemberChange(spot_cores=None, spot_instances=None))
+        wait_until(lambda: not client.requests.quote(QuoteRequest(cores=[3], lifetime_s=3600)).refusals)
 
 
 def test_a_list_stays_within_the_cap_on_instances(federation: Federation, operator: Client) -> None:
     federation.join("north", (16,))
     with acme(federation, operator, spot_instances=2) as client:
-        granted = [isinstance(one, GrantedRequest) for one in client.submit_many([wish()] * 4)]
+        granted = [isinstance(one, GrantedRequest) for one in client.requests.submit_many([wish()] * 4)]
         assert granted == [True, True, False, False]
-        operator.set_member("acme", MemberChange(spot_instances=None))
-        assert isinstance(client.submit(wish()), GrantedRequest)
+        operator.members.update("acme", MemberChange(spot_instances=None))
+        assert isinstance(client.requests.submit(wish()), GrantedRequest)
         assert held(operator) == (3, 3)
 
 
 def test_a_refused_request_holds_nothing(federation: Federation, operator: Client) -> None:
     federation.join("north", (4,))
     with acme(federation, operator, spot_cores=8) as client:
-        assert isinstance(client.submit(wish(cores=4)), GrantedRequest)
-        assert isinstance(client.submit(wish(cores=4)), RefusedRequest)  # there is no room
+        assert isinstance(client.requests.submit(wish(cores=4)), GrantedRequest)
+        assert isinstance(client.requests.submit(wish(cores=4)), RefusedRequest)  # there is no room
         assert held(operator) == (4, 1)
 
 
 def test_on_demand_instances_take_nothing_of_the_cap(federation: Federation, operator: Client) -> None:
     federation.join("north", (4,))
     with acme(federation, operator, spot_cores=0):
-        operator.set_member("acme", MemberChange(clouds=("north",)))
+        operator.members.update("acme", MemberChange(clouds=("north",)))
         answer = httpx.post(
             f"{federation.url}/v1/clouds/north/on-demand",
             json={"cores": 2},
-            headers={"Authorization": f"Bearer {operator.create_key(KeyWish(principal='acme')).key}"},
+            headers={"Authorization": f"Bearer {operator.api_keys.create(KeyWish(principal='acme')).key}"},
         )
         assert answer.status_code == 201
         assert held(operator) == (0, 0)
@@ -230,11 +230,11 @@ def test_on_demand_instances_take_nothing_of_the_cap(federation: Federation, ope
 def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation, operator: Client) -> None:
     federation.join("north", (8,))
     with acme(federation, operator, spot_cores=8) as client:
-        running = client.submit(wish(cores=2))
+        running = client.requests.submit(wish(cores=2))
         assert isinstance(running, GrantedRequest)
     with federation.redis as redis:  # as after a crash: a hold whose request nobody knows
-        redis.hset(federation.keys.held("acme"), "lost", 3)
-        redis.hincrby(federation.keys.held("acme"), "=cores", 3)
+        redis.hset(federation.keys.quota_holds("acme"), "lost", 3)
+        redis.hincrby(federation.keys.quota_holds("acme"), "=cores", 3)
     assert held(operator) == (5, 2)
 
     async def reconciled() -> int:
@@ -267,7 +267,7 @@ def test_a_key_that_calls_too_often_is_told_to_wait(redis_url: str) -> None:
             # Whoever has no key, or a body that is too long, is told so.
             assert httpx.get(f"{federation.url}/v1/clouds").status_code == 401
         with Client(federation.url, KEY) as client:  # it waits by itself
-            assert [client.clouds() for _ in range(5)] == [[]] * 5
+            assert [client.clouds.list() for _ in range(5)] == [[]] * 5
 
 
 # -- the command line -------------------------------------------------------------------------------------
@@ -304,4 +304,4 @@ def test_members_and_keys_on_the_command_line(federation: Federation, spotfed: R
 
 def test_a_member_is_told_that_this_is_for_operators(federation: Federation, operator: Client) -> None:
     with acme(federation, operator) as client, pytest.raises(Exception, match="the role operator"):
-        client.members()
+        client.members.list()

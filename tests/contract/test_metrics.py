@@ -72,8 +72,8 @@ def lived_in(federation: Federation, api: httpx.Client) -> Federation:
     wait_until(lambda: api.get("/v1/clouds/east").json()["advert"]["free_cores"] == 4)
     listed = api.post("/v1/requests", json=TWO).json()["results"]
     assert [one["lease"]["state"] for one in listed] == ["running", "running"]
-    measures: Mapping[Any, Any] = OwnerStats(2, 3.0, 1.0, 10, 1).written()
-    federation.redis.hset(federation.keys.measures("east"), mapping=measures)
+    measures: Mapping[Any, Any] = OwnerStats(2, 3.0, 1.0, 10, 1).to_fields()
+    federation.redis.hset(federation.keys.owner_stats("east"), mapping=measures)
     return federation
 
 
@@ -129,8 +129,8 @@ def test_a_cloud_that_does_not_disclose_is_told_no_more_than_by_its_advert(
 def test_members_are_told_what_adverts_tell(lived_in: Federation, api: httpx.Client) -> None:
     settled(api)
     with Client(lived_in.url, KEY) as operator:
-        operator.add_member(MemberWish(name="acme"))
-        key = operator.create_key(KeyWish(principal="acme", role=Role.VIEWER)).key
+        operator.members.add(MemberWish(name="acme"))
+        key = operator.api_keys.create(KeyWish(principal="acme", role=Role.VIEWER)).key
     found = scrape(api, key)
     assert found.value("spotfed_cloud_reachable", cloud="west") == 1
     assert found.declared == {name for name in found.declared if name.startswith("spotfed_cloud_")} | {

@@ -79,11 +79,11 @@ class Members:
 @pytest.fixture
 def members(federation: Federation, public: FakeOwner) -> Iterator[Members]:
     with Client(federation.url, KEY) as operator:
-        operator.add_member(MemberWish(name="home", clouds=("private",)))
-        operator.add_member(MemberWish(name="host", clouds=("public",)))
-        operator.add_member(MemberWish(name="third"))
-        made = [operator.create_key(KeyWish(principal=name)).key for name in ("home", "host", "third")]
-        made.append(operator.create_key(KeyWish(principal="home/eyes", role=Role.VIEWER)).key)
+        operator.members.add(MemberWish(name="home", clouds=("private",)))
+        operator.members.add(MemberWish(name="host", clouds=("public",)))
+        operator.members.add(MemberWish(name="third"))
+        made = [operator.api_keys.create(KeyWish(principal=name)).key for name in ("home", "host", "third")]
+        made.append(operator.api_keys.create(KeyWish(principal="home/eyes", role=Role.VIEWER)).key)
         home, host, third, viewer = clients = [Client(federation.url, key, deadline_s=3) for key in made]
         yield Members(federation, home, host, third, viewer, operator)
         for client in clients:
@@ -97,14 +97,14 @@ def started(answer: GrantedRequest | RefusedRequest) -> str:
 
 def test_a_guest_starts_sees_and_stops_its_own(members: Members) -> None:
     wish = OnDemandRequest(id="mine", cores=2, lifetime_s=7200)
-    answer = members.home.start_on_demand("public", wish)
+    answer = members.home.on_demand.start("public", wish)
     assert isinstance(answer, GrantedRequest)
     assert (answer.lease.id, answer.lease.origin, answer.lease.kind) == ("home:mine", "home", "on_demand")
-    assert members.home.start_on_demand("public", wish) == answer
-    assert members.home.on_demand("public", "home:mine").state == "running"  # type: ignore[union-attr]
-    members.home.stop_on_demand("public", "home:mine")
-    assert members.home.on_demand("public", "home:mine").state == "cancelled"  # type: ignore[union-attr]
-    entries = [(one.what, one.by, one.object, one.more) for one in members.operator.audit(2)]
+    assert members.home.on_demand.start("public", wish) == answer
+    assert members.home.on_demand.get("public", "home:mine").state == "running"  # type: ignore[union-attr]
+    members.home.on_demand.stop("public", "home:mine")
+    assert members.home.on_demand.get("public", "home:mine").state == "cancelled"  # type: ignore[union-attr]
+    entries = [(one.what, one.by, one.object, one.more) for one in members.operator.members.read_audit(2)]
     assert entries == [
         ("on-demand stopped", "home", "home:mine", {"cloud": "public"}),
         (
@@ -117,56 +117,56 @@ def test_a_guest_starts_sees_and_stops_its_own(members: Members) -> None:
 
 
 def test_nobody_else_sees_or_stops_it(members: Members) -> None:
-    mine = started(members.home.start_on_demand("public", OnDemandRequest(id="x", cores=1)))
-    theirs = started(members.host.start_on_demand("public", OnDemandRequest(id="x", cores=1)))
+    mine = started(members.home.on_demand.start("public", OnDemandRequest(id="x", cores=1)))
+    theirs = started(members.host.on_demand.start("public", OnDemandRequest(id="x", cores=1)))
     assert (mine, theirs) == ("home:x", "x")
     for who, instance in (
         (members.third, mine), (members.third, theirs), (members.home, theirs), (members.host, mine),
     ):  # fmt: skip
         with pytest.raises(NotFoundError):
-            who.on_demand("public", instance)
+            who.on_demand.get("public", instance)
         with pytest.raises(NotFoundError):
-            who.stop_on_demand("public", instance)
+            who.on_demand.stop("public", instance)
     owner = members.federation.owners["public"]
     assert sorted(owner.running()) == ["home:x", "x"]
-    members.operator.stop_on_demand("public", mine)
-    members.host.stop_on_demand("public", theirs)
+    members.operator.on_demand.stop("public", mine)
+    members.host.on_demand.stop("public", theirs)
     assert owner.running() == []
 
 
 def test_a_name_that_others_gave_to_theirs_is_taken(members: Members) -> None:
-    started(members.host.start_on_demand("public", OnDemandRequest(id="home:y", cores=1)))
+    started(members.host.on_demand.start("public", OnDemandRequest(id="home:y", cores=1)))
     with pytest.raises(ProblemAnswer) as caught:
-        members.home.start_on_demand("public", OnDemandRequest(id="y", cores=1))
+        members.home.on_demand.start("public", OnDemandRequest(id="y", cores=1))
     assert caught.value.problem.type == "urn:spotfed:problem:key-reused"
     with pytest.raises(ProblemAnswer, match="id: is too long"):
-        members.home.start_on_demand("public", OnDemandRequest(id="z" * 124, cores=1))
+        members.home.on_demand.start("public", OnDemandRequest(id="z" * 124, cores=1))
 
 
 def test_who_may_not_start_any(members: Members) -> None:
     with pytest.raises(NotFoundError, match="no such cloud"):  # it does not sell
-        members.host.start_on_demand("private", OnDemandRequest(cores=1))
+        members.host.on_demand.start("private", OnDemandRequest(cores=1))
     with pytest.raises(ProblemAnswer) as caught:
-        members.viewer.start_on_demand("public", OnDemandRequest(cores=1))
+        members.viewer.on_demand.start("public", OnDemandRequest(cores=1))
     assert caught.value.problem.status == 403
     with pytest.raises(NotFoundError, match="no such cloud"):
-        members.third.start_on_demand("nowhere", OnDemandRequest(cores=1))
+        members.third.on_demand.start("nowhere", OnDemandRequest(cores=1))
 
 
 def test_what_was_bought_can_be_stopped_when_nothing_is_sold_any_more(
     members: Members, public: FakeOwner, api: httpx.Client
 ) -> None:
-    mine = started(members.third.start_on_demand("public", OnDemandRequest(id="late", cores=1)))
+    mine = started(members.third.on_demand.start("public", OnDemandRequest(id="late", cores=1)))
     public.tell(sells_on_demand=False)
     wait_until(lambda: not api.get("/v1/clouds/public").json()["info"].get("sells_on_demand"))
     with pytest.raises(NotFoundError):
-        members.third.start_on_demand("public", OnDemandRequest(cores=1))
-    members.third.stop_on_demand("public", mine)
+        members.third.on_demand.start("public", OnDemandRequest(cores=1))
+    members.third.on_demand.stop("public", mine)
     assert public.running() == []
 
 
 def test_several_together_are_a_guests_too(members: Members, federation: Federation) -> None:
-    key = members.operator.create_key(KeyWish(principal="third")).key
+    key = members.operator.api_keys.create(KeyWish(principal="third")).key
     body = {"all_or_nothing": True, "requests": [{"cores": 4, "id": "a"}, {"cores": 4, "id": "b"}]}
     with httpx.Client(base_url=federation.url, headers={"Authorization": f"Bearer {key}"}) as third:
         answer = third.post("/v1/clouds/public/on-demand", json=body)
@@ -183,12 +183,12 @@ def test_a_guest_that_finds_no_room_is_not_offered_to_the_federation(
     seller = federation.join("seller", (2,), overflow=True)
     seller.tell(**SOLD)
     with Client(federation.url, KEY) as operator:
-        operator.add_member(MemberWish(name="third"))
-        key = operator.create_key(KeyWish(principal="third")).key
+        operator.members.add(MemberWish(name="third"))
+        key = operator.api_keys.create(KeyWish(principal="third")).key
     wait_until(lambda: api.get("/v1/clouds/seller").json()["info"].get("sells_on_demand"))
     with Client(federation.url, key) as third:
-        started(third.start_on_demand("seller", OnDemandRequest(cores=2)))
-        refused = third.start_on_demand("seller", OnDemandRequest(id="more", cores=1, lifetime_s=60))
+        started(third.on_demand.start("seller", OnDemandRequest(cores=2)))
+        refused = third.on_demand.start("seller", OnDemandRequest(id="more", cores=1, lifetime_s=60))
     assert isinstance(refused, RefusedRequest)
     assert [one.reason for one in refused.refusals] == ["no_capacity"]
     assert len(seller.owner.state.offers) == 0
@@ -196,18 +196,18 @@ def test_a_guest_that_finds_no_room_is_not_offered_to_the_federation(
 
 def test_a_client_takes_the_first_that_has_room(members: Members, public: FakeOwner) -> None:
     wish = SpotRequest(id="job", cores=4, lifetime_s=7200, sla=0.05)
-    refused = members.third.submit(wish)
+    refused = members.third.requests.submit(wish)
     assert isinstance(refused, RefusedRequest)
-    taken = members.third.take_on_demand(wish, refused.on_demand)
+    taken = members.third.on_demand.take_first(wish, refused.on_demand)
     assert taken is not None
     lease, offer = taken
     assert (lease.id, lease.cloud, lease.cores) == ("third:job", "public", 4)
     assert offer.usd == pytest.approx(0.4)
-    assert members.third.take_on_demand(wish, refused.on_demand) == taken
-    started(members.host.start_on_demand("public", OnDemandRequest(cores=4)))
+    assert members.third.on_demand.take_first(wish, refused.on_demand) == taken
+    started(members.host.on_demand.start("public", OnDemandRequest(cores=4)))
     another = wish.model_copy(update={"id": "another"})
-    assert members.third.take_on_demand(another, refused.on_demand) is None
-    assert members.third.take_on_demand(wish, []) is None
+    assert members.third.on_demand.take_first(another, refused.on_demand) is None
+    assert members.third.on_demand.take_first(wish, []) is None
 
 
 def test_the_command_line_says_what_it_costs_and_takes_it(spotfed: Run, public: FakeOwner) -> None:

@@ -167,3 +167,13 @@ def test_the_web_process_starts_without_heavy_modules() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_client_starts_without_the_server_modules() -> None:
+    code = (
+        "import sys; import broker.client;"
+        "server = {'redis', 'opentelemetry', 'typer', 'fastapi', 'celery', 'numpy'} & set(sys.modules);"
+        "sys.exit(str(server) if server else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -57,7 +57,7 @@ def test_away_and_back(tmp_path: Path) -> None:
                     Client(federation.url, KEY, deadline_s=0.5) as client,
                     pytest.raises(UnavailableError, match="queue"),
                 ):
-                    client.submit(SpotRequest(cores=1, lifetime_s=60))
+                    client.requests.submit(SpotRequest(cores=1, lifetime_s=60))
                 server.start()
                 wait_until(lambda: api.get("/v1/clouds").status_code == 200)
                 assert api.post("/v1/requests", json=WISH | {"id": "kept"}).json() == kept
@@ -86,4 +86,4 @@ def test_a_frozen_queue_is_away(tmp_path: Path) -> None:
                 assert time.monotonic() - began_s < 8
             finally:
                 os.kill(server.pid, signal.SIGCONT)
-            assert isinstance(client.submit(SpotRequest(cores=1, lifetime_s=60)), GrantedRequest)
+            assert isinstance(client.requests.submit(SpotRequest(cores=1, lifetime_s=60)), GrantedRequest)

@@ -20,28 +20,30 @@ def ask(client: httpx.Client, at_s: float | None) -> None:
 
 
 def kinds(client: Client) -> list[EventKind]:
-    return [sent.event.kind for sent in client.events(follow=False, last_event_id="0-0")]
+    return [sent.event.kind for sent in client.events.stream(follow=False, last_event_id="0-0")]
 
 
 def test_the_holder_is_warned_and_hears_who_would_take_it(federation: Federation, api: httpx.Client) -> None:
     for cloud in ("a", "b", "c"):
         federation.join(cloud, (3,), trace_time=True).owner.cloud.table = HOURS if cloud != "c" else None
     with Client(federation.url, KEY) as client:
-        granted = client.submit(SpotRequest(id="r", cores=1, lifetime_s=None, sla=0.1, at_s=10))
+        granted = client.requests.submit(SpotRequest(id="r", cores=1, lifetime_s=None, sla=0.1, at_s=10))
         assert isinstance(granted, GrantedRequest)
         assert (granted.lease.cloud, granted.lease.renewal_s, granted.lease.ends_at_s) == ("a", 3600, 3610)
         wait_until(lambda: kinds(client) == [EventKind.ADMITTED])
         ask(api, 2720)
         wait_until(lambda: len(kinds(client)) == 3)
-        admitted, warned, offered = [sent.event for sent in client.events(follow=False, last_event_id="0-0")]
+        admitted, warned, offered = [
+            sent.event for sent in client.events.stream(follow=False, last_event_id="0-0")
+        ]
         assert (admitted.kind, warned.kind, warned.at_s) == (EventKind.ADMITTED, EventKind.WARNED, 2710)
         assert warned.lease is not None
         assert (warned.lease.ends_at_s, warned.cause) == (3610, "risk_too_high")
         assert offered.kind is EventKind.OFFERED
         assert [(one.cloud, one.eviction_probability) for one in offered.offers] == [("b", 0.0)]
-        assert client.lease("r.1").warned_at_s == 2710
+        assert client.leases.get("r.1").warned_at_s == 2710
         ask(api, 3700)
-        wait_until(lambda: client.lease("r.1").state == "completed")
+        wait_until(lambda: client.leases.get("r.1").state == "completed")
 
 
 def test_a_renewed_lease_in_wall_time(federation: Federation, api: httpx.Client) -> None:
@@ -56,7 +58,7 @@ def test_a_renewed_lease_in_wall_time(federation: Federation, api: httpx.Client)
 
     wait_until(renewed)
     with Client(federation.url, KEY) as client:
-        events = [sent.event for sent in client.events(follow=False, last_event_id="0-0")]
+        events = [sent.event for sent in client.events.stream(follow=False, last_event_id="0-0")]
     assert {event.cause for event in events if event.kind is EventKind.EXTENDED} == {"renewal"}
     assert api.delete(f"/v1/leases/{lease['id']}").json()["lease"]["state"] == "cancelled"
 

@@ -65,7 +65,7 @@ def test_a_request_goes_on_to_the_next_cloud(
 @pytest.mark.usefixtures("east")
 def test_the_client_does_not_ask_again(federation: Federation, spotfed: Run) -> None:
     with Client(federation.url, KEY, deadline_s=60.0) as client, pytest.raises(ProblemAnswer) as raised:
-        client.drain("east")
+        client.clouds.drain("east")
     assert raised.value.problem.type == "urn:spotfed:problem:set-aside"
     code, _, err = spotfed("release", "r.1")
     assert (code, "set it aside" in " ".join(err.split())) == (1, True), err

@@ -75,7 +75,7 @@ def test_a_silent_owner_is_waited_for(federation: Federation, api: httpx.Client)
     problem(api.post("/v1/requests", json=wish), "in-flight")
     b.deaf.clear()
     with Client(federation.url, KEY) as client:
-        granted = client.submit(SpotRequest(**wish))
+        granted = client.requests.submit(SpotRequest(**wish))
     assert granted.lease.cloud == "b"  # type: ignore[union-attr]
 
 
@@ -83,5 +83,5 @@ def test_the_time_must_be_told(federation: Federation) -> None:
     federation.join("a", (8,), trace_time=True)
     with Client(federation.url, KEY) as client:
         with pytest.raises(InputRefusedError, match="at_s"):
-            client.submit(SpotRequest(cores=1, lifetime_s=5))
-        assert client.finish("a").found
+            client.requests.submit(SpotRequest(cores=1, lifetime_s=5))
+        assert client.clouds.finish("a").found

@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 from broker.contract import Advert, CloudInfo, Lease, LeaseState
 from broker.jobs.models import Work, WorkReport, WorkState
-from broker.jobs.work_log import read_log
+from broker.jobs.work_queue import decode_log
 from broker.signing.signer import UNSIGNED, MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
@@ -127,9 +127,9 @@ class Agents:
         """Writes it as a job manager would."""
         text = work.model_dump_json().encode()
         if token is None:
-            token = self.signing.sign(text, f"{self.keys.works(work.cloud)}:{work.id}")
+            token = self.signing.sign(text, f"{self.keys.work(work.cloud)}:{work.id}")
         with self.client.pipeline() as pipeline:
-            pipeline.hset(self.keys.works(work.cloud), work.id, text)
+            pipeline.hset(self.keys.work(work.cloud), work.id, text)
             if token:
                 pipeline.hset(self.keys.work_signatures(work.cloud), work.id, token)
             pipeline.publish(self.keys.work_channel(work.cloud), work.id)
@@ -141,7 +141,7 @@ class Agents:
 
     def take_back(self, work: Work) -> None:
         """As a job manager does with work that has ended."""
-        self.client.hdel(self.keys.works(work.cloud), work.id)
+        self.client.hdel(self.keys.work(work.cloud), work.id)
         self.client.publish(self.keys.work_channel(work.cloud), work.id)
 
     # -- what it says ---------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Agents:
     def log(self, name: str = "j.1.0", cloud: str = "A") -> str:
         """What it wrote, as it is shown."""
         value = cast("bytes | None", self.client.get(self.keys.work_log(cloud, name)))
-        return "" if value is None else read_log(value)[1].decode(errors="replace")
+        return "" if value is None else decode_log(value)[1].decode(errors="replace")
 
     def says(self, text: str, name: str = "j.1.0", cloud: str = "A") -> str:
         """Waits until it has written that."""

@@ -13,8 +13,8 @@ from broker.jobs.backup_servers import BackupServers
 from broker.jobs.events import JobSubmitted
 from broker.jobs.models import ENDED, WORK_ENDED, JobView, JobWish, Usage, Work, WorkReport, WorkState
 from broker.jobs.store import JobStore
-from broker.jobs.view import view
-from broker.jobs.work_store import WorkStore
+from broker.jobs.view import make_job_view
+from broker.jobs.work_queue import WorkStore
 from broker.storage.connections import connect
 from tests.contract.harness import KEY, FakeOwner, Federation
 from tests.support.wait import wait_until
@@ -53,7 +53,7 @@ class ScriptedAgent(threading.Thread):
     def run(self) -> None:
         while not self._ending.is_set():
             self._redis.set(self.keys.agent(self.cloud), "it", px=3000)
-            found: Any = self._redis.hgetall(self.keys.works(self.cloud))
+            found: Any = self._redis.hgetall(self.keys.work(self.cloud))
             works = {name.decode(): Work.model_validate_json(text) for name, text in found.items()}
             for gone in set(self.reports) - set(works):
                 del self.reports[gone]
@@ -102,7 +102,7 @@ class ScriptedAgent(threading.Thread):
     def _has_instance(self, work: Work) -> bool:
         if not work.spot:
             return True
-        lease = self._works.leases([(self.cloud, work.instance)]).get(work.instance)
+        lease = self._works.read_leases([(self.cloud, work.instance)]).get(work.instance)
         return lease is not None and lease.state is LeaseState.RUNNING
 
     def _keep(self, report: WorkReport, work: Work, done_s: float, now: float, **changes: Any) -> None:
@@ -168,7 +168,7 @@ class JobWorld:
         self.store.append(job, 0, [entry], next_at=now, submitted_at=now)
 
     def view(self, job: str) -> JobView:
-        return view(self.store.entries(job), time.time())
+        return make_job_view(self.store.read_entries(job), time.time())
 
     def ended(self, job: str) -> JobView:
         wait_until(lambda: self.view(job).state in ENDED, f"{job} ends")
@@ -177,7 +177,7 @@ class JobWorld:
     def nothing_left(self) -> bool:
         """No lease, on-demand instance, shared server or work is left of any job."""
         running = [name for owner in self.federation.owners.values() for name in owner.running()]
-        works = [name for cloud in self.agents for name in self.redis.hkeys(self.keys.works(cloud))]
+        works = [name for cloud in self.agents for name in self.redis.hkeys(self.keys.work(cloud))]
         servers = self.redis.hlen(self.keys.backup_servers)
         return not running and not works and not servers and not self.redis.zcard(self.keys.open_jobs)
 

@@ -97,7 +97,7 @@ def ask_again(storm: Storm, client: Client) -> list[str]:
     """The same id, the same answer."""
     breaches = []
     for request_id, request in storm.requests.items():
-        before, now = storm.answers[request_id], client.submit(request)
+        before, now = storm.answers[request_id], client.requests.submit(request)
         same = (
             before.lease.id == now.lease.id
             if isinstance(before, GrantedRequest) and isinstance(now, GrantedRequest)
@@ -220,15 +220,15 @@ def storm(
 def _member_key(local: LocalFederation) -> str:
     """The users are one member, whose spot has a cap."""
     with local.client(deadline_s=PATIENCE_S) as operator:
-        operator.add_member(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
-        return operator.create_key(KeyWish(principal=MEMBER)).key
+        operator.members.add(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
+        return operator.api_keys.create(KeyWish(principal=MEMBER)).key
 
 
 def _await_quotas(client: Any) -> list[str]:
     """What the member's requests hold of its cap is what runs: asked until it is, as leases end meanwhile."""
     deadline_s = time.monotonic() + SETTLE_S
     while True:
-        held = {name.decode(): int(cores) for name, cores in client.hgetall(KEYS.held(MEMBER)).items()}
+        held = {name.decode(): int(cores) for name, cores in client.hgetall(KEYS.quota_holds(MEMBER)).items()}
         total = held.pop("=cores", 0)
         leases = [
             json.loads(client.get(KEYS.lease(cloud, one.decode())))
@@ -260,7 +260,7 @@ def _settle(redis_client: Any, client: Client, state: Storm) -> list[str]:
         running = []
         for lease in state.released:
             with suppress(NotFoundError):
-                running += [lease] if client.lease(lease).ended_at_s is None else []
+                running += [lease] if client.leases.get(lease).ended_at_s is None else []
         if not open_requests and not running:
             return []
         if time.monotonic() > deadline_s:

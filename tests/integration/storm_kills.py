@@ -161,7 +161,7 @@ class Killers:
 
     def _api_answers(self, _: Any) -> bool:
         with self._local.client(deadline_s=1.0) as client:
-            client.clouds()
+            client.clouds.list()
         return True
 
     # -- killing ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from broker.client import Client, ClientError, GrantedRequest, InputRefusedError
 from broker.contract import ExtensionRequest, SpotRequest
 from broker.storage.connections import connect, connect_async
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page, event_of
+from broker.storage.streams import BEGINNING, Cursor, EventConsumer, Page, parse_event
 
 #: What a subscriber has heard: cloud and sequence, in order of arrival.
 Heard = list[tuple[str, int]]
@@ -55,7 +55,9 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
             number += 1
             batch.append(_wish(f"u{user}-{number}", rng))
         try:
-            results = [client.submit(batch[0])] if len(batch) == 1 else client.submit_many(batch)
+            results = (
+                [client.requests.submit(batch[0])] if len(batch) == 1 else client.requests.submit_many(batch)
+            )
             for request, result in zip(batch, results, strict=True):
                 assert request.id is not None
                 if isinstance(result, GrantedRequest | RefusedRequest):
@@ -66,11 +68,13 @@ def submit(storm: Storm, client: Client, user: int, rng: random.Random) -> None:
             granted = storm.granted()[-50:]
             if granted and rng.random() < 0.3:
                 lease = rng.choice(granted)
-                client.cancel(lease)
+                client.leases.cancel(lease)
                 storm.released.append(lease)
             if granted and rng.random() < 0.3:
                 with suppress(InputRefusedError):  # another user has extended it further
-                    client.extend(rng.choice(granted), ExtensionRequest(lifetime_s=rng.uniform(7200, 20_000)))
+                    client.leases.extend(
+                        rng.choice(granted), ExtensionRequest(lifetime_s=rng.uniform(7200, 20_000))
+                    )
         except ClientError as error:
             storm.failures.append(f"user {user}, request {number}: {error!r}")
         storm.quiet.wait(rng.uniform(0.0, 0.3))
@@ -96,7 +100,7 @@ def listen_to_api(storm: Storm, client: Client, heard: Heard) -> None:
     last = "0-0"
     while not storm.over.is_set():
         with suppress(ClientError):
-            for sent in client.events(last_event_id=last):
+            for sent in client.events.stream(last_event_id=last):
                 last = sent.id
                 assert sent.event.sequence is not None
                 heard.append((sent.event.cloud, sent.event.sequence))
@@ -109,7 +113,7 @@ def listen_with_consumer(storm: Storm, url: str, keys: RedisKeys, heard: Heard) 
 
     async def hear(page: Page) -> None:
         for _, fields in page.entries:
-            event = event_of(fields)
+            event = parse_event(fields)
             assert event.sequence is not None
             heard.append((event.cloud, event.sequence))
 

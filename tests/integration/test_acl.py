@@ -285,7 +285,7 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
         assert _is_denied(lambda: operator.config_set("appendfsync", "no"))
         assert _is_denied(lambda: operator.set(keys.epoch("A"), 9))
         # `spotfed dlq`: what an owner put aside is dropped, or sent again.
-        assert operator.xdel(keys.dead("A"), "1-1") == 0
+        assert operator.xdel(keys.dead_letters("A"), "1-1") == 0
         assert operator.xadd(keys.inbox("A"), {"c": "[]"})
     with pytest.raises(redis.AuthenticationError), connect(shared.url("reader").partition("&")[0]) as nobody:
         nobody.ping()
@@ -325,7 +325,7 @@ def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:
             "read another agent's answers": lambda: agent.xread({keys.instance_replies("B", "p"): "0"}),
             "read the broker's answers": lambda: agent.xread({keys.replies("p"): "0"}),
             "write the journal": lambda: agent.xadd(keys.journal("A"), {"e": "{}"}),
-            "give work": lambda: agent.hset(keys.works("A"), "x.1.0", "{}"),
+            "give work": lambda: agent.hset(keys.work("A"), "x.1.0", "{}"),
             "read requests": lambda: agent.hgetall(keys.request("r")),
             "read API keys": lambda: agent.hgetall(keys.api_keys),
             "run a script": lambda: agent.eval("return 1", 0),
@@ -336,7 +336,7 @@ def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:
 def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:
     keys, admin = shared.keys, shared.processes.client
     for cloud in ("A", "B"):
-        admin.hset(keys.works(cloud), "j.1.0", "{}")
+        admin.hset(keys.work(cloud), "j.1.0", "{}")
         admin.hset(keys.work_signatures(cloud), "j.1.0", "s")
         admin.hset(keys.work_reports(cloud), "j.1.0", "{}")
         admin.set(keys.work_log(cloud, "j.1.0"), "0\nlog")
@@ -344,7 +344,7 @@ def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:
     admin.xadd(keys.job("j"), {"j": "{}"}, id="0-1")
     with shared.client("agent-B") as agent:
         # What it is for is no trouble.
-        assert agent.hgetall(keys.works("B"))
+        assert agent.hgetall(keys.work("B"))
         agent.hset(keys.work_reports("B"), "j.1.0", "{}")
         agent.set(keys.work_log("B", "j.1.0"), "0\n", ex=60)
         assert agent.get(keys.agent("B")) == b"token"
@@ -354,10 +354,10 @@ def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:
         ring_for_job(app, "j")
         assert admin.llen(f"{keys.prefix}{JOBS}") == 1
         attempts: dict[str, Callable[[], object]] = {
-            "read its work": lambda: agent.hgetall(keys.works("A")),
+            "read its work": lambda: agent.hgetall(keys.work("A")),
             "read its signatures": lambda: agent.hgetall(keys.work_signatures("A")),
-            "give it work": lambda: agent.hset(keys.works("A"), "x.1.0", "{}"),
-            "give itself work": lambda: agent.hset(keys.works("B"), "x.1.0", "{}"),
+            "give it work": lambda: agent.hset(keys.work("A"), "x.1.0", "{}"),
+            "give itself work": lambda: agent.hset(keys.work("B"), "x.1.0", "{}"),
             "sign its own work": lambda: agent.hset(keys.work_signatures("B"), "x.1.0", "s"),
             "report in its name": lambda: agent.hset(keys.work_reports("A"), "j.1.0", "{}"),
             "read its reports": lambda: agent.hgetall(keys.work_reports("A")),
@@ -393,7 +393,7 @@ def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:
     for user in ("cloud-A", "montecarlo", "reader"):
         with shared.client(user) as other:
             reads = (
-                lambda: other.hgetall(keys.works("A")),
+                lambda: other.hgetall(keys.work("A")),
                 lambda: other.get(keys.work_log("A", "j.1.0")),
                 lambda: other.xrange(keys.job("j")),
             )

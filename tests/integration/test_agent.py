@@ -256,7 +256,7 @@ def test_only_what_a_job_manager_signed_is_run(redis_url: str, tmp_path: Path) -
         good = agents.work("echo good", "g.1.0")
         agents.until(WorkState.EXITED, "g.1.0")
         bad = good.model_copy(update={"id": "u.1.0"})
-        text, place = bad.model_dump_json().encode(), agents.keys.works("A")
+        text, place = bad.model_dump_json().encode(), agents.keys.work("A")
         log = agents.directory / "0.log"
         tokens = [
             b"",

@@ -173,8 +173,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.start("owner")
         site.start("api")
         with Client(site.url, OPERATOR, deadline_s=PATIENCE_S) as client:
-            client.add_member(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
-            site.key = client.create_key(KeyWish(principal=MEMBER)).key
+            client.members.add(MemberWish(name=MEMBER, spot_cores=SPOT_CORES))
+            site.key = client.api_keys.create(KeyWish(principal=MEMBER)).key
         listener = threading.Thread(
             target=listen_with_consumer,
             args=(site.storm, server.url, KEYS, site.storm.heard["consumer"]),
@@ -192,7 +192,7 @@ def submit(site: Site) -> str | None:
     """The lease; None: it was refused, as the owner was away for too long, which is an answer, too."""
     wish = site.wish()
     with site.calls() as client:
-        answer = client.submit(wish)
+        answer = client.requests.submit(wish)
     site.note(wish, answer)
     if isinstance(answer, GrantedRequest):
         return answer.lease.id
@@ -204,7 +204,7 @@ def be_refused(site: Site) -> None:
     """No history speaks for so long a life."""
     wish = site.wish(sla=0.0, lifetime_s=1e9)
     with site.calls() as client:
-        answer = client.submit(wish)
+        answer = client.requests.submit(wish)
     site.note(wish, answer)
     assert isinstance(answer, RefusedRequest)
 
@@ -219,25 +219,25 @@ def granted(site: Site) -> str:
 def end(site: Site) -> None:
     lease = granted(site)
     with site.calls() as client:
-        client.cancel(lease)
+        client.leases.cancel(lease)
     site.storm.released.append(lease)
 
 
 def extend(site: Site) -> None:
     lease = granted(site)
     with site.calls() as client:
-        client.extend(lease, ExtensionRequest(lifetime_s=2 * LONG_S))
+        client.leases.extend(lease, ExtensionRequest(lifetime_s=2 * LONG_S))
 
 
 def fill(site: Site) -> None:
     """So many entries that a snapshot is due; then all ends."""
     wishes = [site.wish() for _ in range(40)]
     with site.calls() as client:
-        for wish, answer in zip(wishes, client.submit_many(wishes), strict=True):
+        for wish, answer in zip(wishes, client.requests.submit_many(wishes), strict=True):
             assert isinstance(answer, GrantedRequest | RefusedRequest), answer
             site.note(wish, answer)
             if isinstance(answer, GrantedRequest):
-                client.cancel(answer.lease.id)
+                client.leases.cancel(answer.lease.id)
                 site.storm.released.append(answer.lease.id)
 
 
@@ -335,7 +335,7 @@ def test_redis_dies_while_somebody_is_there(
 def test_a_webhook_whose_delivery_was_not_noted_is_repeated_under_its_id(site: Site) -> None:
     with receiving() as receiver:
         with site.calls() as client:
-            made = client.add_webhook(WebhookWish(url=receiver.url))
+            made = client.webhooks.add(WebhookWish(url=receiver.url))
         process = site.start("api", "webhook-sent")
         asking = Asking(submit, site)
         died(process)
@@ -347,7 +347,7 @@ def test_a_webhook_whose_delivery_was_not_noted_is_repeated_under_its_id(site: S
         wait_until(lambda: len(receiver.arrived) >= 3, "the events")
         _judge_deliveries(receiver, made.secret)
         with site.calls() as client:
-            client.remove_webhook(made.webhook.id)
+            client.webhooks.remove(made.webhook.id)
     assert site.judge() == []
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from broker.client import Client, InputRefusedError, UnavailableError
+from broker.client.resources.requests import RequestsResource
 from broker.contract import LeaseState, OnDemandRequest, SpotRequest
 from broker.fleet.commands import Commands
 from broker.fleet.controller import FleetController, FleetSpec
@@ -53,7 +54,7 @@ def client(federation: Federation) -> Iterator[Client]:
 
 def running(client: Client) -> dict[str, str]:
     """Clouds of the leases that run, by id."""
-    return {one.id: one.cloud for one in client.leases(state=LeaseState.RUNNING, origin="lab").leases}
+    return {one.id: one.cloud for one in client.leases.list(state=LeaseState.RUNNING, origin="lab").leases}
 
 
 class Kept:
@@ -96,7 +97,7 @@ def test_what_is_evicted_is_replaced_elsewhere_and_all_is_returned(client: Clien
         first = running(client)
         assert len(first) == 3
         taken = next(iter(first.values()))
-        client.start_on_demand(taken, OnDemandRequest(id="own.1", cores=4 if taken == "north" else 2))
+        client.on_demand.start(taken, OnDemandRequest(id="own.1", cores=4 if taken == "north" else 2))
         gone = wait_until(lambda: first.keys() - running(client).keys(), "an eviction")
         fleet.rounds_until(lambda: len(running(client)) == 3, "it is replaced")
         added = running(client).keys() - first.keys()
@@ -122,7 +123,7 @@ def test_ends_are_put_off(client: Client, tmp_path: Path) -> None:
         first = running(client)
 
         def all_extended() -> bool:
-            client.quote(request)  # these clouds look at the clock when they are asked something
+            client.requests.quote(request)  # these clouds look at the clock when they are asked something
             extended = {one.lease for one in fleet.told if one.kind is FleetEventKind.EXTENDED}
             return extended == first.keys()
 
@@ -139,7 +140,7 @@ def test_what_is_noticed_is_replaced_before_it_leaves(redis_url: str, tmp_path: 
             wish = replace(WISH, instances=2)
             with kept(client, tmp_path, wish) as fleet:
                 fleet.keeper.run_round()
-                client.drain("north")
+                client.clouds.drain("north")
                 federation.join("south", (4,))
                 fleet.rounds_until(lambda: len(running(client)) == 4, "others stand beside those who leave")
                 assert list(running(client).values()).count("south") == 2
@@ -150,27 +151,28 @@ def test_what_is_noticed_is_replaced_before_it_leaves(redis_url: str, tmp_path: 
 def test_without_room_there_are_fewer_and_later_all(client: Client, tmp_path: Path) -> None:
     for cloud in ("north", "south"):
         for number in range(2):
-            client.start_on_demand(cloud, OnDemandRequest(id=f"{cloud}.{number}", cores=2))
+            client.on_demand.start(cloud, OnDemandRequest(id=f"{cloud}.{number}", cores=2))
     with kept(client, tmp_path) as fleet:
         fleet.rounds_until(lambda: FleetEventKind.REFUSED in fleet.kinds, "a refusal")
         assert running(client) == {}
         assert next(one.detail for one in fleet.told if one.kind is FleetEventKind.REFUSED) == "no_capacity"
-        client.stop_on_demand("south", "south.0")
+        client.on_demand.stop("south", "south.0")
         fleet.rounds_until(lambda: len(running(client)) == 2, "as many as there is room for")
-        client.stop_on_demand("south", "south.1")
+        client.on_demand.stop("south", "south.1")
         fleet.rounds_until(lambda: len(running(client)) == 3, "all")
         fleet.keeper.give_back()
 
 
 def test_the_next_keeper_goes_on_where_answers_were_lost(client: Client, tmp_path: Path) -> None:
-    class Deaf(Client):
+    class Deaf(RequestsResource):
         """Its requests arrive, and the answers do not."""
 
         def submit_many(self, requests: Any) -> Any:
             super().submit_many(requests)
             raise UnavailableError("it does not answer")
 
-    with Deaf(str(client._http.base_url), KEY) as deaf, kept(deaf, tmp_path) as fleet:
+    with Client(str(client._http.base_url), KEY) as deaf, kept(deaf, tmp_path) as fleet:
+        deaf.requests = Deaf(deaf._transport)
         fleet.keeper.run_round()
         fleet.keeper.run_round()
         assert fleet.kinds == [FleetEventKind.AWAY]
@@ -194,14 +196,14 @@ def test_while_the_broker_is_away_nothing_is_lost(federation: Federation, tmp_pa
     with Client(federation.url, KEY, deadline_s=0.3) as client, kept(client, tmp_path) as fleet:
         fleet.keeper.run_round()
         first = running(client)
-        send = client._send
-        client._send = lambda *_, **__: (_ for _ in ()).throw(UnavailableError("away"))  # type: ignore[method-assign]
+        send = client._transport.send
+        client._transport.send = lambda *_, **__: (_ for _ in ()).throw(UnavailableError("away"))  # type: ignore[method-assign]
         for _ in range(3):
             fleet.keeper.run_round()
         assert fleet.kinds.count(FleetEventKind.AWAY) == 1
         assert fleet.keeper.members.keys() == first.keys()
         assert sorted(fleet.keeper.give_back(limit_s=0.2)) == sorted(first)
-        client._send = send  # type: ignore[method-assign]
+        client._transport.send = send  # type: ignore[method-assign]
         fleet.keeper.run_round()
         assert fleet.kinds[-1] is FleetEventKind.BACK
         assert running(client) == first
@@ -383,7 +385,7 @@ def test_a_cloud_with_a_load_of_its_own_evicts_and_the_fleet_stands(redis_url: s
         fleet.rounds_until(lambda: counts[FleetEventKind.EVICTED] >= 3, "evictions")
         fleet.rounds_until(lambda: len(fleet.keeper.members) == 12, "all stand again")
         assert fleet.keeper.give_back() == []
-        assert client.leases(state=LeaseState.RUNNING).leases == []
+        assert client.leases.list(state=LeaseState.RUNNING).leases == []
         assert fleet.keeper.totals.as_dict()["cost_usd"] > 0
         ends = (
             FleetEventKind.EVICTED,

@@ -47,7 +47,9 @@ class World:
     ec2: Ec2Scene
 
     def lease(self, name: str, cores: int = 4) -> str:
-        answer = self.client.submit(SpotRequest(id=name, origin="guest", cores=cores, lifetime_s=3600))
+        answer = self.client.requests.submit(
+            SpotRequest(id=name, origin="guest", cores=cores, lifetime_s=3600)
+        )
         assert isinstance(answer, GrantedRequest), answer
         return answer.lease.id
 
@@ -61,7 +63,7 @@ class World:
     def running(self, lease: str) -> InstanceRecord | None:
         """What is shown of a lease's instance, once it runs."""
         try:
-            record = self.client.instance(lease)
+            record = self.client.leases.get_instance(lease)
         except NotFoundError:
             return None
         return record if record.state == "running" else None
@@ -72,7 +74,7 @@ class World:
         return found
 
     def state(self, lease: str) -> str:
-        return str(self.client.lease(lease).state.value)
+        return str(self.client.leases.get(lease).state.value)
 
 
 @pytest.fixture
@@ -103,11 +105,11 @@ def test_a_lease_has_an_instance_and_a_foreign_one_evicts_it(world: World) -> No
     wait_until(lambda: world.state(second) == "evicted", "the younger one is evicted")
     wait_until(lambda: record.own_id not in world.listed(), "its instance is terminated")
     assert set(world.listed()) == {kept.own_id, foreign}
-    lease = world.client.lease(second)
+    lease = world.client.leases.get(second)
     assert (lease.cause, world.state(first)) == (f"real/direct-{foreign}", "running")
-    told = [(one.event.kind.value, one.event.lease) for one in world.client.events(follow=False)]
+    told = [(one.event.kind.value, one.event.lease) for one in world.client.events.stream(follow=False)]
     assert told[-1] == ("evicted", lease)
-    cloud = world.client.cloud("real")
+    cloud = world.client.clouds.get("real")
     assert (cloud.info.instances, cloud.info.speed) == ("ec2", 1.0)
     assert cloud.advert is not None
     assert cloud.advert.on_demand_cores == 4
@@ -115,12 +117,12 @@ def test_a_lease_has_an_instance_and_a_foreign_one_evicts_it(world: World) -> No
     world.ec2.take_back(foreign)
     third = wait_until(lambda: _granted(world), "there is room again")
     world.runs(third)
-    world.client.cancel(third)
+    world.client.leases.cancel(third)
     wait_until(lambda: set(world.listed()) == {kept.own_id}, "a cancelled lease's instance is terminated")
 
 
 def _granted(world: World) -> str | None:
-    answer = world.client.submit(SpotRequest(origin="guest", cores=4, lifetime_s=3600))
+    answer = world.client.requests.submit(SpotRequest(origin="guest", cores=4, lifetime_s=3600))
     return answer.lease.id if isinstance(answer, GrantedRequest) else None
 
 
@@ -139,7 +141,7 @@ def test_an_agent_that_is_killed_doubles_and_loses_nothing(world: World) -> None
     assert record.own_id is not None
     world.ec2.take_back(record.own_id)
     wait_until(lambda: world.state(first) == "evicted", "the lease is evicted")
-    assert (world.client.lease(first).cause or "").startswith("taken back: ")
+    assert (world.client.leases.get(first).cause or "").startswith("taken back: ")
     assert world.state(second) == "running"
     assert set(world.listed()) == {after.own_id, foreign}
 
@@ -157,7 +159,7 @@ def test_nothing_of_others_is_touched_and_an_api_that_is_away_ends_nothing(world
         wait_until(lambda: len(world.ec2.front.seen) >= refused + 3, "the agent has asked some times")
         assert world.state(lease) == "running"
         world.ec2.front.given.clear()
-        world.client.cancel(lease)
+        world.client.leases.cancel(lease)
         wait_until(lambda: record.own_id not in world.listed(), "its instance is terminated")
         wait_until(lambda: client.hlen(key) == 2, "and forgotten")
     assert set(world.listed()) == others
@@ -166,5 +168,5 @@ def test_nothing_of_others_is_touched_and_an_api_that_is_away_ends_nothing(world
 def test_what_the_cloud_refuses_fails_with_its_words(world: World) -> None:
     refusing = world.lease("odd", 2)  # the file has no size of 2 cores
     wait_until(lambda: world.state(refusing) == "failed", "the lease fails")
-    assert "2" in (world.client.lease(refusing).cause or "")
+    assert "2" in (world.client.leases.get(refusing).cause or "")
     assert world.listed() == {}

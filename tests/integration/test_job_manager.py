@@ -71,7 +71,7 @@ def test_an_evicted_job_goes_on_from_its_last_checkpoint(world: JobWorld) -> Non
         lambda: [one for one in world.view("job").attempts if one.cloud == "forge" and one.checkpoints]
     )
     client = world.client()
-    client.drain("forge")
+    client.clouds.drain("forge")
     job = world.ended("job")
     assert job.state is JobState.FINISHED, job.said
     first, second = job.attempts
@@ -97,7 +97,7 @@ def test_the_first_replica_to_finish_wins(world: JobWorld) -> None:
         job.said
     )
     assert {one.role for one in job.attempts} == {"replica"}
-    assert sum(isinstance(one, JobFinished) for one in world.store.entries("job")) == 1
+    assert sum(isinstance(one, JobFinished) for one in world.store.read_entries("job")) == 1
     wait_until(world.nothing_left)
 
 
@@ -125,7 +125,7 @@ def test_the_backup_goes_on_when_the_spot_instance_is_gone(world: JobWorld) -> N
     wait_until(
         lambda: all(one.started_at for one in world.view("job").attempts) and world.view("job").attempts
     )
-    world.client().drain("forge")
+    world.client().clouds.drain("forge")
     job = world.ended("job")
     assert job.state is JobState.FINISHED, job.said
     assert [one.outcome for one in job.attempts] == [Outcome.EVICTED, Outcome.WON]
@@ -150,7 +150,7 @@ def test_a_cancelled_job_leaves_nothing(world: JobWorld) -> None:
     world.submit("job", command=("run", "60"), profile=PROFILE | {"work_s": 60.0}, checkpoint={})
     wait_until(lambda: world.view("job").state is JobState.RUNNING)
     while True:
-        entries = world.store.entries("job")
+        entries = world.store.read_entries("job")
         try:
             world.store.append("job", len(entries), [CancelRequested(at=0.0, by="tester")], next_at=0.0)
             break
@@ -189,7 +189,7 @@ def test_two_managers_do_not_do_a_job_twice(world: JobWorld) -> None:
     for name in names:
         job = world.ended(name)
         assert job.state is JobState.FINISHED, job.said
-        assert sum(isinstance(one, JobFinished) for one in world.store.entries(name)) == 1
+        assert sum(isinstance(one, JobFinished) for one in world.store.read_entries(name)) == 1
     begun = [work.id for agent in world.agents.values() for work in agent.begun]
     assert len(begun) == len(set(begun))
     wait_until(world.nothing_left)

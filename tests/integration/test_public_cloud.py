@@ -87,6 +87,6 @@ def test_who_is_refused_takes_on_demand_and_stays_while_spot_is_evicted(tried: T
         wait_until(evicted, "the price rises above the bid")
         key = (tried.directory / "api-key").read_text().strip()
         with Client(f"http://127.0.0.1:{tried.port}", key) as client:
-            running = client.on_demand("public", "job")
+            running = client.on_demand.get("public", "job")
             assert running.state == "running"  # type: ignore[union-attr]
-            client.stop_on_demand("public", "job")
+            client.on_demand.stop("public", "job")

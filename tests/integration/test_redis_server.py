@@ -25,7 +25,7 @@ from tests.support.wait import wait_until
 HOLDER = """
 import sys, threading, time
 from pathlib import Path
-from broker.redis_server import EmbeddedRedis
+from broker.storage.embedded_server import EmbeddedRedis
 server = EmbeddedRedis(Path(sys.argv[1]))
 # Started on a thread that ends at once: the server must outlive that thread and not its process.
 starter = threading.Thread(target=server.start)

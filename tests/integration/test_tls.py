@@ -123,14 +123,16 @@ def spotfed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def test_a_request_is_served_over_tls_all_the_way(secured: Secured, told: Callable[..., None]) -> None:
     with Client(deadline_s=60) as client:
-        wait_until(lambda: [view for view in client.clouds() if view.reachable], "a cloud that can be asked")
-        answer = client.submit(SpotRequest(cores=1, lifetime_s=600, sla=None, origin="B"))
+        wait_until(
+            lambda: [view for view in client.clouds.list() if view.reachable], "a cloud that can be asked"
+        )
+        answer = client.requests.submit(SpotRequest(cores=1, lifetime_s=600, sla=None, origin="B"))
         assert isinstance(answer, GrantedRequest)
         assert answer.lease.cloud == "A"
         lease = answer.lease.id
 
         def told_of() -> bool:
-            events = client.events(follow=False)
+            events = client.events.stream(follow=False)
             return any(one.event.lease and one.event.lease.id == lease for one in events)
 
         wait_until(told_of, "its event")
@@ -154,12 +156,12 @@ def test_a_client_refuses_whom_it_cannot_trust(
         assert "spotfed up" not in said
         assert "SPOTFED_API_KEY" not in said
         with Client(deadline_s=60) as client, pytest.raises(UntrustedError, match=words):
-            client.clouds()  # at once, not after a minute
+            client.clouds.list()  # at once, not after a minute
         with Client(deadline_s=60) as client, pytest.raises(UntrustedError, match=words):
-            next(client.events())
+            next(client.events.stream())
     told(SPOTFED_CLIENT_CERT=None, SPOTFED_CLIENT_KEY=None)
     with Client(deadline_s=0.1) as client, pytest.raises(UnavailableError, match="SPOTFED_CLIENT_CERT"):
-        client.clouds()
+        client.clouds.list()
 
 
 def test_nothing_starts_on_a_redis_that_does_not_prove_itself(secured: Secured) -> None:

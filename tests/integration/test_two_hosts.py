@@ -69,7 +69,7 @@ def _check(alpha: Host, beta: Host, said: dict[str, str]) -> None:
     assert "evicted rehearsal.1" in told
     # Beta's owner did it, over the wire, and its password opens nothing of harbour.
     assert "harbour" not in beta.log("spotfed-cloud@meadow")
-    look = "import os, redis\nfrom broker.redis_server import connect\n"
+    look = "import os, redis\nfrom broker.storage.connections import connect\n"
     look += "connect(os.environ['SPOTFED_REDIS_URL']).xlen('spotfed:inbox:harbour')"
     as_beta = "set -a; . /etc/spotfed/spotfed.env; . /etc/spotfed/cloud-meadow.env; set +a; "
     denied = beta.run(f'{as_beta} /opt/spotfed/bin/python -c "{look}"')

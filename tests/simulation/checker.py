@@ -161,7 +161,7 @@ class Checker:
     def _settled_cloud(self, cloud: str, book: CloudBook) -> None:
         if self._public[cloud] != book.public:
             self._breach(f"I5: the public stream of {cloud} is not what its journal published")
-        dead: Stream | None = self._store.peek(KEYS.dead(cloud))
+        dead: Stream | None = self._store.peek(KEYS.dead_letters(cloud))
         lost = self._unreadable[cloud] - set(dead.ids if dead else ())
         if lost:
             self._breach(f"I8: {cloud} has not put aside what it could not read: {sorted(lost)}")

@@ -20,7 +20,7 @@ from broker.client import Client
 from broker.doctor.redis import UnsafeQueueError
 from broker.jobs.backup_servers import BackupServers
 from broker.jobs.store import JobStore
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from broker.observability import gc_tuning
 from broker.queue.celery_config import ADVANCE, JOBS
 from broker.queue.send import job_queue
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     celery_app.register_task(app, ADVANCE, [job_queue()], manager.ring)
 
     def ready() -> None:
-        gc_tuning.settle()
+        gc_tuning.tune_gc()
         manager.start()
 
     try:

@@ -14,8 +14,8 @@ from broker.jobs.events import (
     JobEntry,
 )
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, Outcome, WorkReport, WorkState
-from broker.jobs.record import AttemptRecord, JobRecord, step
-from broker.jobs.view import span
+from broker.jobs.record import AttemptRecord, JobRecord, apply_entry
+from broker.jobs.view import format_duration
 from workers.job_manager.observation import Denial, Grant, Observation
 
 #: Seconds that the node agent may take after the end of a lease to report how the work ended.
@@ -33,21 +33,21 @@ _LEFT = {
 
 def list_news(job: JobRecord, number: int, observation: Observation) -> list[JobEntry]:
     """Return the entries about all that is new of a live attempt, in order."""
-    attempt = job.place(number)
+    attempt = job.get_attempt(number)
     if attempt.began_at is None:
         return _grant_entries(job, attempt, observation)
     entries: list[JobEntry] = []
-    reports = [observation.reports.get(work) for work in attempt.works(job.id)]
+    reports = [observation.reports.get(work) for work in attempt.list_work_ids(job.id)]
     for entry in _progress_entries(attempt, reports, observation):
         entries.append(entry)
-        job = step(job, entry)
-    attempt = job.place(number)
+        job = apply_entry(job, entry)
+    attempt = job.get_attempt(number)
     end = _end_entry(job, attempt, reports, observation)
     return entries if end is None else [*entries, end]
 
 
 def _grant_entries(job: JobRecord, attempt: AttemptRecord, observation: Observation) -> list[JobEntry]:
-    answers = [observation.grants.get(work) for work in attempt.works(job.id)]
+    answers = [observation.grants.get(work) for work in attempt.list_work_ids(job.id)]
     denied = next((grant for grant in answers if isinstance(grant, Denial)), None)
     if denied is not None:
         why = f"{attempt.plan.cloud} did not take it: {denied.why}"
@@ -125,8 +125,8 @@ def _departure_entry(
     leases = [observation.leases[lease] for lease in attempt.leases if lease in observation.leases]
     gone = next((lease for lease in leases if lease.state in _LEFT), None)
     saved = any(report.state is WorkState.SAVED for report in known)
-    if saved and (attempt.told is not None or not attempt.plan.spot):
-        why = f"its state was kept to go on elsewhere: {attempt.told or 'as it was told'}"
+    if saved and (attempt.save_reason is not None or not attempt.plan.spot):
+        why = f"its state was kept to go on elsewhere: {attempt.save_reason or 'as it was told'}"
         return end_attempt(attempt, Outcome.SAVED, why, _end_at(known, observation), lost_s=0.0)
     if saved:
         why = f"{cloud} {_describe_departure(gone)}; its state was kept in time, and nothing is lost"
@@ -185,7 +185,7 @@ def _lost_s(job: JobRecord, attempt: AttemptRecord, at: float) -> float:
 
 def _describe_continuation(job: JobRecord, attempt: AttemptRecord, lost_s: float) -> str:
     others = [other for other in job.live if other.number != attempt.number]
-    lost = f", {span(lost_s)} of work lost" if lost_s > 0 else ""
+    lost = f", {format_duration(lost_s)} of work lost" if lost_s > 0 else ""
     if others:
         what = "backup" if others[0].plan.role == "backup" else "replica"
         return f"its {what} on {others[0].plan.cloud} goes on{lost}"

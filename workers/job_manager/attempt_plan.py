@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from broker.jobs.events import JobPlanned, PlannedAttempt
-from broker.jobs.view import money, span
+from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
 from cloudsim.jobs.replicas import Replicate
@@ -21,7 +21,7 @@ _MARGIN = 0.05
 
 def make_entry(planning: PlanningInput, market: JobMarket, option: PlanOption, why: str) -> JobPlanned:
     """Return the journal entry that plans the attempts of an option."""
-    number = len(planning.job.places) + 1
+    number = len(planning.job.attempts) + 1
     attempts: list[PlannedAttempt] = []
     for offer in option.offers:
         attempts.append(_on_spot(planning, option, offer, number + len(attempts), why))
@@ -186,28 +186,30 @@ def explain_choice(
     if cheaper:
         least = min(cheaper, key=lambda option: option.cost)
         return (
-            f"expected {money(best.cost, unit)} {describe_mechanism(best)}: "
-            f"{money(least.cost, unit)} {describe_mechanism(least)} would be cheaper, "
-            f"but might miss the deadline in {span(planning.to_deadline_s)}"
+            f"expected {format_cost(best.cost, unit)} {describe_mechanism(best)}: "
+            f"{format_cost(least.cost, unit)} {describe_mechanism(least)} would be cheaper, "
+            f"but might miss the deadline in {format_duration(planning.to_deadline_s)}"
         )
     if not best.offers:
-        why = f"nothing is cheaper than on-demand, {money(best.cost, unit)}"
+        why = f"nothing is cheaper than on-demand, {format_cost(best.cost, unit)}"
         spot = min((option for option in others if option.offers), key=lambda offer: offer.cost, default=None)
         if spot is not None:
-            return f"{why}: {money(spot.cost, unit)} {describe_mechanism(spot)} on {spot.offers[0].cloud}"
+            return (
+                f"{why}: {format_cost(spot.cost, unit)} {describe_mechanism(spot)} on {spot.offers[0].cloud}"
+            )
         return f"{why}: {explain_no_room(planning, market)}"
     clouds = len({offer.cloud for offer in market.offers if offer.cloud not in planning.avoided})
     several = f"cheapest of {clouds} clouds" if clouds > 1 else "the one cloud that offers room now"
-    why = f"{several}: expected {money(best.cost, unit)} {describe_mechanism(best)}"
+    why = f"{several}: expected {format_cost(best.cost, unit)} {describe_mechanism(best)}"
     if home is not None:
-        why += f" against {money(home.cost, unit)} on-demand"
+        why += f" against {format_cost(home.cost, unit)} on-demand"
     second = min(
         (option for option in others if option.offers and type(option.mechanism) is not type(best.mechanism)),
         key=lambda offer: offer.cost,
         default=None,
     )
     if second is not None:
-        why += f" ({money(second.cost, unit)} {describe_mechanism(second)})"
+        why += f" ({format_cost(second.cost, unit)} {describe_mechanism(second)})"
     return why
 
 

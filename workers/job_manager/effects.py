@@ -13,10 +13,10 @@ import structlog
 from broker.client import Client, NotFoundError, ProblemAnswer, RefusedRequest, UnavailableError
 from broker.contract import Lease, LeaseState, OnDemandRequest, RefusalView, SpotRequest
 from broker.jobs.backup_servers import BackupServer, BackupServers
-from broker.jobs.events import work_id
+from broker.jobs.events import make_work_id
 from broker.jobs.models import Outcome, Work
 from broker.jobs.record import AttemptRecord, JobRecord
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from workers.job_manager.observation import Denial, Grant
 
 log = structlog.get_logger(__name__)
@@ -36,13 +36,13 @@ class JobEffects:
     def request_instances(self, job: JobRecord, attempt: AttemptRecord) -> dict[str, Grant | Denial]:
         """Request the instances of an attempt; return the answers by work."""
         if attempt.plan.role == "backup":
-            return {work: self._request_on_server(attempt, work) for work in attempt.works(job.id)}
+            return {work: self._request_on_server(attempt, work) for work in attempt.list_work_ids(job.id)}
         if not attempt.plan.spot:
-            return {work: self._request_on_demand(attempt, work) for work in attempt.works(job.id)}
+            return {work: self._request_on_demand(attempt, work) for work in attempt.list_work_ids(job.id)}
         return self._request_spot(job, attempt)
 
     def _request_spot(self, job: JobRecord, attempt: AttemptRecord) -> dict[str, Grant | Denial]:
-        plan, works = attempt.plan, attempt.works(job.id)
+        plan, works = attempt.plan, attempt.list_work_ids(job.id)
         requests = [
             SpotRequest(
                 id=work,
@@ -55,7 +55,7 @@ class JobEffects:
             for work in works
         ]
         grants: dict[str, Grant | Denial] = {}
-        for work, answer in zip(works, self._client.submit_many(requests), strict=True):
+        for work, answer in zip(works, self._client.requests.submit_many(requests), strict=True):
             if isinstance(answer, RefusedRequest):
                 grants[work] = Denial(describe_refusal(answer.refusals, plan.cloud))
             elif isinstance(answer, ProblemAnswer):
@@ -69,12 +69,12 @@ class JobEffects:
     def _request_on_demand(self, attempt: AttemptRecord, name: str) -> Grant | Denial:
         plan = attempt.plan
         try:
-            answer = self._client.start_on_demand(plan.cloud, OnDemandRequest(id=name, cores=plan.cores))
+            answer = self._client.on_demand.start(plan.cloud, OnDemandRequest(id=name, cores=plan.cores))
             if isinstance(answer, RefusedRequest):
                 return Denial(describe_refusal(answer.refusals, plan.cloud))
             lease: Lease | RefusedRequest = answer.lease
             if answer.lease.state is LeaseState.BOOKED:
-                lease = self._client.on_demand(plan.cloud, name)
+                lease = self._client.on_demand.get(plan.cloud, name)
         except ProblemAnswer as problem:
             return Denial(str(problem))
         if isinstance(lease, RefusedRequest):
@@ -94,7 +94,7 @@ class JobEffects:
     def assign_work(self, job: JobRecord, attempt: AttemptRecord) -> None:
         """Tell the node agent what it is to run for the attempt, as it is planned now."""
         if attempt.promoted:
-            for work in attempt.works(job.id):
+            for work in attempt.list_work_ids(job.id):
                 self._servers.widen(work, attempt.plan.share)
         self._works.put([make_work(job, attempt, rank) for rank in range(attempt.plan.instances)])
 
@@ -102,7 +102,7 @@ class JobEffects:
 
     def free(self, job: JobRecord, attempt: AttemptRecord) -> None:
         """Take the work of an ended attempt from its agent, and give its instances back."""
-        works, cloud = attempt.works(job.id), attempt.plan.cloud
+        works, cloud = attempt.list_work_ids(job.id), attempt.plan.cloud
         self._works.drop(cloud, works)
         try:
             if _shares_server(attempt):
@@ -112,10 +112,10 @@ class JobEffects:
                         self.close(server)
             elif attempt.plan.spot:
                 for lease in attempt.leases or self._granted(job, attempt):
-                    self._client.cancel(lease)
+                    self._client.leases.cancel(lease)
             else:
                 for work in works:
-                    self._client.stop_on_demand(cloud, work)
+                    self._client.on_demand.stop(cloud, work)
         except ProblemAnswer as problem:  # it is gone already
             if not isinstance(problem, NotFoundError):
                 log.warning("could not give an instance back", job=job.id, cloud=cloud, why=str(problem))
@@ -123,7 +123,7 @@ class JobEffects:
     def close(self, server: BackupServer) -> None:
         """Stop a shared server that nobody uses."""
         with suppress(NotFoundError):
-            self._client.stop_on_demand(server.cloud, server.id)
+            self._client.on_demand.stop(server.cloud, server.id)
         self._servers.forget(server.id)
 
     def _granted(self, job: JobRecord, attempt: AttemptRecord) -> Sequence[str]:
@@ -151,9 +151,9 @@ def make_work(job: JobRecord, attempt: AttemptRecord, rank: int) -> Work:
     checkpoint = request.checkpoint
     restore = None
     if plan.restored_from is not None and plan.restored_checkpoint:
-        restore = (work_id(job.id, plan.restored_from), plan.restored_checkpoint)
+        restore = (make_work_id(job.id, plan.restored_from), plan.restored_checkpoint)
     return Work(
-        id=work_id(job.id, attempt.number, rank),
+        id=make_work_id(job.id, attempt.number, rank),
         job=job.id,
         attempt=attempt.number,
         rank=rank,
@@ -174,7 +174,7 @@ def make_work(job: JobRecord, attempt: AttemptRecord, rank: int) -> Work:
         resume=None if checkpoint is None else checkpoint.restore,
         restore=restore,
         saves_on_notice=plan.saves_on_notice,
-        wanted="save" if attempt.told is not None else "run",
+        wanted="save" if attempt.save_reason is not None else "run",
         revision=attempt.revision,
     )
 

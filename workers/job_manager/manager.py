@@ -23,12 +23,12 @@ from broker.jobs.events import (
     JobEntry,
     ProfileLearnt,
     UnreadableEntryError,
-    job_of,
+    parse_job_id,
 )
 from broker.jobs.models import Outcome
-from broker.jobs.record import AttemptRecord, BrokenJournalError, JobRecord, fold
+from broker.jobs.record import AttemptRecord, BrokenJournalError, JobRecord, fold_entries
 from broker.jobs.store import JobStore, LostRaceError
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.observer import JobObserver
 from workers.job_manager.state_machine import REMEMBERED_S, decide
@@ -79,20 +79,20 @@ class JobAdvancer:
                     return
         except (BrokenJournalError, UnreadableEntryError) as error:
             log.exception("a job cannot be looked after", job=job, why=str(error))
-            self._store.look_again(job, self._now() + _BROKEN_S)
+            self._store.reschedule(job, self._now() + _BROKEN_S)
         except ClientError as error:
             log.warning("a job must wait", job=job, why=str(error))
-            self._store.look_again(job, self._now() + _AWAY_S)
+            self._store.reschedule(job, self._now() + _AWAY_S)
         finally:
             self._works.release(job, self._token)
 
     def _round(self, name: str) -> bool:
         """Advance the job by one decision; return True if there may be more to do at once."""
-        entries = self._store.entries(name)
+        entries = self._store.read_entries(name)
         if not entries:
-            self._store.put_away(name)
+            self._store.close(name)
             return False
-        job = fold(entries)
+        job = fold_entries(entries)
         if job.end is not None:
             self._put_away(job, entries)
             return False
@@ -107,7 +107,7 @@ class JobAdvancer:
             observation = self._observer.add_market(job, observation)
             decision = decide(job, observation)
         if not decision.entries:
-            self._store.look_again(name, max(decision.next_at, self._now() + 0.1))
+            self._store.reschedule(name, max(decision.next_at, self._now() + 0.1))
             return False
         try:
             self._store.append(name, len(entries), decision.entries, next_at=self._now())
@@ -140,20 +140,20 @@ class JobAdvancer:
         """Give back all that an ended job has, keep what was learnt from it, and close it."""
         pending = [attempt for attempt in _ended_attempts(job) if not self._free(job, attempt)]
         if pending:
-            self._store.look_again(job.id, self._now() + _AWAY_S)
+            self._store.reschedule(job.id, self._now() + _AWAY_S)
             return
         name = job.wish.name
         learnt = [entry for entry in entries if isinstance(entry, ProfileLearnt)]
         if name is not None and learnt and isinstance(entries[-2], ProfileLearnt):
-            self._works.set_profile(job.submitted.holder, name, learnt[-1].profile)
-        self._store.put_away(job.id)
+            self._works.write_profile(job.submitted.holder, name, learnt[-1].profile)
+        self._store.close(job.id)
         self._observer.forget(job.id)
 
     def _note_evictions(self, job: JobRecord, written: tuple[JobEntry, ...]) -> None:
         """Note evictions for the other jobs of the holder."""
         for entry in written:
             if isinstance(entry, AttemptEnded) and entry.outcome is Outcome.EVICTED:
-                plan = job.place(entry.attempt).plan if entry.attempt <= len(job.places) else None
+                plan = job.get_attempt(entry.attempt).plan if entry.attempt <= len(job.attempts) else None
                 if plan is not None and plan.spot:
                     attempt_id = f"{job.id}.{entry.attempt}"
                     since = entry.at - REMEMBERED_S
@@ -162,7 +162,7 @@ class JobAdvancer:
 
 
 def _ended_attempts(job: JobRecord) -> list[AttemptRecord]:
-    return [attempt for attempt in job.places if attempt.ended is not None and not attempt.freed]
+    return [attempt for attempt in job.attempts if attempt.ended is not None and not attempt.freed]
 
 
 class JobManager:
@@ -238,7 +238,7 @@ class JobManager:
     def _sweep(self) -> None:
         while not self._stopping.wait(SWEEP_S):
             try:
-                due = self._store.due(time.time(), _SWEPT)
+                due = self._store.list_due(time.time(), _SWEPT)
             except redis.RedisError as error:
                 log.warning("the queue is away", why=str(error))
                 continue
@@ -252,9 +252,9 @@ class JobManager:
         """Follow the public events, and advance a job at once when something befalls its lease."""
         while not self._stopping.is_set():
             try:
-                for sent in self._events.events():
+                for sent in self._events.events.stream():
                     lease = sent.event.lease
-                    job = None if lease is None else job_of(lease.request)
+                    job = None if lease is None else parse_job_id(lease.request)
                     if job is not None:
                         self.ring(job)
                     if self._stopping.is_set():
@@ -269,7 +269,7 @@ class JobManager:
         """Stop shared servers whose last user could not stop them."""
         while not self._stopping.wait(_SERVERS_S):
             try:
-                for server in self._servers.all().values():
+                for server in self._servers.read_all().values():
                     if server.closing:
                         self._effects.close(server)
             except (redis.RedisError, ClientError) as error:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from broker.api.schemas.clouds import CloudView, Table
-from broker.client import Client, NotFoundError, ProblemAnswer, told_products
+from broker.client import Client, NotFoundError, ProblemAnswer, find_lifetimes
 from broker.contract import CloudInfo, QuoteView, SpotRequest
 from broker.jobs.record import JobRecord
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from cloudsim.disclosure.targeting import infer_survival, parse_disclosed
 from cloudsim.markets.prices import FloatArray
 from cloudsim.model.errors import SpecError
@@ -43,7 +43,7 @@ class MarketClient:
         with self._lock:
             at_s, clouds = self._clouds
             if self._clock_s() - at_s > _CLOUDS_S:
-                clouds = self._client.clouds()
+                clouds = self._client.clouds.list()
                 self._clouds = (self._clock_s(), clouds)
             return clouds
 
@@ -55,7 +55,7 @@ class MarketClient:
         """Return what the clouds offer the job, for leases of ``lifetime_s`` in wall time."""
         job_request, home = job.wish, job.submitted.home
         able = [member for member in self.clouds() if member.reachable and member.info.runs_commands]
-        agents = self._works.with_agents([member.info.id for member in able])
+        agents = self._works.find_agents([member.info.id for member in able])
         refused = [
             (member.info.id, "its node agent is away") for member in able if member.info.id not in agents
         ]
@@ -100,11 +100,11 @@ class MarketClient:
             targets=(info.id,),
         )
         try:
-            answer = self._client.quote(spot_request)
+            answer = self._client.requests.quote(spot_request)
             quote = next((quote for quote in answer.quotes if quote.cloud == info.id), None)
             refusal = next((refusal for refusal in answer.refusals if refusal.cloud == info.id), None)
             if quote is None and refusal is not None and refusal.reason in _UNPROMISED:
-                answer = self._client.quote(spot_request.model_copy(update={"sla": None}))
+                answer = self._client.requests.quote(spot_request.model_copy(update={"sla": None}))
                 quote = next((quote for quote in answer.quotes if quote.cloud == info.id), None)
         except ProblemAnswer as problem:
             return str(problem)
@@ -130,7 +130,7 @@ class MarketClient:
         table = self._table(info.id)
         if table is None:
             return None
-        products = told_products(info, table, quote.cores)
+        products = find_lifetimes(info, table, quote.cores)
         product = products.get(quote.pool) or next(iter(products.values()), None)
         if product is None:
             return None
@@ -144,7 +144,7 @@ class MarketClient:
             at_s, table = self._tables.get(cloud, (-np.inf, None))
             if self._clock_s() - at_s > _TABLE_S:
                 try:
-                    table = self._client.table(cloud)
+                    table = self._client.clouds.get_table(cloud)
                 except NotFoundError:
                     table = None
                 self._tables[cloud] = (self._clock_s(), table)

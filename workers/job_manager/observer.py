@@ -16,7 +16,7 @@ from broker.contract import ExtensionRequest, Lease, LeaseState
 from broker.jobs.backup_servers import BackupServers
 from broker.jobs.models import Profile, WorkReport
 from broker.jobs.record import AttemptRecord, JobRecord
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import WorkStore
 from workers.job_manager.effects import JobEffects
 from workers.job_manager.market_client import MarketClient
 from workers.job_manager.observation import Denial, Grant, Observation
@@ -80,7 +80,7 @@ class JobObserver:
         begun = [attempt for attempt in job.live if attempt.began_at is not None]
         reports: dict[str, WorkReport] = {}
         for attempt in begun:
-            reports |= self._works.reports(attempt.plan.cloud, attempt.works(job.id))
+            reports |= self._works.read_reports(attempt.plan.cloud, attempt.list_work_ids(job.id))
         leases = self._leases(job, begun, reports)
         now = self._now()
         for lease in leases.values():
@@ -120,16 +120,16 @@ class JobObserver:
         spot = [
             (attempt.plan.cloud, lease) for attempt in begun if attempt.plan.spot for lease in attempt.leases
         ]
-        leases = self._works.leases(spot)
+        leases = self._works.read_leases(spot)
         for attempt in begun:
             if attempt.plan.spot:
                 continue
-            attempt_reports = [reports.get(work) for work in attempt.works(job.id)]
+            attempt_reports = [reports.get(work) for work in attempt.list_work_ids(job.id)]
             if all(report is not None and report.at > self._now() - _SILENT_S for report in attempt_reports):
                 continue
             for lease in attempt.leases:
                 try:
-                    lease_now = self._client.on_demand(attempt.plan.cloud, lease)
+                    lease_now = self._client.on_demand.get(attempt.plan.cloud, lease)
                 except (UnavailableError, ProblemAnswer):
                     continue
                 if isinstance(lease_now, Lease):
@@ -153,7 +153,7 @@ class JobObserver:
             speeds = {member.info.id: member.info.speed for member in self._markets.clouds()}
         except UnavailableError:
             return {}
-        by_cloud = self._works.evictions(job.submitted.holder, list(speeds))
+        by_cloud = self._works.read_evictions(job.submitted.holder, list(speeds))
         cool_downs = {}
         for cloud, evictions in by_cloud.items():
             lately = [at for at in evictions.values() if at > now - REMEMBERED_S]
@@ -163,14 +163,14 @@ class JobObserver:
 
     def _known_profile(self, job: JobRecord) -> Profile | None:
         name = job.wish.name
-        return None if name is None else self._works.profile(job.submitted.holder, name)
+        return None if name is None else self._works.read_profile(job.submitted.holder, name)
 
     def _phases(
         self, job: JobRecord, begun: list[AttemptRecord], reports: Mapping[str, WorkReport], memory: _Memory
     ) -> dict[int, Profile]:
         phases = {}
         for attempt in begun:
-            report = reports.get(attempt.works(job.id)[0])
+            report = reports.get(attempt.list_work_ids(job.id)[0])
             if job.profile is None or report is None or report.usage is None:
                 continue
             usage, (count, at) = report.usage, memory.phases.get(attempt.number, (0, 0.0))
@@ -191,9 +191,9 @@ class JobObserver:
         if not backups:
             return {}
         shares = {}
-        servers = self._servers.all().values()
+        servers = self._servers.read_all().values()
         for attempt in backups:
-            work = attempt.works(job.id)[0]
+            work = attempt.list_work_ids(job.id)[0]
             own = next((server for server in servers if work in server.claims), None)
             if own is not None:
                 others = sum(share for name, share in own.claims.items() if name != work)
@@ -219,7 +219,7 @@ class JobObserver:
             until_s = lease.ends_at_s + _EXTEND_BY * attempt.plan.lifetime_s
             request = ExtensionRequest(id=f"{name}-until-{until_s:.0f}", until_s=until_s)
             try:
-                answer = self._client.extend(name, request)
+                answer = self._client.leases.extend(name, request)
             except UnavailableError as error:
                 log.warning("a lease was not extended", lease=name, why=str(error))
                 continue

@@ -14,7 +14,7 @@ import numpy as np
 
 from broker.jobs.events import JobPlanned
 from broker.jobs.record import AttemptRecord
-from broker.jobs.view import money, span
+from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism, Replica
 from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
@@ -57,10 +57,10 @@ def choose_plan(planning: PlanningInput, market: JobMarket) -> JobPlanned | NoPl
         least, cap = min(option.cost for option in options_found), job.wish.max_cost
         assert cap is not None
         spent = job.cost(planning.now)
-        already = f" beside the {money(spent, market.unit)} that it has cost" if spent else ""
+        already = f" beside the {format_cost(spent, market.unit)} that it has cost" if spent else ""
         return NoPlanEver(
-            f"the cheapest way to finish is expected to cost {money(least, market.unit)}{already}: "
-            f"more than its max_cost of {money(cap, market.unit)}"
+            f"the cheapest way to finish is expected to cost {format_cost(least, market.unit)}{already}: "
+            f"more than its max_cost of {format_cost(cap, market.unit)}"
         )
     punctual = [option for option in affordable if _keeps_deadline(planning, option)]
     if punctual:
@@ -69,7 +69,7 @@ def choose_plan(planning: PlanningInput, market: JobMarket) -> JobPlanned | NoPl
             planning, market, best, explain_choice(planning, market, best, options_found, late=affordable)
         )
     fastest = min(affordable, key=lambda option: (bool(option.offers), option.time_s))
-    left = span(max(planning.to_deadline_s, 0.0))
+    left = format_duration(max(planning.to_deadline_s, 0.0))
     why = (
         f"its deadline is in {left} and nothing is sure to keep it any more: on-demand is not interrupted"
         if not fastest.offers

@@ -12,7 +12,7 @@ from dataclasses import replace
 from broker.jobs.events import AttemptInstructed, JobEntry, ProfileLearnt
 from broker.jobs.models import Profile
 from broker.jobs.record import AttemptRecord, JobRecord
-from broker.jobs.view import money, span
+from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.job import StorageKind
 from cloudsim.jobs.mechanisms import Checkpoint
 from workers.job_manager import planner
@@ -56,7 +56,9 @@ def decide_changes(
     lost:
         True if an attempt has ended just now.
     """
-    running = [attempt for attempt in job.live if attempt.started_at is not None and attempt.told is None]
+    running = [
+        attempt for attempt in job.live if attempt.started_at is not None and attempt.save_reason is None
+    ]
     for attempt in running:
         if attempt.plan.spot and observation.final.intersection(attempt.leases) and _can_move(job):
             why = f"its lease on {attempt.plan.cloud} ends, and is not extended"
@@ -105,7 +107,7 @@ def _for_deadline(
     """Move the job to on-demand, or start it there as well if it cannot be moved."""
     if market is None or market.home is None or planning.home_full:
         return []
-    left = span(planning.to_deadline_s)
+    left = format_duration(planning.to_deadline_s)
     if _can_move(job):
         most = max(running, key=lambda attempt: attempt.work_done_s(planning.now))
         why = f"its deadline is in {left}: from now on an eviction would cost it that"
@@ -140,7 +142,7 @@ def _new_phase(
         storage = StorageKind(attempt.plan.storage)
         interval_s = max(Checkpoint(storage).interval_s(left, now.overheads.of()), 1.0)
         if abs(interval_s - attempt.plan.checkpoint_s) > _ADAPTED * attempt.plan.checkpoint_s:
-            why = f"its state is kept every {span(interval_s)} from now on: it has another size"
+            why = f"its state is kept every {format_duration(interval_s)} from now on: it has another size"
             instruction = AttemptInstructed(
                 at=now.now, attempt=attempt.number, wanted="run", checkpoint_s=interval_s, why=why
             )
@@ -164,5 +166,5 @@ def _worth_moving(planning: PlanningInput, market: JobMarket, attempt: AttemptRe
     moved = 2 * restore_s * attempt.plan.price * attempt.plan.cores / 3600.0
     if best.cost + moved >= (1 - _WORTH) * stays.cost:
         return None
-    gain = money(stays.cost - best.cost, market.unit)
+    gain = format_cost(stays.cost - best.cost, market.unit)
     return f"in its present phase {describe_mechanism(best)} elsewhere is expected to save {gain}"

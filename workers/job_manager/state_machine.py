@@ -25,8 +25,8 @@ from broker.jobs.events import (
     ProfileLearnt,
 )
 from broker.jobs.models import Outcome, Profile
-from broker.jobs.record import AttemptRecord, JobRecord, step
-from broker.jobs.view import money
+from broker.jobs.record import AttemptRecord, JobRecord, apply_entry
+from broker.jobs.view import format_cost
 from workers.job_manager import planner, running_job
 from workers.job_manager.attempt_outcome import end_attempt, list_news
 from workers.job_manager.market import JobMarket
@@ -82,7 +82,7 @@ def list_cool_downs(job: JobRecord, now: float) -> dict[str, float]:
     """Return the clouds that evicted the job, and until when they are left alone for it."""
     ends: dict[str, list[float]] = {}
     speeds: dict[str, float] = {}
-    for attempt in job.places:
+    for attempt in job.attempts:
         evicted = attempt.ended is not None and attempt.ended.outcome is Outcome.EVICTED and attempt.plan.spot
         if evicted and attempt.ended is not None and attempt.ended.at > now - REMEMBERED_S:
             ends.setdefault(attempt.plan.cloud, []).append(attempt.ended.at)
@@ -115,7 +115,7 @@ class _JobStep:
 
     def write(self, entry: JobEntry) -> None:
         """Add an entry, and apply it to the job."""
-        self.job = step(self.job, entry)
+        self.job = apply_entry(self.job, entry)
         self.entries.append(entry)
 
     def run(self) -> None:
@@ -125,7 +125,7 @@ class _JobStep:
                 self.write(entry)
                 if isinstance(entry, AttemptEnded):
                     self._new.append(number)
-            if _outcome(self.job.place(number)) is Outcome.WON:
+            if _outcome(self.job.get_attempt(number)) is Outcome.WON:
                 break  # the first of several attempts wins
         if self._is_over():
             return
@@ -140,8 +140,8 @@ class _JobStep:
         now = self.observation.now
         if self.entries or self.job.end is not None:
             return now
-        if not self.job.live and self.job.waits is not None:
-            return max(self.job.waits.until, now)
+        if not self.job.live and self.job.wait is not None:
+            return max(self.job.wait.until, now)
         return now + _LOOK_S
 
     # -- ends ---------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class _JobStep:
     def _is_over(self) -> bool:
         """Write the end of the job if it has come; return True if it has."""
         now, request = self.observation.now, self.job.wish
-        new = [self.job.place(number) for number in self._new]
+        new = [self.job.get_attempt(number) for number in self._new]
         winner = next((attempt for attempt in new if _outcome(attempt) is Outcome.WON), None)
         if winner is not None:
             self._stop_all(f"attempt {winner.number} on {winner.plan.cloud} finished first")
@@ -164,7 +164,7 @@ class _JobStep:
             self._stop_all("the job failed")
             self.write(JobFailed(at=now, why=why, exit_code=code))
         elif request.max_cost is not None and self.job.live and self.job.cost(now) >= request.max_cost:
-            spent = money(self.job.cost(now), self.job.unit)
+            spent = format_cost(self.job.cost(now), self.job.unit)
             self._stop_all(f"the job has cost {spent}, and may cost no more")
             self.write(JobFailed(at=now, why=f"it has cost {spent}, and its max_cost allows no more"))
         return self.job.end is not None
@@ -192,7 +192,7 @@ class _JobStep:
             self.write(end_attempt(attempt, Outcome.STOPPED, why, self.observation.now))
 
     def _learn(self, winner: AttemptRecord) -> None:
-        report = self.observation.reports.get(winner.works(self.job.id)[0])
+        report = self.observation.reports.get(winner.list_work_ids(self.job.id)[0])
         if report is None or report.usage is None or winner.ended is None:
             return
         used = report.usage
@@ -210,7 +210,7 @@ class _JobStep:
     # -- losses -------------------------------------------------------------------------------------------
 
     def _after_losses(self) -> None:
-        new = [self.job.place(number) for number in self._new]
+        new = [self.job.get_attempt(number) for number in self._new]
         live = self.job.live
         if live and all(attempt.plan.role == "backup" for attempt in live):
             for attempt in live:
@@ -238,7 +238,7 @@ class _JobStep:
         if backup.started_at is None:
             self.write(end_attempt(backup, Outcome.STOPPED, f"{where} is gone before it began", now))
         elif self.job.wish.checkpoint is not None:
-            if backup.told is None:
+            if backup.save_reason is None:
                 why = f"{where} is gone, and the job goes on faster from what its backup has done"
                 self.write(AttemptInstructed(at=now, attempt=number, wanted="save", why=why))
         elif not backup.promoted:
@@ -247,7 +247,7 @@ class _JobStep:
             self.write(AttemptPromoted(at=now, attempt=number, share=share, why=why))
 
     def _random(self) -> random.Random:
-        return random.Random(f"{self.job.id}/{len(self.job.places)}/{self.job.entries}")
+        return random.Random(f"{self.job.id}/{len(self.job.attempts)}/{self.job.entries}")
 
     def _jittered(self, pause_s: float) -> float:
         return pause_s * self._random().uniform(0.75, 1.25)
@@ -279,7 +279,7 @@ class _JobStep:
                 avoided.setdefault(cloud, f"it has just evicted jobs of {job.submitted.holder}")
         refused = [
             attempt
-            for attempt in job.places
+            for attempt in job.attempts
             if _outcome(attempt) is Outcome.REFUSED
             and attempt.ended is not None
             and attempt.ended.at > now - REFUSED_S
@@ -301,7 +301,7 @@ class _JobStep:
 
     def _place(self) -> None:
         now, job = self.observation.now, self.job
-        if job.waits is not None and now < job.waits.until:
+        if job.wait is not None and now < job.wait.until:
             return
         if job.profile is None and self.observation.known is not None:
             self.write(
@@ -317,7 +317,7 @@ class _JobStep:
             if not planning.home_full:
                 self.write(planner.plan_first_run(planning, market, market.home))
                 return
-            if job.waited < _MOST_WAITS_TO_MEASURE:
+            if job.waits_in_row < _MOST_WAITS_TO_MEASURE:
                 self._wait(f"{market.home.cloud} has no room on-demand, where it is to be measured")
                 return
         match planner.choose_plan(planning, market):
@@ -329,7 +329,7 @@ class _JobStep:
                 self.write(entry)
 
     def _wait(self, why: str) -> None:
-        pause_s = _WAIT_BACKOFF.nominal_s(1 + self.job.waited)
+        pause_s = _WAIT_BACKOFF.nominal_s(1 + self.job.waits_in_row)
         now = self.observation.now
         self.write(JobWaits(at=now, until=now + self._jittered(pause_s), why=why))
 

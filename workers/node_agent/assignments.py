@@ -54,7 +54,7 @@ class Assignments:
     def read(self) -> AssignmentBatch:
         """Read all work and its leases. An entry that no job manager signed counts as unchanged."""
         with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.hgetall(self._keys.works(self._cloud))
+            pipeline.hgetall(self._keys.work(self._cloud))
             pipeline.hgetall(self._keys.work_signatures(self._cloud))
             texts, signatures = pipeline.execute()
         self._checked = {
@@ -76,7 +76,7 @@ class Assignments:
             return before
         last = None if before is None else before.last
         try:
-            audience = f"{self._keys.works(self._cloud)}:{name}"
+            audience = f"{self._keys.work(self._cloud)}:{name}"
             self._signing.verify(signature, text, audience, {JOBS})
             work = read_message(Work, text)
         except SignatureError as error:

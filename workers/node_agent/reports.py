@@ -11,8 +11,7 @@ from kombu.exceptions import OperationalError
 
 from broker.contract import write_message
 from broker.jobs.models import AGENT_ENDED, WORK_ENDED, WorkReport, WorkState
-from broker.jobs.work_log import SHOWN_BYTES, shown_log
-from broker.jobs.work_store import WorkStore
+from broker.jobs.work_queue import SHOWN_BYTES, WorkStore, encode_log
 from broker.storage.keys import RedisKeys
 from workers.node_agent.process.driver_protocol import WorkDriver
 from workers.node_agent.task_runner import RunningTask, urgent_facts
@@ -45,7 +44,7 @@ class Reports:
 
     def read_reports(self, works: Iterable[str]) -> dict[str, WorkReport]:
         """Return the last report about each piece of work, by its id."""
-        return WorkStore(self._client, self._keys).reports(self._cloud, sorted(works))
+        return WorkStore(self._client, self._keys).read_reports(self._cloud, sorted(works))
 
     def report(self, task: RunningTask) -> None:
         """Write how a piece of work stands and what it has printed, if that is new."""
@@ -72,7 +71,7 @@ class Reports:
         if self._driver.written_bytes(work) != end:
             offset, part = self._driver.read_log(work, SHOWN_BYTES)
             key = self._keys.work_log(self._cloud, work)
-            self._client.set(key, shown_log(offset, part), ex=LOG_KEPT_S)
+            self._client.set(key, encode_log(offset, part), ex=LOG_KEPT_S)
             end = offset + len(part)
         self._logs[work] = (now_s, end)
 
@@ -91,7 +90,7 @@ def report_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterab
         While Redis is away.
     """
     now, key = time.time(), keys.work_reports(cloud)
-    for work, report in WorkStore(client, keys).reports(cloud, sorted(works)).items():
+    for work, report in WorkStore(client, keys).read_reports(cloud, sorted(works)).items():
         if report.state not in WORK_ENDED:
             update = {
                 "state": WorkState.EVICTED,

@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spec = process_spec(options, config, federation)
         celery_app.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
-        spans = Spans.told(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
+        spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
         speaking = FederationVersion(client, keys)
         until_answered(speaking.refresh)
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     owner_process.open()
 
     def ready() -> None:
-        gc_tuning.settle()
+        gc_tuning.tune_gc()
         owner_process.start()
 
     try:

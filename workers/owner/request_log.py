@@ -53,7 +53,7 @@ class RequestLogger:
             if self._spans is not None:
                 about = {f"spotfed.{name}": value for name, value in line.items() if name != "answers"}
                 about |= {f"spotfed.answers.{word}": n for word, n in line.get("answers", {}).items()}
-                self._spans.answer(line["request_id"], f"{self._cloud} {kind}", began_ns, about)
+                self._spans.send_answer(line["request_id"], f"{self._cloud} {kind}", began_ns, about)
         self._lines.clear()
 
     def forget(self) -> None:

@@ -52,7 +52,7 @@ class OwnerStatsPublisher:
         with suppress(redis.RedisError):
             pipe = client.pipeline(transaction=False)
             pipe.xlen(keys.journal(cloud))
-            pipe.xlen(keys.dead(cloud))
+            pipe.xlen(keys.dead_letters(cloud))
             journal_entries, dead_letters = pipe.execute()
             self._measures = replace(
                 self._measures,
@@ -60,5 +60,5 @@ class OwnerStatsPublisher:
                 dead_letters=dead_letters,
                 batches=batches,
             )
-            client.hset(keys.measures(cloud), mapping=cast("dict[Any, Any]", self._measures.written()))
+            client.hset(keys.owner_stats(cloud), mapping=cast("dict[Any, Any]", self._measures.to_fields()))
             self._due_s = now_s + EVERY_S

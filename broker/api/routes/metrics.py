@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from broker.api.dependencies import Looker, Services
 from broker.api.openapi import problem_responses
-from broker.observability import metrics
-from broker.observability.metrics import Facts
-from broker.observability.request_metrics import RequestMetrics
+from broker.api.services import federation_metrics as metrics
+from broker.api.services.federation_metrics import FederationFacts
+from broker.api.services.request_metrics import RequestMetrics
 
 router = APIRouter(tags=["health"])
 
@@ -24,13 +24,13 @@ _TEXT = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "applic
 class _Scrape(Collector):
     """Collects the metrics of one scrape; without ``request_metrics`` only the public ones."""
 
-    def __init__(self, facts: Facts, request_metrics: RequestMetrics | None):
+    def __init__(self, facts: FederationFacts, request_metrics: RequestMetrics | None):
         self._facts, self._request_metrics = facts, request_metrics
 
     def collect(self) -> Iterator[Metric]:
-        yield from metrics.public(self._facts)
+        yield from metrics.collect_public(self._facts)
         if self._request_metrics is not None:
-            yield from metrics.confidential(self._facts)
+            yield from metrics.collect_confidential(self._facts)
             yield from self._request_metrics.registry.collect()
 
 
@@ -53,5 +53,5 @@ async def scrape(request: Request, services: Services, who: Looker) -> Response:
     """
     request_metrics = services.metrics if who.origins is None else None
     encode, kind = choose_encoder(request.headers.get("accept", ""))
-    scrape = _Scrape(await services.survey.facts(), request_metrics)
+    scrape = _Scrape(await services.survey.read_facts(), request_metrics)
     return Response(encode(scrape), media_type=kind)

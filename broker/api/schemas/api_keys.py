@@ -7,9 +7,10 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from broker.contract import Message
+from broker.identity.models import Clouds, KeyRecord, PrincipalName
 from broker.identity.permissions import Role
-from broker.identity.store import GRACE_S, Clouds, KeyRecord, PrincipalName
 
+_GRACE_S = 24 * 3600.0
 _LONGEST_GRACE_S = 30 * 24 * 3600
 
 _LONGEST_LIFE_S = 10 * 365 * 24 * 3600
@@ -31,7 +32,7 @@ class KeyWish(Message):
 class Rotation(Message):
     """The replacement of a key. grace_s: how many seconds the old key works beside the new one."""
 
-    grace_s: Annotated[float, Field(ge=0, le=_LONGEST_GRACE_S, allow_inf_nan=False)] = GRACE_S
+    grace_s: Annotated[float, Field(ge=0, le=_LONGEST_GRACE_S, allow_inf_nan=False)] = _GRACE_S
 
 
 class NewKey(BaseModel):

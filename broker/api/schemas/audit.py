@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from broker.identity.store import AuditEntry
+from broker.identity.models import AuditEntry
 
 
 class Audit(BaseModel):

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, model_serializer
 
 from broker.contract import Message
-from broker.identity.store import Cap, Clouds, MemberName, MemberRecord
+from broker.identity.models import Cap, Clouds, MemberName, MemberRecord
 
 
 class MemberWish(Message):

@@ -16,12 +16,12 @@ import redis
 
 from broker.api.problems import conflict, in_flight, invalid_field, key_reused, not_found, not_ready
 from broker.identity.permissions import AccessDecision, Action, Principal, ProtectedObject, authorize
-from broker.jobs.events import CancelRequested, JobSubmitted, UnreadableEntryError, work_id
-from broker.jobs.ids import is_job_id, mark
+from broker.jobs.events import CancelRequested, JobSubmitted, UnreadableEntryError, make_work_id
+from broker.jobs.ids import is_job_id, make_suffix
 from broker.jobs.models import ENDED, Attempt, JobList, JobLog, JobState, JobView, Outcome
 from broker.jobs.store import JobStore, LostRaceError
-from broker.jobs.view import view
-from broker.jobs.work_log import read_log
+from broker.jobs.view import make_job_view
+from broker.jobs.work_queue import decode_log
 from broker.storage.keys import RedisKeys
 
 #: How many of the caller's jobs a list considers, the latest ones.
@@ -111,7 +111,7 @@ class JobService:
     def _read(self, job: str) -> JobSnapshot | None:
         """Read the journal of a job. Raises ProblemError (503) if a newer version wrote it."""
         try:
-            entries = self._store.entries(job)
+            entries = self._store.read_entries(job)
         except UnreadableEntryError as error:
             raise not_ready(str(error)) from None
         if not entries:
@@ -119,10 +119,10 @@ class JobService:
         first = entries[0]
         assert isinstance(first, JobSubmitted)
         ending = any(isinstance(entry, CancelRequested) for entry in entries)
-        return JobSnapshot(len(entries), first, view(entries, time.time()), ending)
+        return JobSnapshot(len(entries), first, make_job_view(entries, time.time()), ending)
 
     def _find(self, name: str, who: Principal) -> JobSnapshot | None:
-        for job in dict.fromkeys((name + mark(who.member), name)):
+        for job in dict.fromkeys((name + make_suffix(who.member), name)):
             if is_job_id(job) and (snapshot := self._read(job)) is not None:
                 return snapshot
         return None
@@ -145,13 +145,13 @@ class JobService:
             job_view = self._find_submitted(submitted)
             assert job_view is not None, "a journal is never taken away"
             return job_view
-        return view([submitted])
+        return make_job_view([submitted])
 
     def _require_room(self, who: Principal) -> None:
         """Raise ProblemError (409) if the member has as many open jobs as it may."""
         if who.member is None:
             return
-        own = self._client.zscan_iter(self._keys.open_jobs, f"*{mark(who.member)}", count=1_000)
+        own = self._client.zscan_iter(self._keys.open_jobs, f"*{make_suffix(who.member)}", count=1_000)
         if sum(1 for _ in own) >= self._most_open:
             detail = f"you have {self._most_open} jobs that have not ended, which is as many as one may have"
             raise conflict("too-many-jobs", "Too many jobs", f"{detail}: cancel some, or wait")
@@ -195,9 +195,9 @@ class JobService:
 
     def _latest_ids(self, who: Principal) -> Iterator[str]:
         """Yield the ids of jobs that may be the caller's, the latest first."""
-        start, suffix = 0, mark(who.member)
+        start, suffix = 0, make_suffix(who.member)
         while True:
-            page = self._store.latest(start, _PAGE)
+            page = self._store.list_latest(start, _PAGE)
             yield from (job for job in page if job.endswith(suffix))
             if len(page) < _PAGE:
                 return
@@ -212,8 +212,9 @@ class JobService:
             return JobLog(
                 job=job.id, rank=rank, attempt=0, offset=offset, next_offset=offset, text="", end=ended
             )
-        value = self._client.get(self._keys.work_log(attempt.cloud, work_id(job.id, attempt.number, rank)))
-        first, kept = (0, b"") if value is None else read_log(cast("bytes", value))
+        work = make_work_id(job.id, attempt.number, rank)
+        value = self._client.get(self._keys.work_log(attempt.cloud, work))
+        first, kept = (0, b"") if value is None else decode_log(cast("bytes", value))
         begin = max(offset, first)  # earlier output is no longer kept
         text = kept[begin - first :]
         ended = attempt.ended_at is not None

@@ -39,7 +39,7 @@ from broker.storage.streams import (
     EventConsumer,
     GroupStream,
     Page,
-    event_or_none,
+    try_parse_event,
 )
 
 log = logging.getLogger(__name__)
@@ -224,7 +224,7 @@ class OverflowService:
         for text in texts:
             if b'"request":"' + _PREFIX.encode() not in text:
                 continue  # nearly all events; not worth parsing
-            event = event_or_none(text)
+            event = try_parse_event(text)
             if event is None:
                 continue
             outcome, lease = _OUTCOMES.get(event.kind), event.lease

@@ -17,7 +17,7 @@ from broker.requests.errors import SubmitError
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, event_or_none
+from broker.storage.streams import ConsumerGroup, EventConsumer, GroupStream, Page, try_parse_event
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class RenewalOfferService:
 
     async def _offer_others(self, text: bytes) -> None:
         """Ask the other clouds for quotes if the event ``text`` is a warning, and send them to its owner."""
-        event = event_or_none(text)
+        event = try_parse_event(text)
         if event is None or event.kind is not EventKind.WARNED or event.lease is None:
             return
         lease, members = event.lease, await self._membership.members()

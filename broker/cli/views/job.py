@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from broker.jobs.models import Attempt, JobState, JobView, Outcome
-from broker.jobs.view import money, span
+from broker.jobs.view import format_cost, format_duration
 
 #: Lines longer than this are hard to read, however wide the terminal.
 MOST_COLUMNS = 110
@@ -285,11 +285,11 @@ def _times(number: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    return span(max(seconds, 0.0))
+    return format_duration(max(seconds, 0.0))
 
 
 def _money(cost: float, job: JobView) -> str:
-    return money(cost, job.unit)
+    return format_cost(cost, job.unit)
 
 
 def _moment(at: float, now: float | None) -> str:

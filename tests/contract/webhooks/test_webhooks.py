@@ -26,7 +26,7 @@ def test_a_lease_is_told_of_signed_and_in_an_envelope(
     federation.join("east")
     _, secret = make(api, receiver, kinds=["admitted"])
     with Client(federation.url, KEY) as client:
-        granted = client.submit(SpotRequest(id="mine", cores=1, lifetime_s=60))
+        granted = client.requests.submit(SpotRequest(id="mine", cores=1, lifetime_s=60))
     wait_until(lambda: receiver.arrived)
     (one,) = receiver.arrived
     assert one.is_signed(secret)

@@ -115,10 +115,10 @@ def _drive(client: Client, jobs: list[LiveJob], limit_s: float, say: Callable[[s
         for job in jobs:
             due = job.at_s <= passed_s and (job.after is None or _finished(views, job.after))
             if due and job.id not in views:
-                views[job.id] = client.submit_job(job.wish)
+                views[job.id] = client.jobs.submit(job.wish)
         for name, view in list(views.items()):
             if not judge.all_ended({name: view}):
-                views[name] = client.job(name)
+                views[name] = client.jobs.get(name)
         done = sum(_finished(views, job.id) for job in jobs)
         if done != told:
             say(f"{done} of {len(jobs)} jobs finished")
@@ -136,7 +136,7 @@ def _await_tables(client: Client) -> None:
     limit_s = time.monotonic() + TABLES_S
     while time.monotonic() < limit_s:
         with suppress(ClientError):
-            views = client.clouds()
+            views = client.clouds.list()
             if all(view.advert is not None and view.advert.table_version is not None for view in views):
                 return
         time.sleep(0.2)

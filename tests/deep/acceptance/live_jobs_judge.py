@@ -13,7 +13,7 @@ import psutil
 
 from broker.client import Client, NotFoundError
 from broker.contract import LeaseState
-from broker.jobs.events import AttemptBegan, JobEntry, JobFinished, JobPlanned, work_id
+from broker.jobs.events import AttemptBegan, JobEntry, JobFinished, JobPlanned, make_work_id
 from broker.jobs.models import ENDED, Attempt, JobState, JobView, Outcome
 from broker.storage.keys import RedisKeys
 from tests.deep.acceptance.live_jobs_loop import STEP_S, result
@@ -127,12 +127,13 @@ def look(client: Client, store: Any, jobs: Sequence[LiveJob]) -> list[Seen]:
     """All of the jobs as they stand."""
     found = []
     for job in jobs:
-        view = client.job(job.id)
+        view = client.jobs.get(job.id)
         won = next((one for one in view.attempts if one.outcome is Outcome.WON), None)
         outputs: tuple[str, ...] = ()
         if won is not None:
             outputs = tuple(
-                client.job_log(job.id, attempt=won.number, rank=rank).text for rank in range(won.instances)
+                client.jobs.read_log(job.id, attempt=won.number, rank=rank).text
+                for rank in range(won.instances)
             )
         found.append(Seen(job, view, store.entries(job.id), outputs))
     return found
@@ -166,14 +167,16 @@ def _instances(client: Client, all_seen: Sequence[Seen]) -> list[str]:
                 for place in entry.attempts:
                     if not place.spot and place.role != "backup":
                         names = tuple(
-                            work_id(seen.job.id, place.number, rank) for rank in range(place.instances)
+                            make_work_id(seen.job.id, place.number, rank) for rank in range(place.instances)
                         )
                         on_demand |= {(place.cloud, name) for name in names}
-    found = [f"lease {name} runs" for name in sorted(spot) if _runs(lambda name=name: client.lease(name))]
+    found = [
+        f"lease {name} runs" for name in sorted(spot) if _runs(lambda name=name: client.leases.get(name))
+    ]
     return found + [
         f"on-demand instance {name} runs on {cloud}"
         for cloud, name in sorted(on_demand)
-        if _runs(lambda cloud=cloud, name=name: client.on_demand(cloud, name))
+        if _runs(lambda cloud=cloud, name=name: client.on_demand.get(cloud, name))
     ]
 
 
@@ -191,7 +194,7 @@ def _in_redis(redis_client: Any, keys: RedisKeys) -> list[str]:
     ]
     for cloud in CLOUDS:
         found += [
-            f"work {one.decode()} is still given to {cloud}" for one in redis_client.hkeys(keys.works(cloud))
+            f"work {one.decode()} is still given to {cloud}" for one in redis_client.hkeys(keys.work(cloud))
         ]
         found += [
             f"spot {one.decode()} runs on {cloud}" for one in redis_client.smembers(keys.running(cloud))

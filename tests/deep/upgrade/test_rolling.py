@@ -117,7 +117,7 @@ def test_a_federation_is_upgraded_process_by_process(
         users.ask(port, "both-apis")
         assert read_federation_version(client, keys) == VERSION
         stop(api)
-        client.delete(keys.speaks(old_api.removeprefix("API process ")))  # or it runs out
+        client.delete(keys.process_version(old_api.removeprefix("API process ")))  # or it runs out
         wait_until(lambda: read_federation_version(client, keys) == NEXT, "the next version")
         events: list[dict[str, Any]] = []
 

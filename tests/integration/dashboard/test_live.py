@@ -47,7 +47,7 @@ def test_an_eviction_appears_as_it_happens(
     federation: Federation, client: Client, visiting: Visiting
 ) -> None:
     federation.join("north", (4,))
-    granted = client.submit(SpotRequest(id="mine", cores=4, lifetime_s=3600))
+    granted = client.requests.submit(SpotRequest(id="mine", cores=4, lifetime_s=3600))
     listing, watching = visiting(federation), visiting(federation)
     listing.allowed.append("/v1/events")
     watching.allowed.append("/v1/events")
@@ -56,13 +56,13 @@ def test_an_eviction_appears_as_it_happens(
     row.get_by_text("running").wait_for()
     events.get_by_text("● live").wait_for()
     leases.get_by_text("● live").wait_for()
-    client.start_on_demand("north", OnDemandRequest(id="own", cores=4))
+    client.on_demand.start("north", OnDemandRequest(id="own", cores=4))
     events.locator("tr[data-kind=evicted]").filter(has_text="mine.1").wait_for()
     assert "because of own" in events.locator("tr[data-kind=evicted]").inner_text()
     assert events.locator("#news").get_attribute("aria-live") == "polite"
     await_true(events, "document.getElementById('news').textContent.includes('Evicted: mine.1 on north')")
     row.get_by_text("evicted").wait_for()
-    assert client.lease(granted.lease.id).state == "evicted"  # type: ignore[union-attr]
+    assert client.leases.get(granted.lease.id).state == "evicted"  # type: ignore[union-attr]
     events.get_by_label("Of which kind").select_option("completed")
     events.get_by_text("No such event lately").wait_for()
 
@@ -73,10 +73,10 @@ def test_a_paused_list_stands_still(federation: Federation, client: Client, visi
     visit.allowed.append("/v1/events")
     page = visit.open("events")
     page.get_by_text("● live").wait_for()
-    client.submit(SpotRequest(id="first", cores=1, lifetime_s=3600))
+    client.requests.submit(SpotRequest(id="first", cores=1, lifetime_s=3600))
     page.locator("tr[data-kind=admitted]").wait_for()
     page.get_by_role("button", name="Pause").click()
-    client.submit(SpotRequest(id="second", cores=1, lifetime_s=3600))
+    client.requests.submit(SpotRequest(id="second", cores=1, lifetime_s=3600))
     page.wait_for_timeout(700)
     assert page.locator("tr[data-kind]").count() == 1
     page.get_by_role("button", name="Pause").click()
@@ -87,7 +87,7 @@ def test_what_happens_while_the_line_is_cut_is_read_afterwards(
     federation: Federation, client: Client, visiting: Visiting
 ) -> None:
     federation.join("north", (4,))
-    client.submit(SpotRequest(id="before", cores=1, lifetime_s=3600))
+    client.requests.submit(SpotRequest(id="before", cores=1, lifetime_s=3600))
     headers = {"Authorization": f"Bearer {KEY}"}
     told = httpx.get(f"{federation.url}/v1/events?follow=false", headers=headers).text
     (last,) = re.findall(r"^id: (.*?)\r?$", told, re.MULTILINE)
@@ -108,7 +108,7 @@ def test_what_happens_while_the_line_is_cut_is_read_afterwards(
     page = visit.open("events")
     page.locator("tr", has_text="before.1").wait_for()
     page.get_by_text("Events do not arrive now").wait_for()
-    client.submit(SpotRequest(id="meanwhile", cores=1, lifetime_s=3600))
+    client.requests.submit(SpotRequest(id="meanwhile", cores=1, lifetime_s=3600))
     page.locator("tr", has_text="meanwhile.1").wait_for()
     page.get_by_text("● live").wait_for()
     assert page.locator("tr", has_text="before.1").count() == 1

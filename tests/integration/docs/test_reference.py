@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from broker.api.services.federation_metrics import (
+    FederationFacts,
+    RedisMetrics,
+    collect_confidential,
+    collect_public,
+)
 from broker.cli.errors import ExitCode
 from broker.contract import EventKind, LeaseState
-from broker.observability.metrics import Facts, QueueMetrics, confidential, public
 from broker.settings import Settings
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import SpecError
@@ -42,8 +47,8 @@ def test_every_event_and_state_is_there() -> None:
 
 
 def test_every_metric_is_there() -> None:
-    facts = Facts((), QueueMetrics(0, 0, 0, 0), ("", 0))
-    names = {family.name for family in [*public(facts), *confidential(facts)]}
+    facts = FederationFacts((), RedisMetrics(0, 0, 0, 0), ("", 0))
+    names = {family.name for family in [*collect_public(facts), *collect_confidential(facts)]}
     assert names <= {name.removesuffix("_total") for name in first_cells(page("metrics"))}
 
 

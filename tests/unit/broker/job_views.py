@@ -21,7 +21,7 @@ from broker.jobs.events import (
     ProfileLearnt,
 )
 from broker.jobs.models import JobView, JobWish, Outcome, Profile
-from broker.jobs.view import view
+from broker.jobs.view import make_job_view
 from cloudsim.jobs.job import StorageKind
 
 #: 12:00 on 28 November 2026, in UTC.
@@ -153,4 +153,4 @@ JOURNALS: Mapping[str, Sequence[JobEntry]] = {
 
 def shown(which: str, now: float) -> JobView:
     """The job of that journal, as it stands at ``now``."""
-    return view(JOURNALS[which], now)
+    return make_job_view(JOURNALS[which], now)

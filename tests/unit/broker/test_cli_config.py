@@ -65,7 +65,7 @@ def test_every_setting_is_shown_with_its_origin(spotfed: Spotfed, tmp_path: Path
     assert all(one["what"] for one in found.values())
     said = " ".join(one["what"] for one in found.values())
     assert "None" not in said
-    assert "The private key of SPOTFED_TLS_CERT" in said
+    assert "Private key of SPOTFED_TLS_CERT" in said
 
 
 def test_what_runs_here_is_found_in_files(spotfed: Spotfed, tmp_path: Path) -> None:

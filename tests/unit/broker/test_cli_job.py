@@ -194,7 +194,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[JobWish]:
         found.append(wish)
         return shown("submitted", NOON)
 
-    monkeypatch.setattr("broker.client.Client.submit_job", instead)
+    monkeypatch.setattr("broker.client.resources.jobs.JobsResource.submit", instead)
     return found
 
 

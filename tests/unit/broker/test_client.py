@@ -32,7 +32,7 @@ WISH = SpotRequest(cores=1, lifetime_s=1)
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.client.client.time.sleep", lambda _: None)
+    monkeypatch.setattr("broker.client.transport.time.sleep", lambda _: None)
 
 
 def problem(name: str, status: int, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
@@ -72,7 +72,7 @@ def test_it_asks_again_with_the_same_id_until_there_is_an_answer() -> None:
         httpx.Response(201, json={"lease": LEASE, "refusals": [REFUSAL]}),
     )
     with server.client() as client:
-        answer = client.submit(WISH)
+        answer = client.requests.submit(WISH)
     assert isinstance(answer, GrantedRequest)
     assert answer.refusals[0].cloud == "west"
     ids = {json.loads(request.content)["id"] for request in server.requests}
@@ -84,14 +84,14 @@ def test_it_asks_again_with_the_same_id_until_there_is_an_answer() -> None:
 def test_it_gives_up_at_its_deadline() -> None:
     server = Server(problem("queue-away", 503, {"Retry-After": "5"}))
     with server.client(deadline_s=1) as client, pytest.raises(UnavailableError, match="why queue-away"):
-        client.submit(WISH)
+        client.requests.submit(WISH)
     assert len(server.requests) == 1, "it is told to come back later than its deadline"
 
 
 def test_a_refusal_is_a_value() -> None:
     server = Server(problem("refused", 409, refusals=[REFUSAL], counter_offers={"lifetime_s": 60.0}))
     with server.client() as client:
-        answer = client.submit(WISH)
+        answer = client.requests.submit(WISH)
     assert isinstance(answer, RefusedRequest)
     assert answer.counter_offers.lifetime_s == 60
     assert answer.refusals[0].reason == "no_capacity"
@@ -117,7 +117,7 @@ def test_a_refusal_is_a_value() -> None:
 )
 def test_errors_are_one_tree(response: httpx.Response, kind: type[ClientError]) -> None:
     with Server(response).client() as client, pytest.raises(kind) as caught:
-        client.submit(WISH)
+        client.requests.submit(WISH)
     assert isinstance(caught.value, ClientError)
     assert str(caught.value)
 
@@ -125,7 +125,7 @@ def test_errors_are_one_tree(response: httpx.Response, kind: type[ClientError]) 
 def test_an_input_error_says_what_is_accepted() -> None:
     server = Server(problem("invalid", 422, errors=[{"field": "sla", "message": "m", "accepted": "0 to 1"}]))
     with server.client() as client, pytest.raises(InputRefusedError, match="sla: 0 to 1"):
-        client.submit(WISH)
+        client.requests.submit(WISH)
 
 
 def test_a_list_keeps_its_order_and_asks_again_for_what_is_in_flight() -> None:
@@ -147,7 +147,7 @@ def test_a_list_keeps_its_order_and_asks_again_for_what_is_in_flight() -> None:
     )
     wishes = [WISH.model_copy(update={"id": name}) for name in "abc"]
     with server.client() as client:
-        granted, refused, failed = client.submit_many(wishes)
+        granted, refused, failed = client.requests.submit_many(wishes)
     assert isinstance(granted, GrantedRequest)
     assert isinstance(refused, RefusedRequest)
     assert refused.refusals[0].cloud == "west"
@@ -158,7 +158,7 @@ def test_a_list_keeps_its_order_and_asks_again_for_what_is_in_flight() -> None:
 def test_ids_with_slashes_find_their_way() -> None:
     server = Server(httpx.Response(200, json=LEASE))
     with server.client() as client:
-        client.lease("overflow/east/vm 1?#/2.1")
+        client.leases.get("overflow/east/vm 1?#/2.1")
     assert server.requests[0].url.raw_path == b"/v1/leases/overflow/east/vm%201%3F%23/2.1"
 
 
@@ -171,7 +171,7 @@ def test_events_resume_after_a_lost_connection() -> None:
 
     server = Server(sends("1-0", "2-0"), problem("queue-away", 503), httpx.ConnectError("x"), sends("3-0"))
     with server.client() as client:
-        following = client.events()
+        following = client.events.stream()
         assert [next(following).id for _ in range(3)] == ["1-0", "2-0", "3-0"]
         following.close()  # type: ignore[attr-defined]
     assert [request.headers.get("last-event-id") for request in server.requests] == [
@@ -185,4 +185,4 @@ def test_events_resume_after_a_lost_connection() -> None:
 def test_events_give_up_when_the_broker_stays_away() -> None:
     server = Server(httpx.ConnectError("x"))
     with server.client(deadline_s=0) as client, pytest.raises(UnavailableError):
-        next(client.events())
+        next(client.events.stream())

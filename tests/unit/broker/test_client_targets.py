@@ -45,12 +45,12 @@ def test_of_pools_the_one_that_is_worth_most_is_chosen() -> None:
     )  # a place that may be taken: the top of a pool is what is left last
     table = {"disclosure": "p90", "lifetimes": [*stack, inside]}
     with client_of(table, pools=(5, 3)) as client:
-        found = client.target("A", cores=2)
+        found = client.targets.choose("A", cores=2)
         assert (found.pool, found.why) == (1, None)
         assert found.lifetime_s is not None
         assert 4 * HOUR_S < found.lifetime_s < 6 * HOUR_S
-        assert client.target("A", cores=4).pool == 0, "the other one is smaller than that"
-        assert client.target("A", cores=6).lifetime_s is None
+        assert client.targets.choose("A", cores=4).pool == 0, "the other one is smaller than that"
+        assert client.targets.choose("A", cores=6).lifetime_s is None
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_of_pools_the_one_that_is_worth_most_is_chosen() -> None:
 )
 def test_where_none_can_be_chosen_it_says_why(table: dict[str, Any] | None, why: str) -> None:
     with client_of(table) as client:
-        found = client.target("A")
+        found = client.targets.choose("A")
         assert found.lifetime_s is None
         assert found.why is not None
         assert why in found.why
         with pytest.raises(NotFoundError):
-            client.target("B")
+            client.targets.choose("B")

@@ -15,9 +15,9 @@ from broker.storage.streams import (
     Cursor,
     EventConsumer,
     EventsLostError,
-    event_of,
-    newest_id,
+    parse_event,
     read_all_after,
+    read_newest_id,
 )
 from cloudsim.model.requests import Kind
 
@@ -100,7 +100,7 @@ def run(redis_client, redis_url):
 async def read(client, after, count=100, block_ms=None):
     """Pairs of id and event."""
     entries = await read_all_after(client, KEYS.all_events, after, count, block_ms)
-    return [(entry, event_of(fields)) for entry, fields in entries]
+    return [(entry, parse_event(fields)) for entry, fields in entries]
 
 
 # -- anybody's subscriber -----------------------------------------------------------------------------
@@ -136,14 +136,14 @@ def test_the_merged_stream_is_read_and_resumed(run, cloud, redis_client):
 
     async def story(client):
         assert await read(client, BEGINNING) == []
-        assert await newest_id(client, KEYS.all_events) == BEGINNING
+        assert await read_newest_id(client, KEYS.all_events) == BEGINNING
         cloud.publish(2)
         other.publish()
         found = await read(client, BEGINNING)
         assert [(event.cloud, event.sequence) for _, event in found] == [("a", 1), ("a", 2), ("b", 1)]
         assert await read(client, BEGINNING, count=2) == found[:2]
         assert await read(client, found[0][0]) == found[1:]
-        assert await newest_id(client, KEYS.all_events) == found[-1][0]
+        assert await read_newest_id(client, KEYS.all_events) == found[-1][0]
         assert await read(client, found[-1][0], block_ms=1) == []
 
     run(story)
@@ -152,7 +152,7 @@ def test_the_merged_stream_is_read_and_resumed(run, cloud, redis_client):
 def test_reading_the_merged_stream_waits(run, cloud):
     async def story(client):
         for after in (BEGINNING, None):
-            position = after or await newest_id(client, KEYS.all_events)
+            position = after or await read_newest_id(client, KEYS.all_events)
             waiting = asyncio.create_task(read(client, position, block_ms=4000))
             await asyncio.sleep(0.05)
             assert not waiting.done()
@@ -182,7 +182,7 @@ def test_a_consumer_outlives_its_connections(run, cloud, redis_client):
         complete = asyncio.Event()
 
         async def hear(page):
-            heard.extend(event_of(fields).sequence for _, fields in page.entries)
+            heard.extend(parse_event(fields).sequence for _, fields in page.entries)
             if len(heard) >= 300:
                 complete.set()
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from broker.identity.models import KeyRecord, MemberRecord
 from broker.identity.permissions import AccessDecision, Action, Principal, ProtectedObject, Role, authorize
-from broker.identity.store import KeyRecord, MemberRecord, api_key_digest, generate_api_key
+from broker.identity.store import api_key_digest, generate_api_key
 
 OPERATOR = Principal("first", Role.OPERATOR, "k0")
 MEMBER = Principal("acme/ci", Role.MEMBER, "k1", "acme", frozenset({"north"}))

@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from broker.contract import BrokenPromise, EventKind, Lease, RefusalView
-from broker.ledger.ledger import CloudLedger
-from broker.observability.metrics import (
+from broker.api.services.federation_metrics import (
     SLA_BOUNDS,
     CloudMetrics,
-    Facts,
-    QueueMetrics,
-    confidential,
-    public,
+    FederationFacts,
+    RedisMetrics,
+    collect_confidential,
+    collect_public,
     sla_label,
 )
+from broker.api.services.request_metrics import RequestMetrics
+from broker.contract import BrokenPromise, EventKind, Lease, RefusalView
+from broker.ledger.ledger import CloudLedger
 from broker.observability.owner_stats import OwnerStats
-from broker.observability.request_metrics import RequestMetrics
 from broker.requests.errors import InFlightError
 from broker.requests.models import RequestAnswer
 from cloudsim.model.changes import DRAIN, TAKEN
@@ -28,7 +28,7 @@ from cloudsim.model.refusals import RefusalReason
 from tests.unit.broker.requests.test_routing import member
 from tests.unit.broker.test_ledger import Told, event
 
-QUEUE = QueueMetrics(10, 20, 3, 2, {"active": 1, "paused": 0, "disabled": 0}, 1.5)
+QUEUE = RedisMetrics(10, 20, 3, 2, {"active": 1, "paused": 0, "disabled": 0}, 1.5)
 A = member("A", 0, {1: 4})
 
 
@@ -43,8 +43,8 @@ def told(families: Iterable[Metric]) -> dict[str, dict[tuple[str, ...], float]]:
     return found
 
 
-def facts(ledger: CloudLedger, **more: object) -> Facts:
-    return Facts([replace(CloudMetrics(A, ledger), **more)], QUEUE, ("1.0", 3))  # type: ignore[arg-type]
+def facts(ledger: CloudLedger, **more: object) -> FederationFacts:
+    return FederationFacts([replace(CloudMetrics(A, ledger), **more)], QUEUE, ("1.0", 3))  # type: ignore[arg-type]
 
 
 def test_admissions_ends_and_evictions_are_counted_with_and_without_a_promise() -> None:
@@ -64,7 +64,7 @@ def test_admissions_ends_and_evictions_are_counted_with_and_without_a_promise() 
     ))  # fmt: skip
     story.tell(EventKind.EVICTED, "one", sla=1.0)
     story.ledger.note(event(story.sequence, EventKind.EVICTED, "one", sla=1.0))  # read again
-    found = told(confidential(facts(story.ledger)))
+    found = told(collect_confidential(facts(story.ledger)))
     assert found["spotfed_spot_admissions_total"] == {("A", "yes"): 1, ("A", "no"): 3}
     assert found["spotfed_evictions_total"] == {
         ("demand", "A", "yes"): 0,
@@ -83,7 +83,7 @@ def test_promises_are_summed_by_the_bound_of_their_sla() -> None:
     story.promise(10, 2, 0.0, sla=0.05)
     story.promise(10, 1, 5.0, sla=0.02)
     story.tell(EventKind.ADMITTED, "runs", sla=0.2)
-    found = told(confidential(facts(story.ledger)))
+    found = told(collect_confidential(facts(story.ledger)))
     assert found["spotfed_promises_settled_total"] == {("A", "0.05"): 20, ("A", "0.25"): 0}
     assert found["spotfed_promises_broken_total"] == {("A", "0.05"): 3, ("A", "0.25"): 0}
     assert found["spotfed_promises_allowed_total"]["A", "0.05"] == pytest.approx(10 * 0.05 + 10 * 0.02)
@@ -96,7 +96,9 @@ def test_a_doubted_promise_is_told_at_the_bound_of_its_sla() -> None:
     story.promise(3, 3, 0.0, sla=0.03)
     verdict = BrokenPromise(sla=0.03, evicted=3, admitted=3, at_least=0.29, detail="")
     doubted = replace(A, broken={0.03: verdict})
-    found = told(confidential(Facts([CloudMetrics(doubted, story.ledger)], QUEUE, ("1.0", 3))))
+    found = told(
+        collect_confidential(FederationFacts([CloudMetrics(doubted, story.ledger)], QUEUE, ("1.0", 3)))
+    )
     assert found["spotfed_promises_doubted"] == {("A", "0.05"): 1}
 
 
@@ -109,7 +111,9 @@ def test_what_a_cloud_does_not_disclose_is_left_out_and_not_told_as_nothing() ->
     assert A.advert is not None
     veiled = replace(A, advert=A.advert.model_copy(update={"disclosure": "p90"}))
     for one, shown in ((A, 1), (veiled, 0)):
-        found = told(public(Facts([CloudMetrics(one, CloudLedger("A"))], QUEUE, ("1.0", 3))))
+        found = told(
+            collect_public(FederationFacts([CloudMetrics(one, CloudLedger("A"))], QUEUE, ("1.0", 3)))
+        )
         for name in ("free_cores", "own_cores", "spot_cores", "spot_leases"):
             assert len(found[f"spotfed_cloud_{name}"]) == shown
         assert found["spotfed_cloud_cores"] == {("A",): 64}
@@ -120,32 +124,37 @@ def test_the_age_of_a_table_is_in_the_clouds_own_time() -> None:
     assert A.advert is not None
     advert = A.advert.model_copy(update={"at_s": 500.0, "table_made_at_s": 100.0})
     found = told(
-        public(Facts([CloudMetrics(replace(A, advert=advert), CloudLedger("A"))], QUEUE, ("1.0", 3)))
+        collect_public(
+            FederationFacts([CloudMetrics(replace(A, advert=advert), CloudLedger("A"))], QUEUE, ("1.0", 3))
+        )
     )
     assert found["spotfed_table_age_seconds"] == {("A",): 400}
-    assert told(public(facts(CloudLedger("A"))))["spotfed_table_age_seconds"] == {}
+    assert told(collect_public(facts(CloudLedger("A"))))["spotfed_table_age_seconds"] == {}
 
 
 def test_public_figures_are_of_adverts_alone() -> None:
-    of_adverts, rest = told(public(facts(CloudLedger("A")))), told(confidential(facts(CloudLedger("A"))))
+    of_adverts, rest = (
+        told(collect_public(facts(CloudLedger("A")))),
+        told(collect_confidential(facts(CloudLedger("A")))),
+    )
     assert of_adverts.keys().isdisjoint(rest)
     assert not [name for name in of_adverts if not name.startswith(("spotfed_cloud_", "spotfed_table_age"))]
 
 
 def test_without_redis_that_is_all_there_is_to_tell() -> None:
-    away = Facts((), None, ("1.0", 3))
-    assert told(confidential(away))["spotfed_redis_up"] == {(): 0}
-    assert "spotfed_open_requests" not in told(confidential(away))
-    assert told(confidential(facts(CloudLedger("A"))))["spotfed_redis_up"] == {(): 1}
+    away = FederationFacts((), None, ("1.0", 3))
+    assert told(collect_confidential(away))["spotfed_redis_up"] == {(): 0}
+    assert "spotfed_open_requests" not in told(collect_confidential(away))
+    assert told(collect_confidential(facts(CloudLedger("A"))))["spotfed_redis_up"] == {(): 1}
 
 
 def test_what_an_owner_measures_is_told_as_it_wrote_it() -> None:
     measures = OwnerStats(3, 7.5, 2.5, 1000, 2, 6)
-    wire = {name.encode(): value.encode() for name, value in measures.written().items()}
+    wire = {name.encode(): value.encode() for name, value in measures.to_fields().items()}
     assert OwnerStats.parse(wire) == measures
     assert OwnerStats.parse({}) is None
     assert OwnerStats.parse({b"tables": b"many"}) is None
-    found = told(confidential(facts(CloudLedger("A"), measures=measures, inbox_entries=9)))
+    found = told(collect_confidential(facts(CloudLedger("A"), stats=measures, inbox_entries=9)))
     assert found["spotfed_table_refresh_seconds_sum"] == {("A",): 7.5}
     assert found["spotfed_table_refresh_seconds_count"] == {("A",): 3}
     assert found["spotfed_table_last_refresh_seconds"] == {("A",): 2.5}
@@ -153,7 +162,7 @@ def test_what_an_owner_measures_is_told_as_it_wrote_it() -> None:
     assert found["spotfed_dead_letters"] == {("A",): 2}
     assert found["spotfed_montecarlo_batches"] == {("A",): 6}
     assert found["spotfed_inbox_entries"] == {("A",): 9}
-    before = told(confidential(facts(CloudLedger("A"), measures=OwnerStats())))
+    before = told(collect_confidential(facts(CloudLedger("A"), stats=OwnerStats())))
     assert before["spotfed_table_last_refresh_seconds"] == {}
 
 
@@ -173,7 +182,7 @@ def test_answers_are_counted_by_result_and_refusals_by_who_and_why() -> None:
     lease = event(1, EventKind.ADMITTED, "x").lease
     assert isinstance(lease, Lease)
     meter = RequestMetrics()
-    meter.settled(
+    meter.count_results(
         [
             RequestAnswer(lease=lease, refusals=refusals[:1]),
             RequestAnswer(lease=None, refusals=refusals),
@@ -182,7 +191,7 @@ def test_answers_are_counted_by_result_and_refusals_by_who_and_why() -> None:
         0.2,
         single=False,
     )
-    meter.settled([RequestAnswer(lease=lease, refusals=[])], 0.01, single=True)
+    meter.count_results([RequestAnswer(lease=lease, refusals=[])], 0.01, single=True)
     found = counted(meter)
     assert found["spotfed_spot_requests_total"] == {("granted",): 2, ("refused",): 1, ("failed",): 1}
     assert found["spotfed_refusals_total"] == {("A", "risk_too_high"): 2, ("B", "no_capacity"): 1}
@@ -192,8 +201,8 @@ def test_answers_are_counted_by_result_and_refusals_by_who_and_why() -> None:
 
 def test_callers_make_up_no_labels() -> None:
     meter = RequestMetrics()
-    meter.answered("GET", "/v1/leases/{lease_id}", 200, 0.1)
-    meter.answered("BREW", None, 404, 0.1)
+    meter.observe_answer("GET", "/v1/leases/{lease_id}", 200, 0.1)
+    meter.observe_answer("BREW", None, 404, 0.1)
     assert set(counted(meter)["spotfed_http_request_duration_seconds_count"]) == {
         ("GET", "/v1/leases/{lease_id}", "200"),
         ("other", "other", "404"),
@@ -202,7 +211,7 @@ def test_callers_make_up_no_labels() -> None:
 
 def test_replies_are_shown_as_they_are_when_somebody_looks() -> None:
     meter, refused = RequestMetrics(), {"expired": 1}
-    meter.watch(lambda: len(refused), refused)
+    meter.watch_replies(lambda: len(refused), refused)
     assert counted(meter)["spotfed_replies_dropped_total"] == {("expired",): 1}
     refused["issuer"] = 4
     assert counted(meter)["spotfed_replies_dropped_total"] == {("expired",): 1, ("issuer",): 4}

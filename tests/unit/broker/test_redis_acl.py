@@ -21,13 +21,13 @@ from broker.storage.acl import (
     CHANNELS,
     COMMANDS,
     RIGHTS,
-    acl_file,
-    hashes_in,
+    hash_password,
+    list_users,
     login_url,
-    password_hash,
-    pattern,
-    user_line,
-    users,
+    make_key_pattern,
+    read_hashes,
+    render_acl_file,
+    render_user,
 )
 from broker.storage.connections import celery_url
 from broker.storage.keys import RedisKeys
@@ -50,8 +50,8 @@ def test_every_name_of_keys_has_a_row_and_every_row_a_name() -> None:
 @pytest.mark.parametrize("party", ["broker", "reader", "owner", "agent", "instances", "jobs"])
 def test_what_a_table_can_be_made_of_is_kept_from_those_who_ask(party: str) -> None:
     """An owner reads what is its own; of another cloud it has no more than anybody."""
-    (user,) = [one for one in users(KEYS, ["B"]) if one.party == party]
-    line = user_line(KEYS, user, [])
+    (user,) = [one for one in list_users(KEYS, ["B"]) if one.party == party]
+    line = render_user(KEYS, user, [])
     allowed = re.findall(r"(?:%RW?|%W|)~(\S+?)(?=[ )]|$)", line)
     made_of = [KEYS.history("A", 1), KEYS.batch("A:1:1", 2, 0), KEYS.journal("A"), KEYS.snapshot("A")]
     for key in [*made_of, KEYS.inbox("A")] if party != "broker" else made_of:
@@ -61,21 +61,21 @@ def test_what_a_table_can_be_made_of_is_kept_from_those_who_ask(party: str) -> N
 def test_a_pattern_matches_the_keys_of_its_cloud_alone() -> None:
     key = {
         "inbox": KEYS.inbox("A"), "history": KEYS.history("A", 7), "advert": KEYS.advert("A"),
-        "batch": KEYS.batch("A:7:1:gpu=2", 4, 0), "spoken_by": KEYS.spoken_by("A"),
+        "batch": KEYS.batch("A:7:1:gpu=2", 4, 0), "owner_version": KEYS.owner_version("A"),
         "lease": KEYS.lease("A", "r.1"),
     }  # fmt: skip
     for name, found in key.items():
-        assert fnmatchcase(found, pattern(KEYS, name, "A"))
+        assert fnmatchcase(found, make_key_pattern(KEYS, name, "A"))
         for other in ("B", "AA", "A-1", "a"):
-            assert not fnmatchcase(found, pattern(KEYS, name, other))
-        assert fnmatchcase(found, pattern(KEYS, name, None))
-    assert fnmatchcase(KEYS.batch("A:7:1", 4, 0), pattern(KEYS, "batch", "A"))
-    assert pattern(KEYS, "all_events", "A") == "f:events"
+            assert not fnmatchcase(found, make_key_pattern(KEYS, name, other))
+        assert fnmatchcase(found, make_key_pattern(KEYS, name, None))
+    assert fnmatchcase(KEYS.batch("A:7:1", 4, 0), make_key_pattern(KEYS, "batch", "A"))
+    assert make_key_pattern(KEYS, "all_events", "A") == "f:events"
 
 
-@pytest.mark.parametrize("user", users(KEYS, ["A", "B"]), ids=lambda user: user.name)
+@pytest.mark.parametrize("user", list_users(KEYS, ["A", "B"]), ids=lambda user: user.name)
 def test_no_line_allows_what_leads_out_of_it(user) -> None:
-    line = user_line(KEYS, user, ["0" * 64])
+    line = render_user(KEYS, user, ["0" * 64])
     allowed = set(re.findall(r"\+([\w|]+)", line))
     assert allowed & FORBIDDEN == set()
     assert not any(command.startswith("@") for command in re.findall(r"\+(\S+)", line))
@@ -99,14 +99,14 @@ def test_every_command_of_a_script_is_allowed() -> None:
 
 
 def test_the_default_user_is_off() -> None:
-    first = acl_file(KEYS, {}).splitlines()[0]
+    first = render_acl_file(KEYS, {}).splitlines()[0]
     assert first.startswith("user default off")
     assert "nopass" not in first
 
 
 def test_every_line_is_one_that_the_server_takes(redis_client: redis.Redis) -> None:
-    everybody = users(KEYS, ["A", "b-2"])
-    text = acl_file(KEYS, {user: [password_hash(user.name)] for user in everybody})
+    everybody = list_users(KEYS, ["A", "b-2"])
+    text = render_acl_file(KEYS, {user: [hash_password(user.name)] for user in everybody})
     for line in text.splitlines()[1:]:
         assert line.startswith("user f-")
         name, rules = line.split()[1], re.findall(r"\([^)]*\)|\S+", line)[2:]
@@ -116,7 +116,7 @@ def test_every_line_is_one_that_the_server_takes(redis_client: redis.Redis) -> N
         finally:
             redis_client.execute_command("AUTH", "default", "")
             redis_client.execute_command("ACL", "DELUSER", name)
-    assert hashes_in(text)["f-broker"] == [password_hash("f-broker")]
+    assert read_hashes(text)["f-broker"] == [hash_password("f-broker")]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_passwords_are_in_files_of_their_user_alone_and_stay(generate: Run) -> N
         assert file.stat().st_mode & 0o777 == 0o600
     assert Path("redis-users").stat().st_mode & 0o777 == 0o700
     assert forge not in said + text
-    assert hashes_in(text)["spotfed-cloud-forge"] == [password_hash(forge)]
+    assert read_hashes(text)["spotfed-cloud-forge"] == [hash_password(forge)]
 
     # One cloud more: handed over and deleted or not, the others keep their passwords.
     Path("redis-users/spotfed-cloud-forge.env").unlink()
@@ -180,8 +180,8 @@ def test_passwords_are_in_files_of_their_user_alone_and_stay(generate: Run) -> N
     assert code == 0
     new = ("spotfed-cloud-new", "spotfed-agent-new", "spotfed-instances-new")
     assert json.loads(said)["new"] == {user: f"redis-users/{user}.env" for user in new}
-    again = hashes_in(Path("users.acl").read_text())
-    assert again == hashes_in(text) | {user: again[user] for user in new}
+    again = read_hashes(Path("users.acl").read_text())
+    assert again == read_hashes(text) | {user: again[user] for user in new}
 
 
 def test_a_rotated_password_is_valid_beside_the_old_one_until_the_next_run(generate: Run) -> None:
@@ -192,10 +192,10 @@ def test_a_rotated_password_is_valid_beside_the_old_one_until_the_next_run(gener
     new = _password("broker")
     assert new != old
     assert {old, new}.isdisjoint(said.split())
-    found = hashes_in(Path("users.acl").read_text())
-    assert found["spotfed-broker"] == [password_hash(new), password_hash(old)]
+    found = read_hashes(Path("users.acl").read_text())
+    assert found["spotfed-broker"] == [hash_password(new), hash_password(old)]
     generate(str(UP), "--out", "users.acl", *SERVER)
-    assert hashes_in(Path("users.acl").read_text())["spotfed-broker"] == [password_hash(new)]
+    assert read_hashes(Path("users.acl").read_text())["spotfed-broker"] == [hash_password(new)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from broker.local.process_list import ProcessList
 from broker.settings import Settings, SettingsError, load
-from broker.storage.tls import api_context, redis_context, redis_tls, refusal, server_options
+from broker.storage.tls import api_context, explain_tls_error, redis_context, redis_tls, server_options
 from tests.integration.certificates import Authority, Pair
 
 
@@ -36,7 +36,7 @@ def test_redis_is_verified_and_only_over_tls(authority: Authority, pair: Pair) -
 
 def test_no_address_turns_verifying_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOTFED_REDIS_URL", "rediss://u:s3cret@h/0?ssl_cert_reqs=none")
-    with pytest.raises(SettingsError, match="SPOTFED_REDIS_URL: TLS is told by SPOTFED_REDIS_CA") as refused:
+    with pytest.raises(SettingsError, match="SPOTFED_REDIS_URL: set TLS by SPOTFED_REDIS_CA") as refused:
         load()
     assert "s3cret" not in str(refused.value)
 
@@ -86,16 +86,16 @@ def test_what_is_wrong_with_a_file_is_said_with_the_name_of_its_setting(
 
 
 def test_only_refusals_of_tls_are_called_that() -> None:
-    assert refusal(ConnectionRefusedError("no"), "here", "ca") is None
+    assert explain_tls_error(ConnectionRefusedError("no"), "here", "ca") is None
     outer = ConnectionError("outer")
     strange = ssl.SSLError(1, "[SSL: SOMETHING] something")
     strange.reason = "SOMETHING"
     outer.__cause__ = strange
-    assert refusal(outer, "here", "ca") is None
+    assert explain_tls_error(outer, "here", "ca") is None
     wrong = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
     wrong.reason = "WRONG_VERSION_NUMBER"
     outer.__cause__ = wrong
-    assert "no TLS is spoken there" in (refusal(outer, "here", "ca") or "")
+    assert "it does not speak TLS" in (explain_tls_error(outer, "here", "ca") or "")
 
 
 def test_a_federation_on_this_machine_speaks_tls_only_where_its_address_says_so() -> None:

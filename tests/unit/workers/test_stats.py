@@ -32,14 +32,14 @@ def stats(client: redis.Redis, now_s: list[float]) -> OwnerStatsPublisher:
 
 
 def told(client: redis.Redis) -> OwnerStats | None:
-    return OwnerStats.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.measures("A"))))
+    return OwnerStats.parse(cast("dict[bytes, bytes]", client.hgetall(KEYS.owner_stats("A"))))
 
 
 def test_tables_and_lengths_are_told(
     client: redis.Redis, stats: OwnerStatsPublisher, now_s: list[float]
 ) -> None:
     client.xadd(KEYS.journal("A"), {"e": "1"})
-    client.xadd(KEYS.dead("A"), {"c": "1"})
+    client.xadd(KEYS.dead_letters("A"), {"c": "1"})
     for took_s in (2.0, 3.0):
         stats.note_table_begin()
         now_s[0] += took_s

@@ -14,9 +14,8 @@ from broker.doctor.redis import RedisServer
 from broker.settings import Settings, SettingsError
 
 
-def test_every_check_has_a_name_of_its_own_and_asks_a_question() -> None:
+def test_every_check_has_a_name_of_its_own() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
-    assert all("?" in check.title for check in CHECKS)
     assert [check.name for check in CHECKS[:2]] == ["settings", "unknown settings"]
     assert [check.name for check in CHECKS[-3:]] == ["api", "api ready", "api key"]
 
@@ -45,7 +44,7 @@ def test_a_check_that_hangs_has_failed() -> None:
     (result,) = check_disk.run(Installation(), timeout_s=0.01)
     end.set()
     assert (result.name, result.state) == ("disk", State.FAILURE)
-    assert result.found == "Does the disk answer? No answer within 0.01 s"
+    assert result.found == "there is no answer within 0.01 s"
 
 
 def test_a_check_whose_prerequisite_is_missing_says_nothing() -> None:

@@ -41,7 +41,7 @@ class Federation:
     def own(self, cloud: str = "A", epoch: int = 3, lease_ms: int = 60_000) -> None:
         self.redis.set(self.keys.owner(cloud), "token", px=lease_ms)
         self.redis.set(self.keys.epoch(cloud), epoch)
-        self.redis.set(self.keys.spoken_by(cloud), f"{VERSION} {epoch} token")
+        self.redis.set(self.keys.owner_version(cloud), f"{VERSION} {epoch} token")
         self.redis.set(self.keys.contract, VERSION)
 
     def advertise(self, cloud: str = "A", **changes: Any) -> None:
@@ -160,7 +160,7 @@ def test_a_cloud_without_a_table_promises_nothing(sound: Federation) -> None:
 
 def test_dead_letters_are_told_with_where_to_look(sound: Federation) -> None:
     for _ in range(3):
-        sound.redis.xadd(sound.keys.dead("A"), {"c": "garbage"})
+        sound.redis.xadd(sound.keys.dead_letters("A"), {"c": "garbage"})
     (result,) = sound.check(clouds.check_dead_letters)
     assert (result.name, result.state) == ("dead letters A", State.WARNING)
     assert result.found.startswith("3 dead letters at cloud A")
@@ -198,7 +198,7 @@ def test_a_cloud_that_cannot_be_read_is_named(sound: Federation) -> None:
 def test_who_holds_the_contract_back_is_named(sound: Federation) -> None:
     sound.redis.set(sound.keys.contract, VERSION - 1)
     assert [result.state for result in sound.check(check_contract)] == [State.OK]
-    sound.redis.set(sound.keys.speaks("old"), VERSION - 1, ex=ALIVE_TTL_S)
+    sound.redis.set(sound.keys.process_version("old"), VERSION - 1, ex=ALIVE_TTL_S)
     (held_back,) = sound.check(check_contract)
     assert held_back.state is State.WARNING
     assert held_back.found.endswith("API process old")

@@ -90,7 +90,7 @@ def test_a_malformed_entry_is_passed_over_and_put_aside_once(journal, redis_clie
         assert (entries[before], entries[after]) == ([Tick(id="before")], [Tick(id="after")])
         assert entries[wrong]
         assert all(isinstance(command, MalformedCommand) for command in entries[wrong])
-    ((entry, dead),) = redis_client.xrange(KEYS.dead("a"))
+    ((entry, dead),) = redis_client.xrange(KEYS.dead_letters("a"))
     assert entry.decode() == wrong
     assert dead[b"c"] == _bytes(fields.get("c", ""))[:DEAD_BYTES_KEPT]
     assert dead[b"why"]
@@ -117,7 +117,7 @@ def test_what_is_put_aside_does_not_repeat_values_as_reasons_and_is_bounded(jour
     assert "hunter2" not in secret.why
     assert isinstance(large, MalformedCommand)
     assert len(large.why) < 1000
-    assert all(len(dead[b"c"]) <= DEAD_BYTES_KEPT for _, dead in redis_client.xrange(KEYS.dead("a")))
+    assert all(len(dead[b"c"]) <= DEAD_BYTES_KEPT for _, dead in redis_client.xrange(KEYS.dead_letters("a")))
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -142,7 +142,7 @@ def test_the_sum_is_that_of_what_is_held_whatever_happens(run, seed):
                     model.pop(name, None)
             assert await holds.cores_by_request("acme") == model
             assert await holds.total("acme") == (sum(model.values()), len(model))
-            stored = await records.redis.hget(KEYS.held("acme"), "=cores")
+            stored = await records.redis.hget(KEYS.quota_holds("acme"), "=cores")
             assert int(stored or 0) == sum(model.values()) <= CAP
 
     run(story)

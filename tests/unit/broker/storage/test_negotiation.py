@@ -38,7 +38,7 @@ def owner(client: redis.Redis, cloud: str = "a", token: str = "t", version: int 
     assert journal.acquire(token, 60)
     journal.publish_info(CloudInfo(id=cloud, order=0, nodes="8", cores=8, largest_node=8, time="wall"))
     if version == OLDEST_VERSION:
-        client.set(KEYS.spoken_by(cloud), f"{version} 1")
+        client.set(KEYS.owner_version(cloud), f"{version} 1")
     return journal
 
 
@@ -78,7 +78,7 @@ def test_a_member_counts_while_its_owner_is_away(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("kind", ["API process", "Monte-Carlo worker"])
 def test_a_process_counts_while_it_says_that_it_speaks_less(client: redis.Redis, kind: str) -> None:
-    client.set(KEYS.speaks("one"), OLDEST_VERSION)
+    client.set(KEYS.process_version("one"), OLDEST_VERSION)
     if kind == "Monte-Carlo worker":
         client.set(KEYS.sampler("one"), 1)
     assert list_older_processes(client, KEYS) == [f"{kind} one"]
@@ -114,8 +114,8 @@ def test_a_herald_raises_it_and_says_what_it_speaks_for_a_while(client: redis.Re
     speaking = FederationVersion(client, KEYS)
     speaking.keep_announced("me", stopping)
     assert read_federation_version(client, KEYS) == NEXT
-    assert client.get(KEYS.speaks("me")) == b"%d" % NEXT
-    assert 0 < client.ttl(KEYS.speaks("me")) <= ALIVE_TTL_S
+    assert client.get(KEYS.process_version("me")) == b"%d" % NEXT
+    assert 0 < client.ttl(KEYS.process_version("me")) <= ALIVE_TTL_S
 
 
 def test_an_owner_follows(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:

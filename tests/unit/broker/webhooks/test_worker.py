@@ -9,7 +9,7 @@ import redis
 from broker.contract import EventKind
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
-from broker.storage.streams import BEGINNING, EventsLostError, before_oldest, read_all_after
+from broker.storage.streams import BEGINNING, EventsLostError, read_all_after, read_oldest_position
 from broker.webhooks.models import Delivery, Kind, WebhookState, WebhookWish
 from broker.webhooks.store import DELIVERIES_KEPT, WebhookStore
 from broker.webhooks.worker import RetryPolicy
@@ -137,7 +137,7 @@ def test_after_a_gap_further_trimming_is_noticed(
         await client.xtrim(keys.all_events, maxlen=3, approximate=False)
         with pytest.raises(EventsLostError):
             await read_all_after(client, keys.all_events, "5-0")
-        floor = await before_oldest(client, keys.all_events)
+        floor = await read_oldest_position(client, keys.all_events)
         entries = await read_all_after(client, keys.all_events, floor)
         assert [entry for entry, _ in entries] == ["7-0", "7-1", "9-0"]
         await client.xtrim(keys.all_events, maxlen=2, approximate=False)
@@ -146,6 +146,6 @@ def test_after_a_gap_further_trimming_is_noticed(
         # The one before was read: nothing is lost, though it is not there any more.
         assert len(await read_all_after(client, keys.all_events, "7-0")) == 2
         await client.delete(keys.all_events)
-        assert await before_oldest(client, keys.all_events) == BEGINNING
+        assert await read_oldest_position(client, keys.all_events) == BEGINNING
 
     run(redis_url, keys, work)

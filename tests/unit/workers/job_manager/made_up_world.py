@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from broker.contract import Lease, LeaseState
 from broker.jobs.events import AttemptFreed, CancelRequested, JobEntry, JobSubmitted
 from broker.jobs.models import WORK_ENDED, JobWish, Usage, WorkReport, WorkState
-from broker.jobs.record import AttemptRecord, JobRecord, fold
+from broker.jobs.record import AttemptRecord, JobRecord, fold_entries
 from tests.unit.workers.job_manager.scenes import lease
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 from workers.job_manager.observation import Denial, Grant, Observation
@@ -65,7 +65,7 @@ class World:
                     pass
             except CrashError:
                 pass
-        return fold(self.entries)
+        return fold_entries(self.entries)
 
     # -- the manager ------------------------------------------------------------------------------------
 
@@ -74,8 +74,8 @@ class World:
             raise CrashError
 
     def _round(self) -> bool:
-        job = fold(self.entries)
-        ended = [one for one in job.places if one.ended is not None and not one.freed]
+        job = fold_entries(self.entries)
+        ended = [one for one in job.attempts if one.ended is not None and not one.freed]
         for place in ended:
             self._free(job, place)
         if job.end is not None:
@@ -91,7 +91,7 @@ class World:
             work: self._ask(place, work)
             for place in job.live
             if place.began_at is None and job.cancel is None
-            for work in place.works(job.id)
+            for work in place.list_work_ids(job.id)
         }
         for place in job.live:
             if place.began_at is not None:
@@ -138,9 +138,9 @@ class World:
         return self.answers[work]
 
     def _put(self, job: JobRecord, place: AttemptRecord) -> None:
-        for work in place.works(job.id):
+        for work in place.list_work_ids(job.id):
             assert work not in self.dropped
-            if place.told is not None:
+            if place.save_reason is not None:
                 self.saves.add(work)
             if work not in self.reports and self.random.random() < 0.7:
                 restored = place.plan.restored_from
@@ -152,7 +152,7 @@ class World:
                 self.runs.append((work, self.now))
 
     def _free(self, job: JobRecord, place: AttemptRecord) -> None:
-        for work in place.works(job.id):
+        for work in place.list_work_ids(job.id):
             self.dropped.add(work)
             self.reports.pop(work, None)
             answer = self.answers.setdefault(work, Denial("it was never asked for"))
@@ -170,14 +170,14 @@ class World:
         self.now += step_s
         if self.cancel_at is not None and self.now >= self.cancel_at:
             self.cancel_at = None
-            if fold(self.entries).end is None:
+            if fold_entries(self.entries).end is None:
                 self.entries.append(CancelRequested(at=self.now, by="ann"))
         for work, report in list(self.reports.items()):
             if report.state not in WORK_ENDED:
                 self._work(work, report)
 
     def _work(self, work: str, report: WorkReport) -> None:
-        place = fold(self.entries).place(int(work.split(".")[1]))
+        place = fold_entries(self.entries).get_attempt(int(work.split(".")[1]))
         draw = self.random.random()
         name = f"{work}.1"
         changes: dict[str, object] = {"at": self.now}

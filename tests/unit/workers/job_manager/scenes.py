@@ -16,7 +16,7 @@ from broker.jobs.events import (
     JobSubmitted,
 )
 from broker.jobs.models import JobWish, Outcome, Usage, WorkReport, WorkState
-from broker.jobs.record import JobRecord, fold, step
+from broker.jobs.record import JobRecord, apply_entry, fold_entries
 from cloudsim.model.requests import Kind
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotLifetimes, SpotOffer
 from workers.job_manager.observation import Grant, Observation
@@ -55,12 +55,12 @@ class Scene:
 
     def __init__(self, asked: JobWish | None = None, home: str | None = "home"):
         self.entries: list[JobEntry] = [submitted(asked, home=home)]
-        self.job: JobRecord = fold(self.entries)
+        self.job: JobRecord = fold_entries(self.entries)
         self.seen = Observation(now=1.0, market=MARKET, asked=True)
 
     def write(self, *entries: JobEntry) -> None:
         for entry in entries:
-            self.job = step(self.job, entry)
+            self.job = apply_entry(self.job, entry)
             self.entries.append(entry)
 
     def decide(self, **seen: Any) -> JobDecision:
@@ -84,7 +84,7 @@ class Scene:
         now = self.seen.now if at is None else at
         for one in self.job.live:
             if one.began_at is None:
-                leases = tuple(f"{work}.1" for work in one.works(self.job.id))
+                leases = tuple(f"{work}.1" for work in one.list_work_ids(self.job.id))
                 nodes = tuple(range(len(leases)))
                 self.write(AttemptBegan(at=now, attempt=one.number, leases=leases, nodes=nodes))
                 if started:
@@ -109,7 +109,7 @@ def report(
     **told: Any,
 ) -> dict[str, WorkReport]:
     work = f"{job.id}.{attempt}.{rank}"
-    place = job.place(attempt)
+    place = job.get_attempt(attempt)
     fields = {"started_at": place.started_at, "usage": USAGE} | told
     if state not in (WorkState.RUNNING, WorkState.STARTING):
         fields = {"ended_at": at} | fields
@@ -140,8 +140,8 @@ def lease(name: str, cloud: str, state: LeaseState = LeaseState.RUNNING, **told:
 def granted(job: JobRecord) -> dict[str, Grant]:
     """All that was asked for."""
     asked = [one for one in job.live if one.began_at is None]
-    return {work: Grant(f"{work}.1", 0) for one in asked for work in one.works(job.id)}
+    return {work: Grant(f"{work}.1", 0) for one in asked for work in one.list_work_ids(job.id)}
 
 
 def outcomes(job: JobRecord) -> Sequence[Outcome | None]:
-    return [None if one.ended is None else one.ended.outcome for one in job.places]
+    return [None if one.ended is None else one.ended.outcome for one in job.attempts]

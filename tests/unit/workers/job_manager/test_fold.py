@@ -17,13 +17,13 @@ from broker.jobs.events import (
     JobWaits,
     PlannedAttempt,
     UnreadableEntryError,
-    entry_of,
-    job_of,
-    work_id,
+    make_work_id,
+    parse_entry,
+    parse_job_id,
 )
 from broker.jobs.models import JobState, Outcome
-from broker.jobs.record import BrokenJournalError, fold
-from broker.jobs.view import view
+from broker.jobs.record import BrokenJournalError, fold_entries
+from broker.jobs.view import make_job_view
 from tests.unit.workers.job_manager.scenes import submitted, wish
 
 NOON = 43_200.0
@@ -46,10 +46,10 @@ WON = AttemptEnded(at=NOON + 100, attempt=1, outcome=Outcome.WON, exit_code=0, c
 
 def test_what_a_newer_version_wrote_is_refused() -> None:
     with pytest.raises(UnreadableEntryError, match="newer version"):
-        entry_of(b'{"kind": "teleported", "at": 1.0}')
+        parse_entry(b'{"kind": "teleported", "at": 1.0}')
     with pytest.raises(UnreadableEntryError):
-        entry_of(b"no entry")
-    assert entry_of(b'{"kind": "cancel", "at": 1.0, "by": "ann", "mood": "new"}') == CancelRequested(
+        parse_entry(b"no entry")
+    assert parse_entry(b'{"kind": "cancel", "at": 1.0, "by": "ann", "mood": "new"}') == CancelRequested(
         at=1.0, by="ann"
     )
 
@@ -73,35 +73,35 @@ def test_what_a_newer_version_wrote_is_refused() -> None:
 )
 def test_entries_that_contradict_each_other(entries: list[JobEntry]) -> None:
     with pytest.raises(BrokenJournalError):
-        fold(entries)
+        fold_entries(entries)
 
 
 def test_time_never_goes_back() -> None:
-    job = fold([submitted(), planned(), CancelRequested(at=5.0, by="ann")])
+    job = fold_entries([submitted(), planned(), CancelRequested(at=5.0, by="ann")])
     assert job.at == NOON
 
 
 def test_the_state_with_the_most_work_is_where_it_goes_on() -> None:
     kept = AttemptCheckpointed(at=NOON + 60, attempt=1, checkpoint=2, checkpoint_at=NOON + 51)
-    job = fold([submitted(), planned(pace=0.5), BEGAN, STARTED, kept])
-    assert (job.safe_s, job.place(1).work_done_s(NOON + 111)) == (20.0, 50.0)
+    job = fold_entries([submitted(), planned(pace=0.5), BEGAN, STARTED, kept])
+    assert (job.safe_s, job.get_attempt(1).work_done_s(NOON + 111)) == (20.0, 50.0)
     assert job.cost(NOON + 3610) == pytest.approx(0.02 * 2)
 
 
 def test_ids_follow_from_the_job() -> None:
-    assert work_id("job-a", 3, 1) == "job-a.3.1"
-    assert [job_of(name) for name in ("job-a.3.1", "job-a.3.1.2", "request.b", "plain")] == [
+    assert make_work_id("job-a", 3, 1) == "job-a.3.1"
+    assert [parse_job_id(name) for name in ("job-a.3.1", "job-a.3.1.2", "request.b", "plain")] == [
         "job-a", "job-a", None, None,
     ]  # fmt: skip
 
 
 def test_a_job_explains_itself() -> None:
     entries: list[JobEntry] = [submitted(wish())]
-    assert view(entries).said == "Is about to be planned."
+    assert make_job_view(entries).said == "Is about to be planned."
     entries.append(planned())
-    assert view(entries).said == "Asks for room on forge (spot, 0.02 $/core-hour)."
+    assert make_job_view(entries).said == "Asks for room on forge (spot, 0.02 $/core-hour)."
     entries += [BEGAN, STARTED]
-    shown = view(entries, NOON + 731)
+    shown = make_job_view(entries, NOON + 731)
     assert shown.said == (
         "Running on forge (spot, 0.02 $/core-hour) since 12:00:11 UTC, its state kept every 5 min; 40% done, "
         "about 18 min left."
@@ -109,11 +109,11 @@ def test_a_job_explains_itself() -> None:
     assert shown.state is JobState.RUNNING
     assert shown.cost == pytest.approx(721 / 3600 * 0.04)
     entries += [WON, JobFinished(at=NOON + 100, attempt=1)]
-    done = view(entries, NOON + 9999)
+    done = make_job_view(entries, NOON + 9999)
     assert "for 0.10 $ (on-demand from the start: 0.60 $)" in done.said
     assert (done.state, done.exit_code, done.ended_at) == (JobState.FINISHED, 0, NOON + 100)
-    waits = view([submitted(), JobWaits(at=1.0, until=NOON, why="nobody has room for it now")])
+    waits = make_job_view([submitted(), JobWaits(at=1.0, until=NOON, why="nobody has room for it now")])
     assert waits.said == "Waits until 12:00:00 UTC: nobody has room for it now."
-    assert view([submitted(), JobFailed(at=1.0, why="its command ended with status 3")]).said == (
+    assert make_job_view([submitted(), JobFailed(at=1.0, why="its command ended with status 3")]).said == (
         "Failed: its command ended with status 3. It had cost 0.00 $."
     )

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.contract import LeaseState
-from broker.jobs.events import JobCancelled, JobFailed, JobFinished, entry_of, entry_text
+from broker.jobs.events import JobCancelled, JobFailed, JobFinished, parse_entry, serialize_entry
 from broker.jobs.models import ENDED, Outcome
-from broker.jobs.record import fold
-from broker.jobs.view import view
+from broker.jobs.record import fold_entries
+from broker.jobs.view import make_job_view
 from tests.unit.workers.job_manager.made_up_world import World
 from tests.unit.workers.job_manager.scenes import wish
 
@@ -55,19 +55,19 @@ def test_a_job_ends_once_and_leaves_nothing(
     assert not world.reports
     begun = [work for work, _ in world.runs]
     assert len(begun) == len(set(begun)), "a piece of work was begun twice"
-    won = [one for one in job.places if one.ended is not None and one.ended.outcome is Outcome.WON]
+    won = [one for one in job.attempts if one.ended is not None and one.ended.outcome is Outcome.WON]
     assert len(won) == (1 if isinstance(job.end, JobFinished) else 0)
     if not job.wish.idempotent:
         _never_set_back(job)
-    shown = view(world.entries)
+    shown = make_job_view(world.entries)
     assert shown.state in ENDED
     assert shown.cost >= 0
-    assert fold([entry_of(entry_text(one).encode()) for one in world.entries]) == job
+    assert fold_entries([parse_entry(serialize_entry(one).encode()) for one in world.entries]) == job
 
 
 def _never_set_back(job: Any) -> None:
     """Each attempt that ran went on from where the one before it was saved."""
-    ran = [one for one in job.places if one.started_at is not None]
+    ran = [one for one in job.attempts if one.started_at is not None]
     for before, after in pairwise(ran):
         assert after.plan.restored_from == before.number
         assert before.ended.lost_s == 0.0

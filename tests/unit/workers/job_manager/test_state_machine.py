@@ -69,27 +69,27 @@ def test_instances_are_granted_or_refused() -> None:
     scene.plan()
     assert scene.decide(grants={}).entries == ()
     scene.decide(grants=granted(scene.job))
-    assert scene.job.places[0].leases == ("job.1.0.1",)
+    assert scene.job.attempts[0].leases == ("job.1.0.1",)
     refused = Scene()
     refused.plan()
     refused.decide(grants={"job.1.0": Denial("no capacity")})
     assert outcomes(refused.job) == [Outcome.REFUSED, None]
-    assert refused.job.places[1].plan.cloud == "meadow"
+    assert refused.job.attempts[1].plan.cloud == "meadow"
     refused.decide(grants={"job.2.0": Denial("no capacity")})
-    assert refused.job.places[2].plan.role == "on-demand"
+    assert refused.job.attempts[2].plan.role == "on-demand"
     refused.decide(grants={"job.3.0": Denial("no capacity")})
     assert outcomes(refused.job) == [Outcome.REFUSED] * 3
-    assert refused.job.waits is not None
-    assert "home has no room on-demand" in refused.job.waits.why
+    assert refused.job.wait is not None
+    assert "home has no room on-demand" in refused.job.wait.why
 
 
 def test_an_on_demand_instance_may_have_to_wait_for_its_room() -> None:
     scene = Scene(wish(clouds=("nowhere",)))
     scene.plan(market=market())
     scene.decide(grants={"job.1.0": Grant("job.1.0", 0, ready=False)})
-    assert scene.job.places[0].began_at is None
+    assert scene.job.attempts[0].began_at is None
     scene.decide(grants={"job.1.0": Grant("job.1.0", 0)})
-    assert scene.job.places[0].began_at is not None
+    assert scene.job.attempts[0].began_at is not None
 
 
 def test_an_evicted_job_goes_on_elsewhere_from_its_checkpoint() -> None:
@@ -100,18 +100,18 @@ def test_an_evicted_job_goes_on_elsewhere_from_its_checkpoint() -> None:
     reports = report(scene.job, 1, WorkState.EVICTED, at=130.0, checkpoint=4, checkpoint_at=95.0)
     decision = scene.decide(now=130.0, reports=reports)
     assert scene.kinds(decision) == ["ended", "waits"]
-    ended = scene.job.places[0].ended
+    ended = scene.job.attempts[0].ended
     assert ended is not None
-    assert ended.lost_s == pytest.approx(35 * scene.job.places[0].plan.pace)
+    assert ended.lost_s == pytest.approx(35 * scene.job.attempts[0].plan.pace)
     assert (
         ended.why == "forge took its instance back; it goes on elsewhere from checkpoint 4, 33 s of work lost"
     )
     assert ended.cost == pytest.approx(129 / 3600 * 0.1)
-    assert scene.job.waits is not None
-    assert 130.0 < scene.job.waits.until < 132.0
+    assert scene.job.wait is not None
+    assert 130.0 < scene.job.wait.until < 132.0
     (attempt,) = scene.plan(now=132.0, reports={}).attempts
     assert (attempt.cloud, attempt.restored_from, attempt.restored_checkpoint) == ("meadow", 1, 4)
-    assert attempt.done_s == pytest.approx(scene.job.places[0].safe_s)
+    assert attempt.done_s == pytest.approx(scene.job.attempts[0].safe_s)
     assert scene.job.evictions == 1
 
 
@@ -121,12 +121,12 @@ def test_a_state_that_is_kept_on_notice_loses_nothing() -> None:
     assert (attempt.mechanism, attempt.saves_on_notice) == ("migrate", True)
     scene.begin()
     scene.decide(now=50.0, reports=report(scene.job, 1, at=50.0, noticed_at=50.0))
-    assert scene.job.places[0].noticed_at == 50.0
+    assert scene.job.attempts[0].noticed_at == 50.0
     saved = report(scene.job, 1, WorkState.SAVED, at=60.0, checkpoint=1, checkpoint_at=60.0, noticed_at=50.0)
     scene.decide(now=60.0, reports=saved)
     assert outcomes(scene.job) == [Outcome.EVICTED]
-    assert scene.job.places[0].ended is not None
-    assert scene.job.places[0].ended.lost_s == 0.0
+    assert scene.job.attempts[0].ended is not None
+    assert scene.job.attempts[0].ended.lost_s == 0.0
     assert scene.job.state is JobState.QUEUED
     (attempt,) = scene.plan(now=70.0).attempts
     assert attempt.restored_from == 1
@@ -152,14 +152,14 @@ def test_what_must_not_run_twice_is_never_set_back() -> None:
 def test_the_memory_limit_of_a_wish_is_that_of_its_work() -> None:
     scene = Scene(wish(memory_limit_mb=512))
     scene.running()
-    assert make_work(scene.job, scene.job.places[0], 0).memory_mb == 512
+    assert make_work(scene.job, scene.job.attempts[0], 0).memory_mb == 512
 
 
 def test_all_work_of_a_cloud_may_end_with_its_agent() -> None:
     scene = Scene()
     scene.running()
     scene.decide(now=60.0, reports=report(scene.job, 1, WorkState.EVICTED, at=60.0, why=AGENT_ENDED))
-    (place,) = scene.job.places
+    (place,) = scene.job.attempts
     assert place.ended is not None
     assert place.ended.outcome is Outcome.EVICTED
     assert "all work of forge was ended with its node agent" in place.ended.why
@@ -188,7 +188,7 @@ def test_a_lease_that_ran_out_or_was_cancelled_is_said_so() -> None:
             leases=lease("job.1.0.1", "forge", state),
             reports=report(scene.job, 1, WorkState.STOPPED, at=40.0),
         )
-        ended = scene.job.places[0].ended
+        ended = scene.job.attempts[0].ended
         assert ended is not None
         assert words in ended.why
 
@@ -231,7 +231,7 @@ def test_a_backup_without_checkpoints_becomes_the_job() -> None:
     )
     assert scene.kinds(decision) == ["ended", "promoted"]
     assert isinstance(decision.entries[1], AttemptPromoted)
-    backup = scene.job.places[1]
+    backup = scene.job.attempts[1]
     assert (backup.plan.role, backup.plan.share) == ("main", 0.6)
     assert backup.work_done_s(101.0) == pytest.approx(20.0)
     assert backup.work_done_s(111.0) == pytest.approx(26.0)
@@ -253,8 +253,8 @@ def test_a_backup_with_checkpoints_is_kept_and_the_job_goes_on_faster() -> None:
     saved = report(scene.job, 2, WorkState.SAVED, at=105.0, checkpoint=1, checkpoint_at=104.0)
     scene.decide(now=105.0, reports=saved)
     assert outcomes(scene.job) == [Outcome.EVICTED, Outcome.SAVED, None]
-    assert scene.job.places[2].plan.restored_from == 2
-    assert scene.job.places[2].plan.done_s == pytest.approx(10.3)
+    assert scene.job.attempts[2].plan.restored_from == 2
+    assert scene.job.attempts[2].plan.done_s == pytest.approx(10.3)
 
 
 def test_a_job_that_fails_is_run_again_after_growing_pauses() -> None:
@@ -267,10 +267,10 @@ def test_a_job_that_fails_is_run_again_after_growing_pauses() -> None:
         now += 10
         scene.decide(now=now, reports=report(scene.job, attempt, WorkState.EXITED, at=now, exit_code=7))
         if attempt < 3:
-            assert scene.job.waits is not None
-            pauses.append(scene.job.waits.until - now)
-            assert scene.decide(now=now + 0.1, reports={}).next_at == scene.job.waits.until
-            now = scene.job.waits.until
+            assert scene.job.wait is not None
+            pauses.append(scene.job.wait.until - now)
+            assert scene.decide(now=now + 0.1, reports={}).next_at == scene.job.wait.until
+            now = scene.job.wait.until
     assert scene.job.state is JobState.FAILED
     assert scene.job.end == JobFailed(
         at=now, why="its command ended with status 7 (it was run again 2 times)", exit_code=7
@@ -287,8 +287,8 @@ def test_jobs_that_are_evicted_together_do_not_come_back_together() -> None:
         scene.job = type(scene.job)(1, 0.0, scene.entries[0], profile=scene.job.profile)  # type: ignore[arg-type]
         scene.running()
         scene.decide(now=30.0, reports=report(scene.job, 1, WorkState.EVICTED, at=30.0))
-        assert scene.job.waits is not None
-        until.append(scene.job.waits.until)
+        assert scene.job.wait is not None
+        until.append(scene.job.wait.until)
     assert len(set(until)) == 3
 
 
@@ -387,7 +387,7 @@ def test_a_job_without_a_profile_is_measured_at_home() -> None:
     known = Scene(wish(profile=None, name="loop"))
     decision = known.decide(known=learnt.profile)
     assert known.kinds(decision) == ["profile", "planned"]
-    assert known.job.places[0].plan.spot
+    assert known.job.attempts[0].plan.spot
 
 
 def test_what_is_measured_again_moves_the_profile() -> None:
@@ -397,7 +397,7 @@ def test_what_is_measured_again_moves_the_profile() -> None:
     before = Profile(work_s=1800.0, memory_gb=0.01)
     scene.decide(now=1001.0, reports=done, known=before)
     assert scene.job.profile is not None
-    measured = 1000.0 * scene.job.places[0].plan.pace
+    measured = 1000.0 * scene.job.attempts[0].plan.pace
     assert scene.job.profile.work_s == pytest.approx((1800.0 + measured) / 2)
 
 
@@ -409,10 +409,10 @@ def test_a_home_that_is_full_is_asked_again_before_a_job_runs_unmeasured() -> No
         if isinstance(planned.entries[-1], JobPlanned) and planned.entries[-1].attempts[0].spot:
             break
         if isinstance(planned.entries[-1], JobPlanned):
-            scene.decide(now=now, grants={f"job.{len(scene.job.places)}.0": Denial("no capacity")})
-        if scene.job.waits is not None:
+            scene.decide(now=now, grants={f"job.{len(scene.job.attempts)}.0": Denial("no capacity")})
+        if scene.job.wait is not None:
             waited += 1
-            now = scene.job.waits.until
+            now = scene.job.wait.until
         assert now < 1000
     assert waited >= 3
 
@@ -427,7 +427,7 @@ def test_another_phase_changes_the_interval_or_the_place() -> None:
     assert isinstance(told, AttemptInstructed)
     assert told.wanted == "run"
     assert told.checkpoint_s == pytest.approx((3.0 + 0.075) * 4 / 0.0625)
-    assert scene.job.places[0].plan.checkpoint_s == told.checkpoint_s
+    assert scene.job.attempts[0].plan.checkpoint_s == told.checkpoint_s
     assert scene.decide(now=62.0, reports=report(scene.job, 1, at=62.0)).entries == ()
     moved = Scene()
     moved.running()
@@ -462,7 +462,7 @@ def test_cancelling_in_every_state(stage: str) -> None:
     scene = Scene()
     if stage == "waiting":
         scene.decide(market=JobMarket())
-        assert scene.job.waits is not None
+        assert scene.job.wait is not None
     if stage in ("asked", "begun", "running", "told"):
         scene.plan()
     if stage in ("begun", "running", "told"):

@@ -1,6 +1,7 @@
-"""What one API process counts and times of its own work, for ``GET /metrics``.
+"""Counts and times the work of one API process, for ``GET /metrics``.
 
-It begins anew with each process. What all processes would tell alike is in ``broker.observability.metrics``.
+Counts begin anew with each process. Metrics that all API processes show alike are in
+``broker.api.services.federation_metrics``.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from cloudsim.model.refusals import RefusalReason
 
 _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-_LOOK_S = 0.25
+_LAG_INTERVAL_S = 0.25
 _METHODS = frozenset({"GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS"})
-#: In the place of a path or a method that is none of ours: callers shall not make up labels.
+#: Label for a path or a method that is unknown, so that callers cannot make up labels.
 OTHER = "other"
 
 
 class RequestMetrics:
-    """Counters and histograms of one process, in a registry of their own."""
+    """Holds the counters and histograms of one process, in a registry of its own."""
 
     def __init__(self) -> None:
-        # When each began: half as many series again, which nobody asks for.
+        # The time at which each series began would be half as many series again, and nobody uses it.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
@@ -68,7 +69,7 @@ class RequestMetrics:
         )
         self._lag = Histogram(
             "spotfed_event_loop_lag_seconds",
-            "How late the event loop wakes up who sleeps",
+            "How late the event loop wakes a sleeping task",
             buckets=_LAG_S,
             registry=self.registry,
         )
@@ -79,32 +80,39 @@ class RequestMetrics:
 
     # -- calls ---------------------------------------------------------------------------------------------
 
-    def began(self) -> None:
-        """A call came in."""
+    def count_start(self) -> None:
+        """Count a call that came in."""
         self._open.inc()
 
-    def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Its answer began after so long. ``route``: the path with names for what varies; None: no route."""
-        known = method if method in _METHODS else OTHER
-        self._calls.labels(known, OTHER if route is None else route, status).observe(seconds)
+    def observe_answer(self, method: str, route: str | None, status: int, seconds: float) -> None:
+        """Observe that the answer of a call began after ``seconds``.
 
-    def ended(self) -> None:
-        """A call is over."""
+        ``route`` is the path with names in the place of ids; None if no route matched.
+        """
+        self._calls.labels(
+            method if method in _METHODS else OTHER, OTHER if route is None else route, status
+        ).observe(seconds)
+
+    def count_end(self) -> None:
+        """Count a call that is over."""
         self._open.dec()
 
     # -- requests ------------------------------------------------------------------------------------------
 
-    def settled(self, results: Sequence[Result], seconds: float, single: bool) -> None:
-        """What came of new requests of one call after so long: a RequestAnswer, or the error that it met."""
+    def count_results(self, results: Sequence[Result], seconds: float, single: bool) -> None:
+        """Count the results of the spot requests of one call, which took ``seconds``.
+
+        Each result is a RequestAnswer, or the error that the request met. ``single`` is False for a list.
+        """
         self._admission.labels("single" if single else "list").observe(seconds)
         outcomes: Counter[str] = Counter()
         refusals: Counter[tuple[str, str]] = Counter()
         for result in results:
             if isinstance(result, RequestAnswer):
                 outcomes["refused" if result.lease is None else "granted"] += 1
-                for one in result.refusals:
-                    if one.reason is not RefusalReason.NOT_A_TARGET:  # it was not meant, and did not refuse
-                        refusals[one.cloud, one.reason.value] += 1
+                for refusal in result.refusals:
+                    if refusal.reason is not RefusalReason.NOT_A_TARGET:  # it was never asked
+                        refusals[refusal.cloud, refusal.reason.value] += 1
             else:
                 outcomes["failed"] += 1
         for outcome, count in outcomes.items():
@@ -114,34 +122,35 @@ class RequestMetrics:
 
     # -- this process --------------------------------------------------------------------------------------
 
-    def watch(self, awaited: Callable[[], int], refused: Mapping[str, int]) -> None:
-        """Shows how many answers of owners are awaited, and how many came that were not believed, by
-        reason."""
+    def watch_replies(self, awaited: Callable[[], int], refused: Mapping[str, int]) -> None:
+        """Show how many replies of owners are awaited, and how many were dropped, by reason."""
         gauge = Gauge(
             "spotfed_replies_awaited",
-            "Answers of owners that somebody waits for in this process",
+            "Replies of owners that this process waits for",
             registry=self.registry,
         )
         gauge.set_function(awaited)
-        self.registry.register(_Dropped(refused))
+        self.registry.register(_DroppedReplies(refused))
 
-    async def watch_loop(self) -> None:
-        """Measures the event loop for ever."""
+    async def measure_loop_lag(self) -> None:
+        """Measure how late the event loop wakes a sleeping task, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            due_s = loop.time() + _LOOK_S
-            await asyncio.sleep(_LOOK_S)
+            due_s = loop.time() + _LAG_INTERVAL_S
+            await asyncio.sleep(_LAG_INTERVAL_S)
             self._lag.observe(max(0.0, loop.time() - due_s))
 
 
-class _Dropped(Collector):
+class _DroppedReplies(Collector):
+    """Shows the counts of dropped replies, by reason."""
+
     def __init__(self, refused: Mapping[str, int]):
         self._refused = refused
 
     def collect(self) -> list[Metric]:
         family = CounterMetricFamily(
             "spotfed_replies_dropped",
-            "Answers of owners that were not believed, by reason",
+            "Replies of owners that were not trusted, by reason",
             labels=["reason"],
         )
         for reason, count in self._refused.items():

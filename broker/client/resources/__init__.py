@@ -1,0 +1,1 @@
+"""Holds the calls of the client, one class for each resource of the HTTP API."""
