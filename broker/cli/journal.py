@@ -21,7 +21,7 @@ from broker.cli.redis_connection import connected_redis
 from broker.journal import verify as audit
 from broker.journal.archive import Archive, ArchiveError, archive_directory, archives_directory
 from broker.journal.entries import JournalEntries
-from broker.journal.hash_chain import Entry, parse_entry_id
+from broker.journal.hash_chain import ChainedEntry, parse_entry_id
 from broker.journal.verify import JournalFinding
 from broker.settings import settings
 from broker.storage.keys import RedisKeys
@@ -84,7 +84,9 @@ def show(
     )
 
 
-def read_entries(client: redis.Redis, keys: RedisKeys, cloud: str, after: tuple[int, int]) -> Iterator[Entry]:
+def read_entries(
+    client: redis.Redis, keys: RedisKeys, cloud: str, after: tuple[int, int]
+) -> Iterator[ChainedEntry]:
     """Yield the entries of a cloud's journal after a place, from the archive where the journal was cut.
 
     Raises
@@ -148,11 +150,11 @@ def _finding_line(finding: JournalFinding) -> str:
     return f"[green]sound[/green] {finding.cloud}: {what}"
 
 
-def _entry_dict(entry: Entry) -> dict[str, Any]:
+def _entry_dict(entry: ChainedEntry) -> dict[str, Any]:
     return {"id": entry.id, "hash": entry.hash or None, "event": json.loads(entry.body)}
 
 
-def _entry_line(entry: Entry) -> str:
+def _entry_line(entry: ChainedEntry) -> str:
     event = json.loads(entry.body)
     about = (event.get("lease") or {}).get("id") or event.get("attempt") or ""
     words = (entry.id, f"{event['at_s']:g} s", event["kind"], about, event.get("cause") or "")

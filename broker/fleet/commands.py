@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from broker.child_process import die_with_parent
+from broker.storage.child_process import die_with_parent
 
 #: Time between SIGTERM and SIGKILL, for a command whose instance has ended.
 _GRACE_S = 10.0

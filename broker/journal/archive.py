@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker.journal.hash_chain import BEGINNING, Entry, parse_entry_id
+from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
 
 SYNC_S = 0.05
 SEGMENT_ENTRIES = 10_000
@@ -55,7 +55,7 @@ class Archive:
 
     def __init__(self, directory: Path, segment_entries: int = SEGMENT_ENTRIES):
         self.directory = directory
-        self.last: Entry | None = None
+        self.last: ChainedEntry | None = None
         self._segment_entries = segment_entries
         self._lock = threading.Lock()
         self._open = False
@@ -91,7 +91,7 @@ class Archive:
             self.last = self.newest()
             self._open = True
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[ChainedEntry]) -> None:
         """Add entries; they are on the disk after the next ``sync``.
 
         Raises
@@ -103,7 +103,7 @@ class Archive:
             for start in range(0, len(entries), self._segment_entries):
                 self._append(entries[start : start + self._segment_entries])
 
-    def _append(self, entries: Sequence[Entry]) -> None:
+    def _append(self, entries: Sequence[ChainedEntry]) -> None:
         if self._file is None or self._count >= self._segment_entries:
             self._begin_segment(entries[0])
         assert self._file is not None
@@ -115,7 +115,7 @@ class Archive:
         self._count += len(entries)
         self.last = entries[-1]
 
-    def _begin_segment(self, first: Entry) -> None:
+    def _begin_segment(self, first: ChainedEntry) -> None:
         if self._file is not None:
             self._full.append(self._path)
             if self._file not in self._unsynced:
@@ -125,7 +125,7 @@ class Archive:
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         self._count = 0
 
-    def sync(self) -> Entry | None:
+    def sync(self) -> ChainedEntry | None:
         """Wait until what was appended is on the disk, and compress full segments.
 
         Returns
@@ -209,7 +209,7 @@ class Archive:
         segments |= {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_OPEN}")}
         return [segments[name] for name in sorted(segments)]
 
-    def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[Entry]:
+    def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[ChainedEntry]:
         """Yield the entries after a place (exclusive), in order.
 
         Raises
@@ -229,7 +229,7 @@ class Archive:
                     after = entry.place
                     yield entry
 
-    def newest(self) -> Entry | None:
+    def newest(self) -> ChainedEntry | None:
         """Return the last entry, or None if there is none.
 
         Raises
@@ -241,7 +241,7 @@ class Archive:
         """
         return next(self.backwards(), None)
 
-    def get(self, entry_id: str) -> Entry | None:
+    def get(self, entry_id: str) -> ChainedEntry | None:
         """Return the entry with an id, or None if it is not there.
 
         Raises
@@ -255,7 +255,7 @@ class Archive:
         entry = next(self.entries((epoch, number - 1)), None)
         return entry if entry is not None and entry.id == entry_id else None
 
-    def backwards(self) -> Iterator[Entry]:
+    def backwards(self) -> Iterator[ChainedEntry]:
         """Yield all entries, newest first.
 
         Raises
@@ -273,11 +273,11 @@ class Archive:
                     yield entry
 
 
-def _format_line(entry: Entry) -> bytes:
+def _format_line(entry: ChainedEntry) -> bytes:
     return b"".join((_HEAD, entry.id.encode(), _HASH, entry.hash.encode(), _EVENT, entry.body, b"}\n"))
 
 
-def _read_segment(path: Path) -> Iterator[Entry]:
+def _read_segment(path: Path) -> Iterator[ChainedEntry]:
     """Yield a segment's entries; a last line without its end was cut off, or is being written."""
     with gzip.open(path, "rb") if path.name.endswith(_FULL) else path.open("rb") as file:
         try:
@@ -288,14 +288,14 @@ def _read_segment(path: Path) -> Iterator[Entry]:
             raise ArchiveError(f"{path}: {error}") from error
 
 
-def _parse_line(line: bytes, where: str) -> Entry:
+def _parse_line(line: bytes, where: str) -> ChainedEntry:
     head, event, body = line.partition(_EVENT)
     entry, _, hashed = head.removeprefix(_HEAD).partition(_HASH)
     if not (head.startswith(_HEAD) and event and body.endswith(b"}\n")):
         raise ArchiveError(f"{where}: not an entry")
     try:
         parse_entry_id(entry.decode("ascii"))
-        return Entry(entry.decode("ascii"), hashed.decode("ascii") or BEGINNING, body[:-2])
+        return ChainedEntry(entry.decode("ascii"), hashed.decode("ascii") or BEGINNING, body[:-2])
     except ValueError as error:
         raise ArchiveError(f"{where}: not an entry") from error
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import redis
 
 from broker.contract import Lease, current_version
-from broker.journal.hash_chain import BEGINNING, Entry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry
 from broker.leases.store import lease_arguments
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
@@ -43,7 +43,7 @@ class JournalEntries:
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    def after(self, entry: str = "0-0") -> Iterator[Entry]:
+    def after(self, entry: str = "0-0") -> Iterator[ChainedEntry]:
         """Yield the entries after an id (exclusive), to the present end."""
         stream = self._keys.journal(self._cloud)
         while page := cast("Any", self._redis.xrange(stream, f"({entry}", "+", _PAGE)):
@@ -51,23 +51,23 @@ class JournalEntries:
                 yield _parse_entry(item)
             entry = page[-1][0].decode()
 
-    def first(self) -> Entry | None:
+    def first(self) -> ChainedEntry | None:
         """Return the oldest entry that is kept, or None."""
         return next(self._one("xrange", "-", "+"), None)
 
-    def head(self) -> Entry | None:
+    def head(self) -> ChainedEntry | None:
         """Return the newest entry, or None."""
         return next(self._one("xrevrange", "+", "-"), None)
 
-    def get(self, entry: str) -> Entry | None:
+    def get(self, entry: str) -> ChainedEntry | None:
         """Return the entry with an id, or None if it is not there."""
         return next(self._one("xrange", entry, entry), None)
 
-    def _one(self, command: str, low: str, high: str) -> Iterator[Entry]:
+    def _one(self, command: str, low: str, high: str) -> Iterator[ChainedEntry]:
         items: Any = getattr(self._redis, command)(self._keys.journal(self._cloud), low, high, 1)
         return map(_parse_entry, items)
 
-    def ends(self) -> tuple[Entry | None, int]:
+    def ends(self) -> tuple[ChainedEntry | None, int]:
         """Return the newest entry and the newest public event's sequence (0 if none), read at one time."""
         with self._redis.pipeline() as pipeline:
             pipeline.xrevrange(self._keys.journal(self._cloud), count=1)
@@ -95,7 +95,7 @@ class JournalEntries:
         token: str,
         epoch: int,
         before: str,
-        entries: Sequence[Entry],
+        entries: Sequence[ChainedEntry],
         leases: Iterable[Lease] = (),
         events_kept: int = EVENTS_KEPT,
     ) -> None:
@@ -198,6 +198,6 @@ def sequence_of(body: bytes) -> int | None:
     return sequence if isinstance(sequence, int) else None
 
 
-def _parse_entry(item: tuple[bytes, dict[bytes, bytes]]) -> Entry:
+def _parse_entry(item: tuple[bytes, dict[bytes, bytes]]) -> ChainedEntry:
     entry, fields = item
-    return Entry(entry.decode(), fields.get(b"h", BEGINNING.encode()).decode(), fields.get(b"e", b""))
+    return ChainedEntry(entry.decode(), fields.get(b"h", BEGINNING.encode()).decode(), fields.get(b"e", b""))

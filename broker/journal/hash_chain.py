@@ -18,7 +18,7 @@ BEGINNING = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ChainedEntry:
     """A journal entry.
 
     Attributes

@@ -45,7 +45,7 @@ from broker.contract import (
 )
 from broker.journal.dead_letters import DeadLetterKind, DeadLetters
 from broker.journal.entries import EVENTS_KEPT, JournalEntries
-from broker.journal.hash_chain import BEGINNING, Entry, hash_entry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry, hash_entry
 from broker.journal.inbox import InboxVerifier, MalformedCommand, parse_entry
 from broker.leases.store import lease_arguments
 from broker.signing.signer import UNSIGNED, MessageSigner
@@ -144,7 +144,7 @@ class Journal:
         self._inbox = InboxVerifier(signing, keys.inbox(cloud), cloud)
         self._speaks, self._events_kept = speaks, events_kept
         self.entries = JournalEntries(client, keys, cloud, speaks=speaks)
-        self._latest: tuple[Commit, str, list[Entry]] | None = None
+        self._latest: tuple[Commit, str, list[ChainedEntry]] | None = None
         # The entries of the inbox that were last read, as they came and as they were parsed.
         self._read: dict[str, tuple[dict[bytes, bytes], list[Command | MalformedCommand]]] = {}
         self.dead_letters = DeadLetters(client, keys, cloud)
@@ -260,19 +260,19 @@ class Journal:
         self._inbox.mark_stored(position)
         return bool(outcome == b"ok")
 
-    def link(self, commit: Commit) -> list[Entry]:
+    def link(self, commit: Commit) -> list[ChainedEntry]:
         """Return the entries that a commit writes; they are hashed once, however often it is sent."""
         return self._link(commit)[1]
 
-    def _link(self, commit: Commit) -> tuple[str, list[Entry]]:
+    def _link(self, commit: Commit) -> tuple[str, list[ChainedEntry]]:
         if self._latest is None or self._latest[0] is not commit:
             before = self._head_hash() if commit.after is None else commit.after
-            entries: list[Entry] = []
+            entries: list[ChainedEntry] = []
             hashed, speaks = before, self._speaks()
             for number, event in enumerate(commit.events, commit.first):
                 body, entry = write_message(event, speaks).encode(), f"{commit.epoch}-{number}"
                 hashed = hash_entry(hashed, entry, body)
-                entries.append(Entry(entry, hashed, body))
+                entries.append(ChainedEntry(entry, hashed, body))
             self._latest = commit, before, entries
         return self._latest[1:]
 
@@ -384,7 +384,7 @@ class Journal:
         for entry in self.entries.after(after):
             yield entry.id, self.event_of(entry)
 
-    def event_of(self, entry: Entry) -> Event:
+    def event_of(self, entry: ChainedEntry) -> Event:
         """Return the event of an entry.
 
         Raises

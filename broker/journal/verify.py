@@ -13,7 +13,7 @@ from itertools import chain, takewhile
 
 from broker.journal.archive import Archive
 from broker.journal.entries import JournalEntries, sequence_of
-from broker.journal.hash_chain import BEGINNING, Entry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,10 @@ def verify_journal(cloud: str, entries: JournalEntries, archive: Archive) -> Jou
 
 
 def verify_entries(
-    cloud: str, archived: Iterable[Entry], kept: Iterable[Entry], public: Iterable[tuple[int, bytes]]
+    cloud: str,
+    archived: Iterable[ChainedEntry],
+    kept: Iterable[ChainedEntry],
+    public: Iterable[tuple[int, bytes]],
 ) -> JournalFinding:
     """Verify entries of the archive and of Redis, and the public stream against them."""
     remaining = iter(public)
@@ -114,12 +117,12 @@ class _Walk:
         self._public_from = public_from
         self.entries = self.archived = self.unchained = 0
         self.first: str | None = None
-        self.last: Entry | None = None
+        self.last: ChainedEntry | None = None
         self.since = False
         self.sequence: int | None = None
         self._bodies: dict[int, bytes] = {}  # public events in order, those that Redis still has
 
-    def step(self, entry: Entry) -> None:
+    def step(self, entry: ChainedEntry) -> None:
         """Check the next entry.
 
         Raises
@@ -136,11 +139,11 @@ class _Walk:
         self.last = entry
         self._count(entry)
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: ChainedEntry) -> None:
         self.first = entry.id
         self.since = entry.place[1] != 1 or not (not entry.hash or entry.continues(BEGINNING))
 
-    def _follow(self, entry: Entry, last: Entry) -> None:
+    def _follow(self, entry: ChainedEntry, last: ChainedEntry) -> None:
         (epoch, number), (epoch_before, number_before) = entry.place, last.place
         if epoch == epoch_before and number != number_before + 1:
             raise BrokenEntryError(entry.id, f"follows {last.id}: a gap in its epoch")
@@ -151,7 +154,7 @@ class _Walk:
         if entry.hash and not entry.continues(last.hash):
             raise BrokenEntryError(entry.id, f"its hash does not continue that of {last.id}")
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, entry: ChainedEntry) -> None:
         try:
             sequence = sequence_of(entry.body)
         except ValueError:
@@ -192,7 +195,9 @@ class _Walk:
             raise BrokenEntryError(f"0-{self.sequence}", "is missing at the end of the public stream")
 
 
-def _merge(archived: Iterable[Entry], kept: Iterable[Entry], walk: _Walk) -> Iterator[Entry]:
+def _merge(
+    archived: Iterable[ChainedEntry], kept: Iterable[ChainedEntry], walk: _Walk
+) -> Iterator[ChainedEntry]:
     """Yield the entries of the archive, then those that only Redis has; common ones must be equal."""
     remaining = iter(kept)
     ahead, begun = next(remaining, None), False

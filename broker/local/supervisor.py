@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.backoff import Backoff
-from broker.child_process import die_with_parent
 from broker.local.process_list import ProcessSpec
+from broker.storage.child_process import die_with_parent
 
 STOP_LIMIT_S = 8.0
 _LOOK_S = 0.1

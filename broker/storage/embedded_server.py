@@ -29,7 +29,7 @@ import psutil
 import redis
 import redis.asyncio
 
-from broker.child_process import die_with_parent
+from broker.storage.child_process import die_with_parent
 from broker.storage.connections import connect
 
 ANSWER_TIMEOUT_S = 20.0

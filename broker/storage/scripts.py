@@ -1,7 +1,7 @@
 """Reads the Lua scripts in ``broker/storage/lua``, with the pieces that several of them share.
 
 A comment ``-- hook: NAME`` behind a check or a write names it for the tests that break it, to prove that its
-absence is noticed (``tests/mutants.py``). Keep the comment with the line when you change the script.
+absence is noticed (``tests/support/mutants.py``). Keep the comment with the line when you change the script.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class FakeCloud:
 
     @property
     def info(self) -> CloudInfo:
-        """What the cloud says it is."""
+        """The cloud as it describes itself to the broker."""
         nodes = ",".join(map(str, self.nodes))
         total, largest = sum(self.nodes), max(self.nodes)
         return CloudInfo(

@@ -245,8 +245,7 @@ class WebhookWorker:
     async def _next_message(
         self, stored: StoredWebhook, page: _Page, scope: Collection[str] | None
     ) -> tuple[str, WebhookMessage | None]:
-        """Return the next position, and the message to deliver to reach it; None if there is nothing to
-        do."""
+        """Return the next position and the message to deliver to reach it, None if there is none."""
         client = self._store.client
         if not page:
             try:

@@ -49,13 +49,13 @@ def evidence_s(
     history_s: float = math.inf,
     rule: AdmissionRule = PAPERS_ADMISSION,
 ) -> float:
-    """Return the longest lifetime in seconds that there is evidence for; 0 when there is none.
+    """Return the longest lifetime in seconds that the samples support; 0 when there are none.
 
     Some sample was followed up that long, and the history, ``history_s`` long, is at least
     ``rule.history_lifetimes / sla`` times as long: four lifetimes at SLA .01, one at .04 and above. However
     many samples there are, a history of two lifetimes has seen the like twice: on the papers' traces B-A on 5
     and 4 nodes breaks .01 by six instances of some sixty days each that a single peak evicted, promised after
-    130 days without such a peak.
+    130 days without a peak like it.
 
     Without ``history_s`` the history counts for nothing: so it is for the extension of a running instance.
     """

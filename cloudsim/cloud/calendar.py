@@ -23,7 +23,7 @@ class Rank(IntEnum):
     HEADROOM = 3  # blocks of headroom are placed, after the starts of their instant
 
 
-class Entry(NamedTuple):
+class CalendarEntry(NamedTuple):
     """One thing that will happen. Entries compare by time, phase, rank and number, in this order.
 
     at_s: seconds of the cloud's time. phase: the place within that instant (``PHASE_STOP`` and so on).
@@ -36,17 +36,19 @@ class Entry(NamedTuple):
     rank: Rank
     number: int
     name: str
-    action: Callable[[Entry], list[Change]]
+    action: Callable[[CalendarEntry], list[Change]]
 
 
 class Calendar:
     """The entries of a calendar by name, and the earliest of them."""
 
     def __init__(self) -> None:
-        self._heap: list[Entry] = []
-        self._entries: dict[str, Entry] = {}  # those that count; others in the heap were moved or cancelled
+        self._heap: list[CalendarEntry] = []
+        self._entries: dict[
+            str, CalendarEntry
+        ] = {}  # those that count; others in the heap were moved or cancelled
 
-    def schedule(self, entry: Entry) -> None:
+    def schedule(self, entry: CalendarEntry) -> None:
         """Add an entry in place of the one with its name, if there is one."""
         self._entries[entry.name] = entry
         heapq.heappush(self._heap, entry)
@@ -55,7 +57,7 @@ class Calendar:
         """Remove the entry of that name, if there is one."""
         self._entries.pop(name, None)
 
-    def first(self) -> Entry | None:
+    def first(self) -> CalendarEntry | None:
         """Return the earliest entry; None when the calendar is empty."""
         while self._heap:
             entry = self._heap[0]
@@ -64,11 +66,11 @@ class Calendar:
             heapq.heappop(self._heap)
         return None
 
-    def first_end(self) -> Entry | None:
+    def first_end(self) -> CalendarEntry | None:
         """Return the earliest end of an instance, looking at all entries; None when there is none."""
         return min((entry for entry in self._entries.values() if entry.rank is Rank.END), default=None)
 
-    def run(self, entry: Entry) -> list[Change]:
+    def run(self, entry: CalendarEntry) -> list[Change]:
         """Remove the entry and do what it stands for. Returns the changes."""
         self.cancel(entry.name)
         return entry.action(entry)

@@ -18,7 +18,7 @@ from cloudsim.admission.population import RequestLog, Threshold
 from cloudsim.admission.products import Products
 from cloudsim.admission.promise_ledger import PromiseLedger
 from cloudsim.admission.rule import examine
-from cloudsim.cloud.calendar import Calendar, Entry, Rank
+from cloudsim.cloud.calendar import Calendar, CalendarEntry, Rank
 from cloudsim.cloud.extensions import examine_longer
 from cloudsim.cloud.headroom import Headroom
 from cloudsim.cloud.inventory import Inventory, latest_start_s
@@ -115,9 +115,11 @@ class Cloud:
         if instance.evict_at_s is not None:
             end = min(end, (instance.evict_at_s, PHASE_ON_DEMAND))
         if math.isfinite(end[0]):
-            self.calendar.schedule(Entry(*end, Rank.END, instance.number, instance.id, self._end_in_time))
+            self.calendar.schedule(
+                CalendarEntry(*end, Rank.END, instance.number, instance.id, self._end_in_time)
+            )
 
-    def _end_in_time(self, entry: Entry) -> list[Change]:
+    def _end_in_time(self, entry: CalendarEntry) -> list[Change]:
         how = End.EVICTED if entry.phase == PHASE_ON_DEMAND else End.COMPLETED
         return self.end(entry.name, entry.at_s, how)
 
@@ -134,12 +136,12 @@ class Cloud:
         if row < len(self._own_arrivals):
             arrival = self._own_arrivals[row]
             self.calendar.schedule(
-                Entry(arrival.start_s, PHASE_ON_DEMAND, Rank.ARRIVAL, row, _OWN_LOAD, self._play_next)
+                CalendarEntry(arrival.start_s, PHASE_ON_DEMAND, Rank.ARRIVAL, row, _OWN_LOAD, self._play_next)
             )
         else:
             self.calendar.cancel(_OWN_LOAD)
 
-    def _play_next(self, entry: Entry) -> list[Change]:
+    def _play_next(self, entry: CalendarEntry) -> list[Change]:
         return self._play(self._own_arrivals[entry.number])
 
     def _play(self, arrival: Arrival) -> list[Change]:
@@ -164,9 +166,9 @@ class Cloud:
                 self.continue_own_load(row)
 
     def _schedule_headroom(self, at_s: float, phase: int) -> None:
-        self.calendar.schedule(Entry(at_s, phase, Rank.HEADROOM, 0, _HEADROOM, self._keep_headroom))
+        self.calendar.schedule(CalendarEntry(at_s, phase, Rank.HEADROOM, 0, _HEADROOM, self._keep_headroom))
 
-    def _keep_headroom(self, entry: Entry) -> list[Change]:
+    def _keep_headroom(self, entry: CalendarEntry) -> list[Change]:
         """Place the blocks of headroom that are missing, as far as there is room."""
         at_s = entry.at_s
         if at_s < self.now_s:  # the cloud was restarted with other blocks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cloudsim.cloud.calendar import Entry, Rank
+from cloudsim.cloud.calendar import CalendarEntry, Rank
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import PHASE_ON_DEMAND
@@ -39,7 +39,7 @@ class DirectCloud(Cloud):
         self.delays_s: list[float] = []
         self._retry_s = retry_s
 
-    def _come_again(self, entry: Entry) -> list[Change]:
+    def _come_again(self, entry: CalendarEntry) -> list[Change]:
         original, at_s = self._own_arrivals[entry.number], entry.at_s
         return self._play(replace(original, start_s=at_s, stop_s=at_s + original.stop_s - original.start_s))
 
@@ -74,6 +74,6 @@ class DirectCloud(Cloud):
         """Refuse a request; the user will come again."""
         name, at_s = f"{self._own_prefix}{arrival.row}", arrival.start_s + self._retry_s
         self._own_request_done(name)
-        retry = Entry(at_s, PHASE_ON_DEMAND, Rank.RETRY, arrival.row, name, self._come_again)
+        retry = CalendarEntry(at_s, PHASE_ON_DEMAND, Rank.RETRY, arrival.row, name, self._come_again)
         self.calendar.schedule(retry)
         return []

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.jit import compiled
 from cloudsim.model.errors import SpecError
+from cloudsim.model.jit import compiled
 
 #: The cost of a node where not even all victims free enough.
 INFEASIBLE: Final = 2**62

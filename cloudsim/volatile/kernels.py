@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.jit import compiled
+from cloudsim.model.jit import compiled
 from cloudsim.model.lengths import LONGEST_BINS
 
 

@@ -37,7 +37,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The navigation: sections in their order, in each the pages in the order of its index."""
+    """Build the navigation: sections in their order, in each the pages in the order of its index."""
     config.nav = [
         {"Home": "index.md"},
         *({title: _section(where)} for title, where in SECTIONS.items()),
@@ -49,7 +49,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The guests, with links that lead to pages of the site, or tell a path where there is none."""
+    """Add the guests, with links that lead to pages of the site, or name a path where there is none."""
     for page, source in GUESTS.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=LINK.sub(partial(_led, page, source), text)))

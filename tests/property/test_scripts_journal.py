@@ -23,7 +23,7 @@ from broker.journal.verify import verify_entries
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from cloudsim.model.requests import Kind
-from tests.mutants import broken_script
+from tests.support.mutants import broken_script
 
 KEYS = RedisKeys("p:")
 TTL_S = 1000.0

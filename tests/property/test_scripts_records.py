@@ -29,7 +29,7 @@ from broker.requests.models import (
 from broker.requests.store import RequestStore
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
-from tests.mutants import broken_script
+from tests.support.mutants import broken_script
 from tests.support.wakeups import no_wakeup
 
 KEYS = RedisKeys("p:")

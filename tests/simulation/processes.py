@@ -308,10 +308,10 @@ def patched(world: World) -> Iterator[None]:
                 "owner.ownership",
                 "owner.clock",
                 "owner.recovery",
-                "redis_retry",
             )
         },
-        "workers.redis_retry.time": times,
+        "broker.storage.redis_retry.log": _Log(world),
+        "broker.storage.redis_retry.time": times,
         "workers.owner.ownership.threading": threads,
         "workers.owner.ownership.time": times,
         "workers.owner.ownership.uuid": uuids,

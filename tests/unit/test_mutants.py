@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.mutants import break_hooks, broken_script, replaced
+from tests.support.mutants import break_hooks, broken_script, replaced
 
 SCRIPT = """\
 local latest = a + 1  -- hook: value

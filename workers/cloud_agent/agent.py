@@ -31,10 +31,15 @@ from workers.cloud_agent.drivers.base import (
     NoRoomError,
     RefusedError,
 )
+from workers.cloud_agent.instance_history import (
+    TrackedForeign,
+    TrackedLease,
+    renamed_after_refusal,
+    track_arrival,
+)
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
-from workers.cloud_agent.tracked import TrackedForeign, TrackedLease, renamed_after_refusal, track_arrival
 
 POLL_S = 0.5
 #: Seconds that the owner may take to answer.

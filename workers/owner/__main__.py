@@ -38,6 +38,7 @@ from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import ContractError, FederationVersion
+from broker.storage.redis_retry import until_answered
 from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
@@ -48,7 +49,6 @@ from workers.owner.process import OwnerProcess, OwnerProcessSpec
 from workers.owner.refresh_schedule import wall_time_sizes
 from workers.owner.state import OwnerSpec
 from workers.owner.stats import OwnerStatsPublisher
-from workers.redis_retry import until_answered
 
 
 def parser() -> argparse.ArgumentParser:

@@ -128,8 +128,7 @@ def _end_s(instance: Instance) -> float | None:
 
 
 def explained(refusal: Refusal, request: Request, cloud: Cloud) -> Refusal:
-    """Add to a refusal for lack of a fitting node which nodes each filter removed, and whether evictions
-    would help.
+    """Add to a refusal for lack of a node what each filter removed, and whether evictions would help.
 
     Other refusals, and those of clouds that do not disclose their room, stay as they are.
     """

@@ -37,7 +37,7 @@ _OFFERED = "offered to the federation as a spot request"
 
 @dataclass
 class Decisions:
-    """What an owner decided about some commands, in order, to be committed together.
+    """The outcome of some commands, in order, to be committed together.
 
     events: entries for the journal. replies: (reply stream, reply). overflow: entries for the overflow
     stream.

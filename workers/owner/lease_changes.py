@@ -1,4 +1,4 @@
-"""What becomes of a spot lease when its holder, the broker or its cloud asks for it: a later end, or its end.
+"""Changes of spot leases that holders, the broker or the cloud ask for: a later end, or the end.
 
 Each function carries out one command at ``at_s`` (seconds of the cloud's time), and lets the time before it
 pass first.

@@ -1,4 +1,4 @@
-"""On-demand instances of a cloud's own users: start, stop, all or nothing, and news of what overflowed.
+"""Instances of a cloud's own users: start, stop, all or nothing, and news of requests that overflowed.
 
 Each function carries out one command at ``at_s`` (seconds of the cloud's time), and lets the time before it
 pass first.

@@ -69,8 +69,10 @@ class OverflowOffers:
 
 
 def first_offer(instance: str, cores: int, lifetime_s: float, **needs: Any) -> OverflowState:
-    """Return a first offer, for the whole lifetime. ``needs``: see
-    ``broker.contract.convert.to_needs_fields``."""
+    """Return a first offer, for the whole lifetime.
+
+    ``needs``: what it needs beside cores, see ``broker.contract.convert.to_needs_fields``.
+    """
     return OverflowState(
         instance=instance, attempt=1, state="offered", cores=cores, remaining_s=lifetime_s, **needs
     )

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 class Handler(NamedTuple):
-    """How an owner carries out one type of command.
+    """Carries out one type of command for an owner.
 
     act: decides about a command at a time of the cloud, in seconds. recall: returns the answer that the same
     command has got before, or None; a repeated command changes nothing, and no time passes for it.
@@ -299,8 +299,10 @@ class Owner:
         )
 
     def _request(self, command: Ask | Reserve) -> Request:
-        """Convert a command to a request; one without a lifetime asks for as much of a renewal period as its
-        SLA allows now."""
+        """Convert a command to a request.
+
+        Without a lifetime it asks for as much of a renewal period as its SLA allows now.
+        """
         request = self._request_for_a_period(command)
         if command.lifetime_s is not None:
             return request

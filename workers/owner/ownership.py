@@ -18,12 +18,12 @@ from broker.contract import Advert, Reply
 from broker.failpoints import Failpoint, failpoint
 from broker.journal.archive import Archive, ArchiveError
 from broker.journal.entries import NotWrittenError
-from broker.journal.hash_chain import BEGINNING, Entry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry
 from broker.journal.journal import Commit, FencedError, Journal, JournalError
 from broker.settings import Settings
+from broker.storage.redis_retry import until_answered
 from workers.owner.epoch_file import EpochFile
 from workers.owner.event_writer import Decisions
-from workers.redis_retry import until_answered
 
 log = structlog.get_logger(__name__)
 
@@ -122,7 +122,7 @@ class OwnerLease:
             self.continue_after(entries[-1].id, entries[-1].hash)
             self._add_to_archive(entries)
 
-    def _add_to_archive(self, entries: list[Entry]) -> None:
+    def _add_to_archive(self, entries: list[ChainedEntry]) -> None:
         archive = self._archive
         if archive is None or not archive.is_open:
             return

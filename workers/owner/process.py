@@ -30,6 +30,7 @@ from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
+from broker.storage.redis_retry import until_answered
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason
@@ -49,7 +50,6 @@ from workers.owner.snapshots import Snapshot
 from workers.owner.state import OwnerSpec
 from workers.owner.stats import OwnerStatsPublisher
 from workers.owner.table_refresh import Refresher, Sampling
-from workers.redis_retry import until_answered
 
 EXIT_FENCED = 75
 EXIT_BROKEN = 70
@@ -66,7 +66,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class OwnerProcessSpec:
-    """What the process of an owner needs to know.
+    """Configures the process of an owner.
 
     info: published as what this member is. sizes: those that tables are made for, flavours with further
     amounts among them; in wall time those asked for join them. births: Monte-Carlo samples a size. speed:

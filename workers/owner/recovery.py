@@ -19,7 +19,7 @@ import structlog
 from broker.contract import Event
 from broker.journal.archive import Archive, ArchiveError
 from broker.journal.entries import EVENTS_KEPT, JOURNAL_KEPT, NotWrittenError, sequence_of
-from broker.journal.hash_chain import BEGINNING, Entry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry
 from broker.journal.journal import FencedError, Journal, JournalError
 from cloudsim.model.requests import Kind
 from workers.owner import snapshots
@@ -105,7 +105,7 @@ class Recovery:
             log.error("archive not usable", cloud=self._journal.cloud, why=str(error))  # noqa: TRY400
             archive.abandon()
 
-    def _compare_last(self, last: Entry) -> None:
+    def _compare_last(self, last: ChainedEntry) -> None:
         """Log which entries only the archive has, or which it will lack."""
         entries = self._journal.entries
         journaled, first = entries.get(last.id), entries.first()
@@ -115,7 +115,7 @@ class Recovery:
         elif journaled != last:
             self._log_fork(journaled or last, last)
 
-    def _log_fork(self, head: Entry, last: Entry) -> None:
+    def _log_fork(self, head: ChainedEntry, last: ChainedEntry) -> None:
         log.error(
             "entries are in the archive only: the journal went on without them",
             cloud=self._journal.cloud,
@@ -124,12 +124,12 @@ class Recovery:
             directory=str(self._archive and self._archive.directory),
         )
 
-    def _add(self, entries: Iterable[Entry]) -> None:
+    def _add(self, entries: Iterable[ChainedEntry]) -> None:
         assert self._archive is not None
         for batch in _batches(entries):
             self._archive.append(batch)
 
-    def _write_back(self, token: str, epoch: int, before: str, entries: Iterable[Entry]) -> None:
+    def _write_back(self, token: str, epoch: int, before: str, entries: Iterable[ChainedEntry]) -> None:
         count, span = 0, {"cloud": self._journal.cloud}
         for batch in _batches(entries):
             self._journal.entries.restore(token, epoch, before, batch, events_kept=self._events_kept)
@@ -143,7 +143,7 @@ class Recovery:
         for batch in _batches(leases):
             self._journal.entries.restore(token, epoch, BEGINNING, (), batch, self._events_kept)
 
-    def _tail(self, archive: Archive) -> list[Entry]:
+    def _tail(self, archive: Archive) -> list[ChainedEntry]:
         """Return the entries that a journal keeps.
 
         They are the newest ones, all after the snapshot, and enough to find a public event to count from.
@@ -153,7 +153,7 @@ class Recovery:
             snapshot_head = None if packed is None else snapshots.head_of(packed)
         except SnapshotError:
             snapshot_head = None  # then the whole archive is needed
-        tail: list[Entry] = []
+        tail: list[ChainedEntry] = []
         counted = snapshot_head is None or not snapshot_head.sequence
         for entry in archive.backwards():
             enough = len(tail) >= self._journal_kept and counted
@@ -198,7 +198,7 @@ class Recovery:
             self._folded += 1
             yield self._journal.event_of(entry)
 
-    def _from_the_beginning(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+    def _from_the_beginning(self, entries: Iterator[ChainedEntry]) -> Iterator[ChainedEntry]:
         """Yield all entries, those that were trimmed from the journal out of the archive."""
         first = next(entries, None)
         if first is None:

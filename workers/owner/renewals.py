@@ -1,6 +1,6 @@
-"""Leases without a lifetime: when each is to be renewed, and for how long. Pure.
+"""The schedule of leases without a lifetime: when each is renewed, and for how long.
 
-Such a lease is promised a renewal period at a time, or what the SLA allows of it. A quarter of that before it
+Each is promised a renewal period at a time, or what the SLA allows of it. A quarter of that before it
 ends it is renewed by conditional survival; when that fails its holder is warned, and it ends at its end.
 """
 

@@ -67,8 +67,10 @@ class SnapshotHead(BaseModel):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state on its way into a snapshot. ``closed`` and ``calls`` are lines of JSON, see
-    ``AnswerLog.closed_lines`` and ``RecordedHistory.calls``."""
+    """A state on its way into a snapshot.
+
+    ``closed`` and ``calls`` are lines of JSON, see ``AnswerLog.closed_lines`` and ``RecordedHistory.calls``.
+    """
 
     head: SnapshotHead
     closed: list[bytes]

@@ -43,7 +43,7 @@ ORDERS_KEPT = 200
 
 @dataclass(frozen=True)
 class OwnerSpec:
-    """What an owner needs to know of its cloud.
+    """Configures an owner and its cloud.
 
     trace_time: time moves with the commands' ``at_s`` only, and nothing expires. own_load: on-demand
     instances that the cloud starts by itself, until own_load_until_s. reservation_ttl_s: seconds after which

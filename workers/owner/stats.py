@@ -1,5 +1,7 @@
-"""Statistics of an owner for its operators: times of tables, lengths of streams
-(``broker.observability.owner_stats``)."""
+"""Statistics of an owner for its operators: the times of its tables and the lengths of its streams.
+
+``broker.observability.owner_stats`` stores them, and an API process serves them as metrics.
+"""
 
 from __future__ import annotations
 

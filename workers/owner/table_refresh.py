@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Sampling:
-    """What all batches of one owner's epoch share, and the rule by which their samples become risks.
+    """Settings that all batches of one owner's epoch share, with the rule that turns samples into risks.
 
     births: Monte-Carlo samples a size. Batches know nothing of the rule: one that changes the samples
     themselves (horizon, the virtual instance's rank, requested ends) is for replays only.
@@ -152,8 +152,9 @@ class Refresher:
     # -- sending ---------------------------------------------------------------------------------------------
 
     def _after_deadline(self, share: _Share, alive: set[str], now_s: float) -> None:
-        """Send a batch whose deadline has passed, wait on, or give it up; the first deadline is the
-        beginning.
+        """Send a batch whose deadline has passed, wait on, or give it up.
+
+        A batch that was never sent counts as one whose deadline has passed.
         """
         if share.tries >= MOST_TRIES:
             self._set_aside(share)

@@ -13,16 +13,7 @@ from statistics import NormalDist
 from typing import Any
 
 from cloudsim.disclosure.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES
-from cloudsim.experiments.experiment import (
-    Case,
-    Claim,
-    Experiment,
-    Picture,
-    Row,
-    Verdict,
-    total,
-    where,
-)
+from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, total, where
 from cloudsim.experiments.volatile.drawing import VALUE_NAMES, draw_ordinal, draw_pools, draw_shares
 from cloudsim.experiments.volatile.ordinal import least_volatile, ordinal, sentences
 from cloudsim.experiments.volatile.runs import (

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.jit import compiled
+from cloudsim.model.jit import compiled
 from cloudsim.prediction.ages import AGE_BINS, BINS_A_DOUBLING, FIRST_AGE_S, LEVELS, LEVELS_A_FACTOR
 
 

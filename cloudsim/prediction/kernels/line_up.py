@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import NO_GROUP, NO_SPREAD, RENEWAL, START_ON_DEMAND, STOP, TOGETHER
-from cloudsim.jit import compiled
+from cloudsim.model.jit import compiled
 from cloudsim.prediction.history_chunks import Events
 from cloudsim.prediction.kernels.line_up_replays import (
     EMPTIEST,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.jit import compiled
+from cloudsim.model.jit import compiled
 from cloudsim.scheduling.cover_kernel import MOST_CANDIDATES, MOST_STEPS
 from cloudsim.scheduling.cover_kernel import _dominate as dominate
 from cloudsim.scheduling.cover_kernel import _fewest as fewest_of

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.jit import compiled
+from cloudsim.model.jit import compiled
 from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.kernels.line_up_replays import (
     BY_COST,
@@ -138,10 +138,10 @@ def _in_order(
     allowed: NDArray[np.bool_],
     room: NDArray[np.int64],
 ) -> int:
-    """``victims.InOrder``: the node that has room first, and nobody there who must leave; else NOWHERE or
-    EVICTED.
+    """Choose a node as ``scheduling.victims.InOrder`` does: the one that has room first.
 
-    EVICTED: the virtual instance must leave; its replay ends there, and is left half done.
+    Returns the node after its superfluous victims were spared, NOWHERE if no node gets room, or EVICTED if
+    the virtual instance must leave: its replay ends there and is left half done.
     """
     marked = np.empty(len(line.slot) + 1, np.int64)
     taken, count = _mark(rules, line, replay, virtual, needs, allowed, room, marked)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, START_SPOT, STOP
-from cloudsim.jit import compiled
+from cloudsim.model.jit import compiled
 
 #: States of an instance.
 UNKNOWN, ON_DEMAND, SPOT, GONE, STOPPED = 0, 1, 2, 3, 4

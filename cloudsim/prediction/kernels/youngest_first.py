@@ -16,7 +16,7 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from cloudsim.history.event_log import START_ON_DEMAND, STOP
-from cloudsim.jit import compiled
+from cloudsim.model.jit import compiled
 from cloudsim.prediction.history_chunks import Events, SpotLine
 from cloudsim.prediction.kernels.replays import FirstFit, Replays
 

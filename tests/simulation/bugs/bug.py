@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.mutants import broken_script, replaced
+from tests.support.mutants import broken_script, replaced
 
 Mutant = Callable[..., Any]
 
@@ -41,7 +41,7 @@ class Bug:
 
 
 def script_bug(name: str, script: str, hooks: dict[str, str], seed: int = 0) -> Bug:
-    """Make a bug of a Lua script. ``hooks``: see ``tests.mutants.break_hooks``."""
+    """Make a bug of a Lua script. ``hooks``: see ``tests.support.mutants.break_hooks``."""
     return Bug(name, lambda: broken_script(script, hooks), seed)
 
 

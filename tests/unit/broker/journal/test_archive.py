@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from broker.journal.archive import Archive, ArchiveError
-from broker.journal.hash_chain import BEGINNING, Entry, hash_entry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry, hash_entry
 
 
-def entries(count: int, epoch: int = 1, before: str = BEGINNING, first: int = 1) -> list[Entry]:
-    made: list[Entry] = []
+def entries(count: int, epoch: int = 1, before: str = BEGINNING, first: int = 1) -> list[ChainedEntry]:
+    made: list[ChainedEntry] = []
     for number in range(first, first + count):
         body = b'{"n":"%d-%d"}' % (epoch, number)
         before = hash_entry(before, f"{epoch}-{number}", body)
-        made.append(Entry(f"{epoch}-{number}", before, body))
+        made.append(ChainedEntry(f"{epoch}-{number}", before, body))
     return made
 
 
@@ -42,8 +42,8 @@ def test_what_was_appended_is_read_from_compressed_and_open_segments(tmp_path: P
 
 def test_an_old_entry_without_a_hash_stays_one(tmp_path: Path) -> None:
     archive = opened(tmp_path)
-    archive.append([Entry("1-1", "", b"{}")])
-    assert list(archive.entries()) == [Entry("1-1", "", b"{}")]
+    archive.append([ChainedEntry("1-1", "", b"{}")])
+    assert list(archive.entries()) == [ChainedEntry("1-1", "", b"{}")]
     archive.close()
 
 

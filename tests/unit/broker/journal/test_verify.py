@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from broker.journal.hash_chain import BEGINNING, Entry, hash_entry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry, hash_entry
 from broker.journal.verify import verify_entries
 
 Public = list[tuple[int, bytes]]
 
 
-def chained(bodies: list[tuple[str, bytes]], before: str = BEGINNING) -> list[Entry]:
-    made: list[Entry] = []
+def chained(bodies: list[tuple[str, bytes]], before: str = BEGINNING) -> list[ChainedEntry]:
+    made: list[ChainedEntry] = []
     for entry_id, body in bodies:
         before = hash_entry(before, entry_id, body)
-        made.append(Entry(entry_id, before, body))
+        made.append(ChainedEntry(entry_id, before, body))
     return made
 
 
@@ -46,20 +46,20 @@ def test_without_an_archive_and_with_a_trimmed_stream() -> None:
 
 
 def test_entries_of_an_older_version_come_before_the_chain() -> None:
-    old = [Entry("1-1", "", body()), Entry("1-2", "", body(1))]
+    old = [ChainedEntry("1-1", "", body()), ChainedEntry("1-2", "", body(1))]
     new = chained([("2-1", body()), ("2-2", body(2))])
     found = verify_entries("a", [], [*old, *new], PUBLIC[:2])
     assert (found.bad, found.unchained, found.since) == (None, 2, False)
-    found = verify_entries("a", [], [*old, *new, Entry("3-1", "", body())], PUBLIC[:2])
+    found = verify_entries("a", [], [*old, *new, ChainedEntry("3-1", "", body())], PUBLIC[:2])
     assert found.bad == "3-1"
 
 
-def without(at: int) -> Callable[[list[Entry]], list[Entry]]:
+def without(at: int) -> Callable[[list[ChainedEntry]], list[ChainedEntry]]:
     return lambda entries: entries[:at] + entries[at + 1 :]
 
 
-def changed(at: int, **fields: object) -> Callable[[list[Entry]], list[Entry]]:
-    def change(entries: list[Entry]) -> list[Entry]:
+def changed(at: int, **fields: object) -> Callable[[list[ChainedEntry]], list[ChainedEntry]]:
+    def change(entries: list[ChainedEntry]) -> list[ChainedEntry]:
         return [*entries[:at], replace(entries[at], **fields), *entries[at + 1 :]]  # type: ignore[arg-type]
 
     return change
@@ -82,7 +82,7 @@ def changed(at: int, **fields: object) -> Callable[[list[Entry]], list[Entry]]:
 )
 @pytest.mark.parametrize("archived", [0, 6])
 def test_the_first_bad_entry_is_named(
-    break_it: Callable[[list[Entry]], list[Entry]], bad: str, archived: int
+    break_it: Callable[[list[ChainedEntry]], list[ChainedEntry]], bad: str, archived: int
 ) -> None:
     broken = break_it(SOUND)
     found = verify_entries("a", broken[:archived], broken, PUBLIC)
