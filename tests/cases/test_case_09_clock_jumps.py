@@ -193,5 +193,5 @@ def test_a_jump_makes_no_request_overdue_for_the_sweeper(
             monkeypatch.setattr(time, "time", lambda: real() + jump.total_seconds())
             assert await records.overdue(100, 1000) == [], "they are timed by the clock of Redis"
 
-    assert redis_client.keys() == []
+    assert redis_client.keys("sweep:*") == []
     asyncio.run(scenario())

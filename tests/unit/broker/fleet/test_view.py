@@ -56,6 +56,7 @@ def keeper(tmp_path: Path) -> FleetController:
 def test_the_table_stands_while_the_fleet_is_kept(
     monkeypatch: pytest.MonkeyPatch, keeper: FleetController, height: int, rows: int
 ) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # a table cannot stand on a dumb terminal
     sent = io.StringIO()
     made = Console(file=sent, force_terminal=True, width=100, height=height, emoji=False)
     monkeypatch.setattr(fleet, "console", lambda: made)
