@@ -28,7 +28,8 @@ from pydantic.fields import FieldInfo
 VERSION, OLDEST_VERSION = 3, 3
 _SINCE = "x-since"
 #: Values of enumerations that were added after ``OLDEST_VERSION``: the version, and the nearest older value.
-NEW_VALUES: dict[StrEnum, tuple[int, StrEnum]] = {}
+#: The enumeration is part of the key, because values of two enumerations may be the same word.
+NEW_VALUES: dict[tuple[type[StrEnum], StrEnum], tuple[int, StrEnum]] = {}
 
 _Message = TypeVar("_Message", bound=BaseModel)
 
@@ -92,7 +93,7 @@ def _shrink_to(version: int, value: Any, dumped: Any) -> None:
             if field_version(field) > version:
                 del dumped[name]
             elif isinstance(part, StrEnum):
-                came, older = NEW_VALUES.get(part, (OLDEST_VERSION, part))
+                came, older = NEW_VALUES.get((type(part), part), (OLDEST_VERSION, part))
                 dumped[name] = (older if came > version else part).value
             else:
                 _shrink_to(version, part, dumped[name])

@@ -46,7 +46,7 @@ class FakeCloud:
     def __init__(self, cloud: str, nodes: Sequence[int], survives_s: float, order: int = 0) -> None:
         self.id, self.nodes, self.survives_s, self.reachable = cloud, tuple(nodes), survives_s, True
         self.leases: dict[str, Lease] = {}
-        self._order, self._events = order, 0
+        self.order, self._events = order, 0
         self._own: dict[str, tuple[int, int]] = {}  # node and cores of each on-demand instance
 
     @property
@@ -55,7 +55,7 @@ class FakeCloud:
         nodes = ",".join(map(str, self.nodes))
         total, largest = sum(self.nodes), max(self.nodes)
         return CloudInfo(
-            id=self.id, order=self._order, nodes=nodes, cores=total, largest_node=largest, time="wall"
+            id=self.id, order=self.order, nodes=nodes, cores=total, largest_node=largest, time="wall"
         )
 
     def advert(self, now_s: float) -> Advert:

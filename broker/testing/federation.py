@@ -27,7 +27,9 @@ from broker.contract import (
     RefusalView,
     SpotRequest,
 )
+from broker.contract.convert import to_quote
 from broker.testing.cloud import FakeCloud
+from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.refusals import RefusalReason
 
 _URN = "urn:spotfed:problem:"
@@ -163,7 +165,7 @@ class InMemoryFederation:
         return answer
 
     def _judge(self, request: SpotRequest) -> tuple[list[QuoteView], list[RefusalView]]:
-        """Ask the clouds that the request may go to; quotes with the fewest free slots come first."""
+        """Ask the clouds that the request may go to; quotes are in the broker's own order."""
         quotes, refusals = [], []
         for cloud in self.clouds.values():
             if request.targets is None and cloud.id == request.origin:
@@ -178,7 +180,9 @@ class InMemoryFederation:
                 quotes.append(answer)
             else:
                 refusals.append(answer)
-        return sorted(quotes, key=lambda quote: quote.free_slots), refusals
+        ranked = rank_quotes((self.clouds[quote.cloud].order, to_quote(quote)) for quote in quotes)
+        order = {quote.cloud: place for place, quote in enumerate(ranked)}
+        return sorted(quotes, key=lambda quote: order[quote.cloud]), refusals
 
     def _quote(self, call: httpx.Request) -> httpx.Response:
         quotes, refusals = [], []
