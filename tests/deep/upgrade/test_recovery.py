@@ -11,8 +11,8 @@ from broker.journal.archive import Archive
 from broker.journal.hash_chain import BEGINNING, hash_entry
 from broker.journal.journal import Commit, Journal
 from broker.storage.keys import RedisKeys
+from tests.contract.test_golden import lines, stored
 from tests.deep.upgrade.make_golden import NOW, owner_spec, summary
-from tests.deep.upgrade.test_golden import lines, stored
 from workers.owner.recovery import Recovery
 
 KEYS = RedisKeys("taken-over:")

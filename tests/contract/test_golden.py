@@ -27,7 +27,7 @@ from broker.contract import version as versions
 from tests.deep.upgrade.make_golden import MESSAGES, owner_spec, schemas, summary
 from workers.owner.owner import Owner
 
-CONTRACTS = Path(__file__).parents[2] / "golden" / "contract"
+CONTRACTS = Path(__file__).parents[1] / "golden" / "contract"
 LANDED = sorted(int(path.name) for path in CONTRACTS.iterdir() if path.is_dir())
 LATEST = LANDED[-1]
 NEXT = VERSION + 1
