@@ -10,7 +10,6 @@ import typer
 from broker.cli.errors import warn
 from broker.settings import settings
 from cloudsim.admission.rule import PAPERS_ADMISSION, AdmissionRule
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.model.durations import parse_duration_s
@@ -25,6 +24,7 @@ from cloudsim.prediction.rule import (
     PredictionRule,
 )
 from cloudsim.scheduling import lineups
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.traces.formats import read
 from cloudsim.traces.trace import Trace
 

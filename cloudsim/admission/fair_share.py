@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Request
+from cloudsim.scheduling.inventory import Inventory
 
 #: Refusals for these reasons may be for want of room: the less there is, the higher the risk.
 _FOR_WANT_OF_ROOM = frozenset(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Request
+from cloudsim.scheduling.inventory import Inventory
 
 
 @dataclass(frozen=True)

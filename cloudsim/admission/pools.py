@@ -23,10 +23,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.errors import SpecError
 from cloudsim.model.requests import MOST_POOLS
 from cloudsim.prediction.samples import STACK_TOP, Flavour
+from cloudsim.scheduling.inventory import Inventory
 
 #: The number of pools in 002 §3.1.
 POOLS = 5

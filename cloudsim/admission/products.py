@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cloudsim.admission.pools import Pools, PoolView
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Request
+from cloudsim.scheduling.inventory import Inventory
 
 #: Rounding alone may make an end late by this much.
 _SLACK_S = 1e-3

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from cloudsim.admission.pools import PoolView
 from cloudsim.admission.population import Threshold
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Mode, Request
+from cloudsim.scheduling.inventory import Inventory
 
 if TYPE_CHECKING:
     from cloudsim.prediction.lifetimes import LifetimeDistribution

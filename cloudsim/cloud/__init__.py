@@ -1,6 +1,6 @@
-"""One cloud: its specification, its nodes, its time, and every decision about its instances.
+"""One cloud: its specification, its time, and every decision about its instances.
 
-``cloud`` is the state machine. ``spec`` says what a cloud is; ``inventory`` and ``spot_columns`` hold what
-runs, ``calendar`` what will happen. ``headroom`` keeps room for own users, ``gang_start`` starts several
-requests or none, ``extensions`` promises later ends.
+``cloud`` is the state machine. ``spec`` says what a cloud is, and ``calendar`` holds what will happen; what
+runs is in ``cloudsim.scheduling.inventory``. ``headroom`` keeps room for own users, ``gang_start`` starts
+several requests or none, ``extensions`` promises later ends.
 """

@@ -21,7 +21,6 @@ from cloudsim.admission.rule import examine
 from cloudsim.cloud.calendar import Calendar, CalendarEntry, Rank
 from cloudsim.cloud.extensions import examine_longer
 from cloudsim.cloud.headroom import Headroom
-from cloudsim.cloud.inventory import Inventory, latest_start_s
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.disclosure.masked_tables import coarsen_table
 from cloudsim.disclosure.masking import mask_answer, mask_refusal
@@ -45,6 +44,7 @@ from cloudsim.model.instances import Instance, Placement, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Mode, Request
 from cloudsim.scheduling.fit import fits
+from cloudsim.scheduling.inventory import Inventory, latest_start_s
 from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
 from cloudsim.traces.trace import Trace
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.changes import Change
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Request
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.pipeline import explain, plan
 
 

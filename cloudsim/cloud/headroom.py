@@ -20,7 +20,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from cloudsim.cloud.inventory import Inventory, parse_nodes
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_STOP
 from cloudsim.history.history import stop_phase
 from cloudsim.model.changes import Booked, Change, Cordoned, Ended, Extended, Started, TurnedAway, Withdrawn
@@ -31,6 +30,7 @@ from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.model.reserved_ids import FREED, HEADROOM, is_block
 from cloudsim.scheduling.fit import fits
+from cloudsim.scheduling.inventory import Inventory, parse_nodes
 from cloudsim.scheduling.lineups import LineUp
 from cloudsim.scheduling.pipeline import allowed_nodes, plan
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from cloudsim.admission.rule import STRICT_RULE, AdmissionRule
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.experiments.experiment import Row
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.prediction.rule import OUR_RULE, PredictionRule
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.traces.trace import Trace
 

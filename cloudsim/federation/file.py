@@ -18,7 +18,6 @@ from cloudsim.admission.origin_caps import SpotCaps
 from cloudsim.admission.pools import POOLS, Pools
 from cloudsim.admission.rule import AdmissionRule
 from cloudsim.cloud.headroom import headroom_of
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.file_schema import CloudTable, FederationFile, WorkloadTable, spec_error
 from cloudsim.federation.model import FederatedCloud, Federation, Prices, Workload
@@ -27,6 +26,7 @@ from cloudsim.model.errors import SpecError
 from cloudsim.model.nodes import NodeDetails, groups_of, nodes_of, shape_of
 from cloudsim.model.requests import Amounts
 from cloudsim.prediction.rule import rule_for
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, LineUp, eviction_lineup, lineup
 
 Flavours = dict[int, Amounts]  # by cores

@@ -1,6 +1,7 @@
 """Placement and eviction: filter → weigh → place, else select victims.
 
-``pipeline`` plans where a request goes, with ``filters``, ``weighers`` and the test of room in ``fit``.
+``inventory`` and ``spot_columns`` hold the nodes and what runs on them. ``pipeline`` plans where a request
+goes, with ``filters``, ``weighers`` and the test of room in ``fit``.
 ``victims`` decides who is evicted, by the orders and costs of ``eviction``; ``cover`` and ``cover_kernel``
 find the cheapest set of victims. ``lineups`` names the combinations that a cloud can choose.
 

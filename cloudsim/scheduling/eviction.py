@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance
+from cloudsim.scheduling.inventory import Inventory
 
 # -- orders: first to leave first ----------------------------------------------------------------------------
 

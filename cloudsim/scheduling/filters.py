@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.requests import Request, Spread
+from cloudsim.scheduling.inventory import Inventory
 
 Nodes = NDArray[np.bool_]
 

@@ -11,12 +11,12 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling import filters
 from cloudsim.scheduling.fit import nodes_with_room
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import LineUp, Ranking, Weighers
 from cloudsim.scheduling.victims import PlacementRequest
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.cloud.inventory import Inventory
-from cloudsim.cloud.spot_columns import NOBODY
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling.cover import Cover, cheapest_cover
 from cloudsim.scheduling.eviction import Cost, Order, cost_of
 from cloudsim.scheduling.fit import fits, nodes_with_room
+from cloudsim.scheduling.inventory import Inventory
+from cloudsim.scheduling.spot_columns import NOBODY
 
 #: Costs are whole thousandths, so that sums are exact and ties are ties.
 _THOUSANDTHS = 1000.0

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.requests import Request
+from cloudsim.scheduling.inventory import Inventory
 
 Weigher = Callable[[Inventory, Request], NDArray[np.float64]]
 

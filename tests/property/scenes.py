@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance
 from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.requests import Kind, Request, Spread
+from cloudsim.scheduling.inventory import Inventory
 
 FURTHER = ("disk_gb", "memory_mb")
 NORTH = frozenset({("zone", "north")})

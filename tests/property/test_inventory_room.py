@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.cloud.inventory import Inventory
-from cloudsim.cloud.spot_columns import NOBODY, SpotColumns
 from cloudsim.model.instances import Instance
 from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.requests import Kind
+from cloudsim.scheduling.inventory import Inventory
+from cloudsim.scheduling.spot_columns import NOBODY, SpotColumns
 from tests.property.scenes import room_now, some
 
 seeds = st.integers(0, 2**32 - 1)

@@ -8,13 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.history.event_log import START_ON_DEMAND, STOP, EventLog
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.samplers.pool import PoolSampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.samples import STACK_TOP
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import LIFO_POOLS
 from cloudsim.scheduling.pipeline import plan
 from tests.unit.cloudsim.prediction.clouds import DAY_S, part, random_log, random_nodes

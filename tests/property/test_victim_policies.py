@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request, Spread
 from cloudsim.scheduling.eviction import Cost
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import LINEUPS, PARTIAL_HOUR, YOUNGEST_JOB_FIRST, LineUp, Ranking
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.scheduling.victims import Cheapest

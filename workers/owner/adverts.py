@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from broker.contract import Advert, Room
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import CoarseTable
 from cloudsim.disclosure.masking import empty_slots
 from cloudsim.model.requests import Kind
+from cloudsim.scheduling.inventory import Inventory
 from workers.owner.state import OwnerState
 
 #: Clouds with larger nodes advertise powers of two, their whole node, and the sizes in their table.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from broker.cli.simulation_options import NODES_HELP
-from cloudsim.cloud.inventory import parse_nodes
+from cloudsim.scheduling.inventory import parse_nodes
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A recorded file, plain or gzip.")]
 NodesOption = Annotated[str | None, typer.Option(help=f"{NODES_HELP} Its cores are the capacity.")]

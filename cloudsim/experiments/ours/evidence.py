@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from cloudsim.admission.rule import PAPERS_ADMISSION, STRICT_RULE, AdmissionRule
 from cloudsim.cloud.cloud import AFTER_EVERYTHING, Cloud
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.experiments.drawing import (
     LINES,
@@ -43,6 +42,7 @@ from cloudsim.model.changes import Change, End, Ended
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind
 from cloudsim.plots import GREY, INK
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.traces.trace import Trace
 
 SLA = 0.01

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.experiments.drawing import LINES, Figure, legend_below, panels, share_axis
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, total, where
@@ -23,6 +22,7 @@ from cloudsim.experiments.promise.pairs import FULL_NODES, TRACES, shape
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.federation.replay import replay
 from cloudsim.model.binomial import clopper_pearson
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.traces.formats import read
 
 #: Name of a federation → cloud → nodes.

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.experiments.drawing import Figure, dots_by_group, legend_below, panels, share_axis, spread
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, distinct, where
 from cloudsim.experiments.ours.oracle import zero_eviction, zero_eviction_bound
@@ -18,6 +17,7 @@ from cloudsim.experiments.promise import outcomes
 from cloudsim.experiments.promise.beds import ONE_SIZE, draw
 from cloudsim.experiments.promise.outcomes import POPULATION, STRICT, UNAWARE, share
 from cloudsim.experiments.runs import SPOT_DELAY_S
+from cloudsim.scheduling.inventory import parse_nodes
 
 SLA = 0.01
 RULES = (UNAWARE, STRICT, POPULATION)

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.experiments.drawing import LINES, Axes, Figure, figure_of, legend_below, styled
 from cloudsim.experiments.experiment import Case, Experiment, Picture, Row, where
@@ -27,6 +26,7 @@ from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samples import Samples
+from cloudsim.scheduling.inventory import parse_nodes
 
 SEEDS = range(5)
 QUANTILES = (0.01, 0.05, 0.10, 0.25)

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from cloudsim.cloud.cloud import AFTER_EVERYTHING
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import LATTICE_S, Disclosure
 from cloudsim.disclosure.masked_tables import describe_table
@@ -39,6 +38,7 @@ from cloudsim.model.changes import Change, End, Ended
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.inventory import parse_nodes
 
 BEDS = ("synthetic", "long-lived")
 SEEDS = range(4)

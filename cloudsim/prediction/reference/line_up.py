@@ -10,7 +10,6 @@ from dataclasses import replace as changed
 
 import numpy as np
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.history.event_log import (
     APART,
     NO_GROUP,
@@ -25,6 +24,7 @@ from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.requests import Amounts, Kind, Request, Spread
 from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.replay import SamplerSpec
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import lineup
 from cloudsim.scheduling.pipeline import plan
 

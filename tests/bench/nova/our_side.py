@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from time import process_time
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.nodes import NodeGroup, nodes_of
 from cloudsim.model.requests import Amounts, Kind, Request
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import PARTIAL_HOUR, LineUp
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.scheduling.victims import Choose, PlacementRequest

@@ -20,12 +20,12 @@ from typing import Any
 from broker.cli import live_run
 from broker.cli.live_run import LiveRun
 from broker.settings import settings
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
 from cloudsim.model.durations import parse_duration_s
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.traces.formats import read
 
 DAY_S = 86400.0

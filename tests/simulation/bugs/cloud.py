@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.changes import Change, Cordoned, End, Extended, Noticed
 from cloudsim.model.instances import Instance
 from cloudsim.model.refusals import Refusal
 from cloudsim.scheduling.eviction import oldest_first, youngest_first
 from cloudsim.scheduling.fit import nodes_with_room
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.victims import _needed
 from tests.simulation.bugs.bug import Bug, mutation
 

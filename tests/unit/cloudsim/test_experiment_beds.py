@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.experiments.promise.beds import BEDS, Bed, draw
 from cloudsim.experiments.runs import SPOT_DELAY_S
 from cloudsim.model.errors import SpecError
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.traces.trace import Trace
 
 SEEDS = range(6)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.model.changes import TurnedAway
 from cloudsim.model.errors import SpecError
@@ -17,6 +16,7 @@ from cloudsim.model.nodes import NodeDetails, NodeGroup, checked_amounts, checke
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request, Spread
 from cloudsim.scheduling import filters
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import LINEUPS, YOUNGEST_JOB_FIRST, LineUp
 from cloudsim.scheduling.pipeline import allowed_nodes, explain, plan
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.cloud.inventory import Inventory, parse_nodes
 from cloudsim.model.errors import SpecError
 from cloudsim.model.instances import Instance
 from cloudsim.model.requests import Kind
+from cloudsim.scheduling.inventory import Inventory, parse_nodes
 
 
 def instance(number: int, cores: int, node: int, kind: Kind = Kind.SPOT) -> Instance:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.errors import SpecError
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST, lineup
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.scheduling.weighers import Weigher, fewest_free_cores, most_free_cores

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Placement
 from cloudsim.scheduling import pipeline
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import LINEUPS, LineUp
 
 

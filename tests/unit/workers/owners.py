@@ -32,7 +32,6 @@ from broker.contract import (
     StartOnDemand,
     StopOnDemand,
 )
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import START_ON_DEMAND, STOP
 from cloudsim.model.instances import Instance, Placement
@@ -40,6 +39,7 @@ from cloudsim.model.requests import Kind, Request
 from cloudsim.prediction.history_chunks import HistoryCutter
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import plan
 from cloudsim.traces.trace import Trace

@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.inventory import parse_nodes
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import PHASE_STOP, EventLog
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.traces.synthesis import lognormal_trace
 from cloudsim.traces.trace import Trace
 

@@ -22,12 +22,12 @@ from broker.requests.routing import (
     route,
 )
 from cloudsim.admission.rule import examine
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.instances import Instance
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Mode, Request
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.inventory import Inventory
 
 
 def member(

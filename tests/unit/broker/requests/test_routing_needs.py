@@ -10,11 +10,11 @@ from broker.contract.convert import to_node_kinds
 from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, Route, TableSummary, find_smaller_size, route
 from broker.requests.validation import check_request
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.model.nodes import NodeGroup, nodes_of
 from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Kind, Request
 from cloudsim.scheduling import filters
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import YOUNGEST_JOB_FIRST
 from cloudsim.scheduling.pipeline import explain, plan
 from tests.unit.broker.requests.test_routing import member, reasons, wish

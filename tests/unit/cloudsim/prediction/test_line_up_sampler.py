@@ -7,7 +7,6 @@ import pytest
 
 from cloudsim.admission.rule import PAPERS_ADMISSION, examine
 from cloudsim.cloud.cloud import Cloud
-from cloudsim.cloud.inventory import Inventory
 from cloudsim.cloud.spec import CloudSpec, sampler_spec
 from cloudsim.federation.model import FederatedCloud, Federation, Workload
 from cloudsim.federation.replay import replay
@@ -24,6 +23,7 @@ from cloudsim.prediction.samplers.replay import ReplaySampler, SamplerSpec
 from cloudsim.prediction.samplers.uniform import UniformSampler
 from cloudsim.prediction.samples import Samples
 from cloudsim.prediction.tables import QuantileTable
+from cloudsim.scheduling.inventory import Inventory
 from cloudsim.scheduling.lineups import LINEUPS, PARTIAL_HOUR, SPOT_LAST_FIT, LineUp
 from cloudsim.traces.synthesis import lognormal_trace
 from tests.unit.cloudsim.prediction.clouds import DAY_S, NORTH, lived, part, random_details, random_log

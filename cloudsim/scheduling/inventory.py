@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cloudsim.cloud.spot_columns import SpotColumns
 from cloudsim.model.errors import SpecError
 from cloudsim.model.instances import Instance
 from cloudsim.model.nodes import CORES_ONLY, NodeDetails
 from cloudsim.model.requests import Amounts, Kind, Labels, Request
 from cloudsim.scheduling.fit import fits, nodes_with_room
+from cloudsim.scheduling.spot_columns import SpotColumns
 
 
 def latest_start_s(inventory: Inventory, instance: Instance) -> float:
