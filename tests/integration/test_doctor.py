@@ -100,7 +100,7 @@ def test_nothing_starts_on_a_server_that_drops_keys(processes: Processes, doctor
     shown = doctor("--json")
     assert shown.returncode == 1
     assert {name for name, state in states(shown).items() if state == "failure"} == {"redis policy"}
-    plain, coloured = doctor(FORCE_COLOR="1", NO_COLOR="1"), doctor(FORCE_COLOR="1")
+    plain, coloured = doctor(FORCE_COLOR="1", NO_COLOR="1"), doctor(FORCE_COLOR="1", TERM="xterm")
     assert plain.returncode == coloured.returncode == 1
     assert "allkeys-lru" in plain.out
     assert ("\x1b[31m" in plain.out, "\x1b[31m" in coloured.out) == (False, True)
