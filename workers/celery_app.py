@@ -6,6 +6,8 @@ The packages that own the tasks register them: ``workers.owner``, ``workers.mont
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import structlog
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
+from celery.worker import state
 from kombu import Queue
 
 from broker import failpoints
@@ -45,6 +48,15 @@ def create_app(settings: Settings, cloud: str | None = None, *, queue: str | Non
 
 def _keep_our_logging(**_: object) -> None:
     pass
+
+
+def _stop_after_task(*_: object) -> None:
+    """Let a worker with a solo pool end once its task has ended, which is soon.
+
+    The task runs in the thread that handles signals. Celery's cold shutdown would make it wait for itself, and
+    then raise an error in its midst.
+    """
+    state.should_stop = os.EX_OK
 
 
 def require_safe_queue(settings: Settings) -> None:
@@ -82,6 +94,8 @@ def run_worker(
     """Run a worker in this process until it is told to stop; return its exit status."""
 
     def ready(**_: object) -> None:
+        if pool == "solo":
+            signal.signal(signal.SIGTERM, _stop_after_task)
         when_ready()
 
     signals.worker_ready.connect(ready, weak=False)

@@ -135,7 +135,7 @@ def look(client: Client, store: Any, jobs: Sequence[LiveJob]) -> list[Seen]:
                 client.jobs.read_log(job.id, attempt=won.number, rank=rank).text
                 for rank in range(won.instances)
             )
-        found.append(Seen(job, view, store.entries(job.id), outputs))
+        found.append(Seen(job, view, store.read_entries(job.id), outputs))
     return found
 
 
