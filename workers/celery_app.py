@@ -53,8 +53,8 @@ def _keep_our_logging(**_: object) -> None:
 def _stop_after_task(*_: object) -> None:
     """Let a worker with a solo pool end once its task has ended, which is soon.
 
-    The task runs in the thread that handles signals. Celery's cold shutdown would make it wait for itself, and
-    then raise an error in its midst.
+    The task runs in the thread that handles signals. Celery's cold shutdown would make it wait for itself,
+    and then raise an error in its midst.
     """
     state.should_stop = os.EX_OK
 
