@@ -175,7 +175,7 @@ def _cover(
     # Numbers rise with starts: the youngest has the lowest rank.
     spots, row_of = inventory.spots, slots[node]
     if len(row_of) <= FEW:
-        # A column of several is strided: to numba another type, for which it would compile anew for two seconds.
+        # A column of several is strided, for numba another type: it would compile anew, for two seconds.
         free = np.ascontiguousarray(room[:, node])
         chosen, cost = best_of_few(needed, free, row_of, spots.amounts, costs, spots.number)
         assert cost >= 0, "a node passed where evicting everybody does not suffice"
