@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
+from broker.api import parsing, problems
+from broker.api.problems import ProblemError
 from broker.api.schemas.clouds import Clouds, CloudView
 from broker.api.schemas.leases import Cancellation, Leases
-from broker.api.schemas.problems import FieldError, Problem
+from broker.api.schemas.problems import Problem
 from broker.api.schemas.quotes import Quotes
 from broker.api.schemas.requests import Admission, ListedResult, ListedResults
+from broker.api.services.leases import new_end_s
 from broker.client import Client
 from broker.contract import (
     CounterOffers,
@@ -28,11 +30,12 @@ from broker.contract import (
     SpotRequest,
 )
 from broker.contract.convert import to_quote
+from broker.requests.errors import SubmitError
 from broker.testing.cloud import FakeCloud
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.refusals import RefusalReason
 
-_URN = "urn:spotfed:problem:"
+_spot_requests = TypeAdapter(list[SpotRequest])
 
 
 class InMemoryFederation:
@@ -55,7 +58,7 @@ class InMemoryFederation:
         self.now_s = 0.0
         self.clouds: dict[str, FakeCloud] = {}
         self._events: list[Event] = []
-        self._answers: dict[str, tuple[SpotRequest, Admission | Problem]] = {}
+        self._answers: dict[str, tuple[SpotRequest, Admission | ProblemError]] = {}
 
     def add_cloud(
         self, cloud: str, nodes: Sequence[int] = (8,), *, survives_s: float = 86_400.0
@@ -98,18 +101,10 @@ class InMemoryFederation:
                 match = re.fullmatch(pattern, request.url.path)
                 if request.method == method and match:
                     return handler(request, *match.groups())
-        except ValidationError as error:
-            errors = [
-                FieldError(field=".".join(map(str, item["loc"])), message=item["msg"])
-                for item in error.errors()
-            ]
-            return _problem(
-                422, "invalid", "The input cannot be used", "see errors for which fields", errors=errors
-            )
-        except KeyError as error:
-            return _problem(404, "not-found", "Not found", f"there is no {error.args[0]} here")
-        detail = f"{request.method} {request.url.path} is not served by an in-memory federation"
-        return _problem(501, "not-served", "Call not served", detail)
+        except (ProblemError, SubmitError) as error:
+            problem = problems.translate(error).problem
+            return _json(problem, problem.status)
+        return _not_served(f"{request.method} {request.url.path} is not served by an in-memory federation")
 
     def _routes(self) -> tuple[tuple[str, str, Callable[..., httpx.Response]], ...]:
         return (
@@ -125,44 +120,43 @@ class InMemoryFederation:
         )
 
     def _submit(self, call: httpx.Request) -> httpx.Response:
-        body = json.loads(call.content)
-        if not isinstance(body, list):
-            answer = self._admit(SpotRequest.model_validate(body))
-            return _json(answer, 201 if isinstance(answer, Admission) else answer.status)
-        results = []
-        for item in body:
-            answer = self._admit(SpotRequest.model_validate(item))
-            if isinstance(answer, Admission):
-                results.append(ListedResult(lease=answer.lease, refusals=answer.refusals))
-            else:
-                refusals = answer.refusals or []
-                problem = answer.model_copy(update={"refusals": None})
-                results.append(ListedResult(problem=problem, refusals=refusals))
-        return _json(ListedResults(results=results))
+        if not parsing.is_list(call.content):
+            return _json(self._admit(parsing.parse(SpotRequest, call.content)), 201)
+        items = parsing.parse_list(_spot_requests, SpotRequest, call.content)
+        return _json(ListedResults(results=[self._list_result(item) for item in items]))
 
-    def _admit(self, request: SpotRequest) -> Admission | Problem:
+    def _list_result(self, item: SpotRequest | ProblemError) -> ListedResult:
+        """Return the result of one item of a list, whose refusals stand beside the problem."""
+        try:
+            if isinstance(item, ProblemError):
+                raise item
+            admission = self._admit(item)
+        except ProblemError as error:
+            problem = error.problem.model_copy(update={"refusals": None})
+            return ListedResult(problem=problem, refusals=error.problem.refusals or [])
+        return ListedResult(lease=admission.lease, refusals=admission.refusals)
+
+    def _admit(self, request: SpotRequest) -> Admission:
         """Place a request, or repeat the answer that its id got before."""
         name = request.id or uuid.uuid4().hex
-        if name in self._answers:
-            before, answer = self._answers[name]
-            if before == request:
-                return answer
-            detail = f"the id {name} was used for another request"
-            return _problem_body(422, "key-reused", "Used before", detail)
-        quotes, refusals = self._judge(request)
-        if quotes:
-            cloud = self.clouds[quotes[0].cloud]
-            event = cloud.grant(f"{name}.1", request.model_copy(update={"id": name}), self.now_s)
-            self._events.append(event)
-            assert event.lease is not None
-            answer = Admission(lease=event.lease, refusals=refusals)
-        else:
-            lifetimes = [refusal.counter_offers.lifetime_s for refusal in refusals]
-            best = CounterOffers(lifetime_s=max((offer for offer in lifetimes if offer), default=None))
-            detail = f"refused by all of {len(refusals)}; see refusals for why"
-            answer = _problem_body(409, "refused", "Refused", detail, refusals=refusals, counter_offers=best)
-        self._answers[name] = (request, answer)
+        if name not in self._answers:
+            self._answers[name] = (request, self._place(name, request))
+        before, answer = self._answers[name]
+        if before != request:
+            raise problems.key_reused()
+        if isinstance(answer, ProblemError):
+            raise answer
         return answer
+
+    def _place(self, name: str, request: SpotRequest) -> Admission | ProblemError:
+        quotes, refusals = self._judge(request)
+        if not quotes:
+            return problems.refused(refusals)
+        cloud = self.clouds[quotes[0].cloud]
+        event = cloud.grant(f"{name}.1", request.model_copy(update={"id": name}), self.now_s)
+        self._events.append(event)
+        assert event.lease is not None
+        return Admission(lease=event.lease, refusals=refusals)
 
     def _judge(self, request: SpotRequest) -> tuple[list[QuoteView], list[RefusalView]]:
         """Ask the clouds that the request may go to; quotes are in the broker's own order."""
@@ -186,7 +180,7 @@ class InMemoryFederation:
 
     def _quote(self, call: httpx.Request) -> httpx.Response:
         quotes, refusals = [], []
-        for request in QuoteRequest.model_validate_json(call.content).requests():
+        for request in parsing.parse(QuoteRequest, call.content).requests():
             admitting, refusing = self._judge(request)
             quotes += admitting
             refusals += refusing
@@ -214,13 +208,9 @@ class InMemoryFederation:
         return _json(Cancellation(done=True, lease=self._lease(lease)))
 
     def _extend(self, call: httpx.Request, lease: str) -> httpx.Response:
-        request = ExtensionRequest.model_validate_json(call.content)
+        request = parsing.parse(ExtensionRequest, call.content)
         cloud, before = self._cloud_of(lease), self._lease(lease)
-        lifetime_s = request.lifetime_s
-        ends_at_s = before.starts_at_s + lifetime_s if lifetime_s is not None else request.until_s
-        if ends_at_s is None:
-            detail = "name the new end: lifetime_s or until_s"
-            return _problem(422, "invalid", "The input cannot be used", detail)
+        ends_at_s = new_end_s(request, before)
         if before.state is not LeaseState.RUNNING:
             reason, offers = RefusalReason.ENDED, CounterOffers()
         elif before.promised_sla is not None and ends_at_s - self.now_s > cloud.survives_s:
@@ -230,20 +220,20 @@ class InMemoryFederation:
             self._events.append(cloud.extend(lease, ends_at_s, self.now_s))
             return _json(self._lease(lease))
         refusal = RefusalView(cloud=cloud.id, reason=reason, cores=before.cores, counter_offers=offers)
-        detail = "refused by all of 1; see refusals for why"
-        return _problem(409, "refused", "Refused", detail, refusals=[refusal], counter_offers=offers)
+        raise problems.refused([refusal])
 
     def _list_clouds(self, _: httpx.Request) -> httpx.Response:
         return _json(Clouds(clouds=[self._view(cloud) for cloud in self.clouds.values()]))
 
     def _show_cloud(self, _: httpx.Request, cloud: str) -> httpx.Response:
+        if cloud not in self.clouds:
+            raise problems.not_found("cloud")
         return _json(self._view(self.clouds[cloud]))
 
     def _list_events(self, call: httpx.Request) -> httpx.Response:
         """Answer with the events after ``Last-Event-ID`` as server-sent events, and end the stream."""
         if call.url.params.get("follow", "true").lower() == "true":
-            detail = "time stands still here: read events with follow=False after each step"
-            return _problem(501, "not-served", "Call not served", detail)
+            return _not_served("time stands still here: read events with follow=False after each step")
         first = int(call.headers.get("Last-Event-ID", "0-0").partition("-")[0])
         wanted = call.url.params
         text = "".join(
@@ -264,7 +254,7 @@ class InMemoryFederation:
         for cloud in self.clouds.values():
             if lease in cloud.leases:
                 return cloud
-        raise KeyError(f"lease {lease}")
+        raise problems.not_found("lease")
 
     def _lease(self, lease: str) -> Lease:
         return self._cloud_of(lease).leases[lease]
@@ -276,9 +266,6 @@ def _json(body: BaseModel, status: int = 200) -> httpx.Response:
     )
 
 
-def _problem_body(status: int, name: str, title: str, detail: str, **more: object) -> Problem:
-    return Problem(type=_URN + name, title=title, status=status, detail=detail, **more)
-
-
-def _problem(status: int, name: str, title: str, detail: str, **more: object) -> httpx.Response:
-    return _json(_problem_body(status, name, title, detail, **more), status)
+def _not_served(detail: str) -> httpx.Response:
+    problem = Problem(type="urn:spotfed:problem:not-served", title="Unserved call", status=501, detail=detail)
+    return _json(problem, problem.status)

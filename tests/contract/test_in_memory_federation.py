@@ -74,6 +74,7 @@ def test_the_tightest_cloud_takes_a_request_and_repeats_its_answer(subject: Subj
     with pytest.raises(InputRefusedError) as raised:
         subject.client.requests.submit(request.model_copy(update={"cores": 1}))
     assert raised.value.problem.type == "urn:spotfed:problem:key-reused"
+    assert raised.value.problem.title == "Reused id or key"
     assert subject.client.leases.get("r.1").id == lease.id
     assert [item.id for item in subject.client.leases.list(state=LeaseState.RUNNING).leases] == ["r.1"]
 

@@ -22,9 +22,9 @@ _LAYERS = (
         "spot",
         (
             ("cli",),
-            ("local", "experiments"),
+            ("local", "experiments", "testing"),
             ("api",),
-            ("fleet", "client", "testing"),
+            ("fleet", "client"),
             ("doctor",),
             ("requests", "jobs", "webhooks", "ledger"),
             ("journal",),
