@@ -81,7 +81,7 @@ class FakeOwner(threading.Thread):
         )  # fmt: skip
         self.spec = OwnerSpec(spec, **options)
         self._clock = clock
-        self.deaf, self.swallow = threading.Event(), threading.Event()
+        self.deaf, self.swallow, self._rests = threading.Event(), threading.Event(), threading.Event()
         self.handled: list[Any] = []
         self._redis = connect(url)
         self._connection = self._redis.client_id()  # of its only connection, as one thread uses it
@@ -121,9 +121,10 @@ class FakeOwner(threading.Thread):
         self._journal.publish_info(self.info)
 
     def go_deaf(self) -> None:
-        """From now on it reads nothing."""
+        """From now on it reads nothing; what it had begun to read is answered before this returns."""
+        self._rests.clear()
         self.deaf.set()
-        time.sleep(0.1)  # it may be reading just now
+        assert self._rests.wait(5) or self._ending.is_set()
 
     def show_table(self, shown: Mapping[str, Any]) -> None:
         """Publishes a table as the process of an owner does."""
@@ -137,6 +138,7 @@ class FakeOwner(threading.Thread):
         cursor, advertised_s = "0-0", 0.0
         while not self._ending.is_set():
             if self.deaf.is_set():
+                self._rests.set()
                 time.sleep(0.01)
                 continue
             self._redis.xread({self._inbox: cursor}, count=64, block=20)
