@@ -2,9 +2,12 @@
 # `make PYTHON=python3.13 setup` picks another interpreter; JOBS=4 gives the tests more processes.
 
 PYTHON ?= python3
-JOBS ?= 2
+# Three processes keep two cores busy: many tests wait for a process or a deadline.
+JOBS ?= 3
 # Of seeds that nobody has run. To have one again: .venv/bin/python -m tests.simulation --from SEED --seeds 1
 SIMULATE_MINUTES ?= 10
+# Without bytecode every process of the tests would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -68,13 +71,16 @@ demo: setup  ## one federation on this machine, start to figures
 up: setup  ## run a federation of simulated clouds and its HTTP API on 127.0.0.1:8000
 	@$(BIN)/spotfed up
 
-# Types are checked while the kernels compile and the first tests run.
+# Types are checked while the kernels and the tests compile. Tests are compiled once, by a process that only collects
+# them, so that the others need not each do it.
 test: setup  ## format, lint, types, import contracts and the tests to run before every commit (4 minutes)
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@mkdir -p build
 	@$(TYPES) > build/types.log 2>&1 & types=$$!; \
-	$(BIN)/python -m tests.support.kernels && $(PYTEST) $(TESTS); tests=$$?; \
+	$(BIN)/python -m tests.support.kernels & kernels=$$!; \
+	$(BIN)/pytest --collect-only -qq $(TESTS) > build/tests.log 2>&1; \
+	wait $$kernels && $(PYTEST) $(TESTS); tests=$$?; \
 	wait $$types; types=$$?; cat build/types.log; exit $$((tests + types))
 
 test-integration: setup  ## real processes, a browser, Slurm, two hosts, and the commands of every page of docs/
