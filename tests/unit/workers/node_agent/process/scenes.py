@@ -14,10 +14,12 @@ from workers.node_agent.process.checkpoints import CheckpointStore
 from workers.node_agent.process.cores import CoreAllocator
 from workers.node_agent.process.driver_protocol import EndedWork, RunningWork, WorkDriver
 from workers.node_agent.process.isolation import JobIsolation, JobUsers, choose_isolation
+from workers.node_agent.process.limits import JobLimits
 from workers.node_agent.process.process_driver import ProcessDriver
 
 #: Not those of the setting: a federation on this machine may use them.
 USERS = JobUsers(60500, 60699)
+LIMITS = JobLimits(processes=4_096, disk_mb=100_000, disk_free_mb=0, network=True)
 
 
 def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
@@ -29,12 +31,11 @@ def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
     return Work(**told)
 
 
-def driver_in(directory: Path, setting: str = "auto") -> ProcessDriver:
+def driver_in(directory: Path, setting: str = "auto", limits: JobLimits = LIMITS) -> ProcessDriver:
     """A process driver whose state is there; made again, it is the next one of the same cloud."""
-    isolation = JobIsolation(choose_isolation(setting), USERS, (directory,))
-    return ProcessDriver(
-        directory / "agents", CheckpointStore(directory / "jobs"), CoreAllocator((4, 4)), isolation
-    )
+    isolation = JobIsolation(choose_isolation(setting), USERS, (directory,), limits)
+    checkpoints = CheckpointStore(directory / "jobs")
+    return ProcessDriver(directory / "agents", checkpoints, CoreAllocator((4, 4)), isolation, limits)
 
 
 @contextmanager
