@@ -156,7 +156,7 @@ def list_ipc_objects() -> list[tuple[str, int, int]]:
             names, *lines = [line.split() for line in file]
             for line in lines:
                 fields = dict(zip(names, map(int, line), strict=False))
-                objects += [(kind, fields[f"{kind}id"], fields[user]) for user in ("uid", "cuid")]
+                objects += [(kind, int(line[1]), fields[user]) for user in ("uid", "cuid")]
     return objects
 
 

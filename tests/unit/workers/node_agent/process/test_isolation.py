@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -13,11 +10,14 @@ import pytest
 from tests.support.wait import wait_until
 from tests.unit.workers.node_agent.process.scenes import (
     LIMITS,
+    NO_NAMESPACES,
     USERS,
+    as_nobody,
     cleared,
     driver_in,
     ended,
     is_root,
+    needs_landlock,
     running,
     says,
     work,
@@ -29,8 +29,6 @@ from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.process_tree import OsProcess
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes of Linux")
-ROOT = Path(__file__).resolve().parents[5]
-NOBODY = 65534
 
 
 def forbidden(driver: ProcessDriver, directory: Path) -> str:
@@ -135,53 +133,23 @@ def test_a_user_may_be_freed_while_another_is_taken(tmp_path: Path, monkeypatch:
     assert second.take(tmp_path) == 60490
 
 
-AS_NOBODY = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.unit.workers.node_agent.process.scenes import cleared, driver_in, ended, work
+UNPRIVILEGED = """
 from tests.unit.workers.node_agent.process.test_isolation import forbidden
-directory = Path({directory!r})
 driver = driver_in(directory)
 with cleared(driver):
     print(driver._isolation.isolation, repr(forbidden(driver, directory)))
     program = "import socket\\nsocket.socket(); print(1); socket.socket(socket.AF_UNIX); print(2)"
-    driver.start(work(f"cat /etc/shadow /etc/hostname; /usr/bin/python3 -c '{{program}}'", "s.1.0"))
+    driver.start(work(f"cat /etc/shadow /etc/hostname; /usr/bin/python3 -c '{program}'", "s.1.0"))
     ended(driver, "s.1.0")
     print(driver.read_log("s.1.0", 10_000)[1].decode())
 """
 
 
-@pytest.mark.skipif(
-    sandbox.landlock_version() < sandbox.LANDLOCK_NEEDED or not sandbox.can_refuse_calls(),
-    reason="needs Landlock of Linux 6.12",
-)
-def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Path) -> None:
-    python = sys.executable
-    if is_root():  # whose interpreter may be where nobody else can read it
-        python = "/usr/bin/python3"
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        if not Path(python).exists() or not os.path.realpath(python).endswith(version):
-            pytest.skip(f"needs {python} of version {version}")
-        os.chown(directory, NOBODY, NOBODY)
-    found = subprocess.run(
-        [python, "-c", AS_NOBODY.format(root=str(ROOT), directory=str(directory))],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd="/",
-        env={
-            "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": str(directory),
-        },
-        user=NOBODY if is_root() else None,
-        group=NOBODY if is_root() else None,
-        extra_groups=[] if is_root() else None,
-    )
-    said = found.stdout.splitlines()
-    assert said[:1] == ["landlock ''"], found.stderr
+@needs_landlock
+@pytest.mark.parametrize("before", ["", NO_NAMESPACES], ids=["namespaces", "none"])
+def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Path, before: str) -> None:
+    said = as_nobody(before + UNPRIVILEGED, directory).splitlines()
+    assert said[:1] == ["landlock ''"]
     assert "cat: /etc/shadow: Permission denied" in said
     assert "cat: /etc/hostname: Permission denied" in said
     assert "1" in said
