@@ -28,7 +28,7 @@ USERS = JobUsers(60500, 60699)
 LIMITS = JobLimits(processes=4_096, disk_mb=100_000, disk_free_mb=0, network=True)
 
 ROOT = Path(__file__).resolve().parents[5]
-NOBODY = 65534
+NOBODY = 60480
 #: What a script for ``as_nobody`` begins with to have no namespaces: as on a kernel that gives none to users.
 NO_NAMESPACES = """
 sandbox.enter_namespaces(("user",))
