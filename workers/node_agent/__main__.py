@@ -43,7 +43,7 @@ from workers.node_agent.process.driver_protocol import DriverError
 from workers.node_agent.process.isolation import JobIsolation, JobUsers, choose_isolation
 from workers.node_agent.process.limits import JobLimits
 from workers.node_agent.process.process_driver import ProcessDriver
-from workers.node_agent.reports import Reports, report_ended
+from workers.node_agent.reports import Reports, report_ended, report_isolation
 
 PROGRAM = "workers.node_agent"
 _ANSWER_S = 3.0  # a Redis that is silent for longer is away
@@ -149,6 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_error(PROGRAM, error)
         lock.end()
         return os.EX_CONFIG
+    report_isolation(client, keys, options.cloud, driver.lacks)
     reports = Reports(client, keys, options.cloud, driver, partial(ring_for_job, app))
     agent = NodeAgent(driver, Assignments(client, keys, options.cloud, signing), reports)
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)

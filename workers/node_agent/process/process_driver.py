@@ -109,6 +109,11 @@ class ProcessDriver:
         live = self._checkpoints.live_directory(work) if work.storage is StorageKind.REMOTE else None
         return WorkDir(self._base, work, cores, live, uid)
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Phrases that name what jobs are not given here."""
+        return self._isolation.lacks
+
     def list_work(self) -> list[str]:
         """Return the ids of all work that was started and not forgotten."""
         with self._lock:

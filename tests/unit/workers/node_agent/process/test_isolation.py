@@ -157,6 +157,30 @@ def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Pat
     assert any("Address family not supported" in line for line in said)
 
 
+LACKS = """
+from dataclasses import replace
+for network in (True, False):
+    for lack in driver_in(directory, limits=replace(LIMITS, network=network)).lacks:
+        print(lack)
+"""
+
+
+@needs_landlock
+def test_what_cannot_be_given_is_named(directory: Path) -> None:
+    why = "(it cannot be run: unshare: No space left on device)"
+    places = f"temporary files, shared memory, locks and IPC objects of their own {why}"
+    processes = "a limit of processes each, but one for all (they run as the agent's user)"
+    sockets = f"a loopback device of their own, so that they can open no sockets at all {why}"
+    said = as_nobody(NO_NAMESPACES + LACKS, directory).splitlines()
+    assert said == [places, processes, places, sockets, processes]
+
+
+def test_an_agent_that_keeps_nothing_apart_says_so(directory: Path) -> None:
+    lacks = driver_in(directory, "none").lacks
+    assert lacks[0] == "anything that keeps them apart (SPOTFED_ISOLATION=none)"
+    assert "limit of processes" in lacks[1]
+
+
 def test_isolation_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(DriverError, match="users needs root"):

@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -95,6 +96,41 @@ def test_so_it_is_without_privileges(directory: Path) -> None:
     if lacks != "('user', 'mnt', 'ipc') ()":
         pytest.skip(f"this kernel does not give namespaces to users: {lacks}")
     assert " ".join(said).split() == ["key", "-1", "left", "looked", "looked"]
+
+
+def saved_from_own_places(directory: Path) -> str:
+    """What a save command finds in the places of its job, and a restore command leaves there."""
+    driver = driver_in(directory)
+    look = ("/bin/sh", "-c", "cat /dev/shm/state /tmp/state > saved")
+    with cleared(driver):
+        script = "echo shm > /dev/shm/state; echo tmp > /tmp/state; echo up; sleep 1000"
+        driver.start(work(script, save=look, checkpoint_s=1000.0))
+        says(driver, "up")
+        checkpoint = driver.save_checkpoint("j.1.0", threading.Event())
+        more = {"restore": ("j.1.0", checkpoint.number), "resume": ("/bin/sh", "-c", "cp saved /dev/shm/new")}
+        driver.start(work("cat /dev/shm/new; ls /dev/shm", "j.2.0", **more))
+        assert ended(driver, "j.2.0").code == 0
+        return " ".join(driver.read_log("j.2.0", 1_000)[1].decode().split())
+
+
+SAVED = """
+from tests.unit.workers.node_agent.process.test_shared_places import saved_from_own_places
+print(driver_in(directory).lacks or saved_from_own_places(directory))
+"""
+
+
+def test_save_and_restore_commands_share_the_places_of_their_job(directory: Path) -> None:
+    if lacks := driver_in(directory).lacks:
+        pytest.skip(f"this kernel does not give {lacks}")
+    assert saved_from_own_places(directory) == "shm tmp new"
+
+
+@needs_landlock
+def test_so_they_do_without_privileges(directory: Path) -> None:
+    said = as_nobody(SAVED, directory).strip()
+    if said.startswith("("):
+        pytest.skip(f"this kernel does not give {said}")
+    assert said == "shm tmp new"
 
 
 @needs_root
