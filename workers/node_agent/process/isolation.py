@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 
 from workers.node_agent.process import sandbox
@@ -124,7 +125,7 @@ class JobUsers:
             next_place = 0
             with suppress(OSError, ValueError):
                 next_place = self._ids.index(int(last.read_text())) + 1
-            for uid in (*self._ids[next_place:], *self._ids[:next_place]):
+            for uid in chain(self._ids[next_place:], self._ids[:next_place]):
                 if uid in busy or (uid in known and _is_taken(known[uid])):
                     continue
                 (self._registry / str(uid)).write_text(str(home))

@@ -23,6 +23,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 
 from broker.jobs.models import Usage, Work
@@ -352,17 +353,16 @@ class ProcessDriver:
     def _end_largest(self, device: int, free: int) -> None:
         with self._lock:
             work_dirs = list(self._work_dirs.values())
-        sizes: dict[str, float] = {}
+        sizes: list[tuple[float, WorkDir]] = []
         for work_dir in work_dirs:
             with suppress(FileNotFoundError):
                 if read_outcome(work_dir.state) is None and work_dir.directory.stat().st_dev == device:
                     used = self._measure_disk(work_dir)
-                    sizes[work_dir.work.id] = float("inf") if used is None else used
-        largest = max(sizes, key=sizes.__getitem__, default=None)
-        work_dir = None if largest is None else self._find(largest)
-        if work_dir is not None and sizes[work_dir.work.id] > free:
-            self.stop(work_dir.work.id, StopCause.DISK_FULL)
-            for path in (work_dir.directory, work_dir.tmp):
+                    sizes.append((float("inf") if used is None else used, work_dir))
+        most, largest = max(sizes, key=itemgetter(0), default=(0.0, None))
+        if largest is not None and most > free:
+            self.stop(largest.work.id, StopCause.DISK_FULL)
+            for path in (largest.directory, largest.tmp):
                 remove_tree(path)
 
     def _ended(self, work_dir: WorkDir, ended: TaskOutcome, started_at: float | None) -> EndedWork:

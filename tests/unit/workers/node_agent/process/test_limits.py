@@ -26,7 +26,8 @@ from tests.unit.workers.node_agent.process.scenes import (
     work,
 )
 from workers.node_agent.process import process_driver
-from workers.node_agent.process.driver_protocol import EndedWork, StopCause
+from workers.node_agent.process.driver_protocol import DriverError, EndedWork, StopCause
+from workers.node_agent.process.isolation import JobIsolation
 from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.shim import PART_BYTES
 
@@ -193,7 +194,7 @@ def test_a_full_disk_ends_nobody_and_loses_no_end(small_disk: Path) -> None:
         found = ended(driver, "l.1.0")
         assert found.cause is StopCause.EVICTED
         assert found.noticed_at is not None
-        with pytest.raises(process_driver.DriverError, match="No space left on device"):
+        with pytest.raises(DriverError, match="No space left on device"):
             driver.start(work("true", "m.1.0"))
         assert driver.list_work() == ["k.1.0", "l.1.0", "j.1.0"]
         running(driver)
@@ -282,7 +283,7 @@ def test_without_namespaces_a_job_that_may_reach_no_network_opens_no_sockets(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory.chmod(0o711)
-    monkeypatch.setattr(process_driver.JobIsolation, "wanted_namespaces", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "wanted_namespaces", lambda *_: ())
     assert reaches(directory, network=False) == NOTHING
 
 
