@@ -159,7 +159,7 @@ class JobUsers:
 
 
 def list_owners() -> set[int]:
-    """Return the users that own something where all may leave it; of too many files, owners of upper ones."""
+    """Return the users that own something in directories where all may leave it, of some thousand entries."""
     owners = {uid for _, _, uid in sandbox.list_ipc_objects()}
     unseen = deque([*sandbox.shared_directories(), sandbox.MESSAGE_QUEUES])
     left = _MOST_FILES
@@ -169,7 +169,7 @@ def list_owners() -> set[int]:
                 left -= 1
                 status = entry.stat(follow_symlinks=False)
                 owners.add(status.st_uid)
-                if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IXOTH:
+                if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH:
                     unseen.append(entry.path)
     return owners
 

@@ -272,7 +272,8 @@ class ProcessDriver:
         work_dir = self._find(work)
         if work_dir is None:
             return
-        work_dir.note_cause(cause)
+        with suppress(OSError):  # it ends whether that can be written or not
+            work_dir.note_cause(cause)
         self._kill(work_dir)
 
     def _kill(self, work_dir: WorkDir) -> None:
@@ -402,7 +403,8 @@ class ProcessDriver:
         work_dir = self._find(work)
         if work_dir is None:
             return
-        work_dir.note_cause(StopCause.STOPPED)
+        with suppress(OSError):
+            work_dir.note_cause(StopCause.STOPPED)
         self._kill(work_dir)
         self._remove(work_dir)
         with self._lock:

@@ -170,6 +170,8 @@ def test_users_rest_while_something_of_theirs_is_left(
         home.mkdir()
     shared = tmp_path / "shared" / "open" / "deep"
     shared.mkdir(parents=True)
+    for path in (shared.parent, shared):
+        path.chmod(0o777)
     monkeypatch.setattr(sandbox, "shared_directories", lambda: {str(tmp_path / "shared"): "/tmp"})
     users = JobUsers(60490, 60493, tmp_path / "registry")
     assert [users.take(home) for home in homes[:2]] == [60490, 60491]
