@@ -36,7 +36,7 @@ def refusal_reasons() -> str:
     rows = (
         f"| `{reason}` | {reason.text} | {'yes' if reason.retryable else ''} |" for reason in RefusalReason
     )
-    return "\n".join(("| name | what | worth another try soon |", "| --- | --- | --- |", *rows))
+    return "\n".join(("| name | meaning | worth another try soon |", "| --- | --- | --- |", *rows))
 
 
 def http_api(app: FastAPI) -> str:

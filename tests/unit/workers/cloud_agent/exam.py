@@ -1,4 +1,4 @@
-"""The exam that every instance driver sits: what an instance agent relies on, whatever cloud it is."""
+"""The exam that every instance driver sits: what a cloud agent relies on, whatever cloud it is."""
 
 from __future__ import annotations
 
