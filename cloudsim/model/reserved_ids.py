@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: The beginnings of ids, after the cloud's id and a slash, of blocks of headroom and of room freed for a user.
+#: The beginnings, after the cloud's id and a slash, of the ids of headroom blocks and of freed room.
 HEADROOM, FREED = "headroom-", "freed-"
 
 #: The beginnings that no id of a request may have, after the cloud's id and a slash.
