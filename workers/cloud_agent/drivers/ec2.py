@@ -97,9 +97,9 @@ class Ec2Options(HttpOptions):
 class Ec2Driver:
     """Starts, lists and ends instances through the EC2 API.
 
-    The lease's id is a tag, and the source of a client token that lets no instance start twice. An instance is
-    a lease's by its token alone, for a user can copy tags, and no two instances have one token. Notice is the
-    tag ``<prefix>:leaves-at``, which an instance reads from its own metadata (AWS).
+    The lease's id is a tag, and the source of a client token that lets no instance start twice. The token
+    alone makes an instance a lease's: a user can copy tags, but no two instances have one token. Notice is
+    the tag ``<prefix>:leaves-at``, which an instance reads from its own metadata (AWS).
     """
 
     def __init__(self, options: Ec2Options, cloud: str, user: str, secret: str):
