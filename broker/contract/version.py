@@ -123,7 +123,7 @@ def _shrink_to(version: int, value: Any, dumped: Any) -> None:
             if field_version(field) > version:
                 del dumped[name]
             elif isinstance(part, Code):
-                dumped[name] = (part.older if part.since > version else part).value
+                dumped[name] = part.older if part.since > version else part.value
             else:
                 _shrink_to(version, part, dumped[name])
         if "version" in dumped:
