@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 
 from broker.jobs.models import Usage
 from workers.node_agent.process.process_tree import OsProcess
+from workers.node_agent.process.safe_copy import StepKind, TreeWalk
 
 #: Seconds: shorter measurements say little about how many threads are busy.
 _SHORTEST_S = 0.5
-_MOST_FILES = 20_000
+_MOST_ENTRIES = 20_000
 
 
 class UsageMeter:
@@ -91,13 +93,17 @@ def _threads(pid: int) -> list[tuple[str, float]]:
 
 
 def disk_bytes(directory: Path) -> int:
-    """Return the disk space of the files in a directory; at most some thousand are counted."""
-    total = seen = 0
-    for _, _, files, descriptor in os.fwalk(directory):
-        for name in files:
-            seen += 1
-            if seen > _MOST_FILES:
-                return total
-            with suppress(OSError):
-                total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_blocks * 512
+    """Return the disk space of the files in a directory; at most some thousand entries are looked at."""
+    total = 0
+    try:
+        top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return 0
+    try:
+        with suppress(OSError), closing(iter(TreeWalk(top, strict=False))) as steps:
+            for step in islice(steps, _MOST_ENTRIES):
+                if step.kind is StepKind.ENTRY:
+                    total += step.status.st_blocks * 512
+    finally:
+        os.close(top)
     return total

@@ -60,7 +60,7 @@ class WorkDir:
 
     def measure_gb(self) -> float:
         """Return the size of the job's directory in GB."""
-        return disk_bytes(self.directory) / 1e9 if self.directory.is_dir() else 0.0
+        return disk_bytes(self.directory) / 1e9
 
     def process_tree(self) -> ProcessTree | None:
         """Return its processes, None if there were never any."""
