@@ -10,10 +10,9 @@ from pathlib import Path
 
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
+from broker.jobs.models import TRASH
 from broker.settings import variable
 
-#: The name of the directories in which node agents put aside what jobs left, to remove it.
-TRASH = ".trash"
 _REMOVED_WITHIN_S = 3600.0
 
 

@@ -340,7 +340,6 @@ def _remove_entry(name: str, top: int, until_s: float) -> None:
         return
     directory = _open_unlocked(name, top)
     failure = None
-    changed = False
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -349,14 +348,12 @@ def _remove_entry(name: str, top: int, until_s: float) -> None:
                     if not _unlink(entry.name, directory):
                         os.close(_open_unlocked(entry.name, directory))
                         os.rename(entry.name, uuid.uuid4().hex, src_dir_fd=directory, dst_dir_fd=top)
-                    changed = True
                 except OSError as error:
                     failure = failure or error
     finally:
         os.close(directory)
-    # Where that changed something, somebody adds to it, and its turn comes again.
-    if not _remove_directory(name, top) and (failure or not changed):
-        raise failure or OSError(errno.ENOTEMPTY, "it has entries that are not listed")
+    if not _remove_directory(name, top) and failure:  # without one somebody adds to it: its turn comes again
+        raise failure
 
 
 def _check_time(until_s: float) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from broker.doctor.directories import TRASH
+from broker.jobs.models import TRASH
 from workers.node_agent.process.safe_copy import remove_tree
 
 #: Seconds that each thing in the trash may take at a time.
