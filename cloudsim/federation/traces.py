@@ -31,7 +31,7 @@ from cloudsim.markets.report import FileReport, SeriesReport, list_warnings
 from cloudsim.model.errors import SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.traces.formats import read
-from cloudsim.traces.formats.preemptions import read_lifetimes
+from cloudsim.traces.formats.preemptions import REQUIRED, read_lifetimes
 from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
@@ -154,7 +154,7 @@ class Traces:
 
     def _preempted(self, table: PreemptionTrace, where: str, node_cores: Sequence[int]) -> Trace:
         file = self._find(table.preemptions, f"{where}.preemptions")
-        lifetimes = read_lifetimes(load_source(file))
+        lifetimes = read_lifetimes(load_source(file, accepted=f"accepted is CSV with {','.join(REQUIRED)}"))
         if lifetimes.quarantined:
             self._on_warning(file, f"{lifetimes.quarantined} rows cannot be used.")
         chosen = slice(None)

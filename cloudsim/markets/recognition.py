@@ -18,11 +18,11 @@ from cloudsim.model.errors import TraceError
 from cloudsim.traces import formats
 from cloudsim.traces.formats import arrow
 from cloudsim.traces.formats.columns import read_header
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source
+from cloudsim.traces.formats.source import Source, decode_source
 
 #: Files that can be read, for errors.
 KNOWN = (
-    f"of traces {ACCEPTED}; of prices {ACCEPTED_PRICES}; and lists of on-demand prices: CSV with "
+    f"of traces {formats.ACCEPTED}; of prices {ACCEPTED_PRICES}; and lists of on-demand prices: CSV with "
     f"{','.join(on_demand.REQUIRED)}"
 )
 

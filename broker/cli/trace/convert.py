@@ -18,7 +18,7 @@ from broker.cli.errors import CommandError, ExitCode, warn
 from broker.cli.trace.options import ErrorRateOption, FileArgument
 from cloudsim.markets.recognition import FileKind, recognise_file
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.formats import WRITERS, arrow, read, swf, write
+from cloudsim.traces.formats import ACCEPTED, WRITERS, arrow, read, swf, write
 from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.report import ImportReport
 
@@ -159,7 +159,11 @@ def _write_rejected(file: Path, path: Path, report: ImportReport) -> Path | None
     """Write the quarantined lines with their numbers and reasons; an older file of that name is emptied."""
     if not report.quarantined and not path.exists():
         return None
-    lines = load_source(file).lines if report.quarantined and report.format != "parquet" else None
+    lines = (
+        load_source(file, accepted=ACCEPTED).lines
+        if report.quarantined and report.format != "parquet"
+        else None
+    )
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(("line", "reason", "text"))

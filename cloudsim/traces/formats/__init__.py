@@ -9,52 +9,57 @@ arrow          Parquet, and large files of our own CSV (pyarrow)
 columns        CSV with a header, read by column
 source         a file as lines of text, plain or gzip
 parse_result   result of every reader
+trace_format   what a module declares of its format
 
-A reader is a function ``parse`` from lines to ``Parsed``. The error rate and the report, which all formats
-share, are here.
+A format is a module here with a ``FORMAT`` (``trace_format``); it is found by itself. The error rate and the
+report, which all formats share, are here.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces import statistics
-from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, swf, table
+from cloudsim.traces.formats import arrow
 from cloudsim.traces.formats.columns import read_header
 from cloudsim.traces.formats.parse_result import Parsed
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source, load_bytes
+from cloudsim.traces.formats.source import Source, decode_source, load_bytes
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import ImportReport, refuse_damaged
 from cloudsim.traces.trace import Trace
 
-__all__ = ["FORMATS", "WRITERS", "read", "write"]
+__all__ = ["ACCEPTED", "FORMATS", "TITLES", "WRITERS", "read", "write"]
 
-#: Name of a text format -> its reader. Parquet is recognised beside them.
-FORMATS: dict[str, Callable[[Source], Parsed]] = {
-    "eucalyptus": eucalyptus.parse,
-    "swf": swf.parse,
-    "azure": azure.parse,
-    "preemptions": preemptions.parse,
-    "table": table.parse,
-}
+
+def _collect() -> dict[str, TraceFormat]:
+    modules = {module.name: import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)}
+    return {name: module.FORMAT for name, module in modules.items() if hasattr(module, "FORMAT")}
+
+
+#: All text formats by name. Parquet is recognised beside them.
+FORMATS = _collect()
 
 #: Name of a CSV format -> the columns that its header has at least.
-HEADERS: dict[str, tuple[str, ...]] = {
-    "azure": azure.REQUIRED,
-    "preemptions": preemptions.REQUIRED,
-    "table": table.REQUIRED,
-}
+HEADERS = {name: form.columns for name, form in FORMATS.items() if form.columns}
+
+#: Name of a format -> its name for people.
+TITLES = {name: form.title for name, form in FORMATS.items()} | {"parquet": "Parquet of our own"}
 
 #: Ending of a file's name -> its writer.
-WRITERS: dict[str, Callable[[Trace, str | os.PathLike[str]], None]] = {
-    ".csv": table.write,
-    ".csv.gz": table.write,
-    ".parquet": arrow.write,
-    ".swf": swf.write,
-    ".swf.gz": swf.write,
-}
+WRITERS = dict(
+    sorted([*(pair for form in FORMATS.values() for pair in form.writers.items()), (".parquet", arrow.write)])
+)
+
+#: Sentence on the accepted files, for errors.
+ACCEPTED = (
+    f"accepted are, plain or gzip: {', '.join(form.title for form in FORMATS.values() if not form.columns)}, "
+    f"CSV with {' or '.join(','.join(columns) for columns in HEADERS.values())}, and Parquet with "
+    f"{','.join(arrow.REQUIRED)}"
+)
 
 _PARQUET = "parquet"
 _RECOGNISE_LINES = 200
@@ -95,7 +100,7 @@ def read(
     if capacity_cores is not None and capacity_cores < 1:
         raise SpecError(f"must be at least 1, not {capacity_cores}", field="capacity_cores")
     file = os.fspath(path)
-    kind, parsed = _parsed(file, load_bytes(path), format)
+    kind, parsed = _parsed(file, load_bytes(path, accepted=ACCEPTED), format)
     refuse_damaged(file, parsed.lines, parsed.quarantined, max_error_rate)
     if not len(parsed.trace):
         raise TraceError(f"holds no instance; {ACCEPTED}", file=file)
@@ -122,12 +127,12 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
 
 def _parsed(file: str, data: bytes, kind: str | None) -> tuple[str, Parsed]:
     if kind is None and arrow.is_parquet(data):
-        return _PARQUET, arrow.parse_parquet(file, data)
+        return _PARQUET, arrow.parse_parquet(file, data, accepted=ACCEPTED)
     if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
         return "table", parsed
-    source = decode_source(data, file)
+    source = decode_source(data, file, accepted=ACCEPTED)
     kind = kind or recognise_format(source)
-    parsed = FORMATS[kind](source)
+    parsed = FORMATS[kind].parse(source)
     return kind, replace(parsed, repaired=(*source.repaired, *parsed.repaired), ends_open=source.ends_open)
 
 
@@ -145,19 +150,10 @@ def recognise_format(source: Source) -> str:
             return kind
     for text in source.lines[:_RECOGNISE_LINES]:
         words = text.split()
-        if len(words) >= 3 and words[0] in ("START", "STOP"):
-            return "eucalyptus"
-        if len(words) == swf.FIELDS and all(_is_number(word) for word in words):
-            return "swf"
+        for kind, form in FORMATS.items():
+            if form.is_record(words):
+                return kind
     raise TraceError(f"is not a trace in a known format; {ACCEPTED}", file=source.file)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _report(file: str, kind: str, parsed: Parsed, capacity_cores: int | None) -> ImportReport:

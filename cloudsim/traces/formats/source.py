@@ -10,12 +10,6 @@ from pathlib import Path
 
 from cloudsim.model.errors import TraceError
 
-ACCEPTED = (
-    "accepted are, plain or gzip: Eucalyptus START/STOP lines, Standard Workload Format (SWF), "
-    "CSV with vm,start_s,duration_s,cores or vm,machine_type,start_time,time_in_sec,outcome, and CSV or "
-    "Parquet with instance,start_s,stop_s,cores"
-)
-
 _GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 _SUFFIXES = (".gz", ".csv", ".swf", ".txt", ".parquet")
@@ -34,7 +28,7 @@ class Source:
     ends_open: bool = False
 
 
-def load_source(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
+def load_source(path: str | os.PathLike[str], *, accepted: str) -> Source:
     """Read a whole text file.
 
     Parameters
@@ -50,7 +44,7 @@ def load_source(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> So
     return decode_source(load_bytes(path, accepted=accepted), os.fspath(path), accepted=accepted)
 
 
-def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> bytes:
+def load_bytes(path: str | os.PathLike[str], *, accepted: str) -> bytes:
     """Return the bytes of a file, unpacked if it is gzip.
 
     Raises
@@ -70,7 +64,7 @@ def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> byt
     return _unpacked(data, file, accepted)
 
 
-def decode_source(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
+def decode_source(data: bytes, file: str, *, accepted: str) -> Source:
     """Return the lines of a text file that is in memory already; ``file`` is its name in errors.
 
     Raises

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
 from cloudsim.traces.formats.source import Source
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, Trace
 
@@ -153,3 +154,23 @@ def list_losses(trace: Trace) -> tuple[str, ...]:
         (empty, f"{empty} instances of no length are read as jobs that never ran."),
     )
     return tuple(sentence for count, sentence in losses if count)
+
+
+def _is_record(words: list[str]) -> bool:
+    return len(words) == FIELDS and all(_is_number(word) for word in words)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+FORMAT = TraceFormat(
+    "batch log in the Standard Workload Format (SWF)",
+    parse,
+    is_record=_is_record,
+    writers={".swf": write, ".swf.gz": write},
+)

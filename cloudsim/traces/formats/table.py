@@ -19,6 +19,7 @@ import numpy as np
 from cloudsim.traces.formats.columns import bad_cores, bad_ids, read_columns
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
 
 REQUIRED = ("instance", "start_s", "stop_s", "cores")
@@ -189,3 +190,6 @@ def _quoted(text: str) -> str:
     if "," not in text and '"' not in text:
         return text
     return '"' + text.replace('"', '""') + '"'
+
+
+FORMAT = TraceFormat("CSV of our own", parse, columns=REQUIRED, writers={".csv": write, ".csv.gz": write})

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker import cli
-from broker.cli.trace import file_report
-from cloudsim.traces.formats import FORMATS, arrow, read
+from cloudsim.traces.formats import arrow, read
 from tests.unit.broker.running import Run, runner
 
 Spotfed = Run
@@ -47,10 +46,6 @@ def test_every_command_has_help_with_an_example_and_json(spotfed: Spotfed, comma
     assert shown.code == 0
     assert f"Example: spotfed trace {command}" in shown.out
     assert "--json" in shown.out
-
-
-def test_every_format_has_a_name_for_people() -> None:
-    assert set(file_report.FORMATS) == {*FORMATS, "parquet"}
 
 
 def test_inspect_a_trace_as_json(spotfed: Spotfed, log: Path) -> None:
