@@ -11,7 +11,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -72,7 +72,7 @@ class TreeWalk:
         self._of, self._skipped = of, FileNotFoundError if strict else OSError
         self._top, self._remembered = top, 1
 
-    def __iter__(self) -> Iterator[WalkStep]:
+    def __iter__(self) -> Generator[WalkStep]:
         """Yield the steps.
 
         Raises
@@ -329,8 +329,8 @@ def _empty(top: int, until_s: float) -> None:
                         raise
                     except OSError as error:
                         failures[entry.name] = error
-    for error in failures.values():
-        raise error
+    if failures:
+        raise next(iter(failures.values()))
 
 
 def _remove_entry(name: str, top: int, until_s: float) -> None:
