@@ -47,6 +47,7 @@ from workers.node_agent.reports import Reports, report_ended, report_isolation
 
 PROGRAM = "workers.node_agent"
 _ANSWER_S = 3.0  # a Redis that is silent for longer is away
+_REMOVAL_S = 10.0  # what jobs left and is not removed by then is removed by the next agent
 
 
 def parser() -> argparse.ArgumentParser:
@@ -116,6 +117,8 @@ def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
     works = sorted(driver.list_work())
     for name in works:
         driver.forget(name)
+    for thread in driver.empty_trash():
+        thread.join(_REMOVAL_S)
     try:
         with connect(str(config.redis_url), socket_timeout=_ANSWER_S) as client:
             report_ended(client, RedisKeys(config.key_prefix), cloud, works)
@@ -157,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     concerns = instance_filter(events, lambda: agent.instances)
     listened = (waiting, (keys.work_channel(options.cloud), events), agent.wake, stopping, concerns)
     threading.Thread(target=listen_for_wakeups, args=listened, daemon=True).start()
-    cleaned = (client, keys, checkpoint_store(config), config.jobs_kept_s, stopping)
+    cleaned = (client, keys, checkpoint_store(config), driver.empty_trash, config.jobs_kept_s, stopping)
     threading.Thread(target=remove_old_states, args=cleaned, daemon=True).start()
     agent.run(stopping)
     lock.end()

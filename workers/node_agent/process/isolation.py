@@ -344,9 +344,9 @@ class JobIsolation:
         except subprocess.TimeoutExpired:
             ended = None
         finally:
-            remove_tree(home)
             if uid is not None:
-                self.users.free(uid)
+                self.users.free(uid)  # while home is there, nobody else is given it
+            remove_tree(home)
         if ended is None or ended.code is None:
             return "it did not end" if ended is None else ended.why
         return _FAULTS.get(ended.code, f"it ended with status {ended.code}")

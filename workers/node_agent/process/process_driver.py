@@ -26,6 +26,8 @@ from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 
+import structlog
+
 from broker.jobs.models import Usage, Work
 from cloudsim.jobs.job import StorageKind
 from workers.node_agent.process.checkpoints import CheckpointStore
@@ -40,7 +42,6 @@ from workers.node_agent.process.driver_protocol import (
 from workers.node_agent.process.isolation import JobIsolation, start_shim
 from workers.node_agent.process.limits import JobLimits
 from workers.node_agent.process.process_tree import OsProcess, ProcessTree, list_processes
-from workers.node_agent.process.safe_copy import remove_tree
 from workers.node_agent.process.task_files import (
     Task,
     TaskOutcome,
@@ -52,6 +53,7 @@ from workers.node_agent.process.task_files import (
     reserve_file,
     shim_lives,
 )
+from workers.node_agent.process.trash import Trash
 from workers.node_agent.process.usage_meter import disk_bytes
 from workers.node_agent.process.work_dir import WorkDir, read_work_dir
 
@@ -62,6 +64,8 @@ _DISK_S, _RELIEF_S = 10.0, 5.0
 _FILE_BYTES = 16_384
 _LOOK_S = 0.02
 _STOP_LIMIT_S = 15.0
+
+log = structlog.get_logger(__name__)
 
 
 class ProcessDriver:
@@ -90,14 +94,26 @@ class ProcessDriver:
         self._table_at = self._relieved_at = float("-inf")
         base.mkdir(parents=True, exist_ok=True)
         base.chmod(0o711)
+        self._trash = Trash(base)
+        for path in base.glob(".probe-*"):  # of an agent that was killed, perhaps with this process id
+            self._trash.discard(path)
         isolation.check(base)
         for path in base.iterdir():
-            self._take_up(path)
+            if path != self._trash.path:
+                self._take_up(path)
+        self.empty_trash()
 
     def _take_up(self, path: Path) -> None:
+        """Take up the work of that directory. Whatever it holds, the agent goes on."""
+        try:
+            self._read(path)
+        except Exception:
+            log.exception("work cannot be taken up", path=str(path))
+
+    def _read(self, path: Path) -> None:
         notes = read_work_dir(path)
         if notes is None:
-            remove_tree(path)  # nothing was started there
+            self._trash.discard(path)  # nothing was started there
             return
         work_dir = self._make_work_dir(*notes)
         self._cores.occupy(work_dir.work, work_dir.cores)
@@ -126,8 +142,7 @@ class ProcessDriver:
             work_dir = self._work_dirs.get(work.id)
         if work_dir is None:
             work_dir = self._make_work_dir(work, self._cores.take(work), None)
-            if work_dir.path.exists():
-                remove_tree(work_dir.path)
+            self._trash.discard(work_dir.path)
             try:
                 self._prepare(work_dir)
             except (OSError, DriverError) as error:
@@ -152,8 +167,7 @@ class ProcessDriver:
             reserve_file(work_dir.path / name)
         if work.storage is StorageKind.REMOTE:
             self._checkpoints.make_directory(work)
-        if work_dir.directory.exists():
-            remove_tree(work_dir.directory)
+            self._checkpoints.trash.discard(work_dir.directory)
         if work.restore is not None:
             self._checkpoints.restore(work.job, *work.restore, work_dir.directory, work_dir.uid)
         else:
@@ -226,7 +240,7 @@ class ProcessDriver:
                 tree.resume()
             work_dir.meter.add_halt(time.time() - halted_at)
         if abandon.is_set():
-            remove_tree(draft)
+            self._checkpoints.trash.discard(draft)
             raise DriverError("there was no time to keep its state")
         return self._checkpoints.commit(draft, began_at if saves else halted_at, size, last=last)
 
@@ -239,8 +253,7 @@ class ProcessDriver:
             When it fails, takes too long or is abandoned.
         """
         state = work_dir.path / "save"
-        if state.exists():
-            remove_tree(state)
+        self._trash.discard(state)
         state.mkdir(mode=0o700)
         assert work_dir.work.save is not None
         self._task(work_dir, work_dir.work.save, beside=read_start(work_dir.state)).write(state)
@@ -363,8 +376,11 @@ class ProcessDriver:
         most, largest = max(sizes, key=itemgetter(0), default=(0.0, None))
         if largest is not None and most > free:
             self.stop(largest.work.id, StopCause.DISK_FULL)
-            for path in (largest.directory, largest.tmp):
-                remove_tree(path)
+            if largest.work.storage is StorageKind.REMOTE:
+                self._checkpoints.trash.discard(largest.directory)
+            else:
+                self._trash.discard(largest.directory)
+            self._trash.discard(largest.tmp)
 
     def _ended(self, work_dir: WorkDir, ended: TaskOutcome, started_at: float | None) -> EndedWork:
         if work_dir.disk_at < float("inf"):
@@ -412,15 +428,20 @@ class ProcessDriver:
 
     def _remove(self, work_dir: WorkDir) -> None:
         """Free all that the work has. Its notes go first, so that it is not taken for work that goes on."""
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             (work_dir.path / "work.json").unlink()
-        if work_dir.directory.is_dir() and work_dir.work.storage is StorageKind.REMOTE:
-            remove_tree(work_dir.directory)
-        if work_dir.path.is_dir():
-            remove_tree(work_dir.path)
-        if work_dir.uid is not None:
+        if work_dir.work.storage is StorageKind.REMOTE:
+            self._checkpoints.trash.discard(work_dir.directory)
+        if work_dir.uid is not None:  # while its directory is there, no other work is given its user
+            with suppress(OSError):
+                work_dir.path.chmod(0o700)
             self._isolation.users.free(work_dir.uid)
+        self._trash.discard(work_dir.path)
         self._cores.free(work_dir.work.id)
+
+    def empty_trash(self) -> list[threading.Thread]:
+        """Begin to remove what was put aside; return the threads that do."""
+        return [self._trash.empty(), self._checkpoints.trash.empty()]
 
     def _find(self, work: str) -> WorkDir | None:
         with self._lock:
