@@ -195,7 +195,7 @@ def mount_places(hidden: Iterable[str], shown: Iterable[str], temporary: str, me
                 _mount(f"/proc/self/fd/{descriptors[temporary]}", path, None, _MS_BIND, None)
             else:
                 memory = "50%" if memory_mb is None else f"{memory_mb}000000"
-                size = memory if name == SHARED_MEMORY else "1m"
+                size = f"{memory},nr_inodes=100k" if name == SHARED_MEMORY else "1m,nr_inodes=10k"
                 _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode=1777,size={size}")
         if os.path.ismount(MESSAGE_QUEUES):
             _mount("mqueue", MESSAGE_QUEUES, "mqueue", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)

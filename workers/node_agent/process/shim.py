@@ -293,14 +293,20 @@ class Shim:
             os._exit(127)
 
     def _limit(self) -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         processes = self._task["processes"]
         if self._task["uid"] is None and "user" not in self._task["namespaces"]:
             processes += count_threads(os.getuid())  # of a user whose other processes count as well
-        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+        lower_limit(resource.RLIMIT_CORE, 0)
+        lower_limit(resource.RLIMIT_NPROC, processes)
         if self._task["memory_mb"] is not None:
-            most = self._task["memory_mb"] * _MB
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+            lower_limit(resource.RLIMIT_DATA, self._task["memory_mb"] * _MB)
+
+
+def lower_limit(kind: int, most: int) -> None:
+    """Set a limit of this process, unless a lower one is set that it cannot raise."""
+    hard = resource.getrlimit(kind)[1]
+    lowest = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (lowest, lowest))
 
 
 def count_threads(uid: int) -> int:

@@ -97,6 +97,19 @@ def test_where_all_are_one_user_the_limit_is_beside_those_that_run(directory: Pa
     assert 20 <= int(as_nobody(NO_NAMESPACES + BOMB.replace("GO_ON", "False"), directory)) <= 60
 
 
+LOWER = """
+import resource
+from tests.unit.workers.node_agent.process.test_limits import processes_of_a_bomb
+resource.setrlimit(resource.RLIMIT_NPROC, (30, 30))
+print(processes_of_a_bomb(directory))
+"""
+
+
+@needs_landlock
+def test_a_limit_of_the_agent_that_is_lower_stays(directory: Path) -> None:
+    assert 10 <= int(as_nobody(LOWER, directory)) <= 30
+
+
 def test_a_fork_bomb_is_killed_and_others_go_on(directory: Path) -> None:
     driver = driver_in(directory, limits=replace(LIMITS, processes=300))
     with cleared(driver):
@@ -156,6 +169,9 @@ def test_a_job_that_uses_more_disk_than_it_may_is_ended(limited: ProcessDriver, 
     limited.start(work(script))
     assert ended(limited).cause is StopCause.TOO_MUCH_DISK
     running(limited, "k.1.0")
+    limited.forget("j.1.0")
+    for thread in limited.empty_trash():
+        thread.join()
 
 
 @pytest.fixture
@@ -228,14 +244,13 @@ def test_nobody_is_ended_for_a_disk_that_others_have_filled(small_disk: Path) ->
 def test_shared_memory_and_locks_are_bounded(driver: ProcessDriver) -> None:
     if "mnt" not in driver._isolation.namespaces:
         pytest.skip(f"this kernel does not give {driver._isolation.lacks}")
-    script = (
-        "for place in /dev/shm /run/lock; do head -c 70000000 /dev/zero > $place/x; wc -c < $place/x; done"
-    )
+    script = "for place in /dev/shm /run/lock; do head -c 70000000 /dev/zero > $place/x; wc -c < $place/x; done; df -i /run/lock"
     driver.start(work(script, memory_mb=50))
     assert ended(driver).code == 0
     sizes = [int(line) for line in driver.read_log("j.1.0", 1_000)[1].decode().splitlines() if line.isdigit()]
     assert 49_000_000 <= sizes[0] <= 50_100_000
     assert sizes[1] <= 1 << 20
+    assert int(driver.read_log("j.1.0", 1_000)[1].decode().splitlines()[-1].split()[1]) <= 10_240
 
 
 # -- network -------------------------------------------------------------------------------------------------
