@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import cast
 
@@ -27,9 +26,10 @@ def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
                 f"start it: python -m workers.node_agent --cloud {cloud.id} --federation FILE",
                 name=name,
             )
-        elif lacks := json.loads(cast("bytes | None", client.get(keys.isolation(cloud.id))) or "[]"):
+        elif lacks := cast("bytes | None", client.get(keys.isolation(cloud.id))):
             yield warning(
-                f"it runs the commands of batch jobs, but its machine does not give them {'; '.join(lacks)}",
+                f"it runs the commands of batch jobs, but its machine does not give them "
+                f"{'; '.join(lacks.decode(errors='replace').splitlines())}",
                 "run it as root that may mount, or on a kernel with Landlock and user namespaces for all "
                 "(SECURITY.md, Batch jobs)",
                 name=name,

@@ -296,7 +296,7 @@ class RedisKeys:
         return f"{self.prefix}agent:{cloud}"
 
     def isolation(self, cloud: str) -> str:
-        """Name the string with what the cloud's node agent cannot give jobs there, a JSON list of phrases."""
+        """Name the string with what the cloud's node agent cannot give jobs, a phrase a line."""
         return f"{self.prefix}isolation:{cloud}"
 
     def instance_replies(self, cloud: str, process: str) -> str:

@@ -348,6 +348,7 @@ def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:
         agent.hset(keys.work_reports("B"), "j.1.0", "{}")
         agent.set(keys.work_log("B", "j.1.0"), "0\n", ex=60)
         assert agent.get(keys.agent("B")) == b"token"
+        agent.set(keys.isolation("B"), "locks")
         _subscribe(agent, keys.work_channel("B"))
         _subscribe(agent, keys.channel("B"))
         app = make_app(Settings(redis_url=shared.url("agent-B"), key_prefix=keys.prefix))
@@ -363,6 +364,7 @@ def test_an_agent_reaches_nothing_of_another_cloud(shared: Shared) -> None:
             "read its reports": lambda: agent.hgetall(keys.work_reports("A")),
             "read its logs": lambda: agent.get(keys.work_log("A", "j.1.0")),
             "write its logs": lambda: agent.set(keys.work_log("A", "j.1.0"), "0\n"),
+            "tell what it lacks": lambda: agent.set(keys.isolation("A"), "locks"),
             "take its agent's place": lambda: agent.set(keys.agent("A"), "mine"),
             "listen to its work": lambda: _subscribe(agent, keys.work_channel("A")),
             "listen to its events": lambda: _subscribe(agent, keys.channel("A")),

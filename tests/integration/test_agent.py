@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -62,6 +63,13 @@ def test_runs_work_and_tells_its_status_its_output_and_what_it_used(agents: Agen
     agents.take_back(work)
     home = agents.directory / "agents" / "A" / "j.1.0"
     wait_until(lambda: not home.exists(), "it is forgotten")
+
+
+def test_what_jobs_are_not_given_is_told(agents: Agents) -> None:
+    agents.agent(SPOTFED_ISOLATION="none")
+    key = agents.keys.isolation("A")
+    told = wait_until(lambda: cast("bytes | None", agents.client.get(key)), "it is told")
+    assert told.startswith(b"anything that keeps them apart (SPOTFED_ISOLATION=none)\n")
 
 
 def test_an_eviction_kills_the_whole_tree(agents: Agents) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import redis
 import structlog
@@ -82,12 +81,12 @@ class Reports:
         self._logs.pop(work, None)
 
 
-def report_isolation(client: redis.Redis, keys: RedisKeys, cloud: str, lacks: Iterable[str]) -> None:
+def report_isolation(client: redis.Redis, keys: RedisKeys, cloud: str, lacks: Sequence[str]) -> None:
     """Report what jobs of the cloud cannot be given where this agent runs; `spotfed doctor` shows it."""
-    for lack in (lacks := tuple(lacks)):
+    for lack in lacks:
         log.warning("jobs are not given here", what=lack)
     try:
-        client.set(keys.isolation(cloud), json.dumps(lacks))
+        client.set(keys.isolation(cloud), "\n".join(lacks))
     except redis.RedisError as error:
         log.warning("redis is away; doctor is not told what jobs are not given", why=str(error))
 

@@ -224,12 +224,12 @@ def test_what_a_node_agent_cannot_give_jobs_is_told(federation: Federation) -> N
     federation.redis.set(federation.keys.agent("a"), "token")
     (result,) = federation.check(check_node_agents)
     assert result.state is State.OK
-    federation.redis.set(federation.keys.isolation("a"), '["a network of their own", "locks"]')
+    federation.redis.set(federation.keys.isolation("a"), "a network of their own\nlocks")
     (result,) = federation.check(check_node_agents)
     assert result.state is State.WARNING
     assert result.found.endswith("does not give them a network of their own; locks")
     assert "SECURITY.md" in result.advice
-    federation.redis.set(federation.keys.isolation("a"), "[]")
+    federation.redis.set(federation.keys.isolation("a"), "")
     (result,) = federation.check(check_node_agents)
     assert result.state is State.OK
 

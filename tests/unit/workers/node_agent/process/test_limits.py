@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.jobs.models import WorkState
 from tests.support.wait import wait_until
 from tests.unit.workers.node_agent.process.scenes import (
     LIMITS,
@@ -30,6 +31,7 @@ from workers.node_agent.process.driver_protocol import DriverError, EndedWork, S
 from workers.node_agent.process.isolation import JobIsolation
 from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.shim import PART_BYTES
+from workers.node_agent.task_runner import RunningTask
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes of Linux")
 needs_root = pytest.mark.skipif(not is_root(), reason="needs root")
@@ -174,6 +176,14 @@ def test_a_job_that_uses_more_disk_than_it_may_is_ended(limited: ProcessDriver, 
         thread.join()
 
 
+def test_whoever_submitted_it_is_told_why(limited: ProcessDriver) -> None:
+    task = RunningTask(limited, work("head -c 30000000 /dev/urandom > file; sleep 1000"), lambda: None)
+    task.run()
+    wait_until(lambda: task.is_ended, "it is ended")
+    assert (task.report.state, task.report.exit_code) == (WorkState.EXITED, 137)
+    assert task.report.why == "it used more disk than a job may have here (SPOTFED_JOB_DISK_MB)"
+
+
 @pytest.fixture
 def small_disk(directory: Path) -> Iterator[Path]:
     """A file system of forty megabytes."""
@@ -244,8 +254,8 @@ def test_nobody_is_ended_for_a_disk_that_others_have_filled(small_disk: Path) ->
 def test_shared_memory_and_locks_are_bounded(driver: ProcessDriver) -> None:
     if "mnt" not in driver._isolation.namespaces:
         pytest.skip(f"this kernel does not give {driver._isolation.lacks}")
-    script = "for place in /dev/shm /run/lock; do head -c 70000000 /dev/zero > $place/x; wc -c < $place/x; done; df -i /run/lock"
-    driver.start(work(script, memory_mb=50))
+    fill = "for place in /dev/shm /run/lock; do head -c 70000000 /dev/zero > $place/x; wc -c < $place/x; done"
+    driver.start(work(f"{fill}; df -i /run/lock", memory_mb=50))
     assert ended(driver).code == 0
     sizes = [int(line) for line in driver.read_log("j.1.0", 1_000)[1].decode().splitlines() if line.isdigit()]
     assert 49_000_000 <= sizes[0] <= 50_100_000
