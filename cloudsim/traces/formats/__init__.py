@@ -58,7 +58,7 @@ WRITERS = dict(
 ACCEPTED = (
     f"accepted are, plain or gzip: {', '.join(form.title for form in FORMATS.values() if not form.columns)}, "
     f"CSV with {' or '.join(','.join(columns) for columns in HEADERS.values())}, and Parquet with "
-    f"{','.join(arrow.REQUIRED)}"
+    f"{','.join(HEADERS['table'])}"
 )
 
 _PARQUET = "parquet"
