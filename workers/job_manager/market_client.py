@@ -14,7 +14,7 @@ from broker.contract import CloudInfo, QuoteView, SpotRequest
 from broker.jobs.record import JobRecord
 from broker.jobs.work_queue import WorkStore
 from cloudsim.disclosure.targeting import infer_survival, parse_disclosed
-from cloudsim.markets.prices import FloatArray
+from cloudsim.model.arrays import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 from workers.job_manager.effects import describe_refusal
