@@ -37,7 +37,7 @@ def refusal_reasons() -> str:
     rows = (
         f"| `{reason}` | {reason.text} | {'yes' if reason.retryable else ''} |" for reason in RefusalReason
     )
-    return "\n".join(("| name | what | worth another try soon |", "| --- | --- | --- |", *rows))
+    return "\n".join(("| name | meaning | worth another try soon |", "| --- | --- | --- |", *rows))
 
 
 def event_kinds(*, public: bool) -> str:

@@ -11,6 +11,7 @@ from broker.api.services.federation_metrics import (
     collect_confidential,
     collect_public,
 )
+from broker.api.services.request_metrics import RequestMetrics
 from broker.cli.errors import ExitCode
 from broker.contract import LeaseState
 from broker.settings import Settings
@@ -47,7 +48,10 @@ def test_every_state_is_there() -> None:
 
 def test_every_metric_is_there() -> None:
     facts = FederationFacts((), RedisMetrics(0, 0, 0, 0), ("", 0))
-    names = {family.name for family in [*collect_public(facts), *collect_confidential(facts)]}
+    requests = RequestMetrics()
+    requests.watch_replies(lambda: 0, {"expired": 0})
+    families = [*collect_public(facts), *collect_confidential(facts), *requests.registry.collect()]
+    names = {family.name for family in families if family.name.startswith("spotfed_")}
     assert names <= {name.removesuffix("_total") for name in first_cells(page("metrics"))}
 
 
