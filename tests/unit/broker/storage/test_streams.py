@@ -213,7 +213,7 @@ def test_ids_that_begin_anew_are_read_by_a_cursor_that_rewinds(
         await append(client, 5)
         cursor = Cursor(client, "s", "4-0", block_ms=10, rewinds=rewinds)
         reading = asyncio.create_task(run_for(5.0, cursor, log.handle))
-        await asyncio.sleep(0.1)  # within the pause after the failure
+        await asyncio.sleep(0.02)  # within the pause after the failure
         await client.flushall()
         await append(client, 1)
         await reading
