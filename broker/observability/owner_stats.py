@@ -50,7 +50,9 @@ class OwnerStats:
         if not values:
             return None
         try:
-            numbers = {field.name: float(values.get(field.name.encode(), b"0")) for field in fields(cls)}
+            numbers: dict[str, Any] = {
+                field.name: float(values.get(field.name.encode(), b"0")) for field in fields(cls)
+            }
         except ValueError:
             return None
         return cls(**{name: value if name.endswith("_s") else int(value) for name, value in numbers.items()})
