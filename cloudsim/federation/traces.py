@@ -53,6 +53,7 @@ class _Prices:
     series: Mapping[str, PriceSeries]
     reports: Mapping[str, SeriesReport]
     files: tuple[FileReport, ...]
+    is_unfinished: bool
 
     @classmethod
     def of(cls, source: Path) -> _Prices:
@@ -62,13 +63,13 @@ class _Prices:
             dict(zip(names, series, strict=True)),
             dict(zip(names, report.series, strict=True)),
             report.files,
+            report.is_unfinished,
         )
 
     def warnings(self, market: str, file: Path) -> tuple[str, ...]:
         """Return the warnings about one market, and about the file if it is one."""
-        return list_warnings(
-            [report for report in self.files if report.file == str(file)], [self.reports[market]], (), ()
-        )
+        files = [report for report in self.files if report.file == str(file)]
+        return list_warnings(files, [self.reports[market]], (), (), self.is_unfinished)
 
 
 class Traces:

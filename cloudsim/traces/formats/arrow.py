@@ -240,6 +240,7 @@ def _parsed(
         lines=len(keep),
         records=len(keep),
         lost=len(quarantined),
+        has_origin=True,
         quarantined=quarantined,
         warnings=warn_of_unused(columns),
         out_of_order=rows.out_of_order(keep),

@@ -57,6 +57,7 @@ def parse(source: Source) -> Parsed:
         lines=records,
         records=records,
         lost=len(quarantined),
+        has_origin=True,
         quarantined=quarantined,
         repaired=columns.repaired,
         out_of_order=int(np.count_nonzero(np.diff(start[keep]) < 0)),

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from cloudsim.model.errors import TraceError
 
 _GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
+#: Stands for standard input where a path is due.
+STANDARD_INPUT = "-"
+#: A file is read twice, to recognise it and to read all of it. What a pipe gave is kept for the second time.
+_streams: dict[str, bytes] = {}
 _SUFFIXES = (".gz", ".csv", ".swf", ".txt", ".parquet")
 
 
@@ -26,6 +32,8 @@ class Source:
     repaired: tuple[str, ...] = ()
     #: The last line has no end: the writer may have been cut off.
     ends_open: bool = False
+    #: Zone of times that name none; None: nobody named it.
+    time_zone: ZoneInfo | None = None
 
 
 def load_source(path: str | os.PathLike[str], *, accepted: str) -> Source:
@@ -54,7 +62,9 @@ def load_bytes(path: str | os.PathLike[str], *, accepted: str) -> bytes:
     """
     file = os.fspath(path)
     try:
-        data = Path(file).read_bytes()
+        data = read_stream(file)
+        if data is None:
+            data = Path(file).read_bytes()
     except FileNotFoundError:
         raise TraceError(f"there is no such file; {accepted}", file=file) from None
     except IsADirectoryError:
@@ -62,6 +72,22 @@ def load_bytes(path: str | os.PathLike[str], *, accepted: str) -> bytes:
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot be read ({error}); {accepted}", file=file) from None
     return _unpacked(data, file, accepted)
+
+
+def read_stream(file: str) -> bytes | None:
+    """Return all that standard input (``-``) or a pipe gave, None for a file that can be read again.
+
+    Raises
+    ------
+    OSError
+        When it cannot be read.
+    """
+    if file not in _streams:
+        if file == STANDARD_INPUT:
+            _streams[file] = sys.stdin.buffer.read()
+        elif Path(file).is_fifo():
+            _streams[file] = Path(file).read_bytes()
+    return _streams.get(file)
 
 
 def decode_source(data: bytes, file: str, *, accepted: str) -> Source:

@@ -139,6 +139,7 @@ def parse(source: Source) -> Parsed:
         lines=records,
         records=records,
         lost=len(quarantined),
+        has_origin=True,
         quarantined=quarantined,
         warnings=warn_of_unused(columns.cells),
         repaired=columns.repaired,

@@ -18,8 +18,8 @@ Writer = Callable[[Trace, str | os.PathLike[str]], None]
 class TraceFormat:
     """Declares a text format: each module of this package that has a ``FORMAT`` is one, by the module's name.
 
-    A file is in the format if its header has at least ``columns``, or else if one of its first lines is a
-    record.
+    A file is in the format if its header has at least ``columns``, if it holds the ``marker``, or else if one
+    of its first lines is a record.
 
     Attributes
     ----------
@@ -29,6 +29,8 @@ class TraceFormat:
         Reader.
     columns
         Columns that the header of a CSV format has at least; none for other formats.
+    marker
+        Text that only JSON of this format holds; none for other formats.
     is_record
         Whether a line, split at white space, is a record of the format.
     writers
@@ -38,5 +40,6 @@ class TraceFormat:
     title: str
     parse: Callable[[Source], Parsed]
     columns: tuple[str, ...] = ()
+    marker: str = ""
     is_record: Callable[[list[str]], bool] = lambda words: False  # noqa: ARG005
     writers: Mapping[str, Writer] = field(default_factory=dict)

@@ -264,3 +264,16 @@ def test_no_file_and_wrong_rates_are_refused() -> None:
         read()
     with pytest.raises(SpecError, match="max_error_rate: must be from 0 to 1"):
         read(text(TWO), max_error_rate=1.1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "unfinished"),
+    [(["a", "b"], True), (["a", None], False), ([None], False), ([""], False), (["a"], True)],
+)
+def test_a_token_without_a_page_after_it_says_that_there_is_more(
+    tokens: list[str | None], unfinished: bool
+) -> None:
+    pages = [page([record(BEGIN + number, "0.1")], token) for number, token in enumerate(tokens)]
+    _, report = read(source(*pages))
+    assert report.is_unfinished is unfinished
+    assert any("every page has a NextToken" in sentence for sentence in report.warnings) is unfinished
