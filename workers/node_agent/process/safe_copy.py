@@ -59,18 +59,9 @@ class _Level:
 class TreeWalk:
     """Walks through an open directory. What vanishes meanwhile is left out."""
 
-    def __init__(self, top: int, *, of: int | None = None, strict: bool = True):
-        """Prepare the walk.
-
-        Parameters
-        ----------
-        of:
-            The user whose directories are entered; None for anybody's.
-        strict:
-            False to leave out what cannot be read.
-        """
-        self._of, self._skipped = of, FileNotFoundError if strict else OSError
-        self._top, self._remembered = top, 1
+    def __init__(self, top: int, of: int | None):
+        """Prepare the walk. ``of``: the user whose directories are entered; None for anybody's."""
+        self._top, self._of, self._remembered = top, of, 1
 
     def __iter__(self) -> Generator[WalkStep]:
         """Yield the steps.
@@ -100,7 +91,7 @@ class TreeWalk:
                 self._remembered -= 1
                 try:
                     opened.append(os.open(name, _DIRECTORY, dir_fd=opened[0]))
-                except self._skipped:
+                except FileNotFoundError:
                     continue
                 level = _Level(name, os.fstat(opened[1]), [])
                 if self._of in {None, level.status.st_uid}:
@@ -123,7 +114,7 @@ class TreeWalk:
             for entry in entries:
                 try:
                     status = entry.stat(follow_symlinks=False)
-                except self._skipped:
+                except FileNotFoundError:
                     continue
                 if not stat.S_ISDIR(status.st_mode):
                     yield WalkStep(StepKind.ENTRY, directory, entry.name, status)
@@ -168,7 +159,7 @@ def copy_tree(
     try:
         with (
             closing(_Copy(target, of, to, abandoned)) as copy,
-            closing(iter(TreeWalk(origin, of=of))) as steps,
+            closing(iter(TreeWalk(origin, of))) as steps,
         ):
             for step in steps:
                 copy.take(step)
