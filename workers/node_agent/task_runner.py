@@ -270,7 +270,7 @@ class RunningTask:
         elif status.cause is StopCause.TOO_LARGE:
             why = f"it used more memory than its {self.work.memory_mb} MB"
         elif status.cause is StopCause.TOO_MUCH_DISK:
-            why = "it used more disk than a job may have here (SPOTFED_JOB_DISK_MB)"
+            why = "it used more disk than a job may have here, or hid how much (SPOTFED_JOB_DISK_MB)"
         elif status.cause is StopCause.DISK_FULL:
             why = "the disk was almost full, and it used most of it (SPOTFED_JOB_DISK_FREE_MB)"
         elif status.cause is StopCause.SAVED or (saved and (status.cause or status.noticed_at)):

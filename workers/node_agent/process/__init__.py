@@ -7,6 +7,7 @@ shim             between the driver and a command: limits, output, exit status; 
 task_files       the files through which driver and shim talk
 isolation        decides what a command may see and touch
 sandbox          the system calls behind that; standard library only, for the shim
+limits           of each job, which an operator sets
 process_tree     the processes of one piece of work, from /proc
 usage_meter      what they use
 cores            which cores of a node, and of this machine, are whose

@@ -338,9 +338,16 @@ class ProcessDriver:
             started_at, work_dir.meter.usage(wall_s, work_dir.disk_gb), work_dir.read_noticed_at()
         )
 
-    def _measure_disk(self, work_dir: WorkDir) -> int | None:
-        """Measure the bytes on disk of a piece of work; return None if its files are too many for that."""
-        sizes, tree = disk_bytes(work_dir.directory, work_dir.tmp), work_dir.process_tree()
+    def _measure_disk(self, work_dir: WorkDir) -> float | None:
+        """Measure the bytes on disk of a piece of work.
+
+        Return None if its files are too many for that, infinity if it has closed some of its directories.
+        """
+        tree = work_dir.process_tree()
+        try:
+            sizes = disk_bytes(work_dir.directory, work_dir.tmp)
+        except PermissionError:
+            return float("inf")
         if sizes is None:
             return None
         if not sizes:  # it is removed meanwhile

@@ -92,13 +92,23 @@ def _threads(pid: int) -> list[tuple[str, float]]:
 
 
 def disk_bytes(*directories: Path) -> list[int] | None:
-    """Return the disk space of each directory with all that is in it; None if it takes too long to measure.
+    """Return the disk space of each directory with all that is in it; None if that takes too long to measure.
 
     du(1) measures it, which neither depth nor length of names stops. What two directories share counts once.
+
+    Raises
+    ------
+    PermissionError
+        When a directory in them is closed to this process.
     """
-    command = ["du", "--summarize", "--block-size=1", "--one-file-system", "--", *map(str, directories)]
+    command = ["du", "-s", "-k", "-x", "--", *map(str, directories)]
+    environment = {"PATH": os.defpath, "LC_ALL": "C"}
     try:
-        measured = subprocess.run(command, check=False, capture_output=True, timeout=_LONGEST_MEASURE_S)  # noqa: S603
-    except subprocess.TimeoutExpired:
+        measured = subprocess.run(  # noqa: S603
+            command, check=False, capture_output=True, timeout=_LONGEST_MEASURE_S, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
         return None
-    return [int(line.split()[0]) for line in measured.stdout.splitlines()]
+    if b"Permission denied" in measured.stderr:
+        raise PermissionError(measured.stderr.decode(errors="replace"))
+    return [int(line.split()[0]) * 1024 for line in measured.stdout.splitlines()]

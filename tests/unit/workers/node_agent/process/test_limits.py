@@ -155,6 +155,21 @@ def limited(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proces
         yield driver
 
 
+CLOSED = """
+from tests.unit.workers.node_agent.process.test_limits import process_driver, replace
+process_driver._DISK_S = 0.1
+driver = driver_in(directory, limits=replace(LIMITS, disk_mb=20))
+with cleared(driver):
+    driver.start(work("mkdir d; head -c 30000000 /dev/urandom > d/file; chmod 0 d; echo up; sleep 1000"))
+    print(ended(driver).cause)
+"""
+
+
+@needs_landlock
+def test_a_job_that_hides_what_it_uses_is_ended(directory: Path) -> None:
+    assert as_nobody(CLOSED, directory) == "too-much-disk\n"
+
+
 @pytest.mark.parametrize(
     "script",
     [
@@ -181,7 +196,9 @@ def test_whoever_submitted_it_is_told_why(limited: ProcessDriver) -> None:
     task.run()
     wait_until(lambda: task.is_ended, "it is ended")
     assert (task.report.state, task.report.exit_code) == (WorkState.EXITED, 137)
-    assert task.report.why == "it used more disk than a job may have here (SPOTFED_JOB_DISK_MB)"
+    assert (
+        task.report.why == "it used more disk than a job may have here, or hid how much (SPOTFED_JOB_DISK_MB)"
+    )
 
 
 @pytest.fixture

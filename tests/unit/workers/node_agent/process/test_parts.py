@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workers.node_agent.process.scenes import is_root, work
+from workers.node_agent.process import usage_meter
 from workers.node_agent.process.checkpoints import CheckpointStore, checked_id
 from workers.node_agent.process.cores import CoreAllocator
 from workers.node_agent.process.driver_protocol import DriverError
@@ -149,6 +150,11 @@ def test_io_share_is_of_as_many_threads_as_were_busy_at_once(monkeypatch: pytest
     halted.add_halt(5.0)
     assert halted.usage(10.0, 0.0).io_share == 0.0
     assert UsageMeter().usage(0.0, 0.0).io_share == 0.0
+
+
+def test_what_takes_too_long_to_measure_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_meter, "_LONGEST_MEASURE_S", 0.0)
+    assert disk_bytes(tmp_path) is None
 
 
 def test_what_a_directory_takes(tmp_path: Path) -> None:
