@@ -31,7 +31,7 @@ from pathlib import Path
 from workers.node_agent.process import sandbox
 from workers.node_agent.process.driver_protocol import DriverError
 from workers.node_agent.process.limits import JobLimits
-from workers.node_agent.process.process_tree import SHIM, list_processes
+from workers.node_agent.process.process_tree import SHIM, list_processes, sweep_user
 from workers.node_agent.process.safe_copy import remove_tree
 from workers.node_agent.process.task_files import Task, TaskStart, read_outcome
 
@@ -143,7 +143,8 @@ class JobUsers:
                     with suppress(OSError):
                         if path.lstat().st_uid == uid:
                             path.unlink() if not path.is_dir() or path.is_symlink() else remove_tree(path)
-        sandbox.remove_ipc_objects(uid)
+        if any(owner == uid for _, _, owner in sandbox.list_ipc_objects()):
+            sweep_user(uid)
         with suppress(FileNotFoundError):
             (self._registry / str(uid)).unlink()
 

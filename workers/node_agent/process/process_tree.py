@@ -148,8 +148,7 @@ class ProcessTree:
         if self.has_shim():
             _send(self.start.shim, signal.SIGTERM)
         elif self.uid is not None:
-            command = [sys.executable, "-I", "-S", str(SHIM), "--sweep", str(self.uid)]
-            subprocess.run(command, check=False, env={}, timeout=_LONGEST_KILL_S)  # noqa: S603  (a program of ours)
+            sweep_user(self.uid)
         while members := self.members():
             for process in members:
                 _send(process.pid, signal.SIGKILL)
@@ -162,6 +161,12 @@ class ProcessTree:
         if leader is not None and leader.ticks == self.start.pid_ticks:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader.pid, number)
+
+
+def sweep_user(uid: int) -> None:
+    """Kill all processes of a user, and remove its System V objects."""
+    command = [sys.executable, "-I", "-S", str(SHIM), "--sweep", str(uid)]
+    subprocess.run(command, check=False, env={}, timeout=_LONGEST_KILL_S)  # noqa: S603  (a program of ours)
 
 
 def _send(pid: int, number: int) -> None:

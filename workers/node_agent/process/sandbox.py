@@ -160,16 +160,15 @@ def list_ipc_objects() -> list[tuple[str, int, int]]:
     return objects
 
 
-def remove_ipc_objects(uid: int) -> None:
-    """Remove the System V objects of a user in this IPC namespace."""
+def remove_ipc_objects(objects: Iterable[tuple[str, int, int]]) -> None:
+    """Remove System V objects, as their user or with CAP_SYS_ADMIN."""
     remove = {
         "shm": lambda number: _libc.shmctl(number, _IPC_RMID, None),
         "sem": lambda number: _libc.semctl(number, 0, _IPC_RMID),
         "msg": lambda number: _libc.msgctl(number, _IPC_RMID, None),
     }
-    for kind, number, owner in list_ipc_objects():
-        if owner == uid:
-            remove[kind](number)
+    for kind, number, _ in objects:
+        remove[kind](number)
 
 
 def mount_places(hidden: Iterable[str], shown: Iterable[str], temporary: str, memory_mb: int | None) -> None:

@@ -25,6 +25,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, NoReturn
 
@@ -342,12 +343,17 @@ def descendants() -> list[int]:
 
 def sweep_user(uid: int) -> None:
     """Kill all processes of a user in one step, so that none can escape by forking."""
+    run_as(uid, lambda: os.kill(-1, signal.SIGKILL))
+
+
+def run_as(uid: int, action: Callable[[], object]) -> None:
+    """Run the action in a process of that user; an OSError ends it."""
     pid = os.fork()
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
             os.setresuid(uid, uid, uid)
-            os.kill(-1, signal.SIGKILL)
+            action()
         except OSError:
             pass
         finally:
@@ -371,7 +377,10 @@ def try_lock(lock: int) -> bool:
 def main(arguments: list[str]) -> int:
     """Run the shim; return 0 if the task was done, 1 if another shim does it or has done it."""
     if arguments[0] == "--sweep":
-        sweep_user(int(arguments[1]))
+        uid = int(arguments[1])
+        sweep_user(uid)
+        objects = [found for found in sandbox.list_ipc_objects() if found[2] == uid]
+        run_as(uid, lambda: sandbox.remove_ipc_objects(objects))  # as root needs CAP_SYS_ADMIN for it
         return 0
     directory = os.open(arguments[0], os.O_RDONLY | os.O_DIRECTORY)
     lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600, dir_fd=directory)
