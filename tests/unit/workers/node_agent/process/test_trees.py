@@ -315,7 +315,7 @@ def test_whatever_is_in_a_tree_is_removed(place: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "fsync", lambda _: None)
     tree = place / "tree"
     (tree / "closed" / "inner").mkdir(parents=True)
-    (tree / "closed" / "inner" / ("n" * 255)).touch(0)
+    (tree / "closed" / "inner" / ("n" * 255)).touch()
     os.close(os.open(os.fsencode(tree) + b"/\xff\n", os.O_CREAT))
     os.mkfifo(tree / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -329,6 +329,7 @@ def test_whatever_is_in_a_tree_is_removed(place: Path, monkeypatch: pytest.Monke
         (tree / str(number)).touch()
     copy_tree(tree, place / "copy")
     assert not [path for path in (place / "copy").iterdir() if path.name in {"pipe", "socket", "device"}]
+    (tree / "closed" / "inner" / ("n" * 255)).chmod(0)  # which an ordinary user could not have copied
     (tree / "closed" / "inner").chmod(0)
     (tree / "closed").chmod(0o100)
     remove_tree(tree)
