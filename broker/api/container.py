@@ -211,7 +211,8 @@ class ApiServices:
 
     async def _sweep_once(self) -> None:
         await self.authenticator.refresh()
-        await self.submissions.sweep()
+        swept = await self.submissions.sweep()
+        await self.leases.end_misplaced(again=swept > 0)  # it may have placed anew what runs elsewhere
 
 
 async def _restart(name: str, work: Work) -> None:
