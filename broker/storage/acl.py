@@ -71,6 +71,7 @@ RIGHTS: Mapping[str, Right] = {
     "process_version": Right(broker="rw", montecarlo="rw"),
     "all_events": Right(owner="xadd", broker="rw", reader="r"),
     "lease": Right(owner="set", agent="r", instances="r", broker="r", jobs="r"),
+    "restored": Right(owner="set", broker="r"),
     "request": _BROKERS,
     "open_requests": _BROKERS,
     "call": _BROKERS,

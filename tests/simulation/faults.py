@@ -143,6 +143,7 @@ class Faults:
             request = world.random.choice(answered)
             world.note("lost", "redis", f"the record of {request}")
             world.checker.lost.add(request)
+            world.store.call("SET", KEYS.restored, "1")
             world.store.call("DEL", KEYS.request(request))
             await world.users.ask_again(request)
 

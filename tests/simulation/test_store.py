@@ -113,7 +113,7 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
         # Without holds: the cap of members is tested in tests/property.
         told = [p for one in some for p in (one, rng.choice("ff g"), "body", token, due, len(inboxes), 0)]
         entry = ["a", "[{}]", signature, ""] if inboxes else []
-        return kind, ["open", *inboxes, *some, *["queue"] * len(inboxes)], [len(inboxes), 0, "clouds", "shown:", *entry, *told]
+        return kind, ["open", *inboxes, *some, *["queue"] * len(inboxes)], [len(inboxes), 0, "restored", "clouds", "shown:", *entry, *told]
     return kind, ["open", request], ["held:", request, "refused"]
 
 
@@ -123,6 +123,7 @@ def test_scripts(redis_client: redis.Redis, seed: int) -> None:
     redis_client.response_callbacks.clear()
     for cloud, lease in (("a", "r.1"), ("b", "q.2"), ("b", "r.1"))[: seed % 4]:
         for call in (_raw_of(redis_client), store.call):
+            call("SET", "restored", "1")
             call("HSET", "clouds", cloud, "{}")
             call("SET", f"shown:{cloud}:{lease}", '{"id":"x","state":"running","labels":{"state":"ended"}}')
     for _ in range(STEPS):

@@ -345,6 +345,7 @@ def test_commands_reach_the_owners(run, redis_client):
 
 def test_a_request_without_a_record_whose_lease_runs_is_not_new(run, redis_client, inbox):
     """As after Redis was restored from an older copy. What two clouds claim nobody believes."""
+    redis_client.set(KEYS.restored, 1)
     for cloud in "ab":
         redis_client.hset(KEYS.clouds, cloud, "{}")
     running, ended = '{"id":"x","state":"running"}', '{"id":"x","state":"evicted"}'
