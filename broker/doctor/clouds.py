@@ -135,7 +135,9 @@ def _read_leases(installation: Installation, cloud: str) -> list[Lease]:
         return []
     texts = cast("list[bytes | None]", client.mget([keys.lease(cloud, lease_id) for lease_id in ids]))
     leases = (
-        parse_lease(text, cloud, lease_id) for lease_id, text in zip(ids, texts, strict=True) if text is not None
+        parse_lease(text, cloud, lease_id)
+        for lease_id, text in zip(ids, texts, strict=True)
+        if text is not None
     )
     return [lease for lease in leases if lease is not None and lease.state is LeaseState.RUNNING]
 

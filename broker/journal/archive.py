@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
+from broker.private_files import make_private_directory, sync_directory, write_private_file
 
 SYNC_S = 0.05
 SEGMENT_ENTRIES = 10_000
@@ -82,7 +83,9 @@ class Archive:
         """
         with self._lock:
             self._close()
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.directory)
+            for path in self.directory.iterdir():
+                path.chmod(0o600)  # earlier versions left some open to others
             self._full = [path for path in self.segments() if path.name.endswith(_OPEN)]
             for path in [*self._full]:
                 if next(_read_segment(path), None) is None:
@@ -189,7 +192,7 @@ class Archive:
         OSError
             When it cannot be written.
         """
-        write_file(self.directory / "snapshot", snapshot)
+        write_private_file(self.directory / "snapshot", snapshot)
 
     def snapshot(self) -> bytes | None:
         """Return the latest snapshot, or None if there is none."""
@@ -303,33 +306,6 @@ def _parse_line(line: bytes, where: str) -> ChainedEntry:
 def _compress(path: Path) -> None:
     """Replace a file by its compressed form; a crash in between leaves both, and the file counts."""
     packed = path.with_name(path.name + ".gz")
-    write_file(packed, gzip.compress(path.read_bytes(), compresslevel=1))
+    write_private_file(packed, gzip.compress(path.read_bytes(), compresslevel=1))
     path.unlink()
     sync_directory(path.parent)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file at once: whatever happens, the new content or the old one is on the disk.
-
-    Raises
-    ------
-    OSError
-        When it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Wait until files that were created, renamed or removed in a directory are so on the disk."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

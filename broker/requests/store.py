@@ -106,7 +106,13 @@ class RequestStore:
             (request.first.cloud, request.first.command) for request in requests if request.first
         )
         shown = self.keys.lease("", "").removesuffix(":")
-        arguments: list[str | bytes | int] = [len(clouds), len(holds), self.keys.restored, self.keys.clouds, shown]
+        arguments: list[str | bytes | int] = [
+            len(clouds),
+            len(holds),
+            self.keys.restored,
+            self.keys.clouds,
+            shown,
+        ]
         for cloud, entry in zip(clouds, entries, strict=True):
             arguments += [cloud, *entry, self._bell(cloud)[1]]
         for hold in holds:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import redis
 import structlog
+from redis.exceptions import NoPermissionError
 
 from broker.backoff import Backoff
 
@@ -29,7 +30,13 @@ def until_answered(call: Callable[[], Result]) -> Result:
             return call()
         except redis.RedisError as error:
             if not is_logged:
-                log.warning("redis is away", why=str(error))
+                log.warning("redis is away", why=_explain(error))
                 is_logged = True
             time.sleep(pause_s)
     raise AssertionError("pauses never end")
+
+
+def _explain(error: redis.RedisError) -> str:
+    if isinstance(error, NoPermissionError) and "script|load" in str(error):
+        return "its scripts are not loaded: the API does that, or `spotfed acl load-scripts` as the operator"
+    return str(error)

@@ -22,6 +22,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from broker.doctor.redis import UnsafeQueueError
+from broker.private_files import find_reader
 from broker.queue.send import ring
 from broker.settings import Settings, SettingsError, settings
 from broker.signing.parties import cloud_party
@@ -78,9 +79,13 @@ def read_credentials(config: Settings) -> tuple[str | None, str | None]:
         secret = config.cloud_secret
         return config.cloud_user, None if secret is None else secret.get_secret_value()
     try:
-        return config.cloud_user, config.cloud_secret_file.read_text(encoding="utf-8").strip()
+        secret = config.cloud_secret_file.read_text(encoding="utf-8").strip()
+        fault = find_reader(config.cloud_secret_file)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"SPOTFED_CLOUD_SECRET_FILE cannot be read: {error}") from error
+    if fault is not None:
+        raise SettingsError(f"SPOTFED_CLOUD_SECRET_FILE: {fault}")
+    return config.cloud_user, secret
 
 
 def make_executors() -> dict[str, Executor]:

@@ -96,8 +96,8 @@ class LeaseService:
         if again:
             self._epochs.clear()
         for member in await self._membership.members():
-            cloud, epoch = member.info.id, member.advert and member.advert.epoch
-            if epoch is None or self._epochs.get(cloud) == epoch:
+            cloud, epoch = member.info.id, member.advert.epoch if member.advert is not None else 0
+            if self._epochs.get(cloud, 0) == epoch:
                 continue
             for lease in await self._store.find_misplaced(cloud):
                 log.warning("lease %s runs on %s, its request elsewhere: it is ended there", lease.id, cloud)

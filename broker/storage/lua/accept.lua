@@ -21,7 +21,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local OF_INBOX, OF_HOLD, PARTS, ANSWERED_TTL_S, MOST_ATTEMPTS = 4, 7, 7, 604800, 8
-local inboxes, holds = tonumber(ARGV[1]), tonumber(ARGV[2])
+local inboxes, holds = math.min(tonumber(ARGV[1]), #KEYS), tonumber(ARGV[2])
 local first_hold = 5 + OF_INBOX * inboxes
 local first = first_hold + OF_HOLD * holds
 local count = (#ARGV - first) / PARTS
