@@ -13,6 +13,7 @@ from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.doctor.redis import CLOCK_TOLERANCE_S
 from broker.leases.store import RECORD_FIELDS, is_misplaced, parse_lease
+from broker.observability.owner_stats import OwnerStats
 from broker.settings import variable
 
 #: Clouds make their tables anew every six hours of their time, unless their file says otherwise.
@@ -97,6 +98,21 @@ def check_tables(installation: Installation) -> Iterator[CheckResult]:
             yield warning(f"{found}, where six hours are usual", advice, name=name)
         else:
             yield ok(found, name=name)
+
+
+@check("archives")
+def check_archives(installation: Installation) -> Iterator[CheckResult]:
+    """Check that no owner has told of an archive that lacks entries."""
+    for cloud in installation.clouds:
+        key = installation.keys.owner_stats(cloud)
+        stats = OwnerStats.parse(cast("dict[bytes, bytes]", installation.redis_client.hgetall(key)))
+        if stats is not None and stats.archive_gaps:
+            yield failure(
+                f"the archive of {cloud}'s journal lacks entries, or cannot be written: were Redis lost too, "
+                "leases would be",
+                "look into its owner's log, and bring the files back from a backup",
+                name=f"archive {cloud}",
+            )
 
 
 @check("leases")

@@ -16,7 +16,8 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
@@ -65,6 +66,7 @@ class Archive:
         self._count = 0  # entries in the open segment
         self._unsynced: list[int] = []  # files with bytes that may not be on the disk
         self._full: list[Path] = []
+        self._names: set[str] = set()  # of the files that must be there, without what tells their form
 
     # -- writing -----------------------------------------------------------------------------------------
 
@@ -92,6 +94,7 @@ class Archive:
                     path.unlink()
                     self._full.remove(path)
             self.last = self.newest()
+            self._names = self._present()
             self._open = True
 
     def append(self, entries: Sequence[ChainedEntry]) -> None:
@@ -123,10 +126,14 @@ class Archive:
             self._full.append(self._path)
             if self._file not in self._unsynced:
                 self._unsynced.append(self._file)  # it is closed there
-        epoch, number = first.place
-        self._path = self.directory / f"{epoch:020d}-{number:020d}{_OPEN}"
+        self._path = self._segment_path(first)
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         self._count = 0
+        self._names.add(_name(self._path))
+
+    def _segment_path(self, first: ChainedEntry) -> Path:
+        epoch, number = first.place
+        return self.directory / f"{epoch:020d}-{number:020d}{_OPEN}"
 
     def sync(self) -> ChainedEntry | None:
         """Wait until what was appended is on the disk, and compress full segments.
@@ -182,6 +189,39 @@ class Archive:
             os.close(file)
         self._file, self._unsynced, self._open = None, [], False
 
+    # -- what is gone ------------------------------------------------------------------------------------
+
+    def lost(self) -> list[str]:
+        """Return the names of the files that were there and are gone, oldest segment first, snapshot last."""
+        with self._lock:
+            return sorted(self._names - self._present())
+
+    def _present(self) -> set[str]:
+        paths = [*self.directory.glob(f"*{_OPEN}*"), *self.directory.glob("snapshot")]
+        return {_name(path) for path in paths}
+
+    def rebuild(self, lost: Sequence[str], journal: Iterable[ChainedEntry]) -> None:
+        """Write segments again that are gone, as far as the entries of the journal reach back.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be written.
+        """
+        present = {name for name in self._present() if name != "snapshot"}
+        begins = sorted((parse_entry_id(name), name) for name in {*present, *lost} - {"snapshot"})
+        segments: dict[str, list[ChainedEntry]] = {}
+        for entry in journal:
+            place = bisect_right(begins, (entry.place, "~")) - 1
+            if place >= 0 and begins[place][1] not in present:
+                segments.setdefault(begins[place][1], []).append(entry)
+        for entries in segments.values():
+            path = self._segment_path(entries[0])
+            write_private_file(path, b"".join(map(_format_line, entries)))
+            with self._lock:
+                self._names.add(_name(path))
+                self._full.append(path)
+
     # -- the snapshot ------------------------------------------------------------------------------------
 
     def write_snapshot(self, snapshot: bytes) -> None:
@@ -193,6 +233,7 @@ class Archive:
             When it cannot be written.
         """
         write_private_file(self.directory / "snapshot", snapshot)
+        self._names.add("snapshot")
 
     def snapshot(self) -> bytes | None:
         """Return the latest snapshot, or None if there is none."""
@@ -208,8 +249,8 @@ class Archive:
 
         Where a crash left both forms of a segment, the compressed one is not whole and is left out.
         """
-        segments = {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_FULL}")}
-        segments |= {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_OPEN}")}
+        segments = {_name(path): path for path in self.directory.glob(f"*{_FULL}")}
+        segments |= {_name(path): path for path in self.directory.glob(f"*{_OPEN}")}
         return [segments[name] for name in sorted(segments)]
 
     def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[ChainedEntry]:
@@ -223,7 +264,7 @@ class Archive:
             When a file is damaged.
         """
         segments = self.segments()
-        begins = [parse_entry_id(path.name.partition(".")[0]) for path in segments]
+        begins = [parse_entry_id(_name(path)) for path in segments]
         for path, next_begin in zip(segments, [*begins[1:], None][: len(segments)], strict=True):
             if next_begin is not None and next_begin <= after:
                 continue
@@ -274,6 +315,10 @@ class Archive:
                 if before is None or entry.place < before:
                     before = entry.place
                     yield entry
+
+
+def _name(path: Path) -> str:
+    return path.name.partition(".")[0]
 
 
 def _format_line(entry: ChainedEntry) -> bytes:

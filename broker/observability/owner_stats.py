@@ -22,6 +22,8 @@ class OwnerStats:
         Entries of the journal in Redis, and of the dead letters.
     batches:
         Batches of the table in progress that Monte-Carlo workers have not delivered yet.
+    archive_gaps:
+        1 if the archive lacks entries that it cannot get any more, or cannot be written.
     """
 
     tables: int = 0
@@ -30,6 +32,7 @@ class OwnerStats:
     journal_entries: int = 0
     dead_letters: int = 0
     batches: int = 0
+    archive_gaps: int = 0
 
     def to_fields(self) -> dict[str, str]:
         """Return the fields of the hash."""
@@ -51,4 +54,5 @@ class OwnerStats:
             int(numbers["journal_entries"]),
             int(numbers["dead_letters"]),
             int(numbers["batches"]),
+            int(numbers["archive_gaps"]),
         )

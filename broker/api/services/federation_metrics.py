@@ -351,6 +351,11 @@ def _collect_owners(clouds: Sequence[CloudMetrics]) -> Iterator[Metric]:
         ),
         ("spotfed_journal_entries", "Entries of the cloud's journal in Redis", "journal_entries"),
         (
+            "spotfed_archive_gaps",
+            "1 if the archive of the cloud's journal lacks entries for good, or cannot be written",
+            "archive_gaps",
+        ),
+        (
             "spotfed_dead_letters",
             "Messages that the cloud's owner put aside for an operator to look at",
             "dead_letters",
