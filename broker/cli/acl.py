@@ -11,7 +11,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 from rich.table import Column
 
-from broker.cli.console import JsonOption, make_table, print_text, show_one
+from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import CommandError
 from broker.cli.redis_connection import connected_redis
 from broker.contract import CloudId
@@ -93,7 +93,7 @@ def generate(
 
 
 @acl.command()
-def load_scripts() -> None:
+def load_scripts(as_json: JsonOption = False) -> None:
     """Load the scripts of this version into Redis, as the operator.
 
     Owners run scripts and may not load them. The API loads its own when it starts, and again within a second
@@ -103,7 +103,8 @@ def load_scripts() -> None:
     """
     with connected_redis() as (client, _):
         count = scripts.load_scripts(client)
-    print_text(f"{count} scripts were loaded" if count else "Redis has all of them")
+    text = f"{count} scripts were loaded" if count else "Redis has all of them"
+    show_one({"loaded": count}, text, as_json=as_json)
 
 
 def _cloud_ids(federation: Path) -> list[str]:
