@@ -125,9 +125,9 @@ class Checker:
         else:
             return
         request = about.rpartition(".")[0]
-        if request in self.lost and not self.runs(request):
-            return  # nobody knows any more that it was answered: it is a new one
         first = self._answers.setdefault(about, told)
+        if request in self.lost and first.get("cloud") not in self.runs(request):
+            return  # nobody knows any more that it was answered, and it has ended: it is a new one
         # Gone: it was released, and a late copy of its reservation hears so.
         if told != first and told != {"answer": "done"}:
             self._breach(f"I6: {command} was answered {first}, and now {told}")
