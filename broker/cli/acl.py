@@ -15,7 +15,6 @@ from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import CommandError
 from broker.cli.redis_connection import connected_redis
 from broker.contract import CloudId
-from broker.private_files import write_private_file
 from broker.settings import settings
 from broker.storage import scripts
 from broker.storage.acl import (
@@ -28,6 +27,7 @@ from broker.storage.acl import (
     render_acl_file,
 )
 from broker.storage.keys import RedisKeys
+from broker.storage.private_files import write_private_file
 from cloudsim.model.errors import InputError, SpecError
 
 acl = typer.Typer(no_args_is_help=True, help="Separate the clouds in a Redis that they share.")

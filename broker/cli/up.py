@@ -27,8 +27,8 @@ from broker.journal.archive import archives_directory
 from broker.local.federation import LocalFederation, forget_keys
 from broker.local.process_list import ProcessList, wall_time
 from broker.local.state_files import key_file
-from broker.private_files import write_private_file
 from broker.settings import Settings, settings
+from broker.storage.private_files import write_private_file
 from cloudsim.model.durations import parse_duration_s
 
 #: A person waits for tables: fewer samples than in a study.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
-from broker.private_files import find_reader
 from broker.settings import variable
 from broker.signing.key_files import TrustError, local_key_files, read_private_key, read_trust_file
+from broker.storage.private_files import find_reader
 
 
 @check("state directory key")

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from broker.contract import SpotRequest
-from broker.private_files import write_private_file
+from broker.storage.private_files import write_private_file
 
 FleetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 

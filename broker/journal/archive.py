@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
-from broker.private_files import make_private_directory, sync_directory, write_private_file
+from broker.storage.private_files import make_private_directory, sync_directory, write_private_file
 
 SYNC_S = 0.05
 SEGMENT_ENTRIES = 10_000

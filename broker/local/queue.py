@@ -14,11 +14,11 @@ import redis
 
 from broker.identity.store import api_key_digest, generate_api_key, let_in_operator
 from broker.local.state_files import address_file, find_redis_url, key_file
-from broker.private_files import write_private_file
 from broker.settings import Settings
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
+from broker.storage.private_files import write_private_file
 
 WAIT_S = 60.0
 _LOOK_S = 0.1

@@ -23,9 +23,9 @@ from joserfc.jwk import OKPKey
 from joserfc.util import json_b64encode
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from broker.private_files import find_reader, find_writer, make_private_directory, write_private_file
 from broker.settings import SettingsError
 from broker.signing.parties import BROKER, JOBS, is_party
+from broker.storage.private_files import find_reader, find_writer, make_private_directory, write_private_file
 
 log = logging.getLogger(__name__)
 

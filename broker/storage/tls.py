@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker.private_files import find_reader
 from broker.settings import Settings, SettingsError, variable
 from broker.settings import settings as read_settings
+from broker.storage.private_files import find_reader
 
 
 def redis_tls(url: str, settings: Settings | None = None) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.private_files import find_reader
 from broker.settings import SettingsError
+from broker.storage.private_files import find_reader
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet

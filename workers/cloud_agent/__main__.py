@@ -22,13 +22,13 @@ from pathlib import Path
 from uuid import uuid4
 
 from broker.doctor.redis import UnsafeQueueError
-from broker.private_files import find_reader
 from broker.queue.send import ring
 from broker.settings import Settings, SettingsError, settings
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from broker.storage.private_files import find_reader
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from workers import celery_app

@@ -10,7 +10,7 @@ import os
 import platform
 from pathlib import Path
 
-from broker.private_files import make_private_directory, write_private_file
+from broker.storage.private_files import make_private_directory, write_private_file
 
 
 class EpochFile:

@@ -11,8 +11,8 @@ from cryptography.fernet import Fernet
 
 from broker.journal.archive import Archive
 from broker.journal.hash_chain import BEGINNING, ChainedEntry
-from broker.private_files import find_reader, make_private_directory, write_private_file
 from broker.settings import SettingsError
+from broker.storage.private_files import find_reader, make_private_directory, write_private_file
 from broker.webhooks.secrets import SecretVault
 from workers.owner.epoch_file import EpochFile
 
