@@ -10,7 +10,7 @@ and believed unless they disagree.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import redis.asyncio
@@ -95,14 +95,18 @@ class LeaseStore:
             for text, (cloud, lease_id) in zip(texts, ids, strict=True)
         ]
 
-    async def find_misplaced(self, cloud: str) -> list[Lease]:
-        """Return the leases that are misplaced on a cloud, see ``is_misplaced``."""
+    async def pages_of_running(self, cloud: str) -> AsyncIterator[list[Lease]]:
+        """Yield the leases that run on a cloud, some hundreds at a time."""
         members: Any = self._client.smembers(self._keys.running(cloud))
         ids = sorted(name.decode() for name in await members)
-        misplaced: list[Lease] = []
         for start in range(0, len(ids), _PAGE):
             page = await self.get_many([(cloud, lease_id) for lease_id in ids[start : start + _PAGE]])
-            leases = [lease for _, lease in page if lease is not None]
+            yield [lease for _, lease in page if lease is not None and lease.state is LeaseState.RUNNING]
+
+    async def find_misplaced(self, cloud: str) -> list[Lease]:
+        """Return the leases that are misplaced on a cloud, see ``is_misplaced``."""
+        misplaced: list[Lease] = []
+        async for leases in self.pages_of_running(cloud):
             async with self._client.pipeline(transaction=False) as pipeline:
                 for lease in leases:
                     pipeline.hmget(self._keys.request(lease.request), RECORD_FIELDS)
