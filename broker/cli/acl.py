@@ -15,9 +15,7 @@ from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import CommandError
 from broker.cli.redis_connection import connected_redis
 from broker.contract import CloudId
-from broker.settings import settings
-from broker.storage import scripts
-from broker.storage.acl import (
+from broker.identity.redis_acl import (
     User,
     hash_password,
     list_users,
@@ -26,6 +24,8 @@ from broker.storage.acl import (
     read_hashes,
     render_acl_file,
 )
+from broker.settings import settings
+from broker.storage import scripts
 from broker.storage.keys import RedisKeys
 from broker.storage.private_files import write_private_file
 from cloudsim.model.errors import InputError, SpecError

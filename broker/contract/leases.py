@@ -49,7 +49,8 @@ class Lease(Message):
     ends_at_s: float | None
     """Its end; null: it runs until it is stopped."""
     promised_sla: float | None
-    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier events."""
+    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier
+    events."""
     eviction_probability: float | None
     """The estimated risk of eviction in that time."""
     table_version: str | None

@@ -29,7 +29,7 @@ from broker.signing.key_files import create_key
 from broker.signing.signer import UNSIGNED
 from broker.storage.connections import connect
 from broker.storage.negotiation import FederationVersion
-from broker.storage.redis_retry import until_answered
+from broker.storage.outages import until_answered
 from broker.storage.scripts import load_scripts
 from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
