@@ -18,6 +18,7 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
@@ -87,7 +88,8 @@ class Archive:
             self._close()
             make_private_directory(self.directory)
             for path in self.directory.iterdir():
-                path.chmod(0o600)  # earlier versions left some open to others
+                with suppress(PermissionError):  # another user's
+                    path.chmod(0o600)  # earlier versions left some open to others
             self._full = [path for path in self.segments() if path.name.endswith(_OPEN)]
             for path in [*self._full]:
                 if next(_read_segment(path), None) is None:
