@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     """Directory of recorded traces; unset if there are none."""
 
     url: Annotated[str, AfterValidator(_http_url)] = "http://127.0.0.1:8000"
-    """Address at which clients find the HTTP API of the broker."""
+    """Address at which clients find the HTTP API of the broker; unset: the one of this machine."""
     api_key: SecretStr | None = None
     """API key that clients send."""
     host: str = "127.0.0.1"

@@ -42,6 +42,7 @@ from broker.storage.connections import connect, connect_async
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import FederationVersion
 from broker.storage.outages import retry_through_outages
+from broker.storage.scripts import load_scripts
 from broker.webhooks.service import WebhookService
 from broker.webhooks.worker import cancel_tasks
 
@@ -197,6 +198,7 @@ class ApiServices:
 
     def _read_version(self) -> None:
         try:
+            load_scripts(self._redis_threads)
             self._version.refresh()
         except redis.RedisError as error:
             log.warning("the contract version of the federation is not known yet: %s", error)
@@ -210,8 +212,10 @@ class ApiServices:
             await retry_through_outages(self._sweep_once, "sweeper")
 
     async def _sweep_once(self) -> None:
+        await asyncio.to_thread(load_scripts, self._redis_threads)  # a server that was restarted has none
         await self.authenticator.refresh()
-        await self.submissions.sweep()
+        swept = await self.submissions.sweep()
+        await self.leases.end_misplaced(again=swept > 0)  # it may have placed anew what runs elsewhere
 
 
 async def _restart(name: str, work: Work) -> None:

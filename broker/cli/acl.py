@@ -13,6 +13,7 @@ from rich.table import Column
 
 from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import CommandError
+from broker.cli.redis_connection import connected_redis
 from broker.contract import CloudId
 from broker.identity.redis_acl import (
     User,
@@ -22,10 +23,11 @@ from broker.identity.redis_acl import (
     make_password,
     read_hashes,
     render_acl_file,
-    write_secret,
 )
 from broker.settings import settings
+from broker.storage import scripts
 from broker.storage.keys import RedisKeys
+from broker.storage.private_files import write_private_file
 from cloudsim.model.errors import InputError, SpecError
 
 acl = typer.Typer(no_args_is_help=True, help="Separate the clouds in a Redis that they share.")
@@ -81,13 +83,28 @@ def generate(
                 user_hashes = [hash_password(password), *user_hashes]
                 written[user.name] = users_out / f"{user.name}.env"
                 user_url = login_url(server_url, user.name, password)
-                write_secret(written[user.name], f"SPOTFED_REDIS_URL='{user_url}'\n")
+                write_private_file(written[user.name], f"SPOTFED_REDIS_URL='{user_url}'\n")
             hashes[user] = user_hashes
         # Last: it is what makes the new passwords valid, and they must be in their files by then.
-        write_secret(out, render_acl_file(keys, hashes))
+        write_private_file(out, render_acl_file(keys, hashes))
     except OSError as error:
         raise CommandError(f"cannot write {error.filename}: {error.strerror}") from error
     _show(out, [user.name for user in members], written, as_json=as_json)
+
+
+@acl.command()
+def load_scripts(as_json: JsonOption = False) -> None:
+    """Load the scripts of this version into Redis, as the operator.
+
+    Owners run scripts and may not load them. The API loads its own when it starts, and again within a second
+    when Redis was restarted: use this where owners of another version begin first, or while no API runs.
+
+    Example: spotfed acl load-scripts
+    """
+    with connected_redis() as (client, _):
+        count = scripts.load_scripts(client)
+    text = f"{count} scripts were loaded" if count else "Redis has all of them"
+    show_one({"loaded": count}, text, as_json=as_json)
 
 
 def _cloud_ids(federation: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from broker.cli.errors import CommandError
 from cloudsim.model.errors import SpecError
@@ -26,7 +28,24 @@ Item = TypeVar("Item")
 #: Tables that go into a file or a pipe are not cut to the 80 columns of a terminal that is not there.
 _PIPE_COLUMNS = 160
 
+_STYLES = ("bold", "dim", "red", "green", "yellow", "bold green")
+#: What Rich would take for markup, but is no style that we use; with a backslash it is text already.
+_NO_STYLE = re.compile(rf"(?<!\\)\[(?!/?(?:{'|'.join(_STYLES)})\])(?=[a-z#/@])")
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text for people.")]
+
+
+class _Console(Console):
+    """Takes the styles of this command line for markup, and all else in brackets for text: `spotfed[plots]`.
+
+    Rich would leave it out.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return text as it is to be shown."""
+        if options.get("markup") is not False:
+            text = _NO_STYLE.sub(r"\\\g<0>", text)
+        return super().render_str(text, **options)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -35,7 +54,7 @@ def console(*, stderr: bool = False) -> Console:
     It colours only on a terminal, and never with NO_COLOR set.
     """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    return _Console(
         stderr=stderr, width=None if stream.isatty() else _PIPE_COLUMNS, highlight=False, emoji=False
     )
 

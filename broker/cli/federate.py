@@ -19,6 +19,7 @@ from cloudsim.federation import file as federation_file
 from cloudsim.federation.model import Federation
 from cloudsim.federation.replay import replay
 from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import SpecError
 
 
 def federate(
@@ -43,6 +44,8 @@ def federate(
     """
     births, key = samples_and_seed(samples, seed)
     federation = load_federation(file, until, warned=lambda trace, text: warn(f"{trace}: {text}"))
+    if not federation.workloads and not any(len(cloud.own_load) for cloud in federation.clouds):
+        raise SpecError("no cloud has a trace and none offers a workload: nothing happens", file=str(file))
     began_s = time.perf_counter()
     if live:
         report = _run_live(LiveRun(file, federation, until, births, key, monte_carlo))

@@ -45,7 +45,10 @@ def submit(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run.", show_default=False)],
     home: Annotated[
         str | None,
-        typer.Option(help="Cloud on which it may run on-demand.", show_default="the origin, if a cloud"),
+        typer.Option(
+            help="Cloud on which it may run on-demand; needed where several of yours run commands.",
+            show_default="the origin, if a cloud, else the only one of yours",
+        ),
     ] = None,
     cores: Annotated[int, typer.Option(min=1, help="Cores of each instance.")] = 1,
     instances: Annotated[

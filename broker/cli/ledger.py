@@ -62,6 +62,12 @@ def _show(view: LedgerView, *, as_json: bool) -> None:
         for cloud in view.clouds
         if cloud.missing
     ]
+    notes += [
+        f"{cloud.cloud}: {cloud.misplaced} leases were ended, because their requests had got others after "
+        "Redis was restored from an older copy"
+        for cloud in view.clouds
+        if cloud.misplaced
+    ]
     if view.more:
         notes.append("there is more: narrow it with --cloud, --origin or --sla")
     show_one(view, table, *notes, as_json=as_json)

@@ -28,6 +28,7 @@ from broker.local.federation import LocalFederation, forget_keys
 from broker.local.process_list import ProcessList, wall_time
 from broker.local.state_files import key_file
 from broker.settings import Settings, settings
+from broker.storage.private_files import write_private_file
 from cloudsim.model.durations import parse_duration_s
 
 #: A person waits for tables: fewer samples than in a study.
@@ -199,7 +200,7 @@ def _check_leftovers(config: Settings, processes: ProcessList, *, fresh: bool) -
             "forget it with --fresh, or set SPOTFED_STATE_DIR to another directory",
             ExitCode.BAD_INPUT,
         )
-    path.write_text(text, encoding="utf-8")
+    write_private_file(path, text)
 
 
 def _forget(config: Settings) -> None:

@@ -8,10 +8,12 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from broker.contract import Advert, CloudInfo, read_message
+from broker.contract import Advert, CloudInfo, Lease, LeaseState, read_message
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.doctor.redis import CLOCK_TOLERANCE_S
+from broker.leases.store import RECORD_FIELDS, is_misplaced, parse_lease
+from broker.observability.owner_stats import OwnerStats
 from broker.settings import variable
 
 #: Clouds make their tables anew every six hours of their time, unless their file says otherwise.
@@ -96,6 +98,64 @@ def check_tables(installation: Installation) -> Iterator[CheckResult]:
             yield warning(f"{found}, where six hours are usual", advice, name=name)
         else:
             yield ok(found, name=name)
+
+
+@check("archives")
+def check_archives(installation: Installation) -> Iterator[CheckResult]:
+    """Check that no owner has told of an archive that lacks entries."""
+    for cloud in installation.clouds:
+        key = installation.keys.owner_stats(cloud)
+        stats = OwnerStats.parse(cast("dict[bytes, bytes]", installation.redis_client.hgetall(key)))
+        if stats is not None and stats.archive_gaps:
+            yield failure(
+                f"the archive of {cloud}'s journal lacks entries, or cannot be written: were Redis lost too, "
+                "leases would be",
+                "look into its owner's log, and bring the files back from a backup",
+                name=f"archive {cloud}",
+            )
+
+
+@check("leases")
+def check_leases(installation: Installation) -> Iterator[CheckResult]:
+    """Check that every lease runs once, and where its request's record says."""
+    client, keys = installation.redis_client, installation.keys
+    unrecorded: dict[str, list[str]] = {}  # by lease, the clouds where it runs
+    for cloud in installation.clouds:
+        leases = _read_leases(installation, cloud)
+        pipe = client.pipeline(transaction=False)
+        for lease in leases:
+            pipe.hmget(keys.request(lease.request), RECORD_FIELDS)
+        for lease, record in zip(leases, cast("list[list[bytes | None]]", pipe.execute()), strict=True):
+            if record[0] is None:
+                unrecorded.setdefault(lease.id, []).append(cloud)
+            if is_misplaced(lease, *record):
+                yield warning(
+                    f"{lease.id} runs on {cloud}, but its request was placed anew after Redis was restored "
+                    "from an older copy: no call reaches it",
+                    "start the API, which ends it within seconds; `spotfed ledger` counts what it ended",
+                    name=f"lease {lease.id}",
+                )
+    for lease_id, clouds in unrecorded.items():
+        if len(clouds) > 1:
+            yield failure(
+                f"{lease_id} is claimed by {' and '.join(clouds)}, and its record is lost: none is believed",
+                "ask these clouds which of them made it up",
+                name=f"lease {lease_id}",
+            )
+
+
+def _read_leases(installation: Installation, cloud: str) -> list[Lease]:
+    client, keys = installation.redis_client, installation.keys
+    ids = sorted(name.decode() for name in cast("set[bytes]", client.smembers(keys.running(cloud))))
+    if not ids:
+        return []
+    texts = cast("list[bytes | None]", client.mget([keys.lease(cloud, lease_id) for lease_id in ids]))
+    leases = (
+        parse_lease(text, cloud, lease_id)
+        for lease_id, text in zip(ids, texts, strict=True)
+        if text is not None
+    )
+    return [lease for lease in leases if lease is not None and lease.state is LeaseState.RUNNING]
 
 
 @check("dead letters")

@@ -6,15 +6,29 @@ from collections.abc import Iterator
 
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
+from broker.settings import variable
 from broker.signing.key_files import TrustError, local_key_files, read_private_key, read_trust_file
+from broker.storage.private_files import find_reader
 
 
 @check("state directory key")
 def check_api_key_file(installation: Installation) -> Iterator[CheckResult]:
     """Check that only this user can read the API key in the state directory."""
     path = installation.api_key_file
-    if path is not None and path.exists() and path.stat().st_mode & 0o077:
+    if path is not None and path.exists() and find_reader(path):
         yield warning(f"others on this machine can read the API key in {path}", f"chmod 600 {path}")
+
+
+@check("secret files")
+def check_secret_files(installation: Installation) -> Iterator[CheckResult]:
+    """Check that only this user can read the files with secrets that the settings name."""
+    for setting in ("webhook_key_file", "cloud_secret_file", "tls_key", "client_key", "redis_key"):
+        path = getattr(installation.settings, setting)
+        if path is None or not path.exists():
+            continue
+        if fault := find_reader(path, group=setting.endswith("_key")):
+            found, _, advice = fault.partition(": ")
+            yield failure(f"{variable(setting)}: {found}", f"{advice}; no process starts with it")
 
 
 @check("signatures")

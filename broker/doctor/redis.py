@@ -18,7 +18,7 @@ from broker.doctor.certificates import certificate_result
 from broker.doctor.check import CheckResult, State, check, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
 from broker.settings import Settings, public_address, variable
-from broker.storage.connections import connect
+from broker.storage.connections import connect, is_busy
 from broker.storage.embedded_server import RedisServerError, find_server
 from broker.storage.tls import explain_tls_error
 
@@ -114,10 +114,11 @@ def check_redis(installation: Installation) -> Iterator[CheckResult]:
     try:
         client.ping()
     except redis.RedisError as error:
-        yield failure(
-            f"{public_address(url)} does not answer: {error}",
-            f"start it, or correct {variable('redis_url')} (address, user and password)",
-        )
+        advice = f"start it, or correct {variable('redis_url')} (address, user and password)"
+        if is_busy(error):
+            kill = f"{RedisServer(client, url).redis_cli} SCRIPT KILL"
+            advice = f"a script does not end: stop it as the operator ({kill}, or FUNCTION KILL)"
+        yield failure(f"{public_address(url)} does not answer: {error}", advice)
     else:
         installation.redis_server = RedisServer(client, url)
 

@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from broker.contract import SpotRequest
+from broker.storage.private_files import write_private_file
 
 FleetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 
@@ -86,9 +87,7 @@ class FleetFile:
 
     def save(self, fleet: SavedFleet) -> None:
         """Replace the file as a whole."""
-        draft = self._path.with_suffix(".new")
-        draft.write_text(fleet.model_dump_json(), encoding="utf-8")
-        draft.replace(self._path)
+        write_private_file(self._path, fleet.model_dump_json())
 
     def delete(self) -> None:
         """Delete the file, once the fleet has no lease and no unanswered request."""

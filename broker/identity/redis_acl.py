@@ -4,19 +4,19 @@ There is one user for each cloud's owner, one for its node agent, one for its cl
 other party. `RIGHTS` is the only table of rights: a row for everything that `broker.storage.keys` names.
 Redis 7 or newer and Valkey read the file. Only its owner uses a cloud's keys; to keys that all share an owner
 may add, but it cannot read them. Redis checks a script twice: calling it needs a right to all keys that the
-call declares, and each command in it needs the right to the key that it touches.
+call declares, and each command in it needs the right to the key that it touches. Only the broker and the
+operator may load scripts (``broker.storage.scripts``): a party's own might never end, and Redis serves nobody
+else meanwhile. The operator may stop one that does not end.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from broker.queue.celery_config import JOBS, MONTECARLO, cloud_queue, montecarlo_queue, unacked_options
@@ -71,6 +71,7 @@ RIGHTS: Mapping[str, Right] = {
     "process_version": Right(broker="rw", montecarlo="rw"),
     "all_events": Right(owner="xadd", broker="rw", reader="r"),
     "lease": Right(owner="set", agent="r", instances="r", broker="r", jobs="r"),
+    "restored": Right(owner="set", broker="r"),
     "request": _BROKERS,
     "open_requests": _BROKERS,
     "call": _BROKERS,
@@ -115,11 +116,12 @@ CHANNELS = {
 _CONNECTION = "ping client|setname select"
 _START = "info time"  # used by the check before a process starts (``broker.doctor.redis``)
 _TRANSACTION = "multi exec discard watch unwatch"
-_SCRIPT = "script|load script|exists"
+_LOAD = "script|load script|exists"
+_KILL = "script|kill function|kill"
 _LISTEN = "subscribe unsubscribe psubscribe punsubscribe"
 #: Commands by which the processes of a federation, and Celery's transport in them, use their own keys.
 _WORKER = (
-    f"{_CONNECTION} {_START} {_TRANSACTION} {_SCRIPT} get mget set del exists expire pexpire ttl pttl incrby "
+    f"{_CONNECTION} {_START} {_TRANSACTION} get mget set del exists expire pexpire ttl pttl incrby "
     "hget hmget hgetall hkeys hvals hlen hset hsetnx hdel hexists hincrby llen lrange lpush rpush rpop brpop "
     "sadd srem smembers scard zadd zrem zscore zcard zrange zrangebyscore "
     "xadd xdel xlen xtrim xrange xrevrange xread"
@@ -132,13 +134,14 @@ COMMANDS: Mapping[str, str] = {
     "hgetall hset llen lpush sadd zrange",
     "instances": f"{_CONNECTION} {_START} {_TRANSACTION} subscribe unsubscribe get mget set del hget hgetall "
     "hset hdel llen lpush sadd smembers xadd xread",
-    "broker": f"{_WORKER} scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
+    "broker": f"{_WORKER} {_LOAD} scan zscan xreadgroup xack xautoclaim xgroup|create xinfo|consumers",
     "montecarlo": f"{_WORKER} scan xinfo|consumers",
     "jobs": f"{_WORKER} publish",
     "reader": f"{_CONNECTION} {_LISTEN} xrange xrevrange xread xlen hkeys hgetall",
-    "operator": f"{_CONNECTION} {_START} {_TRANSACTION} {_SCRIPT} {_LISTEN} config|get acl|load acl|log "
-    "acl|whoami scan type exists ttl pttl get mget strlen hget hmget hgetall hkeys hlen hexists hset hsetnx "
-    "hdel lrange llen smembers scard zrange zcard zcount zscore xadd xlen xrange xrevrange xinfo|consumers",
+    "operator": f"{_CONNECTION} {_START} {_TRANSACTION} {_LOAD} {_KILL} {_LISTEN} config|get acl|load "
+    "acl|log acl|whoami scan type exists ttl pttl get mget strlen hget hmget hgetall hkeys hlen hexists hset "
+    "hsetnx hdel lrange llen smembers scard zrange zcard zcount zscore xadd xlen xrange xrevrange "
+    "xinfo|consumers",
 }
 _CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "jobs", "operator")
 #: Parties with one user per cloud, and the word for them in its name.
@@ -189,7 +192,7 @@ def render_user(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
         # Redis demands reading and writing for all keys that a call declares. It checks what the script does
         # with them command by command, against the rest of this line.
         declared = sorted(reads | writes | {digest for patterns in alone.values() for digest in patterns})
-        words.append(f"(+eval +evalsha {' '.join(f'~{make_key_pattern}' for make_key_pattern in declared)})")
+        words.append(f"(+evalsha {' '.join(f'~{make_key_pattern}' for make_key_pattern in declared)})")
     return " ".join(words)
 
 
@@ -301,15 +304,3 @@ def login_url(address: str, user: str, password: str) -> str:
     options = f"?{parts.query}" if parts.query else ""
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     return f"{parts.scheme}://{login}@{place}{parts.path}{options}"
-
-
-def write_secret(path: Path, text: str) -> None:
-    """Write a file that only this user may read; it appears whole or not at all."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

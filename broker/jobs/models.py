@@ -69,7 +69,8 @@ class JobWish(Message):
     name
         Jobs of one name share their profile; a job without a profile runs on-demand first, and is measured.
     home
-        Cloud on which it may have on-demand instances; by default the origin, if that is a cloud.
+        Cloud on which it may have on-demand instances; by default the origin, if that is a cloud, else the
+        only cloud of yours that runs commands.
     instances
         Number of ranks to run in parallel; each gets its rank in SPOTFED_JOB_RANK. Losing one is losing all.
     memory_limit_mb

@@ -16,10 +16,13 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
+from broker.storage.private_files import make_private_directory, sync_directory, write_private_file
 
 SYNC_S = 0.05
 SEGMENT_ENTRIES = 10_000
@@ -64,6 +67,7 @@ class Archive:
         self._count = 0  # entries in the open segment
         self._unsynced: list[int] = []  # files with bytes that may not be on the disk
         self._full: list[Path] = []
+        self._names: set[str] = set()  # of the files that must be there, without what tells their form
 
     # -- writing -----------------------------------------------------------------------------------------
 
@@ -82,13 +86,17 @@ class Archive:
         """
         with self._lock:
             self._close()
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.directory)
+            for path in self.directory.iterdir():
+                with suppress(PermissionError):  # another user's
+                    path.chmod(0o600)  # earlier versions left some open to others
             self._full = [path for path in self.segments() if path.name.endswith(_OPEN)]
             for path in [*self._full]:
                 if next(_read_segment(path), None) is None:
                     path.unlink()
                     self._full.remove(path)
             self.last = self.newest()
+            self._names = self._present()
             self._open = True
 
     def append(self, entries: Sequence[ChainedEntry]) -> None:
@@ -120,10 +128,14 @@ class Archive:
             self._full.append(self._path)
             if self._file not in self._unsynced:
                 self._unsynced.append(self._file)  # it is closed there
-        epoch, number = first.place
-        self._path = self.directory / f"{epoch:020d}-{number:020d}{_OPEN}"
+        self._path = self._segment_path(first)
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         self._count = 0
+        self._names.add(_name(self._path))
+
+    def _segment_path(self, first: ChainedEntry) -> Path:
+        epoch, number = first.place
+        return self.directory / f"{epoch:020d}-{number:020d}{_OPEN}"
 
     def sync(self) -> ChainedEntry | None:
         """Wait until what was appended is on the disk, and compress full segments.
@@ -179,6 +191,39 @@ class Archive:
             os.close(file)
         self._file, self._unsynced, self._open = None, [], False
 
+    # -- what is gone ------------------------------------------------------------------------------------
+
+    def lost(self) -> list[str]:
+        """Return the names of the files that were there and are gone, oldest segment first, snapshot last."""
+        with self._lock:
+            return sorted(self._names - self._present())
+
+    def _present(self) -> set[str]:
+        paths = [*self.directory.glob(f"*{_OPEN}*"), *self.directory.glob("snapshot")]
+        return {_name(path) for path in paths}
+
+    def rebuild(self, lost: Sequence[str], journal: Iterable[ChainedEntry]) -> None:
+        """Write segments again that are gone, as far as the entries of the journal reach back.
+
+        Raises
+        ------
+        OSError
+            When a file cannot be written.
+        """
+        present = {name for name in self._present() if name != "snapshot"}
+        begins = sorted((parse_entry_id(name), name) for name in {*present, *lost} - {"snapshot"})
+        segments: dict[str, list[ChainedEntry]] = {}
+        for entry in journal:
+            place = bisect_right(begins, (entry.place, "~")) - 1
+            if place >= 0 and begins[place][1] not in present:
+                segments.setdefault(begins[place][1], []).append(entry)
+        for entries in segments.values():
+            path = self._segment_path(entries[0])
+            write_private_file(path, b"".join(map(_format_line, entries)))
+            with self._lock:
+                self._names.add(_name(path))
+                self._full.append(path)
+
     # -- the snapshot ------------------------------------------------------------------------------------
 
     def write_snapshot(self, snapshot: bytes) -> None:
@@ -189,7 +234,8 @@ class Archive:
         OSError
             When it cannot be written.
         """
-        write_file(self.directory / "snapshot", snapshot)
+        write_private_file(self.directory / "snapshot", snapshot)
+        self._names.add("snapshot")
 
     def snapshot(self) -> bytes | None:
         """Return the latest snapshot, or None if there is none."""
@@ -205,8 +251,8 @@ class Archive:
 
         Where a crash left both forms of a segment, the compressed one is not whole and is left out.
         """
-        segments = {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_FULL}")}
-        segments |= {path.name.partition(".")[0]: path for path in self.directory.glob(f"*{_OPEN}")}
+        segments = {_name(path): path for path in self.directory.glob(f"*{_FULL}")}
+        segments |= {_name(path): path for path in self.directory.glob(f"*{_OPEN}")}
         return [segments[name] for name in sorted(segments)]
 
     def entries(self, after: tuple[int, int] = (0, 0)) -> Iterator[ChainedEntry]:
@@ -220,7 +266,7 @@ class Archive:
             When a file is damaged.
         """
         segments = self.segments()
-        begins = [parse_entry_id(path.name.partition(".")[0]) for path in segments]
+        begins = [parse_entry_id(_name(path)) for path in segments]
         for path, next_begin in zip(segments, [*begins[1:], None][: len(segments)], strict=True):
             if next_begin is not None and next_begin <= after:
                 continue
@@ -273,6 +319,10 @@ class Archive:
                     yield entry
 
 
+def _name(path: Path) -> str:
+    return path.name.partition(".")[0]
+
+
 def _format_line(entry: ChainedEntry) -> bytes:
     return b"".join((_HEAD, entry.id.encode(), _HASH, entry.hash.encode(), _EVENT, entry.body, b"}\n"))
 
@@ -303,33 +353,6 @@ def _parse_line(line: bytes, where: str) -> ChainedEntry:
 def _compress(path: Path) -> None:
     """Replace a file by its compressed form; a crash in between leaves both, and the file counts."""
     packed = path.with_name(path.name + ".gz")
-    write_file(packed, gzip.compress(path.read_bytes(), compresslevel=1))
+    write_private_file(packed, gzip.compress(path.read_bytes(), compresslevel=1))
     path.unlink()
     sync_directory(path.parent)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file at once: whatever happens, the new content or the old one is on the disk.
-
-    Raises
-    ------
-    OSError
-        When it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Wait until files that were created, renamed or removed in a directory are so on the disk."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -134,7 +134,7 @@ class JournalEntries:
             arguments += lease_arguments(lease, speaks)
         names = [
             *(keys.owner(cloud), keys.epoch(cloud), keys.journal(cloud), keys.events(cloud), keys.all_events),
-            *(keys.running(cloud), *(keys.lease(cloud, lease) for lease in latest)),
+            *(keys.running(cloud), keys.restored, *(keys.lease(cloud, lease) for lease in latest)),
         ]
         counts = [events_kept, len(entries), len(latest)]
         self._run(self._restore, names, [token, epoch, before, *counts, *arguments])

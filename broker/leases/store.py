@@ -10,23 +10,28 @@ and believed unless they disagree.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import redis.asyncio
 from pydantic import ValidationError
 
-from broker.contract import Lease, read_message, write_message
-from broker.contract.leases import parse_attempt_id
+from broker.contract import Lease, LeaseState, read_message, write_message
+from broker.contract.leases import format_attempt_id, parse_attempt_id
 from broker.storage.keys import RedisKeys
 
 log = logging.getLogger(__name__)
 
 #: For how long a lease can be read after its end, and the record of an answered request is kept.
 ENDED_S = 7 * 86_400.0
+#: The cause of the end of a lease that is misplaced, see ``is_misplaced``.
+MISPLACED = "misplaced: its request runs elsewhere"
 #: For leases with a shorter lifetime, the record is kept for long enough as it is.
 _LONG_S = 86_400.0
 _WITHOUT_LIFETIME_S = 366 * 86_400.0
+_PAGE = 500
+#: The fields of a request's record that ``is_misplaced`` needs, in this order.
+RECORD_FIELDS = ["state", "cloud", "attempt"]
 
 
 def lease_arguments(lease: Lease, speaks: int) -> list[str]:
@@ -38,6 +43,18 @@ def record_retention_s(lifetime_s: float | None) -> float | None:
     """Return for how long the record of a lease's request must be kept; None if the usual time will do."""
     lasts_s = _WITHOUT_LIFETIME_S if lifetime_s is None else lifetime_s
     return ENDED_S + lasts_s if lasts_s > _LONG_S else None
+
+
+def is_misplaced(lease: Lease, state: bytes | None, cloud: bytes | None, attempt: bytes | None) -> bool:
+    """Return whether a lease runs, though its request was answered with another one.
+
+    That follows when Redis was restored from an older copy, and the same id was asked again before the owner
+    of the first lease was back. No call reaches that lease. ``state``, ``cloud`` and ``attempt`` are those of
+    the request's record; without one nobody knows better.
+    """
+    placed = (cloud or b"").decode(), format_attempt_id(lease.request, int(attempt or 0))
+    is_answered = state in (b"committed", b"refused")
+    return is_answered and lease.state is LeaseState.RUNNING and placed != (lease.cloud, lease.id)
 
 
 class LeaseStore:
@@ -74,9 +91,29 @@ class LeaseStore:
         names = [self._keys.lease(cloud, lease_id) for cloud, lease_id in ids]
         texts = cast("list[bytes | None]", await self._client.mget(names))
         return [
-            (lease_id, None if text is None else _parse_lease(text, cloud, lease_id))
+            (lease_id, None if text is None else parse_lease(text, cloud, lease_id))
             for text, (cloud, lease_id) in zip(texts, ids, strict=True)
         ]
+
+    async def pages_of_running(self, cloud: str) -> AsyncIterator[list[Lease]]:
+        """Yield the leases that run on a cloud, some hundreds at a time."""
+        members: Any = self._client.smembers(self._keys.running(cloud))
+        ids = sorted(name.decode() for name in await members)
+        for start in range(0, len(ids), _PAGE):
+            page = await self.get_many([(cloud, lease_id) for lease_id in ids[start : start + _PAGE]])
+            yield [lease for _, lease in page if lease is not None and lease.state is LeaseState.RUNNING]
+
+    async def find_misplaced(self, cloud: str) -> list[Lease]:
+        """Return the leases that are misplaced on a cloud, see ``is_misplaced``."""
+        misplaced: list[Lease] = []
+        async for leases in self.pages_of_running(cloud):
+            async with self._client.pipeline(transaction=False) as pipeline:
+                for lease in leases:
+                    pipeline.hmget(self._keys.request(lease.request), RECORD_FIELDS)
+                records = await pipeline.execute()
+            pairs = zip(leases, records, strict=True)
+            misplaced += [lease for lease, record in pairs if is_misplaced(lease, *record)]
+        return misplaced
 
     async def _find_claimed(self, lease_id: str) -> Lease | None:
         """Return the lease that exactly one cloud claims, where the broker has no record of it."""
@@ -90,7 +127,8 @@ class LeaseStore:
         return claims[0] if len(claims) == 1 else None
 
 
-def _parse_lease(text: bytes, cloud: str, lease_id: str) -> Lease | None:
+def parse_lease(text: bytes, cloud: str, lease_id: str) -> Lease | None:
+    """Return the lease of that id in what a cloud has written; None if it is none."""
     try:
         lease = read_message(Lease, text)
     except ValidationError:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from broker.contract import Event, EventKind, Lease
+from broker.leases.store import MISPLACED
 from cloudsim.model.changes import DRAIN, TAKEN
 from cloudsim.model.requests import promises
 
@@ -19,12 +20,14 @@ class LeaseCounts:
 
     admitted: by whether anything was promised. ended: by that, and by how they ended. evicted: by that, and
     by the cause: ``drain``, ``taken`` (a real cloud took the instance back by itself) or ``demand`` (a
-    request of higher priority needed the room).
+    request of higher priority needed the room). misplaced: how many of the cancelled ones ended because their
+    request ran elsewhere (``broker.leases.store.is_misplaced``).
     """
 
     admitted: Counter[bool] = field(default_factory=Counter)
     ended: Counter[tuple[bool, str]] = field(default_factory=Counter)
     evicted: Counter[tuple[bool, str]] = field(default_factory=Counter)
+    misplaced: int = 0
 
     def note(self, event: Event, lease: Lease) -> None:
         """Count the next public event, which is about ``lease``."""
@@ -33,6 +36,7 @@ class LeaseCounts:
             self.admitted[promised] += 1
         elif event.kind.ends_lease:
             self.ended[promised, event.kind.value] += 1
+            self.misplaced += event.cause == MISPLACED
             if event.kind is EventKind.EVICTED:
                 self.evicted[promised, cause_of(event)] += 1
 

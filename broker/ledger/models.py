@@ -38,12 +38,14 @@ class LedgerReach(BaseModel):
     """The position of the ledger in a cloud's public events.
 
     sequence: the last event that it has read. missing: the number of events up to there that are no longer
-    kept or cannot be read.
+    kept or cannot be read. misplaced: the number of leases that were ended because their request had got
+    another one, after Redis was restored from an older copy.
     """
 
     cloud: str
     sequence: int
     missing: int
+    misplaced: int = 0
 
 
 class LedgerView(BaseModel):

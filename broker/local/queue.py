@@ -6,11 +6,9 @@ the first API key.
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import redis
 
@@ -20,6 +18,7 @@ from broker.settings import Settings
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
+from broker.storage.private_files import write_private_file
 
 WAIT_S = 60.0
 _LOOK_S = 0.1
@@ -41,7 +40,7 @@ def serve(settings: Settings) -> None:
             server.start()
             if not address.exists() or address.read_text(encoding="utf-8") != server.url:
                 _register_key(server.url, settings)
-                _write(address, server.url)
+                write_private_file(address, server.url)
             if stopped.wait(_LOOK_S):
                 return
     finally:
@@ -77,7 +76,7 @@ def first_key(settings: Settings) -> str:
     path = key_file(settings.state_dir)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(path, f"{generate_api_key()[1]}\n")
+        write_private_file(path, f"{generate_api_key()[1]}\n")
     return path.read_text(encoding="utf-8").strip()
 
 
@@ -86,12 +85,3 @@ def _register_key(url: str, settings: Settings) -> None:
     key = first_key(settings)
     with connect(url) as client:
         let_in_operator(client, RedisKeys(settings.key_prefix), key)
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file as a whole, readable for this user alone."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    draft.replace(path)

@@ -27,13 +27,21 @@ def key_file(state_dir: Path) -> Path:
 
 
 def find_api_url(settings: Settings) -> str:
-    """Return SPOTFED_URL, else where ``spotfed up`` serves on this machine, else the default address."""
-    if "url" not in settings.model_fields_set:
+    """Return SPOTFED_URL, else the API of this machine.
+
+    That is the one at SPOTFED_PORT, else the one of ``spotfed up``, else the one at the default port.
+    """
+    given = settings.model_fields_set
+    if "url" in given:
+        return settings.url
+    if "port" not in given or not settings.port:
         try:
             return str(json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))["url"])
         except (OSError, ValueError, KeyError):
-            pass  # nothing runs here: the default address is as good as any
-    return settings.url
+            return settings.url  # nothing runs here: the default address is as good as any
+    scheme = "http" if settings.tls_cert is None else "https"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 (of any)
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def find_api_key(settings: Settings) -> str | None:

@@ -24,7 +24,7 @@ class OwnerStats:
     ----------
     tables, tables_s, last_table_s:
         How many tables were made, the seconds that they took in all, and those of the last one.
-    journal_entries, dead_letters, batches:
+    journal_entries, dead_letters, batches, archive_gaps:
         As their gauges say.
     """
 
@@ -38,6 +38,10 @@ class OwnerStats:
     batches: int = gauge(
         "spotfed_montecarlo_batches",
         "Batches of the table in progress that no Monte-Carlo worker has delivered yet",
+    )
+    archive_gaps: int = gauge(
+        "spotfed_archive_gaps",
+        "1 if the archive of the cloud's journal lacks entries for good, or cannot be written",
     )
 
     def to_fields(self) -> dict[str, str]:

@@ -10,9 +10,11 @@ skipped.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 from kombu.transport import redis
+from redis.exceptions import NoPermissionError
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,14 @@ class QoS(redis.QoS):
             super().restore_unacked(client)
         except (*redis.Transport.connection_errors, AttributeError):
             self._delivered.clear()
+
+    def restore_visible(self, *arguments: Any, **options: Any) -> None:
+        """Put messages back that nobody acknowledged in time.
+
+        The lock around that is left to run out while nobody has loaded the script that gives it up.
+        """
+        with suppress(NoPermissionError):
+            super().restore_visible(*arguments, **options)
 
 
 class Channel(redis.Channel):

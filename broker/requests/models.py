@@ -16,6 +16,7 @@ class AcceptOutcome(StrEnum):
 
     NEW = "new"  # ours to carry out
     ANSWERED = "answered"  # known, and this was the answer
+    GRANTED = "granted"  # its record is lost, but this is its lease, which runs
     IN_FLIGHT = "in_flight"  # known, another process is at it
     MISMATCH = "mismatch"  # the id or key was used for something else
 
@@ -113,7 +114,10 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The result of accepting a request; ``answer`` is JSON if ``outcome`` is ANSWERED, and else None."""
+    """The result of accepting a request.
+
+    ``answer`` is JSON: an answer if ``outcome`` is ANSWERED, a lease if it is GRANTED; else it is None.
+    """
 
     outcome: AcceptOutcome
     answer: str | None = None

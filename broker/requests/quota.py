@@ -5,8 +5,9 @@ It is taken in ``accept.lua``, in the step that accepts the request, and given b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 import redis.asyncio
@@ -29,12 +30,18 @@ class QuotaHolds:
     def __init__(self, client: redis.asyncio.Redis, keys: RedisKeys) -> None:
         self._client, self._keys = client, keys
         self._release = client.register_script(read_script("let_go"))
+        self._hold_again = client.register_script(read_script("hold_again"))
 
     async def release(self, member: str, requests: Sequence[str]) -> int:
         """Give back what requests hold of a member's cap. Return the cores, 0 if they hold nothing."""
         if not requests:
             return 0
         return int(await self._release([self._keys.quota_holds(member)], list(requests)))
+
+    async def hold_again(self, member: str, cores: Mapping[str, int]) -> None:
+        """Note what requests hold, with their cores, where Redis does not know it."""
+        if cores:
+            await self._hold_again([self._keys.quota_holds(member)], list(chain.from_iterable(cores.items())))
 
     async def total(self, member: str) -> tuple[int, int]:
         """Return the spot cores and the number of spot instances that a member holds."""

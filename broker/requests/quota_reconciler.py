@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import redis.asyncio
 
@@ -87,6 +87,8 @@ class QuotaReconciler:
         redis.RedisError
             When Redis is away.
         """
+        if await cast("Any", self._client.exists(self._keys.restored)):
+            await self._hold_again()
         cores = 0
         for name in await self._members.members():
             requests = sorted(await self._holds.cores_by_request(name))
@@ -95,6 +97,19 @@ class QuotaReconciler:
         if cores:
             log.info("quotas: %d cores were held by nothing and are given back", cores)
         return cores
+
+    async def _hold_again(self) -> None:
+        """Hold what running leases need: Redis, restored from an older copy, may not know it."""
+        clouds: Any = self._client.hkeys(self._keys.clouds)
+        for cloud in await clouds:
+            async for leases in self._leases.pages_of_running(cloud.decode()):
+                held: dict[str, dict[str, int]] = {}
+                for lease in leases:
+                    member = await self._members.member_of(lease.origin)
+                    if member is not None:
+                        held.setdefault(member.name, {})[lease.request] = lease.cores
+                for name, cores in held.items():
+                    await self._holds.hold_again(name, cores)
 
     async def _release(self, member: str, requests: Sequence[str]) -> int:
         """Release the holds of those of the requests that need none any longer."""

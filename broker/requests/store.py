@@ -105,7 +105,14 @@ class RequestStore:
         entries = self._entries(
             (request.first.cloud, request.first.command) for request in requests if request.first
         )
-        arguments: list[str | bytes | int] = [len(clouds), len(holds)]
+        shown = self.keys.lease("", "").removesuffix(":")
+        arguments: list[str | bytes | int] = [
+            len(clouds),
+            len(holds),
+            self.keys.restored,
+            self.keys.clouds,
+            shown,
+        ]
         for cloud, entry in zip(clouds, entries, strict=True):
             arguments += [cloud, *entry, self._bell(cloud)[1]]
         for hold in holds:

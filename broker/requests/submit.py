@@ -18,11 +18,14 @@ from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 import redis
+from pydantic import ValidationError
 
 from broker.contract import (
     VERSION,
     Answer,
     Ask,
+    Lease,
+    LeaseState,
     QuoteView,
     RefusalView,
     Reserve,
@@ -33,7 +36,7 @@ from broker.contract import (
 from broker.contract.convert import to_quote
 from broker.contract.leases import format_attempt_id
 from broker.identity.models import MemberRecord
-from broker.leases.store import record_retention_s
+from broker.leases.store import LeaseStore, record_retention_s
 from broker.requests.candidates import MemberEvaluator
 from broker.requests.errors import InFlightError, ReusedError, SilentError, SubmitError
 from broker.requests.members import MembershipView
@@ -98,6 +101,7 @@ class SubmissionService:
         """Open nothing. ``member_of`` returns the member whose cap holds for the requests of an origin."""
         self._settings, self._records, self._adverts, self._commands = settings, records, adverts, commands
         self._member_of, self._on_results = member_of, on_results
+        self._leases = LeaseStore(records.redis, records.keys)
 
     async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
         """Submit requests, which all have ids, and return for each its answer or the error that it met.
@@ -167,7 +171,7 @@ class SubmissionService:
                     if accepted.outcome is AcceptOutcome.NEW:
                         new.append(request)
                     else:
-                        results[request.id] = _known_result(accepted)
+                        results[request.id] = _known_result(accepted, request.request)
                 self._commands.note_attempts(
                     {first[request.id] for request, _ in chunk if request.id in first}
                 )
@@ -240,12 +244,26 @@ class SubmissionService:
         return len(records)
 
     async def _abandon_attempts(self, records: Sequence[Record]) -> None:
-        """Abandon the attempts that are open: the processes that made them may be dead."""
-        await self._records.decide([
-            AttemptDecision(record.id, record.status.attempt, record.status.cloud)
+        """Abandon the attempts that are open: the processes that made them may be dead.
+
+        A lease that runs was confirmed: then the record is older than it, from a Redis that was restored.
+        """
+        attempts = {
+            (record.status.cloud, format_attempt_id(record.id, record.status.attempt)): record
             for record in records
             if record.status.state is RequestState.ATTEMPTING and record.status.cloud is not None
+        }
+        leases = dict(await self._leases.get_many(list(attempts)))
+        await self._records.decide([
+            AttemptDecision(record.id, record.status.attempt, cloud, self._confirmed_answer(leases[attempt]))
+            for (cloud, attempt), record in attempts.items()
         ])  # fmt: skip
+
+    def _confirmed_answer(self, lease: Lease | None) -> str | None:
+        """Return the answer (JSON) that an attempt with this lease has had; None if it has had none."""
+        if lease is None or lease.state is not LeaseState.RUNNING:
+            return None
+        return write_message(RequestAnswer(lease=lease, refusals=[]), self._records.speaks())
 
     # -- before the first attempt -------------------------------------------------------------------------
 
@@ -446,10 +464,17 @@ def _fingerprint(request: SpotRequest, principal: str, speaks: int) -> _Submitte
     return _Submitted(request.id, request, body, fingerprint)
 
 
-def _known_result(accepted: Accepted) -> Result:
+def _known_result(accepted: Accepted, request: SpotRequest) -> Result:
     """Return the result of a request that is not new."""
     if accepted.outcome is AcceptOutcome.ANSWERED:
         return read_message(RequestAnswer, accepted.answer or "")
+    if accepted.outcome is AcceptOutcome.GRANTED:
+        try:
+            lease = read_message(Lease, accepted.answer or "")
+        except ValidationError:  # its owner wrote something else
+            return InFlightError()
+        same = (lease.origin, lease.request, lease.cores) == (request.origin, request.id, request.cores)
+        return RequestAnswer(lease=lease, refusals=[]) if same else ReusedError()
     return ReusedError() if accepted.outcome is AcceptOutcome.MISMATCH else InFlightError()
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-import os
-import stat
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from broker.settings import SettingsError
 from broker.signing.parties import BROKER, JOBS, is_party
+from broker.storage.private_files import find_reader, find_writer, make_private_directory, write_private_file
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +207,8 @@ def create_key(party: str, path: Path, trust: Path) -> PublicKey:
     halves = made.as_dict(private=True)
     key = PrivateKey(x=str(halves["x"]), d=str(halves["d"]), kid=made.thumbprint(), issuer=check_party(party))
     trust_keys(trust, [key.public()])  # before anything is signed with it
-    _write(path, key.model_dump_json(indent=2), 0o600)
+    make_private_directory(path.parent)
+    write_private_file(path, key.model_dump_json(indent=2) + "\n")
     return key.public()
 
 
@@ -221,7 +221,7 @@ def trust_keys(trust: Path, keys: Iterable[PublicKey]) -> list[PublicKey]:
         for key in new:
             _party_key(key, trust)
         if new:
-            _write(trust, KeySet(keys=[*known, *new]).model_dump_json(indent=2), 0o644)
+            _write(trust, [*known, *new])
         return new
 
 
@@ -238,20 +238,23 @@ def distrust_key(trust: Path, kid: str) -> PublicKey:
                 f"{trust} has {len(matches) or 'no'} keys whose id begins with {kid!r}; name one"
             )
         remaining = [key for key in known if key is not matches[0]]
-        _write(trust, KeySet(keys=remaining).model_dump_json(indent=2), 0o644)
+        _write(trust, remaining)
         return matches[0]
 
 
 def read_trust_file(path: Path) -> KeySet:
-    """Read the public keys of a trust file. Raises TrustError."""
-    return _parse_file(KeySet, path)
+    """Read the public keys of a trust file; one that other users may change is refused. Raises TrustError."""
+    keys = _parse_file(KeySet, path)
+    if fault := find_writer(path):
+        raise TrustError(fault)
+    return keys
 
 
 def read_private_key(path: Path) -> PrivateKey:
-    """Read a private key; a file that every user of this machine may read is refused. Raises TrustError."""
+    """Read a private key; a file that other users of this machine may read is refused. Raises TrustError."""
     key = _parse_file(PrivateKey, path)
-    if path.stat().st_mode & stat.S_IRWXO:
-        raise TrustError(f"{path} is a private key and open to everybody: chmod 600 {path}")
+    if fault := find_reader(path):
+        raise TrustError(fault)
     _party_key(key, path)
     return key
 
@@ -319,14 +322,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _write(path: Path, text: str, mode: int) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+def _write(trust: Path, keys: list[PublicKey]) -> None:
+    """Write a trust file, which everybody may read and nobody else may change."""
+    write_private_file(trust, KeySet(keys=keys).model_dump_json(indent=2) + "\n")
+    trust.chmod(0o644)

@@ -55,6 +55,11 @@ def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
     return use_hiredis_packer(redis.asyncio.Redis.from_url(url, **(fixed | options)))
 
 
+def is_busy(error: Exception) -> bool:
+    """Return whether a server refused a command because it runs a script that does not end."""
+    return isinstance(error, redis.ResponseError) and str(error).startswith("BUSY ")
+
+
 def celery_url(redis_url: str) -> str:
     """Return the address in the form of Celery: ``redis+socket://PATH?virtual_host=0`` for a Unix socket."""
     parts = urlsplit(redis_url)

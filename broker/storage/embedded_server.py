@@ -204,6 +204,7 @@ class EmbeddedRedis:
                 *("--dir", str(self.directory), "--logfile", str(self.log), "--daemonize", "no"),
                 *("--save", "", "--appendonly", "yes", "--appendfsync", self.appendfsync),
                 *("--maxmemory-policy", "noeviction"),
+                *("--lua-time-limit", "1000"),  # busy-reply-threshold, under the name that 6.2 knows too
             ]
             starting: Future[subprocess.Popen[bytes]] = Future()
             threading.Thread(
@@ -330,6 +331,7 @@ def _keep(command: list[str], log: Path, starting: Future[subprocess.Popen[bytes
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                umask=0o077,  # its files hold what members wrote, and hashes of API keys
             )
     except OSError as error:
         starting.set_exception(error)

@@ -144,6 +144,14 @@ class RedisKeys:
         return f"{self.prefix}request:{request}"
 
     @property
+    def restored(self) -> str:
+        """Name of the string that is there once an owner had to write entries back that Redis had lost.
+
+        From then on a request without a record is looked for among the leases (``accept.lua``).
+        """
+        return f"{self.prefix}restored"
+
+    @property
     def open_requests(self) -> str:
         """Name of the sorted set of requests without an answer.
 

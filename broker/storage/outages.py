@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import redis
+from redis.exceptions import NoPermissionError
 
 from broker.backoff import Backoff
 
@@ -31,10 +32,16 @@ def until_answered(call: Callable[[], Result]) -> Result:
             return call()
         except redis.RedisError as error:
             if not is_logged:
-                log.warning("redis is away: %s", error)
+                log.warning("redis is away: %s", _explain(error))
                 is_logged = True
             time.sleep(pause_s)
     raise AssertionError("pauses never end")
+
+
+def _explain(error: redis.RedisError) -> str:
+    if isinstance(error, NoPermissionError) and "script|load" in str(error):
+        return "its scripts are not loaded: the API does that, or `spotfed acl load-scripts` as the operator"
+    return str(error)
 
 
 async def retry_through_outages(

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from broker.settings import Settings, SettingsError, variable
 from broker.settings import settings as read_settings
+from broker.storage.private_files import find_reader
 
 
 def redis_tls(url: str, settings: Settings | None = None) -> dict[str, Any]:
@@ -183,6 +184,8 @@ def _load_pair(context: ssl.SSLContext, settings: Settings, cert: str, key: str)
             f"{variable(cert)}, {variable(key)}: not a certificate and its key, both in PEM and the key "
             f"without a passphrase ({getattr(error, 'reason', None) or error})"
         ) from error
+    if fault := find_reader(getattr(settings, key), group=True):
+        raise SettingsError(f"{variable(key)}: {fault}")
 
 
 def _load_authorities(context: ssl.SSLContext, settings: Settings, name: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.settings import SettingsError
+from broker.storage.private_files import find_reader
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -67,10 +68,13 @@ def _read(path: Path) -> MultiFernet:
     try:
         lines = path.read_text(encoding="ascii").split()
         keys = [Fernet(line) for line in lines]
+        fault = find_reader(path)
     except OSError as error:
         raise SettingsError(f"{name}: the file cannot be read: {error.strerror}") from None
     except ValueError:
         raise SettingsError(f"{name}: a line of the file is no Fernet key") from None
+    if fault is not None:
+        raise SettingsError(f"{name}: {fault}")
     if not keys:
         raise SettingsError(f"{name}: the file is empty")
     return MultiFernet(keys)

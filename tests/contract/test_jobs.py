@@ -92,7 +92,6 @@ def test_an_ended_job_is_not_begun_again(journals: Journals, api: httpx.Client) 
 
 #: What is changed in a wish that can be used, and the field that is named then.
 UNUSABLE: list[tuple[dict[str, Any], str]] = [
-    ({"home": None}, "home"),
     ({"home": None, "origin": "nowhere"}, "home"),
     ({"home": "south"}, "home"),
     ({"home": "nowhere"}, "home"),
@@ -115,6 +114,17 @@ def test_what_cannot_be_used_is_named(running: Federation, api: httpx.Client) ->
         refused = api.post("/v1/jobs", json=COMMAND | change)
         assert field_of(refused) == (422, field), change
     assert running.redis.keys(running.keys.job("*")) == []
+
+
+def test_a_job_without_a_home_has_the_only_cloud_that_runs_commands(
+    running: Federation, api: httpx.Client
+) -> None:
+    assert api.post("/v1/jobs", json={"command": ["true"]}).json()["home"] == "north"
+    running.join("east", (8,), runs_commands=True)
+    wait_until(lambda: api.get("/v1/clouds").json()["clouds"][2:], "the other cloud")
+    answer = api.post("/v1/jobs", json={"command": ["true"]})
+    assert field_of(answer) == (422, "home")
+    assert "one of east, north" in answer.text
 
 
 def test_the_home_of_a_job_is_its_origin_where_that_is_a_cloud(

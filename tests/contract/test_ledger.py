@@ -74,7 +74,7 @@ def test_what_was_promised_and_what_came_of_it(
     )
     assert (east["mean_risk"], east["origin"], east["table_version"]) == (0.0, None, None)
     assert (west["cloud"], west["running"], west["realised"], west["kept"]) == ("west", 1, None, "open")
-    assert found["clouds"][0] == {"cloud": "east", "sequence": 6, "missing": 0}
+    assert found["clouds"][0] == {"cloud": "east", "sequence": 6, "missing": 0, "misplaced": 0}
     assert found["more"] is False
     table = faithless.owner.cloud.table
     assert table is not None
@@ -172,7 +172,10 @@ def test_another_process_comes_to_the_same(
         )
         redis.delete(federation.keys.events("east"))
     reach = api.get("/v1/ledger", params={"cloud": "east"}).json()
-    assert (reach["entries"], reach["clouds"]) == ([], [{"cloud": "east", "sequence": 0, "missing": 0}])
+    assert (reach["entries"], reach["clouds"]) == (
+        [],
+        [{"cloud": "east", "sequence": 0, "missing": 0, "misplaced": 0}],
+    )
 
 
 def test_in_trace_time_the_order_stays_that_of_the_replay(federation: Federation) -> None:

@@ -236,8 +236,13 @@ def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation
         redis.hset(federation.keys.quota_holds("acme"), "lost", 3)
         redis.hincrby(federation.keys.quota_holds("acme"), "=cores", 3)
     assert held(operator) == (5, 2)
+    assert reconciled(federation) == 3
+    assert held(operator) == (2, 1)
+    assert reconciled(federation) == 0
 
-    async def reconciled() -> int:
+
+def reconciled(federation: Federation) -> int:
+    async def run() -> int:
         client = connect_async(federation.redis_url)
         try:
             holds = QuotaHolds(client, federation.keys)
@@ -246,9 +251,28 @@ def test_what_is_held_for_nothing_is_found_and_given_back(federation: Federation
         finally:
             await client.aclose()
 
-    assert asyncio.run(reconciled()) == 3
-    assert held(operator) == (2, 1)
-    assert asyncio.run(reconciled()) == 0
+    return asyncio.run(run())
+
+
+def test_what_runs_is_held_again_after_redis_was_rolled_back(
+    federation: Federation, operator: Client
+) -> None:
+    federation.join("north", (8,))
+    with acme(federation, operator, spot_cores=4) as client:
+        granted = client.requests.submit(wish(cores=3))
+        assert isinstance(granted, GrantedRequest)
+        wait_until(lambda: client.leases.get(granted.lease.id).state == "running", "the confirmation")
+        redis = federation.redis
+        redis.delete(federation.keys.quota_holds("acme"), federation.keys.request(granted.lease.request))
+        assert reconciled(federation) == 0
+        assert held(operator) == (0, 0), "nobody had to write anything back"
+        redis.set(federation.keys.restored, 1)
+        assert reconciled(federation) == 0
+        assert held(operator) == (3, 1)
+        refused = client.requests.submit(wish(cores=2))
+        assert refused.refusals[0].reason == "quota_exceeded"
+        client.leases.cancel(granted.lease.id)
+        wait_until(lambda: reconciled(federation) >= 0 and held(operator) == (0, 0), "what was held")
 
 
 # -- rates ------------------------------------------------------------------------------------------------

@@ -155,6 +155,13 @@ def test_without_redis_a_process_tells_that_and_its_own_work(
     monkeypatch.setattr("broker.requests.members.MembershipView.members", away)
     wait_until(lambda: scrape(api).value("spotfed_redis_up") == 0)
     assert scrape(api).value("spotfed_http_requests_in_progress") == 1
+    assert scrape(api).value("spotfed_redis_busy") == 0
+
+    async def busy(*_: object) -> None:
+        raise redis.ResponseError("BUSY Redis is busy running a script. You can only call SCRIPT KILL or ...")
+
+    monkeypatch.setattr("broker.requests.members.MembershipView.members", busy)
+    wait_until(lambda: scrape(api).value("spotfed_redis_busy") == 1)
 
 
 def test_a_path_that_a_caller_makes_up_is_no_label(federation: Federation, api: httpx.Client) -> None:

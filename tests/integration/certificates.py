@@ -68,6 +68,7 @@ class Authority:
                 serialization.NoEncryption(),
             )
         )
+        files.key.chmod(0o600)
         return files
 
 

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from broker.signing.key_files import create_key
 from broker.signing.signer import UNSIGNED
 from broker.storage.connections import connect
 from broker.storage.negotiation import FederationVersion
+from broker.storage.outages import until_answered
+from broker.storage.scripts import load_scripts
 from cloudsim.model.requests import Kind
 from tests.integration.redis_servers import ADMIN, server_with_acl
 from tests.integration.worker_processes import Processes
@@ -93,6 +96,7 @@ def shared(
         settings.cache_clear()
         acl.write_text(made.read_text() + ADMIN + "\n")
         assert processes.client.execute_command("ACL", "LOAD") in {b"OK", True}
+        load_scripts(processes.client)
         shared = Shared(processes, tmp_path, made)
         said = capsys.readouterr()
         parties = ("broker", "montecarlo", "jobs", "reader", "operator")
@@ -182,7 +186,7 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
         owner.xadd(keys.journal("A"), {"e": "mine"}, id="1-1")
     admin.set(keys.lease("A", "r.1"), "A's")
     admin.hset(keys.request("r"), mapping={"attempt": 1, "cloud": "A"})
-    overwrite = "return redis.call('SET', KEYS[1], 'mine')"
+    overwrite = admin.script_load("return redis.call('SET', KEYS[1], 'mine')")
     shown = Lease(
         id="r.1", request="r", cloud="A", origin="B", kind=Kind.SPOT, cores=1, node=0, starts_at_s=0,
         ends_at_s=9, promised_sla=None, eviction_probability=None, table_version=None, fence=1, number=1,
@@ -215,7 +219,11 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
             "read its lease": lambda: thief.get(keys.lease("A", "r.1")),
             "delete its lease": lambda: thief.delete(keys.lease("A", "r.1")),
             "show its lease as it likes": lambda: thief.set(keys.lease("A", "r.1"), "{}"),
-            "show it so by a script": lambda: thief.eval(overwrite, 1, keys.lease("A", "r.1")),
+            "show it so by a script": lambda: thief.evalsha(overwrite, 1, keys.lease("A", "r.1")),
+            "run a script of its own": lambda: thief.eval("return 1", 0),
+            "load a script of its own": lambda: thief.script_load("return 1"),
+            "call a function": lambda: thief.fcall("f", 0),
+            "load a function": lambda: thief.function_load("#!lua name=f"),
             "end how long it is shown": lambda: thief.expire(keys.lease("A", "r.1"), 1),
             "say where it runs": lambda: thief.hset(keys.request("r"), "cloud", "B"),
             "let it be forgotten where it runs": lambda: thief.expire(keys.request("r"), 1),
@@ -248,11 +256,12 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
         assert got_through == set()
         # In a script too, which may be called on what it may only add to.
         for command in ("XRANGE', KEYS[1], '-', '+'", "DEL', KEYS[1]", "XTRIM', KEYS[1], 'MAXLEN', '0'"):
-            script = f"return redis.call('{command})"
+            script = admin.script_load(f"return redis.call('{command})")
             with pytest.raises(redis.ResponseError, match=r"(?i)acl|permission|can't access"):
-                thief.eval(script, 1, keys.replies("api"))
+                thief.evalsha(script, 1, keys.replies("api"))
+        script = admin.script_load("return redis.call('GET', ARGV[1])")
         with pytest.raises(redis.ResponseError, match=r"(?i)acl|permission|can't access"):
-            thief.eval("return redis.call('GET', ARGV[1])", 0, keys.epoch("A"))
+            thief.evalsha(script, 0, keys.epoch("A"))
 
     assert admin.lrange(f"{keys.prefix}{cloud_queue('A')}", 0, -1) == before
     assert admin.get(keys.lease("A", "r.1")) == b"A's"
@@ -289,6 +298,48 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
         assert operator.xadd(keys.inbox("A"), {"c": "[]"})
     with pytest.raises(redis.AuthenticationError), connect(shared.url("reader").partition("&")[0]) as nobody:
         nobody.ping()
+
+
+def test_an_owner_waits_for_the_scripts_that_redis_forgot(shared: Shared) -> None:
+    admin = shared.processes.client
+    admin.script_flush()
+    with shared.client("cloud-A") as owner, shared.client("broker") as broker:
+        journal = Journal(owner, shared.keys, "A")
+        assert _is_denied(lambda: journal.acquire("token-of-A", 60))
+        threading.Timer(0.2, load_scripts, (broker,)).start()
+        assert until_answered(lambda: journal.acquire("token-of-A", 60)) == 1
+
+
+def test_the_operator_stops_a_script_that_does_not_end(shared: Shared) -> None:
+    admin = shared.processes.client
+    admin.config_set("busy-reply-threshold", 50)
+    by_itself = {"health_check_interval": 0}  # a busy server answers no PING first
+    with (
+        connect(shared.url("cloud-A"), **by_itself) as owner,
+        connect(shared.processes.settings.redis_url or "") as other,
+        connect(shared.url("operator"), **by_itself) as operator,
+    ):
+        endless = threading.Thread(target=_ignore, args=(partial(other.eval, "while true do end", 0),))
+        endless.start()
+        wait_until(lambda: _says(owner.ping, "BUSY"), "a busy server")
+        assert _is_denied(owner.script_kill)
+        assert operator.script_kill()
+        assert _says(partial(operator.execute_command, "FUNCTION KILL"), "BUSY")  # or not busy any more
+        endless.join(5)
+        assert owner.ping()
+
+
+def _ignore(call: Callable[[], object]) -> None:
+    with suppress(redis.RedisError):
+        call()
+
+
+def _says(call: Callable[[], object], text: str) -> bool:
+    try:
+        call()
+    except redis.ResponseError as error:
+        return text in str(error)
+    return False
 
 
 def test_an_instance_agent_commands_its_own_owner_alone(shared: Shared) -> None:

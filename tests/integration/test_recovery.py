@@ -320,3 +320,60 @@ def test_a_changed_entry_stops_the_owner(site: Site) -> None:
     with pytest.raises(AssertionError, match="status 70"):
         site.open()
     assert site.verified().bad == "1-2"
+
+
+def test_an_archive_that_is_deleted_under_its_owner_is_written_again(site: Site) -> None:
+    live = site.open()
+    site.turn_over(15)
+    live.keep_short()
+    shutil.rmtree(site.archive.directory)
+    site.admit("a.1")
+    site.turn_over(12, "u")
+    live.keep_archive(at_once=True)
+    found = site.verified()
+    assert (found.bad, found.archived) == (None, found.entries)
+    assert site.archive.snapshot() == site.client.get(KEYS.snapshot("A")) is not None
+    assert not live._archiver.needs_mending(at_once=True)
+    before = state_of(live)
+    site.admit("b.1")
+    site.tell(cancel("b.1"))
+    site.crash()
+    site.client.flushall()  # what was rebuilt is enough to begin with
+    again = site.open()
+    assert state_of(again)["open"] == before["open"]
+    assert site.running() == ["a.1"]
+
+
+@pytest.mark.parametrize("files", ["all", "first", "middle", "last"])
+def test_files_of_an_archive_that_are_deleted_are_written_again(site: Site, files: str) -> None:
+    live = site.open()
+    site.turn_over(12)
+    site.archive.sync()
+    segments = site.archive.segments()
+    assert len(segments) > 2
+    wanted = list(site.archive.entries())
+    for path in {"all": segments, "first": segments[:1], "middle": segments[1:2], "last": segments[-1:]}[
+        files
+    ]:
+        path.unlink()
+    site.turn_over(1, "u")
+    live.keep_archive(at_once=True)
+    assert list(site.archive.entries())[: len(wanted)] == wanted
+    found = site.verified()
+    assert (found.bad, found.archived) == (None, found.entries)
+    site.turn_over(2, "v")
+    site.archive.sync()
+    assert site.verified().archived == site.verified().entries
+    assert not live._archiver.needs_mending(at_once=True)
+
+
+def test_entries_that_were_in_the_archive_alone_are_missed(site: Site) -> None:
+    live = site.open()
+    site.turn_over(30)
+    live.keep_short()
+    site.archive.sync()
+    site.archive.segments()[0].unlink()
+    live.keep_archive(at_once=True)
+    assert live._stats._measures.archive_gaps == 1
+    live.keep_archive(at_once=True)
+    assert live._stats._measures.archive_gaps == 1, "it is still so"

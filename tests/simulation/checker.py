@@ -23,6 +23,7 @@ class Checker:
     def __init__(self, clouds: Sequence[CloudOptions], store: Store, breach: Callable[[str], None]):
         self._store, self._breach = store, breach
         self.books = {cloud.id: CloudBook(cloud, breach) for cloud in clouds}
+        self.lost: set[str] = set()  # requests whose record Redis lost
         self.events: dict[str, int] = {}  # entries of the journals, by kind
         self._merged: list[bytes] = []
         self._public: dict[str, list[bytes]] = {cloud.id: [] for cloud in clouds}
@@ -83,12 +84,26 @@ class Checker:
                 self._breach(f"I6: {lease['id']} is reserved after its owner has read that it was given up")
         if kind == "admitted":
             won = self._winner.setdefault(lease["request"], lease["id"])
-            if won != lease["id"]:
+            elsewhere = [name for name in self.runs(lease["request"]) if name != cloud]
+            if elsewhere:
+                self._breach(f"I3: request {lease['request']} runs at {cloud}, and at {elsewhere}")
+            if won != lease["id"] and lease["request"] not in self.lost:
                 self._breach(f"I3: request {lease['request']} runs as {won} and as {lease['id']}")
             if not committed:
                 self._breach(f"I3: {lease['id']} is admitted, its request is {record.get(b'state')!r}")
         elif kind == "released" and committed and (event["attempt"] or event["cause"] == "expired"):
             self._breach(f"I3: {lease['id']} is given up ({event['cause']}) though its request was answered")
+
+    def runs(self, request: str) -> list[str]:
+        """The clouds where a lease of a request runs that was confirmed."""
+        return [
+            name
+            for name, book in self.books.items()
+            if any(
+                lease["request"] == request and lease["state"] == "running" and lease["kind"] == "spot"
+                for lease in book.held.values()
+            )
+        ]
 
     def _record(self, request: str) -> dict[bytes, bytes]:
         return self._store.peek(KEYS.request(request)) or {}
@@ -109,7 +124,10 @@ class Checker:
                 return  # it had that already, which is not written down
         else:
             return
+        request = about.rpartition(".")[0]
         first = self._answers.setdefault(about, told)
+        if request in self.lost and first.get("cloud") not in self.runs(request):
+            return  # nobody knows any more that it was answered, and it has ended: it is a new one
         # Gone: it was released, and a late copy of its reservation hears so.
         if told != first and told != {"answer": "done"}:
             self._breach(f"I6: {command} was answered {first}, and now {told}")
@@ -148,6 +166,8 @@ class Checker:
     def answered(self, answers: Mapping[str, RequestAnswer]) -> None:
         """What users were told is what stands, and what was promised them has run."""
         for request, told in answers.items():
+            if request in self.lost:
+                continue
             record = self._record(request)
             if (
                 RequestAnswer.model_validate_json(record.get(b"answer", b'{"lease":null,"refusals":[]}'))
@@ -173,6 +193,8 @@ class Checker:
             record = self._record(lease["request"])
             if lease["state"] == "reserved":
                 self._breach(f"I8: {name} is reserved at {cloud} and nobody knows of it")
+            elif not record and lease["request"] in self.lost:
+                continue
             elif record.get(b"state") != b"committed" or self._attempt(lease, record) != name:
                 self._breach(f"I3: {name} runs at {cloud}, its request is {record.get(b'state')!r}")
         for name, lease in book.lapsed.items():

@@ -149,6 +149,9 @@ class AsyncClient(_Connection):
     async def hmget(self, key: str, names: list[str]) -> Any:
         return await self._do(lambda: self.world.store.call("HMGET", key, *names))
 
+    async def hkeys(self, key: str) -> Any:
+        return await self._do(lambda: self.world.store.call("HKEYS", key))
+
     async def xread(self, streams: dict[str, str], count: int, block: int | None) -> Any:
         ((stream, after),) = streams.items()
         store, clock = self.world.store, self.world.clock

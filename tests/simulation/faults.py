@@ -41,6 +41,7 @@ class Faults:
             (told.outage_every_s, self._outage),
             (told.clock_jump_every_s, self._jump),
             (told.poison_every_s, self._poison),
+            (told.record_lost_every_s, self._lose_record),
         ]
 
     def end(self) -> None:
@@ -130,6 +131,21 @@ class Faults:
             world.redis_ahead_ms += round(jump_s * 1000)
         else:
             world.machines[where].ahead_s += jump_s
+
+    async def _lose_record(self) -> None:
+        """Redis is restored from an older copy, and owners bring back all but what the broker wrote.
+
+        Whoever had the answer asks again.
+        """
+        world = self._world
+        answered = [request for request in world.users.answers if world.checker.runs(request)]
+        if answered:
+            request = world.random.choice(answered)
+            world.note("lost", "redis", f"the record of {request}")
+            world.checker.lost.add(request)
+            world.store.call("SET", KEYS.restored, "1")
+            world.store.call("DEL", KEYS.request(request))
+            await world.users.ask_again(request)
 
     # -- messages --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 #: Shapes of clouds, in cores by node.
 _SHAPES = ((4, 4), (8,), (2, 4, 8), (6, 6), (4,), (3, 5))
-_OFTEN, _SELDOM = 0.6, 0.3
+_OFTEN, _SELDOM, _RARELY = 0.6, 0.3, 0.2
 #: Entries of an inbox that nobody can read.
 POISON = (b"{", b"[{}]", b'[{"kind":"tick","id":"t","version":99}]', b'[{"kind":"nonsense","id":"n"}]', b"")
 
@@ -50,9 +50,16 @@ class Options:
     outage_every_s: float
     clock_jump_every_s: float
     drain_every_s: float
+    record_lost_every_s: float
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _lost(state: object) -> float:
+    """The mean gap between two losses of a record, drawn from chance that nothing else is drawn from."""
+    rng = random.Random(repr(state))
+    return rng.uniform(1.0, 4.0) if rng.random() < _RARELY else 0.0
 
 
 def expand(rng: random.Random) -> Options:
@@ -92,4 +99,5 @@ def expand(rng: random.Random) -> Options:
         outage_every_s=maybe(_SELDOM, 4.0, 12.0),
         clock_jump_every_s=maybe(_SELDOM, 3.0, 9.0),
         drain_every_s=maybe(_OFTEN, 3.0, 8.0),
+        record_lost_every_s=_lost(rng.getstate()),
     )

@@ -178,6 +178,9 @@ class Store:
     def _hgetall(self, key: bytes) -> dict[bytes, bytes]:
         return dict(self._get_value(key) or {})
 
+    def _hkeys(self, key: bytes) -> list[bytes]:
+        return list(self._get_value(key) or ())
+
     def _sadd(self, key: bytes, member: bytes) -> int:
         kept = self._made(key, dict)  # in order: the order of a set would be another one every time
         return 0 if member in kept else kept.update({member: b""}) or 1

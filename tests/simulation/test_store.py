@@ -29,6 +29,10 @@ def _raw(client: redis.Redis, name: str, *arguments: Any) -> Any:
     return client.execute_command(name, *arguments)
 
 
+def _raw_of(client: redis.Redis) -> Any:
+    return lambda name, *arguments: _raw(client, name, *arguments)
+
+
 def _entries(found: Any) -> Any:
     """XRANGE as the wire has it: names and values in turn."""
     return [(entry, {f[i]: f[i + 1] for i in range(0, len(f), 2)}) for entry, f in found]
@@ -41,7 +45,8 @@ def _command(rng: random.Random) -> tuple[Any, ...]:
         ("SET", f"s{key}", member), ("GET", f"s{key}"), ("MGET", "sa", "sb", "sc"), ("DEL", f"s{key}"),
         ("EXISTS", f"s{key}"), ("EXPIRE", f"s{key}", 100), ("SET", f"s{key}", member, "PX", 100_000),
         ("HSET", f"h{key}", member, rng.randint(0, 3), "w", 1), ("HSETNX", f"h{key}", member, 5),
-        ("HGET", f"h{key}", member), ("HMGET", f"h{key}", "x", "w", "q"), ("ZCARD", f"z{key}"),
+        ("HGET", f"h{key}", member), ("HMGET", f"h{key}", "x", "w", "q"), ("HKEYS", f"h{key}"),
+        ("ZCARD", f"z{key}"),
         ("ZADD", f"z{key}", rng.randint(0, 9), member), ("ZREM", f"z{key}", member),
         ("ZRANGEBYSCORE", f"z{key}", "-inf", rng.randint(0, 9), "LIMIT", 0, 2),
         ("SADD", f"m{key}", member), ("SREM", f"m{key}", member), ("XLEN", f"t{key}"),
@@ -109,7 +114,11 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
         # Without holds: the cap of members is tested in tests/property.
         told = [p for one in some for p in (one, rng.choice("ff g"), "body", token, due, len(inboxes), 0)]
         entry = ["a", "[{}]", signature, ""] if inboxes else []
-        return kind, ["open", *inboxes, *some, *["queue"] * len(inboxes)], [len(inboxes), 0, *entry, *told]
+        return (
+            kind,
+            ["open", *inboxes, *some, *["queue"] * len(inboxes)],
+            [len(inboxes), 0, "restored", "clouds", "shown:", *entry, *told],
+        )
     return kind, ["open", request], ["held:", request, "refused"]
 
 
@@ -117,6 +126,11 @@ def _script(rng: random.Random) -> tuple[str, list[Any], list[Any]]:
 def test_scripts(redis_client: redis.Redis, seed: int) -> None:
     rng, store = random.Random(seed), Store(lambda: NOW_MS)
     redis_client.response_callbacks.clear()
+    for cloud, lease in (("a", "r.1"), ("b", "q.2"), ("b", "r.1"))[: seed % 4]:
+        for call in (_raw_of(redis_client), store.call):
+            call("SET", "restored", "1")
+            call("HSET", "clouds", cloud, "{}")
+            call("SET", f"shown:{cloud}:{lease}", '{"id":"x","state":"running","labels":{"state":"ended"}}')
     for _ in range(STEPS):
         name, keys, arguments = _script(rng)
         text = read_script(name)

@@ -29,6 +29,7 @@ class Users:
 
     world: World
     answers: dict[str, RequestAnswer] = field(default_factory=dict)
+    wishes: dict[str, SpotRequest] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)  # own instances by id: what was answered first
     _number: int = 0
 
@@ -59,6 +60,7 @@ class Users:
     async def spot(self) -> None:
         """One user's requests, until they are answered; then the user lives with the leases."""
         wishes = [self.wish() for _ in range(self._random.choice((1, 1, 1, 2, 4)))]
+        self.wishes |= {wish.id or "": wish for wish in wishes}
         if self._random.random() < 0.15:  # an impatient one
             self.world.spawn(self._ask(wishes))
         await self._ask(wishes)
@@ -84,13 +86,24 @@ class Users:
             if open_:
                 await asyncio.sleep(self._random.uniform(0.2, 1.5))
 
+    async def ask_again(self, request: str) -> None:
+        """Ask once more for what was answered, with the same id."""
+        while True:
+            try:
+                (result,) = await self._submit([self.wishes[request]], _PATIENCE_S)
+            except AWAY:
+                result = InFlightError()
+            if not isinstance(result, InFlightError | NoMembersError):
+                return
+            await asyncio.sleep(self._random.uniform(0.2, 1.5))
+
     async def _submit(self, wishes: list[SpotRequest], patience_s: float) -> Any:
         return await self.world.broker_call(lambda broker: broker.service.submit(wishes, "me"), patience_s)
 
     def _hear(self, wish: SpotRequest, result: Any) -> None:
         if isinstance(result, RequestAnswer):
             first = self.answers.setdefault(wish.id or "", result)
-            if first != result:
+            if first != result and wish.id not in self.world.checker.lost:
                 self.world.breach(f"I6: {wish.id} was answered {first}, and now {result}")
         elif not isinstance(result, InFlightError | NoMembersError | ValueError):
             self.world.breach(f"I6: {wish.id} is answered {result!r}")
@@ -101,6 +114,8 @@ class Users:
         try:
             (result,) = await self.world.broker_call(lambda b: b.service.submit([other], "me"), _PATIENCE_S)
         except AWAY:
+            return
+        if wish.id in self.world.checker.lost:
             return
         if not isinstance(result, ReusedError | NoMembersError | ValueError):
             self.world.breach(f"I6: {wish.id} was used for something else and is answered {result!r}")

@@ -28,6 +28,7 @@ from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
+from broker.storage.private_files import find_reader
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
 from workers import celery_app
@@ -78,9 +79,13 @@ def read_credentials(config: Settings) -> tuple[str | None, str | None]:
         secret = config.cloud_secret
         return config.cloud_user, None if secret is None else secret.get_secret_value()
     try:
-        return config.cloud_user, config.cloud_secret_file.read_text(encoding="utf-8").strip()
+        text = config.cloud_secret_file.read_text(encoding="utf-8")
+        fault = find_reader(config.cloud_secret_file)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"SPOTFED_CLOUD_SECRET_FILE cannot be read: {error}") from error
+    if fault is not None:
+        raise SettingsError(f"SPOTFED_CLOUD_SECRET_FILE: {fault}")
+    return config.cloud_user, text.strip()
 
 
 def make_executors() -> dict[str, Executor]:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
+from uuid import uuid4
 
 import numpy as np
 import redis
@@ -113,9 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker until it is told to stop; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.montecarlo", description=__doc__)
     parser.add_argument(
-        "--name", default=f"{socket.gethostname()}-{os.getpid()}", help="unique name of this worker"
+        "--name", default=socket.gethostname(), help="name of this worker; letters that no other has follow"
     )
-    name = parser.parse_args(arguments).name
+    name = f"{parser.parse_args(arguments).name}-{uuid4().hex[:8]}"
     try:
         config = settings()
         app = celery_app.create_app(config)

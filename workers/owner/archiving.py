@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from broker.journal.archive import SYNC_S, Archive
 from broker.settings import Settings
@@ -10,12 +11,16 @@ from workers.owner import snapshots
 from workers.owner.ownership import OwnerLease
 from workers.owner.snapshots import Snapshot
 
+#: Seconds between two looks whether all files of the archive are there.
+LOOK_S = 10.0
+
 
 class Archiver:
     """Syncs the archive of one owner and stores its snapshots; without an archive nothing is ever cut."""
 
     def __init__(self, archive: Archive | None, lease: OwnerLease, settings: Settings):
         self._archive, self._lease, self._settings = archive, lease, settings
+        self._look_s = time.monotonic() + LOOK_S
 
     def start(self, stopping: threading.Event) -> None:
         """Begin to sync, on a thread of its own, until ``stopping`` is set."""
@@ -34,10 +39,16 @@ class Archiver:
         """Return whether a snapshot is due, ``entries`` after the last one."""
         return self._archive is not None and entries >= self._settings.snapshot_every
 
-    @property
-    def lags(self) -> bool:
-        """True while the archive lacks entries: it was abandoned after an error and must be opened again."""
-        return self._archive is not None and not self._archive.is_open
+    def needs_mending(self, *, at_once: bool = False) -> bool:
+        """Return whether the archive failed, or files of it are gone.
+
+        It looks every ``LOOK_S`` seconds, or ``at_once``.
+        """
+        now_s = time.monotonic()
+        if self._archive is None or (now_s < self._look_s and not at_once):
+            return False
+        self._look_s = now_s + LOOK_S
+        return not self._archive.is_open or bool(self._archive.lost())
 
     def secure(self, snapshot: Snapshot) -> bytes | None:
         """Write a snapshot to the disk, with all entries up to it.

@@ -10,7 +10,7 @@ import os
 import platform
 from pathlib import Path
 
-from broker.journal.archive import write_file
+from broker.storage.private_files import make_private_directory, write_private_file
 
 
 class EpochFile:
@@ -29,7 +29,8 @@ class EpochFile:
         if epoch <= self.read():
             return
         content = {"epoch": epoch, "token": token, "pid": os.getpid(), **_this_process()}
-        write_file(self._path, json.dumps(content).encode())
+        make_private_directory(self._path.parent)
+        write_private_file(self._path, json.dumps(content).encode())
 
     def dead(self) -> str:
         """Return the token of the process that wrote the file if it ran on this machine and is dead, else ''.

@@ -305,10 +305,9 @@ class OwnerProcess:
         """After enough entries take a snapshot, and cut the journal behind it."""
         if not self._archiver.due(self._since_snapshot):
             return
+        self.keep_archive(at_once=True)
         taken: list[Snapshot] = []  # none if the queue went away
         with self._guarded():
-            if self._archiver.lags:
-                until_answered(self._recover)
             taken.append(snapshots.take(self._owner.state, self._lease.last_id, self._lease.last_hash))
             self._since_snapshot = 0
         for snapshot in taken:
@@ -317,6 +316,14 @@ class OwnerProcess:
             with self._guarded():
                 if packed is not None:
                     self._lease.cut(packed, snapshot.head.after, self._settings)
+
+    def keep_archive(self, *, at_once: bool = False) -> None:
+        """Mend the archive if it failed, or files of it are gone; it looks now and then, or ``at_once``."""
+        if self._archiver.needs_mending(at_once=at_once):
+            token, epoch = self._lease.token, self._lease.epoch
+            with self._guarded():
+                is_whole = until_answered(lambda: self._recovery.mend_archive(token, epoch))
+                self._stats.note_archive(is_whole=is_whole)
 
     # -- tables ----------------------------------------------------------------------------------------------
 
@@ -374,6 +381,7 @@ class OwnerProcess:
                     self._publish_table()
                 elif inbox_read:  # else the inbox may hold confirmations of what would expire
                     self._keep_wall_time()
+            self.keep_archive()
             self.keep_short()
             self._stats.publish(self._refresher.waiting)
             if self._stopping.wait(self._settings.inbox_poll_s):

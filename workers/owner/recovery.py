@@ -19,7 +19,7 @@ import structlog
 from broker.contract import Event
 from broker.journal.archive import Archive, ArchiveError
 from broker.journal.entries import EVENTS_KEPT, JOURNAL_KEPT, NotWrittenError, sequence_of
-from broker.journal.hash_chain import BEGINNING, ChainedEntry
+from broker.journal.hash_chain import BEGINNING, ChainedEntry, parse_entry_id
 from broker.journal.journal import FencedError, Journal, JournalError
 from cloudsim.model.requests import Kind
 from workers.owner import snapshots
@@ -80,6 +80,35 @@ class Recovery:
         return Recovered(owner, self._last_id, self._last_hash, self._folded)
 
     # -- journal and archive -----------------------------------------------------------------------------
+
+    def mend_archive(self, token: str, epoch: int) -> bool:
+        """Open an archive again that failed, or whose files are gone, and give it what the journal has.
+
+        Return False if it now lacks entries that are nowhere else, or still cannot be written. Raises
+        JournalError, FencedError, redis.RedisError; may be called again.
+        """
+        archive, entries = self._archive, self._journal.entries
+        assert archive is not None
+        try:
+            if lost := archive.lost():
+                log.error("files of the archive are gone", cloud=self._journal.cloud, files=lost)
+            self._reconcile(token, epoch)
+            if not archive.is_open:
+                return False
+            if segments := [name for name in lost if name != "snapshot"]:
+                archive.rebuild(segments, entries.after())
+            if "snapshot" in lost and (snapshot := entries.snapshot()) is not None:
+                archive.write_snapshot(snapshot)
+            first = entries.first()
+            if not segments or (first is not None and first.place <= parse_entry_id(segments[0])):
+                return True
+            log.error("entries of the journal are lost", cloud=self._journal.cloud, before=first and first.id)
+        except NotWrittenError as error:
+            raise (FencedError if error.fenced else JournalError)(str(error)) from error
+        except (OSError, ArchiveError) as error:
+            log.error("archive not usable", cloud=self._journal.cloud, why=str(error))  # noqa: TRY400
+            archive.abandon()
+        return False
 
     def _reconcile(self, token: str, epoch: int) -> None:
         """Give journal and archive each what only the other has."""

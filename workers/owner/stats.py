@@ -42,6 +42,11 @@ class OwnerStatsPublisher:
         )
         self._due_s = float("-inf")
 
+    def note_archive(self, *, is_whole: bool) -> None:
+        """Note whether the archive has all entries, after it was mended."""
+        self._measures = replace(self._measures, archive_gaps=int(not is_whole))
+        self._due_s = float("-inf")
+
     def publish(self, batches: int) -> None:
         """Publish all statistics, at most once in ``EVERY_S``.
 

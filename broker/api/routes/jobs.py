@@ -90,6 +90,7 @@ async def submit(
     job = await services.jobs.find_submitted(submitted)
     if job is None:
         clouds = {member.info.id: member.info for member in await services.membership.members()}
+        submitted = find_home(submitted, who, clouds)
         require_placeable(submitted, who, clouds)
         job = await services.jobs.open(submitted, who)
     return json_response(job, 201, location=f"/v1/jobs/{job.id}")
@@ -152,6 +153,18 @@ async def cancelled(services: Services, job: str, who: Caller, snapshot: OwnJob)
     return json_response(await services.jobs.cancel(snapshot.view.id, who))
 
 
+def find_home(submitted: JobSubmitted, who: Principal, clouds: Mapping[str, CloudInfo]) -> JobSubmitted:
+    """Return a job with a home: where it has none, the only cloud of the caller that runs commands."""
+    own = _list_own(who, clouds)
+    return submitted if submitted.home or len(own) != 1 else submitted.model_copy(update={"home": own[0]})
+
+
+def _list_own(who: Principal, clouds: Mapping[str, CloudInfo]) -> list[str]:
+    """Return the clouds that run commands and are the caller's, which may have on-demand instances there."""
+    running = (info.id for info in clouds.values() if info.runs_commands)
+    return sorted(cloud for cloud in running if who.origins is None or cloud in who.clouds)
+
+
 def require_placeable(submitted: JobSubmitted, who: Principal, clouds: Mapping[str, CloudInfo]) -> None:
     """Raise ProblemError (409, 422) unless the job can run on ``clouds``, the members by id."""
     job_request = submitted.wish
@@ -168,7 +181,7 @@ def require_placeable(submitted: JobSubmitted, who: Principal, clouds: Mapping[s
             raise problems.invalid_field(
                 "clouds", f"{cloud} {reason}", f"null, or some of {', '.join(running)}"
             )
-    own = [cloud for cloud in running if who.origins is None or cloud in who.clouds]
+    own = _list_own(who, clouds)
     accepted = f"one of {', '.join(own)}" if own else "none: no cloud of yours runs commands"
     home = submitted.home
     if home is None:

@@ -47,7 +47,12 @@ async def ledger(
     ledgers = [ledger for name, ledger in sorted(services.ledgers.ledgers.items()) if cloud in (None, name)]
     groups = sum_accounts(ledgers, dimensions, origins=visible_origins(who, origin), sla=sla)
     reach = [
-        LedgerReach(cloud=ledger.cloud, sequence=ledger.sequence, missing=ledger.missing)
+        LedgerReach(
+            cloud=ledger.cloud,
+            sequence=ledger.sequence,
+            missing=ledger.missing,
+            misplaced=ledger.counts.misplaced,
+        )
         for ledger in ledgers
     ]
     first = await asyncio.to_thread(make_entries, dict(islice(groups.items(), limit)))

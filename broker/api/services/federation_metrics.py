@@ -31,6 +31,7 @@ from broker.ledger.reader import LedgerReader
 from broker.observability.owner_stats import OwnerStats
 from broker.requests.members import MembershipView
 from broker.requests.routing import Member
+from broker.storage.connections import is_busy
 from broker.storage.keys import RedisKeys
 from broker.webhooks.store import WebhookStore
 
@@ -77,12 +78,14 @@ class FederationFacts:
     """Holds everything that a scrape shows of the federation.
 
     ``redis`` is None if Redis does not answer; nothing else is known then. ``versions`` are those of this
-    code and of the contract that the federation speaks.
+    code and of the contract that the federation speaks. ``redis_busy``: Redis runs a script that does not
+    end.
     """
 
     clouds: Sequence[CloudMetrics]
     redis: RedisMetrics | None
     versions: tuple[str, int]
+    redis_busy: bool = False
 
 
 class FederationSurvey:
@@ -112,8 +115,8 @@ class FederationSurvey:
                 try:
                     members = await self._adverts.members()
                     clouds, redis_metrics = await self._read_redis(members)
-                except (redis.RedisError, OSError):
-                    self._facts = FederationFacts((), None, versions)
+                except (redis.RedisError, OSError) as error:
+                    self._facts = FederationFacts((), None, versions, redis_busy=is_busy(error))
                 else:
                     self._facts = FederationFacts(clouds, redis_metrics, versions)
                 self._until_s = self._monotonic() + SURVEY_S
@@ -202,6 +205,9 @@ def collect_confidential(facts: FederationFacts) -> Iterator[Metric]:
     yield build
     yield GaugeMetricFamily(
         "spotfed_redis_up", "Whether Redis answers this process (1) or not (0)", int(facts.redis is not None)
+    )
+    yield GaugeMetricFamily(
+        "spotfed_redis_busy", "Whether Redis runs a script that does not end (1)", int(facts.redis_busy)
     )
     if facts.redis is not None:
         yield from _collect_redis(facts.redis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 import redis.asyncio
@@ -19,11 +20,13 @@ from broker.contract import (
 )
 from broker.contract.leases import parse_attempt_id
 from broker.leases.pages import CursorError, LeaseFilter, LeasePages
-from broker.leases.store import LeaseStore, record_retention_s
+from broker.leases.store import MISPLACED, LeaseStore, record_retention_s
 from broker.requests.errors import SetAsideError, UnsuitableError
 from broker.requests.members import MembershipView
 from broker.schemas.leases import Cancellation
 from broker.storage.keys import RedisKeys
+
+log = logging.getLogger(__name__)
 
 
 class LeaseService:
@@ -37,6 +40,7 @@ class LeaseService:
         membership: MembershipView,
     ):
         self._owners, self._membership = owners, membership
+        self._epochs: dict[str, int] = {}  # by cloud, in which its leases were looked at
         self._store = LeaseStore(client, keys)
         self._list = LeasePages(client, keys, membership.infos, self._store)
 
@@ -82,6 +86,24 @@ class LeaseService:
                 return Cancellation(done=False, lease=lease)
             case _:  # the owner no longer remembers how the lease ended
                 return Cancellation(done=True, lease=await self.get(lease.id) or lease)
+
+    async def end_misplaced(self, *, again: bool = False) -> None:
+        """End the misplaced leases of clouds whose owner is new, see ``broker.leases.store.is_misplaced``.
+
+        An owner that comes back to a Redis that was restored from an older copy brings its leases along.
+        ``again``: look at all clouds. Raises redis.RedisError.
+        """
+        if again:
+            self._epochs.clear()
+        for member in await self._membership.members():
+            cloud, epoch = member.info.id, member.advert.epoch if member.advert is not None else 0
+            if self._epochs.get(cloud, 0) == epoch:
+                continue
+            for lease in await self._store.find_misplaced(cloud):
+                log.warning("lease %s runs on %s, its request elsewhere: it is ended there", lease.id, cloud)
+                command = Cancel(id=f"{lease.id}:misplaced", lease=lease.id, by=MISPLACED)
+                await self._owners.commands.send({cloud: [command]})
+            self._epochs[cloud] = epoch
 
     async def extend(
         self, lease: Lease, until_s: float, request: ExtensionRequest, extension: str

@@ -22,7 +22,7 @@ import redis.asyncio
 from pydantic import ValidationError
 
 from broker.api.services.leases import LeaseService
-from broker.contract import CloudId, EventKind, Id, Needs, Overflow, SpotRequest, read_message
+from broker.contract import CloudId, EventKind, Id, Lease, Needs, Overflow, SpotRequest, read_message
 from broker.requests.errors import InFlightError
 from broker.requests.members import MembershipView
 from broker.requests.models import Accept, AcceptOutcome, RequestAnswer
@@ -207,6 +207,9 @@ class OverflowService:
             await self._records.close(
                 {offer.request_id: RequestAnswer(lease=None, refusals=[]).model_dump_json()}
             )
+            return True
+        if accepted.outcome is AcceptOutcome.GRANTED and accepted.answer is not None:
+            await self._leases.cancel(read_message(Lease, accepted.answer).id, PRINCIPAL)
             return True
         record = await self._records.get(offer.request_id)
         if record is None or record.status.answer is None:

@@ -17,7 +17,8 @@ def show_report(out: Console, report: dict[str, Any], slas: dict[str, float | No
     ``slas``: the SLA that each origin asked for; None: no guarantee.
     """
     out.print(_clouds_table(report["clouds"]))
-    out.print(_origins_table(report["origins"], slas))
+    if report["origins"]:
+        out.print(_origins_table(report["origins"], slas))
     total = report["total"]
     out.print(
         f"{total['requests']} spot requests: {total['admitted']} admitted, {total['completed']} completed, "

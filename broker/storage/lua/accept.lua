@@ -1,7 +1,8 @@
 -- Note new requests, each with its first attempt if one is given, and tell what is known of the others.
 -- KEYS: 1 open_requests, then the inboxes, then one record for each request, then what members hold, then for
 --       each inbox the queue of its doorbells
--- ARGV: 1 count of inboxes  2 count of holds, then for each inbox: its cloud, entry (the commands of all first
+-- ARGV: 1 count of inboxes  2 count of holds  3 `restored`  4 hash of the clouds  5 prefix of the leases that they show
+--       (only here is it known which), then for each inbox: its cloud, entry (the commands of all first
 --       attempts there, as JSON), its signature or '', doorbell or '';
 --       for each hold: index of what its member holds (from 1), name of the member, cores, the most cores and the
 --       most instances it may hold (-1: any), and what is answered when it would hold more: what comes before the
@@ -10,15 +11,18 @@
 --       the inbox of its first attempt or 0, index of its hold or 0
 -- Returns for each request {outcome, answer or false}.
 --
+-- Where Redis was restored from an older copy, the record of a request is gone while its lease runs on: then the
+-- request is not new but 'granted', and the answer is the lease, as its cloud shows it.
+--
 -- An entry is signed as a whole. Where not all attempts that it holds are to be made, none is: their requests
 -- are noted as open, and told to be attempted 'later'.
 -- With signed.lua.
 -- With ring.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local OF_INBOX, OF_HOLD, PARTS, ANSWERED_TTL_S = 4, 7, 7, 604800
-local inboxes, holds = tonumber(ARGV[1]), tonumber(ARGV[2])
-local first_hold = 2 + OF_INBOX * inboxes
+local OF_INBOX, OF_HOLD, PARTS, ANSWERED_TTL_S, MOST_ATTEMPTS = 4, 7, 7, 604800, 8
+local inboxes, holds = math.min(tonumber(ARGV[1]), #KEYS), tonumber(ARGV[2])
+local first_hold = 5 + OF_INBOX * inboxes
 local first = first_hold + OF_HOLD * holds
 local count = (#ARGV - first) / PARTS
 
@@ -34,6 +38,20 @@ local function hold(at, id)
   redis.call('HINCRBY', held, '=cores', cores)
 end
 
+local clouds
+-- The running lease of a request without a record, nil if there is none, and how many clouds show one.
+local function granted(id)
+  clouds = clouds or redis.call('EXISTS', ARGV[3]) == 1 and redis.call('HKEYS', ARGV[4]) or {}
+  local names, lease, count = {}, nil, 0
+  for _, cloud in ipairs(clouds) do
+    for number = 1, MOST_ATTEMPTS do names[#names + 1] = ARGV[5] .. cloud .. ':' .. id .. '.' .. number end
+  end
+  for _, shown in ipairs(#names > 0 and redis.call('MGET', unpack(names)) or {}) do
+    if shown and string.match(shown, '"state":"(%a+)"') == 'running' then lease, count = shown, count + 1 end
+  end
+  return lease, count
+end
+
 local results, attempts, wanted = {}, {}, {}
 for i = 1, count do
   local record, at = KEYS[1 + inboxes + i], first + PARTS * (i - 1)
@@ -42,8 +60,12 @@ for i = 1, count do
   local place = first_hold + OF_HOLD * (holding - 1)
   if inbox > 0 then wanted[inbox] = (wanted[inbox] or 0) + 1 end
   local known = redis.call('HMGET', record, 'fingerprint', 'answer', 'state', 'attempt', 'token')
-  local left = not known[1] and holding > 0 and hold(place, id)
-  if left then
+  local lease, claims
+  if not known[1] then lease, claims = granted(id) end  -- hook: granted
+  local left = not known[1] and not lease and holding > 0 and hold(place, id)
+  if lease then
+    results[i] = {claims == 1 and 'granted' or 'in_flight', claims == 1 and lease}
+  elseif left then
     local answer = ARGV[place + 6] .. (left > 0 and string.format('%.0f', left) or 'null') .. ARGV[place + 7]
     redis.call('HSET', record, 'fingerprint', fingerprint, 'body', body, 'token', token,
       'state', 'refused', 'attempt', 0, 'answer', answer)
@@ -58,7 +80,7 @@ for i = 1, count do
     if inbox == 0 then
       redis.call('HSET', record, 'state', 'open', 'attempt', 0, unpack(noted))
     else
-      local cloud = ARGV[OF_INBOX * (inbox - 1) + 3]
+      local cloud = ARGV[OF_INBOX * (inbox - 1) + 6]
       redis.call('HSET', record, 'state', 'attempting', 'attempt', 1, 'cloud', cloud, unpack(noted))
       attempts[inbox] = attempts[inbox] or {}
       table.insert(attempts[inbox], i)
@@ -79,7 +101,7 @@ for i = 1, count do
   end
 end
 for inbox = 1, inboxes do
-  local made, at = attempts[inbox] or {}, OF_INBOX * (inbox - 1) + 3
+  local made, at = attempts[inbox] or {}, OF_INBOX * (inbox - 1) + 6
   if #made == wanted[inbox] then  -- hook: whole_entry
     redis.call('XADD', KEYS[1 + inbox], '*', unpack(signed('c', ARGV[at + 1], ARGV[at + 2])))
     ring(KEYS[#KEYS - inboxes + inbox], ARGV[at + 3])

@@ -35,7 +35,7 @@ end
 
 local epoch, first, cursor = tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[5]
 local events, leases, askers, overflow =
-  tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+  tonumber(ARGV[8]), tonumber(ARGV[9]), math.min(tonumber(ARGV[10]), #KEYS), tonumber(ARGV[11])
 local at = 13
 
 -- Only this owner writes in this epoch, one commit after the other. So a journal that reaches to this

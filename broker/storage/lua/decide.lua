@@ -13,7 +13,7 @@ local ANSWERED_TTL_S = 604800
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local inboxes = tonumber(ARGV[1])
+local inboxes = math.min(tonumber(ARGV[1]), #KEYS)
 
 local results, decides, wanted = {}, {}, {}
 for i = 1, #KEYS - 1 - inboxes do

@@ -11,7 +11,7 @@
 -- With ring.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local inboxes = tonumber(ARGV[1])
+local inboxes = math.min(tonumber(ARGV[1]), #KEYS)
 
 local results, makes, wanted = {}, {}, {}
 for i = 1, #KEYS - 1 - 2 * inboxes do

@@ -1,5 +1,6 @@
 -- Write entries of a journal again that Redis has lost, and what was written with them; or nothing.
--- KEYS: 1 owner  2 epoch  3 journal  4 events  5 all_events  6 running, then one lease key for each lease
+-- KEYS: 1 owner  2 epoch  3 journal  4 events  5 all_events  6 running  7 restored, then one lease key for
+--       each lease
 -- ARGV: 1 token  2 epoch  3 hash of the newest entry that is there  4 how many events the merged stream keeps
 --       5 count of entries  6 of leases, then for each entry: id, JSON, sequence or '', hash;
 --       for each lease: id, JSON, '1' if it ended or '0'
@@ -30,5 +31,6 @@ for _ = 1, entries do
     redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[4], '*', 'e', event)
   end
 end
-show_leases(KEYS[6], leases, 6, at)
+show_leases(KEYS[6], leases, 7, at)
+if entries > 0 then redis.call('SET', KEYS[7], 1) end
 return 'ok'

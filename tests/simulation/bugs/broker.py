@@ -14,7 +14,7 @@ BROKER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=11)
+@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=43)
 def decided_by_itself(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:

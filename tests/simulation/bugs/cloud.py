@@ -25,7 +25,7 @@ CLOUD_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=6)
+@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=11)
 def extend_under_notice(
     sound: Sound,
     cloud: Cloud,

@@ -46,7 +46,7 @@ def confirm_again(sound: Sound, owner: Owner, command: Confirm, at_s: float) -> 
     return answer
 
 
-@mutation(OWNER_BUGS, "tombstone forgotten", EventWriter.emit, seed=2)
+@mutation(OWNER_BUGS, "tombstone forgotten", EventWriter.emit, seed=36)
 def emit_no_tombstone(sound: Sound, writer: EventWriter, kind: EventKind, at_s: float, **fields: Any) -> None:
     if kind is not EventKind.RELEASED or "lease" in fields:
         sound(writer, kind, at_s, **fields)
@@ -63,7 +63,7 @@ def reserved_or_confirmed(_sound: Sound, answer_log: AnswerLog) -> tuple[str, ..
     return tuple(lease.id for lease in answer_log.open_leases() if lease.kind is Kind.SPOT)
 
 
-@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=44)
+@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=128)
 def expire_at_once(sound: Sound, owner: Owner, now_s: float, now: str, monotonic_s: float) -> Decisions:
     spec = owner.spec
     owner.spec = replace(spec, reservation_ttl_s=0.1)

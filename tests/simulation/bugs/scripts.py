@@ -14,7 +14,7 @@ SCRIPT_BUGS = (
     script_bug("ended leases shown as running", "commit", {"stop_running": ""}),
     script_bug("end of a lease not shown", "commit", {"show_end": ""}),
     script_bug("inbox trimmed too far", "commit", {"trim_inbox": "redis.call('DEL', KEYS[6])"}, seed=11),
-    script_bug("decided whatever the attempt", "decide", {"same_attempt": "true"}, seed=98),
+    script_bug("decided whatever the attempt", "decide", {"same_attempt": "true"}, seed=38),
     script_bug(
         "decided twice",
         "decide",
@@ -26,5 +26,6 @@ SCRIPT_BUGS = (
     script_bug("closed whatever the state", "close", {"is_open": "known[1]"}, seed=19),
     script_bug("id used for something else", "accept", {"other_request": "false"}, seed=2),
     script_bug("answers not kept", "accept", {"answered": "false"}),
+    script_bug("lease of a lost record not looked for", "accept", {"granted": "false"}, seed=9),
     script_bug("nobody sweeps", "overdue", {"due": "{}"}, seed=3),
 )

@@ -178,6 +178,15 @@ def test_table_plot(spotfed: Spotfed, trace: Path, tmp_path: Path, ending: str) 
     assert picture.stat().st_size > 5_000
 
 
+def test_federate_needs_something_that_happens(spotfed: Spotfed, tmp_path: Path) -> None:
+    instances = '[cloud.instances]\ndriver = "ec2"\nregion = "r"\nimage = "i"\n'
+    (tmp_path / "idle.toml").write_text(f'[[cloud]]\nid = "north"\nnodes = "4x4"\n{instances}')
+    done = spotfed("federate", tmp_path / "idle.toml")
+    assert (done.code, done.out) == (2, "")
+    assert "no cloud has a trace and none offers a workload" in done.err
+    assert "idle.toml" in done.err
+
+
 def test_federate_in_process(spotfed: Spotfed, tmp_path: Path) -> None:
     file = tmp_path / "federation.toml"
     file.write_text(FEDERATION)

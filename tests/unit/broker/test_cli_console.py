@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import BaseModel, Field
 
-from broker.cli.console import number, print_json, show_list, show_one
+from broker.cli.console import console, make_table, number, print_json, print_text, show_list, show_one
 from broker.cli.options import build_model, parse_pairs
 from cloudsim.model.errors import SpecError
 
@@ -81,3 +81,18 @@ def test_pairs() -> None:
     for wrong in (["a"], ["=1"], ["a="], ["a=1", "a=2"]):
         with pytest.raises(SpecError, match="--label: "):
             parse_pairs(wrong, field="--label")
+
+
+def test_brackets_are_text_unless_they_are_a_style_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    install = "pip install 'spotfed[plots]'"
+    show_one({}, f"{install} [bold]now[/bold] [red]x[/red] \\[red] a[0]", as_json=False)
+    table = make_table("title [of]", "[column]")
+    table.add_row(f"[dim]{install}[/dim]")
+    print_text(table)
+    out = capsys.readouterr().out
+    assert f"{install} now x [red] a[0]" in out
+    assert "title [of]" in out
+    assert "[column]" in out
+    assert f"│ {install} │" in out
+    console().print(install, markup=False)
+    assert capsys.readouterr().out == f"{install}\n"

@@ -150,6 +150,7 @@ def test_tokens_and_key_files_of_the_first_version_stay_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "key").touch(mode=0o600)
+    (tmp_path / "key").touch(0o600)
     (tmp_path / "key").write_text(json.dumps({**FIRST_KEY, "d": FIRST_SECRET}))
     (tmp_path / "trust.json").write_text(json.dumps({"keys": [FIRST_KEY]}))
     monkeypatch.setattr("secrets.token_hex", lambda size: "0123456789abcdef")
@@ -221,11 +222,21 @@ def test_private_keys_are_for_their_user_alone_and_never_shown(parties: Parties)
     assert key.d not in parties.files.trust.read_text()
 
 
-def test_a_private_key_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o604, 0o601])
+def test_a_private_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     create_key(BROKER, tmp_path / "key", tmp_path / "trust.json")
-    (tmp_path / "key").chmod(0o644)
-    with pytest.raises(TrustError, match="chmod 600"):
+    (tmp_path / "key").chmod(mode)
+    with pytest.raises(TrustError, match=f"chmod 600 {tmp_path / 'key'}"):
         read_private_key(tmp_path / "key")
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_trust_file_that_others_may_change_is_refused(tmp_path: Path, mode: int) -> None:
+    create_key(BROKER, tmp_path / "key", tmp_path / "trust.json")
+    assert (tmp_path / "trust.json").stat().st_mode & 0o777 == 0o644
+    (tmp_path / "trust.json").chmod(mode)
+    with pytest.raises(TrustError, match=f"chmod go-w {tmp_path / 'trust.json'}"):
+        read_trust_file(tmp_path / "trust.json")
 
 
 def test_a_private_key_has_no_place_in_a_trust_file(tmp_path: Path) -> None:

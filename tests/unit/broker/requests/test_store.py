@@ -341,3 +341,28 @@ def test_commands_reach_the_owners(run, redis_client):
     for cloud, expected in (("a", [question, Tick(id="t")]), ("b", [Tick(id="u")])):
         ((_, batch),) = Journal(redis_client, KEYS, cloud).read_inbox("0-0")
         assert batch == expected
+
+
+def test_a_request_without_a_record_whose_lease_runs_is_not_new(run, redis_client, inbox):
+    """As after Redis was restored from an older copy. What two clouds claim nobody believes."""
+    redis_client.set(KEYS.restored, 1)
+    for cloud in "ab":
+        redis_client.hset(KEYS.clouds, cloud, "{}")
+    running, ended = '{"id":"x","state":"running"}', '{"id":"x","state":"evicted"}'
+    redis_client.set(KEYS.lease("b", "r.2"), running)
+    redis_client.set(KEYS.lease("a", "ended.1"), ended)
+    redis_client.set(KEYS.lease("a", "both.1"), running)
+    redis_client.set(KEYS.lease("b", "both.1"), running)
+
+    async def story(records):
+        return await records.accept([
+            Accept(name, "f", "{}", LATER, attempt(request=name)) for name in ("r", "ended", "both")
+        ])  # fmt: skip
+
+    assert run(story) == [
+        Accepted(AcceptOutcome.GRANTED, running),
+        Accepted(AcceptOutcome.NEW),
+        Accepted(AcceptOutcome.IN_FLIGHT),
+    ]
+    assert inbox("a") == [["reserve ended.1"]]
+    assert not redis_client.exists(KEYS.request("r"), KEYS.request("both"))

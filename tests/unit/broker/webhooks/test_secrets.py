@@ -27,6 +27,7 @@ def test_without_a_key_file_it_is_kept_as_it_is() -> None:
 def test_keys_are_replaced_by_a_new_first_line(tmp_path: Path) -> None:
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
     file = tmp_path / "keys"
+    file.touch(0o600)
     file.write_text(f"{old}\n")
     sealed = SecretVault(file).seal("whsec_abc")
     assert "abc" not in sealed

@@ -74,6 +74,7 @@ def test_credentials_come_from_settings_or_a_file(tmp_path: Path) -> None:
     assert read_credentials(told) == ("u", "s")
     assert "'s'" not in repr(told)
     secret = tmp_path / "secret"
+    secret.touch(0o600)
     secret.write_text("from a file\n")
     assert read_credentials(Settings(cloud_user="u", cloud_secret_file=secret)) == ("u", "from a file")
     with pytest.raises(SettingsError, match="SPOTFED_CLOUD_SECRET_FILE"):
