@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from broker.cli.errors import exit_code_of, show_error
+from broker.cli.errors import ExitCode, exit_code_of, show_error
+from broker.cli.output import finish_output, has_failed, prepare_streams
 
 _RUN, _USE, _STUDY = "Try it and run it", "Use a running federation", "Study traces"
 
@@ -175,11 +176,21 @@ def _options(
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    prepare_streams()
+    sys.exit(finish_output(_run()))
+
+
+def _run() -> int:
+    """Run the command line; return its exit code."""
     try:
         app(prog_name="spotfed")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
         code = exit_code_of(error)
-        if code is None:
+        if code is None and not has_failed():
             raise  # a bug: its traceback is the most useful thing to show
-        show_error(error)
-        sys.exit(code)
+        if code is not None:
+            show_error(error)
+        return code or ExitCode.FAILED
+    return ExitCode.DONE

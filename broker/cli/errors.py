@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import IntEnum
 
 import typer
@@ -53,8 +54,9 @@ def exit_code_of(error: BaseException) -> int | None:
 
 
 def warn(message: str) -> None:
-    """Print a line on standard error that does not stop the command."""
-    typer.echo(f"spotfed: {message}", err=True)
+    """Print a line on standard error that does not stop the command, even if it cannot be written."""
+    with suppress(OSError):
+        typer.echo(f"spotfed: {message}", err=True)
 
 
 def show_error(error: BaseException) -> None:
