@@ -4,8 +4,9 @@ Every field is read from the variable ``SPOTFED_<NAME>`` (upper case); an empty 
 """
 
 import os
+from contextlib import suppress
 from functools import cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
@@ -30,7 +31,10 @@ def _state_dir() -> Path:
 
 def _data_dir() -> Path | None:
     """Return the directory of recorded traces beside the project or the working directory, if any."""
-    for base in (_PROJECT_ROOT, Path.cwd()):
+    bases = [_PROJECT_ROOT]
+    with suppress(FileNotFoundError):  # the working directory is gone
+        bases.append(Path.cwd())
+    for base in bases:
         candidate = base.parent / "shared" / "data"
         if candidate.is_dir():
             return candidate
@@ -78,7 +82,12 @@ def _upper(value: object) -> object:
 
 
 def _expanded(value: Path) -> Path:
-    return value.expanduser().absolute()
+    try:
+        return value.expanduser().absolute()
+    except FileNotFoundError:
+        raise ValueError("is relative to the working directory, which is gone") from None
+    except RuntimeError:
+        raise ValueError("begins with ~, and this user has no home directory") from None
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -244,6 +253,17 @@ def variable(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
+def find_path_setting(path: Path) -> str | None:
+    """Return the variable that names a path, or a directory above it, or one below it that cannot be made."""
+    named = {name: getattr(settings(), name) for name in Settings.model_fields}
+    paths = {name: value for name, value in named.items() if isinstance(value, Path)}
+    above = [name for name, value in paths.items() if path.is_relative_to(value)]
+    is_missing = not os.path.exists(path)  # noqa: PTH110  (Path.exists raises where this user may not look)
+    below = [name for name, value in paths.items() if is_missing and value.is_relative_to(path)]
+    nearest = sorted(above, key=lambda name: len(paths[name].parts))[-1:] or below[:1]
+    return variable(nearest[0]) if nearest else None
+
+
 def display_value(name: str, value: object) -> str:
     """Return the value of a field of Settings as people may see it: without secrets."""
     if value is None:
@@ -264,6 +284,16 @@ def public_address(url: str) -> str:
     query = f"?{urlencode(options, safe='*')}" if options else ""
     # Not urlunsplit: it would leave out the slashes of unix://.
     return f"{parts.scheme}://{user}{colon and ':***'}{at}{host}{parts.path}{query}"
+
+
+def is_local(url: str) -> bool:
+    """Return True if an address is one of this machine, with neither a network nor a proxy on the way."""
+    host = urlsplit(url).hostname or ""
+    if host in {"", "localhost"} or host.endswith(".localhost"):
+        return True
+    with suppress(ValueError):  # a name
+        return ip_address(host).is_loopback or ip_address(host).is_unspecified
+    return False
 
 
 def no_color() -> bool:

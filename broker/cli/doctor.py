@@ -13,7 +13,8 @@ from rich.text import Text
 from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import ExitCode
 from broker.doctor import CheckResult, Installation, State, run_checks
-from broker.local.state_files import find_api_key, find_api_url, find_redis_url, key_file, record_file
+from broker.local.process_record import is_supervised, read_record
+from broker.local.state_files import find_api_key, find_api_url, find_redis_url, key_file
 from broker.settings import SettingsError, load
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failure": "red"}
@@ -39,13 +40,15 @@ def _find_installation() -> Installation:
         settings = load()
     except SettingsError as error:
         return Installation(error)
-    has_api = "url" in settings.model_fields_set or record_file(settings.state_dir).exists()
+    record = read_record(settings.state_dir)
+    has_api = "url" in settings.model_fields_set or record is not None
     return Installation(
         settings,
         redis_url=find_redis_url(settings),
         api_url=find_api_url(settings) if has_api else None,
         api_key=find_api_key(settings),
         api_key_file=key_file(settings.state_dir),
+        supervised=None if record is None else is_supervised(record),
     )
 
 

@@ -1,4 +1,4 @@
-"""Prepares standard output and standard error for all commands: what they cannot encode, and what they refuse."""
+"""Prepares standard output and standard error for what they cannot encode, and for what they refuse."""
 
 from __future__ import annotations
 

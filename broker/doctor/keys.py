@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from broker.doctor.check import CheckResult, check, failure, ok, warning
@@ -13,7 +14,7 @@ from broker.signing.key_files import TrustError, local_key_files, read_private_k
 def check_api_key_file(installation: Installation) -> Iterator[CheckResult]:
     """Check that only this user can read the API key in the state directory."""
     path = installation.api_key_file
-    if path is not None and path.exists() and path.stat().st_mode & 0o077:
+    if path is not None and os.access(path, os.F_OK) and path.stat().st_mode & 0o077:
         yield warning(f"others on this machine can read the API key in {path}", f"chmod 600 {path}")
 
 
@@ -23,7 +24,7 @@ def check_signatures(installation: Installation) -> CheckResult:
     settings = installation.settings
     trust, signing_key = settings.trust, settings.signing_key
     local_trust = local_key_files(settings.state_dir).trust
-    if trust is None and signing_key is None and local_trust.exists():
+    if trust is None and signing_key is None and os.access(local_trust, os.F_OK):
         trust = local_trust
     if trust is None:
         how = "believed without a signature" if signing_key is None else "signed, and not verified"

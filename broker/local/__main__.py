@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from broker.local import queue
+from broker.local.process_list import api_url
 from broker.local.state_files import key_file
 from broker.settings import SettingsError, settings
 from broker.signing.key_files import local_key_files
@@ -81,8 +82,7 @@ def client_variables(arguments: Sequence[str]) -> dict[str, str]:
         return {}
     variables = {}
     if "url" not in config.model_fields_set:
-        scheme = "http" if config.tls_cert is None else "https"
-        variables["SPOTFED_URL"] = f"{scheme}://{config.host}:{config.port}"
+        variables["SPOTFED_URL"] = api_url(config.host, config.port, tls=config.tls_cert is not None)
     if config.api_key is None:
         variables["SPOTFED_API_KEY"] = key_file(config.state_dir).read_text(encoding="utf-8").strip()
     return variables
