@@ -4,12 +4,13 @@ Every field is read from the variable ``SPOTFED_<NAME>`` (upper case); an empty 
 """
 
 import os
+import re
 from contextlib import suppress
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, urlencode, urlsplit
 
 import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
@@ -41,8 +42,41 @@ def _data_dir() -> Path | None:
     return None
 
 
+def check_api_key(key: str) -> str:
+    """Return an API key without the blanks around it.
+
+    Raises
+    ------
+    ValueError
+        When it cannot be sent in a header; the message does not repeat it.
+    """
+    key = key.strip()
+    if not key or not all("!" <= character <= "~" for character in key):
+        raise ValueError("an API key is letters, digits and signs of ASCII; this one has others, or none")
+    return key
+
+
+def _api_key(value: SecretStr) -> SecretStr:
+    return SecretStr(check_api_key(value.get_secret_value()))
+
+
+def _stripped_secret(value: SecretStr) -> SecretStr:
+    return SecretStr(value.get_secret_value().strip())
+
+
+def _split_url(value: str) -> SplitResult:
+    """Split an address. Raises ValueError for what a password that is not encoded makes of it."""
+    # Not the errors' own texts: they repeat parts of it.
+    with suppress(ValueError):
+        parts = urlsplit(value)
+        is_misread = parts.fragment or (parts.scheme != "unix" and "@" in parts.path)
+        if parts.port != 0 and not is_misread and re.fullmatch(r"[!-~]*", value):
+            return parts
+    raise ValueError("must have a number as its port, and / ? # @ in a password as %2F %3F %23 %40")
+
+
 def _redis_url(value: str) -> str:
-    parts = urlsplit(value)
+    parts = _split_url(value)
     if parts.scheme not in {"redis", "rediss", "unix"}:
         raise ValueError("must start with redis://, rediss:// or unix://")
     if any(name.startswith("ssl_") for name in parse_qs(parts.query)):
@@ -55,7 +89,7 @@ def _redis_url(value: str) -> str:
 
 
 def _http_url(value: str) -> str:
-    parts = urlsplit(value)
+    parts = _split_url(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("must be an address like http://127.0.0.1:8000")
     return value.rstrip("/")
@@ -102,7 +136,11 @@ class Settings(BaseSettings):
     """The settings of one process, frozen. Names that end in ``_s`` are seconds of wall time."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        str_strip_whitespace=True,
+        use_attribute_docstrings=True,
     )
 
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
@@ -114,7 +152,7 @@ class Settings(BaseSettings):
 
     url: Annotated[str, AfterValidator(_http_url)] = "http://127.0.0.1:8000"
     """Address at which clients find the HTTP API of the broker."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr, AfterValidator(_api_key)] | None = None
     """API key that clients send."""
     host: str = "127.0.0.1"
     """Address that the HTTP API listens on."""
@@ -208,7 +246,7 @@ class Settings(BaseSettings):
 
     cloud_user: str | None = None
     """Login of an instance agent at its real cloud: an access key's id, a user, an application credential."""
-    cloud_secret: SecretStr | None = None
+    cloud_secret: Annotated[SecretStr, AfterValidator(_stripped_secret)] | None = None
     """Secret key or password of ``cloud_user``."""
     cloud_secret_file: File | None = None
     """File that contains ``cloud_secret``, instead of a variable."""

@@ -26,7 +26,7 @@ from broker.client.resources.requests import RequestsResource
 from broker.client.resources.targets import TargetsResource
 from broker.client.resources.webhooks import WebhooksResource
 from broker.client.transport import ApiTransport
-from broker.settings import is_local
+from broker.settings import check_api_key, is_local
 from broker.settings import settings as read_settings
 from broker.storage.tls import api_context
 
@@ -49,6 +49,11 @@ class Client:
         Seconds that each attempt may take.
     transport
         Transport of httpx to send with, for tests.
+
+    Raises
+    ------
+    ValueError
+        When the API key cannot be sent in a header; the message does not repeat it.
     """
 
     def __init__(
@@ -63,6 +68,8 @@ class Client:
         settings = read_settings()
         if api_key is None and settings.api_key is not None:
             api_key = settings.api_key.get_secret_value()
+        if api_key:
+            api_key = check_api_key(api_key)
         url = url or settings.url
         self._http = httpx.Client(
             base_url=url,

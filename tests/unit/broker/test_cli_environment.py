@@ -13,7 +13,7 @@ import pytest
 
 from broker.cli import up
 from broker.cli.errors import CommandError
-from broker.client import Client
+from broker.client import Client, UnavailableError
 from broker.local.process_list import ProcessList
 from broker.settings import is_local, settings
 from tests.unit.broker.running import Run, runner
@@ -177,3 +177,32 @@ def test_the_client_goes_around_proxies_to_this_machine(monkeypatch: pytest.Monk
     with Client("http://127.0.0.1:8000", "key") as here, Client("http://broker.example", "key") as there:
         assert not here._http._mounts
         assert there._http._mounts
+
+
+def test_an_api_key_that_cannot_be_sent_is_named_and_not_repeated(
+    spotfed: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPOTFED_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("SPOTFED_URL", "http://127.0.0.1:1")
+    for key in ("sf_s3cret s3cret", "sf_s3cr\rs3cret", "sf_s3crét"):
+        monkeypatch.setenv("SPOTFED_API_KEY", key)
+        settings.cache_clear()
+        done = spotfed("clouds")
+        assert (done.code, done.err[:26], done.err.count("\n")) == (2, "spotfed: SPOTFED_API_KEY: ", 1)
+        assert "s3" not in done.err + done.out
+        with pytest.raises(ValueError, match="this one has others") as caught:
+            Client("http://127.0.0.1:1", key)
+        assert "s3" not in str(caught.value)
+    monkeypatch.delenv("SPOTFED_API_KEY")
+    settings.cache_clear()
+    (tmp_path / "api-key").write_bytes(b"sf_s3\xffcret\n")
+    done = spotfed("clouds")
+    assert (done.code, str(tmp_path / "api-key") in done.err, "s3" in done.err) == (2, True, False)
+
+
+def test_a_password_in_the_address_of_the_api_is_not_repeated() -> None:
+    with (
+        Client("http://me:s3cret@127.0.0.1:1", "key", deadline_s=0.01) as client,
+        pytest.raises(UnavailableError, match=r"^http://me:\*\*\*@127.0.0.1:1 does not answer"),
+    ):
+        client.clouds.list()
