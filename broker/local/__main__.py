@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Literal
 
+import redis
+
 from broker.local import queue
 from broker.local.process_list import api_url
 from broker.local.state_files import key_file
@@ -37,8 +39,8 @@ def main(arguments: list[str]) -> int:
             case _:
                 print(_USAGE, file=sys.stderr)  # noqa: T201
                 return 2
-    except (RedisServerError, SettingsError) as error:
-        print(error, file=sys.stderr)  # noqa: T201
+    except (RedisServerError, SettingsError, redis.RedisError, OSError) as error:
+        print(f"broker.local: {error}", file=sys.stderr)  # noqa: T201
         return 1
 
 

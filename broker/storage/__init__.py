@@ -1,6 +1,7 @@
 """Talks to Redis, whatever is kept there.
 
-``connections`` opens clients and ``embedded_server`` runs a server; ``keys`` names all keys, ``scripts``
-reads the Lua scripts in ``lua``; ``outages`` repeats work while Redis is away, ``streams`` reads streams,
-alone or shared with other processes; ``acl`` and ``tls`` protect access, ``hiredis_packer`` makes it fast.
+``connections`` opens clients and ``embedded_server`` runs a server, whose ``append_only_file`` can be
+repaired; ``keys`` names all keys, ``scripts`` reads the Lua scripts in ``lua``; ``outages`` repeats work
+while Redis is away, ``streams`` reads streams, alone or shared with other processes; ``acl`` and ``tls``
+protect access, ``hiredis_packer`` makes it fast.
 """
