@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from broker.cli import federations
-from broker.cli.console import JsonOption, command_name, console, print_json
+from broker.cli.console import JsonOption, command_name, print_json
 from broker.cli.errors import CommandError, ExitCode
 from broker.cli.federate import load_federation
 from broker.cli.simulation_options import SEED, samples_and_seed
@@ -140,10 +140,9 @@ def _welcome(local: LocalFederation, processes: ProcessList, api_key_file: Path,
 """
     else:
         job = ""
-    out = console()
-    with out.capture() as text:
-        out.print(f"""
-[bold green]The federation runs.[/bold green] {len(clouds)} clouds: {", ".join(clouds)}.
+    # Not Rich: it ends the process when a reader has left.
+    local.tell(f"""
+The federation runs. {len(clouds)} clouds: {", ".join(clouds)}.
 Dashboard: {processes.url}/   API: {processes.url}/docs   API key: {api_key_file}
 
 In another terminal (commands find address and key by themselves):
@@ -155,8 +154,7 @@ In another terminal (commands find address and key by themselves):
       (without a promise: some are soon evicted)
 {job}
 Ctrl-C stops everything.
-""", soft_wrap=True)  # fmt: skip
-    local.tell(text.get().rstrip("\n") + "\n")
+""")
 
 
 @contextmanager

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
+import typer
 
+from broker.cli import up
 from broker.doctor import Installation, State
 from broker.doctor.directories import check_supervisor
 from broker.local import supervisor as module
@@ -160,3 +162,22 @@ def _checked(state_dir: Path) -> list[object]:
     record = read_record(state_dir)
     supervised = None if record is None else is_supervised(record)
     return list(check_supervisor(Installation(Settings(state_dir=state_dir), supervised=supervised)))
+
+
+def test_a_reader_that_leaves_does_not_end_the_federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    output = os.fdopen(writing, "w")
+    monkeypatch.setattr(sys, "stdout", output)
+    (tmp_path / "logs").mkdir()
+    processes = ProcessList(Path("f.toml"), ("a",))
+    local = LocalFederation(processes, tmp_path, say=typer.echo)
+    local._supervisor = Supervisor(tmp_path, {}, say=local.tell, changed=lambda _: None)
+    for as_json in (False, True):
+        local.tell("waiting")
+        up._welcome(local, processes, tmp_path / "api-key", as_json=as_json)
+    assert "The federation runs. 1 clouds: a." in (tmp_path / "logs" / "supervisor.log").read_text()
+    with suppress(BrokenPipeError):
+        output.close()
