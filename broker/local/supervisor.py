@@ -141,15 +141,21 @@ class Supervisor:
 
     @contextmanager
     def _noting_problem(self, what: str) -> Iterator[None]:
-        """Say what cannot be done, once for as long as it fails in the same way, and go on."""
+        """Go on after whatever fails, and say it."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  (whatever it is, supervision goes on)
-            if self._problems.get(what) != str(error):
-                self._problems[what] = str(error)
-                self._say(f"{what}: {error}")
+            self._note_problem(what, error)
         else:
+            self._note_problem(what, None)
+
+    def _note_problem(self, what: str, error: Exception | None) -> None:
+        """Say what cannot be done, once for as long as it fails in the same way."""
+        if error is None:
             self._problems.pop(what, None)
+        elif self._problems.get(what) != str(error):
+            self._problems[what] = str(error)
+            self._say(f"{what}: {error}")
 
     def _report_change(self) -> None:
         with self._noting_problem(_RECORD):
@@ -157,9 +163,14 @@ class Supervisor:
 
     def _open_log(self, child: Child) -> BinaryIO:
         """Open the log of a process, or what takes and forgets everything if it cannot be opened."""
-        with self._noting_problem(f"{child.process.name} has no log"):
-            return child.log.open("ab")
-        return Path(os.devnull).open("ab")
+        what = f"{child.process.name} has no log"
+        try:
+            log = child.log.open("ab")
+        except OSError as error:
+            self._note_problem(what, error)
+            return Path(os.devnull).open("ab")
+        self._note_problem(what, None)
+        return log
 
     def _check(self, child: Child) -> None:
         """Restart a process that has ended, once its pause is over."""

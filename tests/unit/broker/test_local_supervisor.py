@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ import pytest
 import typer
 
 from broker.cli import up
-from broker.doctor import Installation, State
+from broker.doctor import CheckResult, Installation, State
 from broker.doctor.directories import check_supervisor
 from broker.local import supervisor as module
 from broker.local.federation import LocalFederation
@@ -59,6 +60,10 @@ def kill(child: Child) -> None:
         child.running.kill()
 
 
+def is_running_again(child: Child, restarts: int) -> bool:
+    return child.restarts == restarts and child.running is not None
+
+
 SLEEP = "import time; time.sleep(600)"
 
 
@@ -73,7 +78,7 @@ def test_what_ends_is_started_again_while_nothing_can_be_written(tmp_path: Path)
         logs.rmdir()  # so that not even a log can be opened
         for restarts in (1, 2):
             kill(child)
-            wait_until(lambda n=restarts: child.restarts == n and child.running, "it runs again")
+            wait_until(partial(is_running_again, child, restarts), "it runs again")
         assert disk.restarts == [0]
         assert said.count(f"the list of processes cannot be written: [Errno {errno.ENOSPC}] {NO_SPACE}") == 1
         assert sum("p0 has no log" in text for text in said) == 1
@@ -118,11 +123,13 @@ def test_what_cannot_be_said_is_told_in_the_log_and_on_standard_error(
 
 
 def test_nothing_at_all_can_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def say(_: str) -> None:
+        raise ZeroDivisionError
+
     with Path("/dev/null").open() as unwritable:
         monkeypatch.setattr(sys, "stderr", unwritable)
-        LocalFederation(ProcessList(Path("f.toml"), ("a",)), tmp_path / "gone", say=lambda _: 1 / 0).tell(
-            "api ended"
-        )
+        processes = ProcessList(Path("f.toml"), ("a",))
+        LocalFederation(processes, tmp_path / "gone", say=say).tell("api ended")
 
 
 def test_a_stop_while_the_queue_starts_is_no_error(tmp_path: Path) -> None:
@@ -158,10 +165,10 @@ def test_ps_and_doctor_show_a_supervisor_that_is_gone(
     assert not _checked(tmp_path)
 
 
-def _checked(state_dir: Path) -> list[object]:
+def _checked(state_dir: Path) -> list[CheckResult]:
     record = read_record(state_dir)
     supervised = None if record is None else is_supervised(record)
-    return list(check_supervisor(Installation(Settings(state_dir=state_dir), supervised=supervised)))
+    return check_supervisor(Installation(Settings(state_dir=state_dir), supervised=supervised))
 
 
 def test_a_reader_that_leaves_does_not_end_the_federation(
