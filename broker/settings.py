@@ -3,6 +3,7 @@
 Every field is read from the variable ``SPOTFED_<NAME>`` (upper case); an empty variable counts as unset.
 """
 
+import errno
 import os
 import re
 from contextlib import suppress
@@ -277,6 +278,24 @@ def load() -> Settings:
             for detail in error.errors(include_input=False, include_url=False)
         ]
         raise SettingsError("; ".join(problems)) from None
+
+
+def require_state_dir(settings: Settings) -> None:
+    """Make the state directory if it is missing, before a process that keeps files in it begins.
+
+    Raises
+    ------
+    SettingsError
+        When it cannot be made or written.
+    """
+    directory = settings.state_dir
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        why = None if os.access(directory, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    except OSError as error:
+        why = os.strerror(errno.ENOTDIR) if error.errno == errno.EEXIST else error.strerror
+    if why is not None:
+        raise SettingsError(f"{variable('state_dir')}: cannot use {directory}: {why}")
 
 
 def unknown_variables() -> list[str]:
