@@ -3,12 +3,15 @@
 Every field is read from the variable ``SPOTFED_<NAME>`` (upper case); an empty variable counts as unset.
 """
 
+import errno
 import os
+import re
+from contextlib import suppress
 from functools import cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, urlencode, urlsplit
 
 import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
@@ -30,15 +33,51 @@ def _state_dir() -> Path:
 
 def _data_dir() -> Path | None:
     """Return the directory of recorded traces beside the project or the working directory, if any."""
-    for base in (_PROJECT_ROOT, Path.cwd()):
+    bases = [_PROJECT_ROOT]
+    with suppress(FileNotFoundError):  # the working directory is gone
+        bases.append(Path.cwd())
+    for base in bases:
         candidate = base.parent / "shared" / "data"
         if candidate.is_dir():
             return candidate
     return None
 
 
+def check_api_key(key: str) -> str:
+    """Return an API key without the blanks around it.
+
+    Raises
+    ------
+    ValueError
+        When it cannot be sent in a header; the message does not repeat it.
+    """
+    key = key.strip()
+    if not key or not all("!" <= character <= "~" for character in key):
+        raise ValueError("an API key is letters, digits and signs of ASCII; this one has others, or none")
+    return key
+
+
+def _api_key(value: SecretStr) -> SecretStr:
+    return SecretStr(check_api_key(value.get_secret_value()))
+
+
+def _stripped_secret(value: SecretStr) -> SecretStr:
+    return SecretStr(value.get_secret_value().strip())
+
+
+def _split_url(value: str) -> SplitResult:
+    """Split an address. Raises ValueError for what a password that is not encoded makes of it."""
+    # Not the errors' own texts: they repeat parts of it.
+    with suppress(ValueError):
+        parts = urlsplit(value)
+        is_misread = parts.fragment or (parts.scheme != "unix" and "@" in parts.path)
+        if parts.port != 0 and not is_misread and re.fullmatch(r"[!-~]*", value):
+            return parts
+    raise ValueError("must have a number as its port, and / ? # @ in a password as %2F %3F %23 %40")
+
+
 def _redis_url(value: str) -> str:
-    parts = urlsplit(value)
+    parts = _split_url(value)
     if parts.scheme not in {"redis", "rediss", "unix"}:
         raise ValueError("must start with redis://, rediss:// or unix://")
     if any(name.startswith("ssl_") for name in parse_qs(parts.query)):
@@ -51,7 +90,7 @@ def _redis_url(value: str) -> str:
 
 
 def _http_url(value: str) -> str:
-    parts = urlsplit(value)
+    parts = _split_url(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("must be an address like http://127.0.0.1:8000")
     return value.rstrip("/")
@@ -78,7 +117,12 @@ def _upper(value: object) -> object:
 
 
 def _expanded(value: Path) -> Path:
-    return value.expanduser().absolute()
+    try:
+        return value.expanduser().absolute()
+    except FileNotFoundError:
+        raise ValueError("is relative to the working directory, which is gone") from None
+    except RuntimeError:
+        raise ValueError("begins with ~, and this user has no home directory") from None
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -93,7 +137,11 @@ class Settings(BaseSettings):
     """The settings of one process, frozen. Names that end in ``_s`` are seconds of wall time."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        str_strip_whitespace=True,
+        use_attribute_docstrings=True,
     )
 
     redis_url: Annotated[str, AfterValidator(_redis_url)] | None = Field(default=None, repr=False)
@@ -105,7 +153,7 @@ class Settings(BaseSettings):
 
     url: Annotated[str, AfterValidator(_http_url)] = "http://127.0.0.1:8000"
     """Address at which clients find the HTTP API of the broker; unset: the one of this machine."""
-    api_key: SecretStr | None = None
+    api_key: Annotated[SecretStr, AfterValidator(_api_key)] | None = None
     """API key that clients send."""
     host: str = "127.0.0.1"
     """Address that the HTTP API listens on."""
@@ -209,7 +257,7 @@ class Settings(BaseSettings):
 
     cloud_user: str | None = None
     """Login of a cloud agent at its real cloud: an access key's id, a user, an application credential."""
-    cloud_secret: SecretStr | None = None
+    cloud_secret: Annotated[SecretStr, AfterValidator(_stripped_secret)] | None = None
     """Secret key or password of ``cloud_user``."""
     cloud_secret_file: File | None = None
     """File that contains ``cloud_secret``, instead of a variable."""
@@ -242,6 +290,24 @@ def load() -> Settings:
         raise SettingsError("; ".join(problems)) from None
 
 
+def require_state_dir(settings: Settings) -> None:
+    """Make the state directory if it is missing, before a process that keeps files in it begins.
+
+    Raises
+    ------
+    SettingsError
+        When it cannot be made or written.
+    """
+    directory = settings.state_dir
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        why = None if os.access(directory, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    except OSError as error:
+        why = os.strerror(errno.ENOTDIR) if error.errno == errno.EEXIST else error.strerror
+    if why is not None:
+        raise SettingsError(f"{variable('state_dir')}: cannot use {directory}: {why}")
+
+
 def unknown_variables() -> list[str]:
     """Return the variables that look like settings but are none, for example misspelt ones; sorted."""
     known = {variable(name) for name in Settings.model_fields}
@@ -252,6 +318,17 @@ def unknown_variables() -> list[str]:
 def variable(name: str) -> str:
     """Return the environment variable of a field of Settings."""
     return f"{PREFIX}{name.upper()}"
+
+
+def find_path_setting(path: Path) -> str | None:
+    """Return the variable that names a path, or a directory above it, or one below it that cannot be made."""
+    named = {name: getattr(settings(), name) for name in Settings.model_fields}
+    paths = {name: value for name, value in named.items() if isinstance(value, Path)}
+    above = [name for name, value in paths.items() if path.is_relative_to(value)]
+    is_missing = not os.path.exists(path)  # noqa: PTH110  (Path.exists raises where this user may not look)
+    below = [name for name, value in paths.items() if is_missing and value.is_relative_to(path)]
+    nearest = sorted(above, key=lambda name: len(paths[name].parts))[-1:] or below[:1]
+    return variable(nearest[0]) if nearest else None
 
 
 def display_value(name: str, value: object) -> str:
@@ -274,6 +351,16 @@ def public_address(url: str) -> str:
     query = f"?{urlencode(options, safe='*')}" if options else ""
     # Not urlunsplit: it would leave out the slashes of unix://.
     return f"{parts.scheme}://{user}{colon and ':***'}{at}{host}{parts.path}{query}"
+
+
+def is_local(url: str) -> bool:
+    """Return True if an address is one of this machine, with neither a network nor a proxy on the way."""
+    host = urlsplit(url).hostname or ""
+    if host in {"", "localhost"} or host.endswith(".localhost"):
+        return True
+    with suppress(ValueError):  # a name
+        return ip_address(host).is_loopback or ip_address(host).is_unspecified
+    return False
 
 
 def no_color() -> bool:

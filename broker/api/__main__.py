@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import redis
 import uvicorn
@@ -54,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # again.
         _print_error(f"Redis does not answer, so whether it may drop keys is not known: {error}")
     logging.configure(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     uvicorn.run(
         "broker.api.app:create_process_app",
         factory=True,
@@ -66,6 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **tls_options,
     )
     return 0
+
+
+def _end(*_: object) -> NoReturn:
+    """End the process with status 0: uvicorn raises a signal again once calls under way are answered."""
+    raise SystemExit(0)
 
 
 def _print_error(message: str) -> None:

@@ -12,7 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from broker.cli.errors import exit_code_of, show_error
+from broker.cli.errors import ExitCode, exit_code_of, explain_os_error, show_error
+from broker.cli.output import finish_output, has_failed, prepare_streams
+from broker.cli.stop_signal import end_on_signal
 
 _RUN, _USE, _STUDY = "Try it and run it", "Use a running federation", "Study traces"
 
@@ -110,6 +112,9 @@ class LazyGroup(TyperGroup):
         """Return a command with its options; within an overview, only its name and its line of help."""
         if self._shows_overview or cmd_name not in self._entries:
             return super().get_command(ctx, cmd_name)
+        if cmd_name == "up":
+            with end_on_signal():  # its modules take a second to import
+                return load_command(self._entries[cmd_name])
         return load_command(self._entries[cmd_name])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -175,11 +180,23 @@ def _options(
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    prepare_streams()
+    sys.exit(finish_output(_run()))
+
+
+def _run() -> int:
+    """Run the command line; return its exit code."""
     try:
         app(prog_name="spotfed")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
-        code = exit_code_of(error)
+        if has_failed():
+            return exit_code_of(error) or ExitCode.FAILED
+        known = explain_os_error(error) if isinstance(error, OSError) else error
+        code = exit_code_of(known)
         if code is None:
             raise  # a bug: its traceback is the most useful thing to show
-        show_error(error)
-        sys.exit(code)
+        show_error(known)
+        return code
+    return ExitCode.DONE

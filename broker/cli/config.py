@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,11 +97,12 @@ def _local_values(config: Settings) -> dict[str, tuple[Any, str]]:
     """Return what a federation that runs here has left for commands: value and file, by setting."""
     record, address, key = (file(config.state_dir) for file in (record_file, address_file, key_file))
     values: dict[str, tuple[Any, str]] = {}
-    if record.exists():
+    # Not Path.exists, which raises where this user may not look.
+    if os.access(record, os.R_OK):
         values["url"] = (find_api_url(config), str(record))
-    if key.exists():
+    if os.access(key, os.R_OK):
         values["api_key"] = (SecretStr("kept there"), str(key))
-    if address.exists() and (url := find_redis_url(config)):
+    if os.access(address, os.R_OK) and (url := find_redis_url(config)):
         values["redis_url"] = (url, str(address))
     return values
 

@@ -132,10 +132,12 @@ def print_text(*text: RenderableType) -> None:
 def print_json(value: Any, *, lines: bool = False) -> None:
     """Print a JSON value that may hold pydantic models and dataclasses.
 
-    It is indented; with ``lines`` it stands on a line of its own and is flushed at once, for streams.
+    It is indented; with ``lines`` it stands on a line of its own and is flushed at once, for streams. What
+    the output cannot encode is escaped.
     """
+    is_unicode = sys.stdout.encoding.lower().startswith("utf")
     text = json.dumps(
-        value, indent=None if lines else 2, ensure_ascii=False, allow_nan=False, default=_json_types
+        value, indent=None if lines else 2, ensure_ascii=not is_unicode, allow_nan=False, default=_json_types
     )
     typer.echo(text)
     if lines:

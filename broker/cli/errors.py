@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import suppress
 from enum import IntEnum
+from pathlib import Path
 
 import typer
 
@@ -36,6 +40,13 @@ EXIT_CODES = {
 }
 
 
+#: Errors that name no path, and that no command could have prevented.
+_MACHINE_IS_FULL = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
+}
+
+
 class CommandError(Exception):
     """A command cannot do what was asked; the message says why and what to do next."""
 
@@ -52,9 +63,35 @@ def exit_code_of(error: BaseException) -> int | None:
     return next((EXIT_CODES[name] for name in names if name in EXIT_CODES), None)
 
 
+def explain_os_error(error: OSError) -> Exception:
+    """Return what an error of the system means for the user, or the error itself if it may be a bug.
+
+    A path that a setting names, and a working directory that is gone, are bad input; other paths, and a disk
+    or machine without room, are failures.
+    """
+    from broker.settings import SettingsError, find_path_setting  # pydantic, without which --help starts
+
+    if isinstance(error.filename, str | bytes | os.PathLike):
+        path, setting = Path(os.fsdecode(error.filename)), None
+        with suppress(SettingsError):
+            setting = find_path_setting(path)
+        why = os.strerror(errno.ENOTDIR) if error.errno == errno.EEXIST else error.strerror
+        if setting is None:
+            return CommandError(f"{path}: {why}")
+        return CommandError(f"{setting}: cannot use {path}: {why}", ExitCode.BAD_INPUT)
+    if error.errno in _MACHINE_IS_FULL:
+        return CommandError(str(error.strerror))
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return CommandError("the working directory is gone: change to another one", ExitCode.BAD_INPUT)
+    return error
+
+
 def warn(message: str) -> None:
-    """Print a line on standard error that does not stop the command."""
-    typer.echo(f"spotfed: {message}", err=True)
+    """Print a line on standard error that does not stop the command, even if it cannot be written."""
+    with suppress(OSError):
+        typer.echo(f"spotfed: {message}", err=True)
 
 
 def show_error(error: BaseException) -> None:

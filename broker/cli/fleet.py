@@ -130,6 +130,8 @@ def status(
             unanswered = len(saved.asked)
     except FleetBusyError as busy:
         pid = busy.pid
+    except OSError:
+        pass  # where nothing can be written, nothing is kept
     with connected() as client:
         market = snapshot.read_snapshot(client)
         leases = [*snapshot.running_leases(client, name, origin, market).values()]

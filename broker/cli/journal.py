@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain, islice
@@ -42,14 +42,10 @@ def verify(cloud: CloudFilter = None, as_json: JsonOption = False) -> None:
     Example: spotfed journal verify --cloud A
     """
     with connected_redis() as (client, keys):
-        findings = []
-        for name in _cloud_names(client, keys, cloud):
-            entries, archive = _open_journal(client, keys, name)
-            with _readable(archive):
-                findings.append(audit.verify_journal(name, entries, archive))
+        findings = verify_journals(client, keys, cloud)
     show_one(
-        {"clouds": [asdict(finding) | {"sound": finding.bad is None} for finding in findings]},
-        *(_finding_line(finding) for finding in findings),
+        {"clouds": findings_list(findings)},
+        *(finding_line(finding) for finding in findings),
         *([] if findings else ["no clouds"]),
         as_json=as_json,
     )
@@ -82,6 +78,27 @@ def show(
         *(_entry_line(entry) for entry in shown),
         as_json=as_json,
     )
+
+
+def verify_journals(client: redis.Redis, keys: RedisKeys, cloud: str | None) -> list[JournalFinding]:
+    """Verify the journals of all clouds, or of one, against their archives on this machine.
+
+    Raises
+    ------
+    CommandError
+        When there is no such cloud, or an archive cannot be read.
+    """
+    findings = []
+    for name in _cloud_names(client, keys, cloud):
+        entries, archive = _open_journal(client, keys, name)
+        with _readable(archive):
+            findings.append(audit.verify_journal(name, entries, archive))
+    return findings
+
+
+def findings_list(findings: Iterable[JournalFinding]) -> list[dict[str, Any]]:
+    """Return findings for JSON."""
+    return [asdict(finding) | {"sound": finding.bad is None} for finding in findings]
 
 
 def read_entries(
@@ -136,7 +153,8 @@ def _readable(archive: Archive) -> Iterator[None]:
         raise CommandError(f"{archive.directory} cannot be read: {error}", ExitCode.UNREACHABLE) from error
 
 
-def _finding_line(finding: JournalFinding) -> str:
+def finding_line(finding: JournalFinding) -> str:
+    """Return a finding as a line with markup."""
     if finding.bad is not None:
         return f"[red]broken[/red] {finding.cloud}: {finding.bad} {escape(finding.why or '')}"
     if not finding.entries:

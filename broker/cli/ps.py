@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-
 from rich.table import Column
 
 from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import CommandError, ExitCode
-from broker.local.state_files import record_file
+from broker.local.process_record import is_supervised, read_record
 from broker.settings import settings
 
 
@@ -18,14 +15,16 @@ def ps(as_json: JsonOption = False) -> None:
 
     Example: spotfed ps
     """
-    path = record_file(settings().state_dir)
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        message = f"no federation runs in {path.parent}: start one with `spotfed up`"
-        raise CommandError(message, ExitCode.UNREACHABLE) from None
-    if not _is_running(record["supervisor"]):
-        message = f"the federation in {path.parent} was killed: start it again with `spotfed up`"
+    directory = settings().state_dir
+    record = read_record(directory)
+    if record is None:
+        message = f"no federation runs in {directory}: start one with `spotfed up`"
+        raise CommandError(message, ExitCode.UNREACHABLE)
+    if not is_supervised(record):
+        message = (
+            f"the supervisor of the federation in {directory} (process {record['supervisor']}) is gone, and "
+            "what ends is not started again: start it with `spotfed up`"
+        )
         raise CommandError(message, ExitCode.UNREACHABLE)
     columns = [
         Column(heading, justify="right" if heading in {"pid", "restarts"} else "left", overflow="fold")
@@ -37,13 +36,3 @@ def ps(as_json: JsonOption = False) -> None:
         state = "starting" if pid is None else str(pid)
         table.add_row(process["name"], state, str(process["restarts"]), process["log"])
     show_one(record, table, as_json=as_json)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

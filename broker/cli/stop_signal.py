@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -15,10 +19,26 @@ def stop_signal() -> Iterator[threading.Event]:
     The signals do nothing else: a second Ctrl-C does not interrupt stopping.
     """
     stopped = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    earlier = {number: signal.signal(number, lambda *_: stopped.set()) for number in numbers}
-    try:
+    with _handled(lambda *_: stopped.set()):
         yield stopped
+
+
+@contextmanager
+def end_on_signal() -> Iterator[None]:
+    """Let the same signals end the process with exit code 0, while its command is only about to begin."""
+
+    def end(*_: object) -> NoReturn:
+        raise SystemExit(0)
+
+    with _handled(end):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    earlier = {number: signal.signal(number, handler) for number in _SIGNALS}
+    try:
+        yield
     finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+        for number, before in earlier.items():
+            signal.signal(number, before)

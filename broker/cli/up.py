@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -9,15 +10,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from broker.cli import federations
-from broker.cli.console import JsonOption, command_name, console, print_json
+from broker.cli.console import JsonOption, command_name, print_json
 from broker.cli.errors import CommandError, ExitCode
 from broker.cli.federate import load_federation
 from broker.cli.simulation_options import SEED, samples_and_seed
@@ -27,7 +27,7 @@ from broker.journal.archive import archives_directory
 from broker.local.federation import LocalFederation, forget_keys
 from broker.local.process_list import ProcessList, wall_time
 from broker.local.state_files import key_file
-from broker.settings import Settings, settings
+from broker.settings import Settings, settings, variable
 from broker.storage.private_files import write_private_file
 from cloudsim.model.durations import parse_duration_s
 
@@ -70,54 +70,51 @@ def up(
 
     Example: spotfed up --speed 600
     """
-    config = settings()
-    parse_duration_s(history, field="--history")
-    federation = federations.find(federation)
-    members = load_federation(federation, None).clouds
-    births, key = samples_and_seed(samples, seed)
-    if samples is None and "samples" not in config.model_fields_set:
-        births = _SAMPLES
-    processes = ProcessList(
-        federation.absolute(),
-        tuple(member.spec.id for member in members),
-        wall_time(speed=speed, history=history, samples=births, seed=key),
-        monte_carlo,
-        config.host,
-        config.port if port is None else port,
-        tls=config.tls_cert is not None,
-        commanded=tuple(member.spec.id for member in members if member.driver == "process"),
-        managers=managers,
-        instanced=tuple(member.spec.id for member in members if member.instances is not None),
-    )
-    out = console(stderr=as_json)
-    with _lock(config.state_dir), stop_signal() as stopped:
-        _check_port(processes)
-        _check_leftovers(config, processes, fresh=fresh)
-        local = LocalFederation(
-            processes,
-            config.state_dir,
-            redis_url=config.redis_url,
-            key_prefix=config.key_prefix,
-            environment={} if config.data is None else {"SPOTFED_DATA": str(config.data)},
-            say=lambda text: out.print(text, soft_wrap=True, markup=False),
-            stopped=stopped,
+    with stop_signal() as stopped:
+        config = settings()
+        parse_duration_s(history, field="--history")
+        federation = federations.find(federation)
+        members = load_federation(federation, None).clouds
+        births, key = samples_and_seed(samples, seed)
+        if samples is None and "samples" not in config.model_fields_set:
+            births = _SAMPLES
+        processes = ProcessList(
+            federation.absolute(),
+            tuple(member.spec.id for member in members),
+            wall_time(speed=speed, history=history, samples=births, seed=key),
+            monte_carlo,
+            config.host,
+            config.port if port is None else port,
+            tls=config.tls_cert is not None,
+            commanded=tuple(member.spec.id for member in members if member.driver == "process"),
+            managers=managers,
+            instanced=tuple(member.spec.id for member in members if member.instances is not None),
         )
-        with local:
-            _await_tables(local, stopped)
-            if stopped.is_set():
-                return
-            path = key_file(config.state_dir)
-            if as_json:
-                print_json({"url": processes.url, "api_key_file": str(path), "pids": local.pids}, lines=True)
-            else:
-                _welcome(out, processes, path)
-            stopped.wait()
+        with _lock(config.state_dir):
+            _check_port(processes)
+            _check_leftovers(config, processes, fresh=fresh)
+            local = LocalFederation(
+                processes,
+                config.state_dir,
+                redis_url=config.redis_url,
+                key_prefix=config.key_prefix,
+                environment={} if config.data is None else {"SPOTFED_DATA": str(config.data)},
+                say=lambda text: typer.echo(text, err=as_json),
+                stopped=stopped,
+            )
+            with local:
+                _await_tables(local, stopped)
+                if not stopped.is_set():
+                    _welcome(local, processes, key_file(config.state_dir), as_json=as_json)
+                stopped.wait()
 
 
 def _await_tables(local: LocalFederation, stopped: threading.Event) -> None:
     """Wait some seconds for the clouds' first quantile tables; without one nothing is promised."""
     limit_s = time.monotonic() + _TABLES_S
-    local.say("waiting for the first quantile tables")
+    if stopped.is_set():
+        return
+    local.tell("waiting for the first quantile tables")
     with local.client(deadline_s=1.0) as client:
         while time.monotonic() < limit_s and not stopped.wait(0.2):
             try:
@@ -127,10 +124,15 @@ def _await_tables(local: LocalFederation, stopped: threading.Event) -> None:
             if all(view.advert is not None and view.advert.table_version is not None for view in views):
                 return
     if not stopped.is_set():
-        local.say("some tables are still being made; until then spot with an SLA is refused (no_table)")
+        local.tell("some tables are still being made; until then spot with an SLA is refused (no_table)")
 
 
-def _welcome(out: Console, processes: ProcessList, api_key_file: Path) -> None:
+def _welcome(local: LocalFederation, processes: ProcessList, api_key_file: Path, *, as_json: bool) -> None:
+    if as_json:
+        started = {"url": processes.url, "api_key_file": str(api_key_file), "pids": local.pids}
+        with suppress(OSError):  # the federation goes on; ``spotfed ps`` has it all
+            print_json(started, lines=True)
+        return
     clouds = processes.clouds
     spotfed = command_name()
     if processes.commanded:
@@ -139,8 +141,9 @@ def _welcome(out: Console, processes: ProcessList, api_key_file: Path) -> None:
 """
     else:
         job = ""
-    out.print(f"""
-[bold green]The federation runs.[/bold green] {len(clouds)} clouds: {", ".join(clouds)}.
+    # Not Rich: it ends the process when a reader has left.
+    local.tell(f"""
+The federation runs. {len(clouds)} clouds: {", ".join(clouds)}.
 Dashboard: {processes.url}/   API: {processes.url}/docs   API key: {api_key_file}
 
 In another terminal (commands find address and key by themselves):
@@ -152,7 +155,7 @@ In another terminal (commands find address and key by themselves):
       (without a promise: some are soon evicted)
 {job}
 Ctrl-C stops everything.
-""", soft_wrap=True)  # fmt: skip
+""")
 
 
 @contextmanager
@@ -174,15 +177,17 @@ def _lock(directory: Path) -> Iterator[None]:
 
 
 def _check_port(processes: ProcessList) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((processes.host, processes.port))
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen on {processes.host}:{processes.port}: {error.strerror}. "
-                "Does another program use it? Choose another port with --port"
-            ) from error
+    host, port = processes.host, processes.port
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        advice = "Does another program use it? Choose another port with --port"
+        if error.errno != errno.EADDRINUSE:
+            advice = f"Name an address of this machine in {variable('host')}, and a port that you may use"
+        raise CommandError(f"cannot listen on {host}:{port}: {error.strerror}. {advice}") from error
 
 
 def _check_leftovers(config: Settings, processes: ProcessList, *, fresh: bool) -> None:

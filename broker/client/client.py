@@ -26,6 +26,7 @@ from broker.client.resources.requests import RequestsResource
 from broker.client.resources.targets import TargetsResource
 from broker.client.resources.webhooks import WebhooksResource
 from broker.client.transport import ApiTransport
+from broker.settings import check_api_key, is_local
 from broker.settings import settings as read_settings
 from broker.storage.tls import api_context
 
@@ -48,6 +49,11 @@ class Client:
         Seconds that each attempt may take.
     transport
         Transport of httpx to send with, for tests.
+
+    Raises
+    ------
+    ValueError
+        When the API key cannot be sent in a header; the message does not repeat it.
     """
 
     def __init__(
@@ -62,12 +68,16 @@ class Client:
         settings = read_settings()
         if api_key is None and settings.api_key is not None:
             api_key = settings.api_key.get_secret_value()
+        if api_key:
+            api_key = check_api_key(api_key)
+        url = url or settings.url
         self._http = httpx.Client(
-            base_url=url or settings.url,
+            base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=timeout_s,
             transport=transport,
             verify=api_context(settings),
+            trust_env=not is_local(url),  # no proxy lies before this machine
         )
         self._transport = api = ApiTransport(self._http, deadline_s)
         self.requests = RequestsResource(api)

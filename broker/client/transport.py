@@ -23,6 +23,7 @@ from broker.client.errors import (
     read_problem,
 )
 from broker.contract import read_message
+from broker.settings import public_address
 from broker.storage.tls import explain_tls_error
 
 _LONGEST_PAUSE_S = 60.0  # that a server may ask for
@@ -123,7 +124,7 @@ class ApiTransport:
                 if (reason := self._explain_silence(error)) and time.monotonic() > gives_up_s:
                     raise UnavailableError(reason) from error
             if time.monotonic() > gives_up_s:
-                raise UnavailableError(f"{self._http.base_url} does not send events")
+                raise UnavailableError(f"{public_address(str(self._http.base_url))} does not send events")
             time.sleep(next(pauses))
 
     def _explain_silence(self, error: Exception) -> str:
@@ -134,12 +135,12 @@ class ApiTransport:
         UntrustedError
             When TLS refused the connection, so that repeating the call would not help.
         """
-        url = self._http.base_url
-        untrusted = explain_tls_error(error, str(url), "ca")
+        url = public_address(str(self._http.base_url))
+        untrusted = explain_tls_error(error, url, "ca")
         if untrusted is not None:
             raise UntrustedError(untrusted) from error
         text = f"{url} does not answer: {str(error) or type(error).__name__}"
-        if url.scheme == "https" and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        if url.startswith("https:") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
             # A server that asked for a certificate and got none only closes the connection.
             text += " (if it asks for a client certificate, set SPOTFED_CLIENT_CERT and SPOTFED_CLIENT_KEY)"
         return text
@@ -163,8 +164,9 @@ def parse(model: type[_Model], response: httpx.Response) -> _Model:
     try:
         return read_message(model, response.content)
     except ValidationError as error:
+        url = public_address(str(response.url))
         raise ProtocolError(
-            f"{response.url} answered {response.status_code} with something else than a {model.__name__}: "
+            f"{url} answered {response.status_code} with something else than a {model.__name__}: "
             "is this a spotfed broker, of this version?"
         ) from error
 

@@ -9,7 +9,7 @@ from broker.doctor.certificates import certificate_result
 from broker.doctor.check import CheckResult, State, check, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation, NoAnswerError
 from broker.doctor.packages import installed_version
-from broker.settings import SettingsError, public_address, variable
+from broker.settings import SettingsError, is_local, public_address, variable
 from broker.storage.tls import api_context
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def _connect(installation: Installation, base_url: str) -> httpx.Client:
     import httpx  # owners check Redis with this package, and start 90 ms sooner without it
 
     context = api_context(installation.settings)
-    client = httpx.Client(base_url=base_url, timeout=ANSWER_TIMEOUT_S, verify=context)
+    client = httpx.Client(
+        base_url=base_url, timeout=ANSWER_TIMEOUT_S, verify=context, trust_env=not is_local(base_url)
+    )
     return installation.connections.enter_context(client)
 
 

@@ -9,13 +9,12 @@ from urllib.parse import urlsplit
 
 from broker.doctor.check import CheckResult, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S
-from broker.settings import Settings, SettingsError
+from broker.settings import Settings, SettingsError, is_local
 from broker.storage.tls import api_context, explain_tls_error, redis_context
 
 #: A certificate that ends sooner is worth a warning.
 EXPIRES_SOON = timedelta(days=21)
 _PORTS = {"https": 443, "rediss": 6379}
-_HERE = {"", "localhost", "127.0.0.1", "::1"}
 
 
 def certificate_result(name: str, url: str, settings: Settings) -> CheckResult | None:
@@ -25,7 +24,7 @@ def certificate_result(name: str, url: str, settings: Settings) -> CheckResult |
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if parts.scheme == "unix" or (parts.scheme not in _PORTS and host in _HERE):
+    if parts.scheme == "unix" or (parts.scheme not in _PORTS and is_local(url)):
         return None
     if parts.scheme not in _PORTS:
         return warning(

@@ -113,6 +113,9 @@ class Check:
         except TimeoutError:
             advice = "look at the disk, server or network that it waits for"
             result = failure(f"there is no answer within {timeout_s:g} s", advice, name=self.name)
+        except OSError as error:
+            advice = "correct it, or let a user check who may look there"
+            result = failure(f"it cannot be checked: {error}", advice, name=self.name)
         return [result]
 
 

@@ -1,4 +1,4 @@
-"""Checks the directories that the settings name."""
+"""Checks the directories that the settings name, and the supervisor that keeps its files in one of them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ _REMOVED_WITHIN_S = 3600.0
 def check_state_directory(installation: Installation) -> CheckResult:
     """Check that the state directory can be written or made."""
     return _judge_writing("state_dir", installation.settings.state_dir)
+
+
+@check("supervisor")
+def check_supervisor(installation: Installation) -> Iterator[CheckResult]:
+    """Check that what `spotfed up` runs here is still supervised."""
+    if installation.supervised is None:
+        return
+    if installation.supervised:
+        yield ok("it runs: what ends is started again")
+    else:
+        found = f"the supervisor of the federation in {installation.settings.state_dir} is gone"
+        yield failure(f"{found}: what ends is not started again", "start it with `spotfed up`")
 
 
 @check("jobs directory")
@@ -50,7 +62,7 @@ def check_data_directory(installation: Installation) -> CheckResult:
     directory = installation.settings.data
     if directory is None:
         return ok("none; only studies of recorded traces need one")
-    if not directory.exists():
+    if not os.access(directory, os.F_OK):
         obstacle = "is not there"
     elif not directory.is_dir():
         obstacle = "is not a directory"
@@ -71,11 +83,11 @@ def _judge_writing(setting: str, directory: Path) -> CheckResult:
 
 def _obstacle_to_writing(directory: Path) -> str | None:
     """Return what keeps this user from writing to a directory, or from making it."""
-    if directory.exists():
+    if os.access(directory, os.F_OK):  # not Path.exists, which raises where this user may not look
         if not directory.is_dir():
             return "is not a directory"
         return None if os.access(directory, os.W_OK | os.X_OK) else "cannot be written by this user"
-    nearest = next(parent for parent in directory.parents if parent.exists())
+    nearest = next(parent for parent in directory.parents if os.access(parent, os.F_OK))
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return None
     return f"is not there, and cannot be made in {nearest}"

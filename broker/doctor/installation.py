@@ -62,6 +62,9 @@ class Installation:
         Address of the HTTP API and the key for it; None if unknown.
     api_key_file
         File in which ``spotfed up`` keeps the first API key.
+    supervised
+        Whether the supervisor of the federation that ``spotfed up`` started here still runs; None if it
+        started none, or stopped it.
     """
 
     settings = Prerequisite[Settings]()
@@ -80,12 +83,13 @@ class Installation:
         api_url: str | None = None,
         api_key: str | None = None,
         api_key_file: Path | None = None,
+        supervised: bool | None = None,
     ):
         self.settings_error = settings if isinstance(settings, SettingsError) else None
         if isinstance(settings, Settings):
             self.settings = settings
         self.redis_url, self.api_url, self.api_key = redis_url, api_url, api_key
-        self.api_key_file = api_key_file
+        self.api_key_file, self.supervised = api_key_file, supervised
         self.connections = ExitStack()
 
     def __enter__(self) -> Self:

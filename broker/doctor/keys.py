@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from broker.doctor.check import CheckResult, check, failure, ok, warning
@@ -15,7 +16,7 @@ from broker.storage.private_files import find_reader
 def check_api_key_file(installation: Installation) -> Iterator[CheckResult]:
     """Check that only this user can read the API key in the state directory."""
     path = installation.api_key_file
-    if path is not None and path.exists() and find_reader(path):
+    if path is not None and os.access(path, os.F_OK) and find_reader(path):
         yield warning(f"others on this machine can read the API key in {path}", f"chmod 600 {path}")
 
 
@@ -37,7 +38,7 @@ def check_signatures(installation: Installation) -> CheckResult:
     settings = installation.settings
     trust, signing_key = settings.trust, settings.signing_key
     local_trust = local_key_files(settings.state_dir).trust
-    if trust is None and signing_key is None and local_trust.exists():
+    if trust is None and signing_key is None and os.access(local_trust, os.F_OK):
         trust = local_trust
     if trust is None:
         how = "believed without a signature" if signing_key is None else "signed, and not verified"

@@ -14,7 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import Literal
 
+import redis
+
 from broker.local import queue
+from broker.local.process_list import api_url
 from broker.local.state_files import key_file
 from broker.settings import SettingsError, settings
 from broker.signing.key_files import local_key_files
@@ -36,8 +39,8 @@ def main(arguments: list[str]) -> int:
             case _:
                 print(_USAGE, file=sys.stderr)  # noqa: T201
                 return 2
-    except (RedisServerError, SettingsError) as error:
-        print(error, file=sys.stderr)  # noqa: T201
+    except (RedisServerError, SettingsError, redis.RedisError, OSError) as error:
+        print(f"broker.local: {error}", file=sys.stderr)  # noqa: T201
         return 1
 
 
@@ -81,8 +84,7 @@ def client_variables(arguments: Sequence[str]) -> dict[str, str]:
         return {}
     variables = {}
     if "url" not in config.model_fields_set:
-        scheme = "http" if config.tls_cert is None else "https"
-        variables["SPOTFED_URL"] = f"{scheme}://{config.host}:{config.port}"
+        variables["SPOTFED_URL"] = api_url(config.host, config.port, tls=config.tls_cert is not None)
     if config.api_key is None:
         variables["SPOTFED_API_KEY"] = key_file(config.state_dir).read_text(encoding="utf-8").strip()
     return variables

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,7 @@ from typing import Any, Self
 from broker.client import Client, ClientError, UntrustedError
 from broker.local import queue
 from broker.local.process_list import QUEUE, ProcessList, ProcessSpec
+from broker.local.process_record import write_record
 from broker.local.state_files import key_file, record_file
 from broker.local.supervisor import Child, Supervisor, last_lines
 from broker.settings import Settings
@@ -23,6 +25,7 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 
 START_LIMIT_S = 120.0
+_LOG = "supervisor.log"
 _LOOK_S = 0.1
 _MOST_RESTARTS = 3  # a process that needs more while the federation starts will not start
 
@@ -54,13 +57,14 @@ class LocalFederation:
     def __enter__(self) -> Self:
         logs = self.directory / "logs"
         logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (logs / _LOG).unlink(missing_ok=True)
         environment = {
             **self.environment,
             **self.processes.environment,
             "SPOTFED_STATE_DIR": str(self.directory),
             "SPOTFED_KEY_PREFIX": self.key_prefix,
         }
-        self._supervisor = Supervisor(logs, environment, say=self.say, changed=self._record)
+        self._supervisor = Supervisor(logs, environment, say=self.tell, changed=self._record)
         try:
             self._start()
         except BaseException:
@@ -71,9 +75,10 @@ class LocalFederation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.say("stopping")
+        self.tell("stopping")
         self._supervisor.stop()
-        record_file(self.directory).unlink(missing_ok=True)
+        with suppress(OSError):
+            record_file(self.directory).unlink(missing_ok=True)
         if self.forget and self.redis_url is not None:
             forget_keys(self.redis_url, self.key_prefix)
 
@@ -88,6 +93,19 @@ class LocalFederation:
         children = self._supervisor.children
         return {child.process.name: child.running.pid for child in children if child.running is not None}
 
+    def tell(self, message: str) -> None:
+        """Tell people a message, by ``say`` and in the supervisor's log, or else on standard error.
+
+        No way of writing that fails must end what is told.
+        """
+        try:
+            self.say(message)
+        except (Exception, SystemExit):  # noqa: BLE001  (and Rich exits when a reader has left)
+            with suppress(OSError, ValueError):
+                sys.stderr.write(f"{message}\n")
+        with suppress(OSError), (self.directory / "logs" / _LOG).open("a", encoding="utf-8") as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {message}\n")
+
     def client(self, **options: Any) -> Client:
         """Return a client of its API; ``options`` are those of ``Client``."""
         return Client(self.processes.url, self.api_key, **options)
@@ -98,7 +116,7 @@ class LocalFederation:
         assert first.name == QUEUE, "all other processes need it"
         config = Settings(state_dir=self.directory, redis_url=self.redis_url, key_prefix=self.key_prefix)
         variables = {} if self.redis_url is None else {"SPOTFED_REDIS_URL": self.redis_url}
-        self.say("starting the queue" + (" (an embedded Redis)" if self.redis_url is None else ""))
+        self.tell("starting the queue" + (" (an embedded Redis)" if self.redis_url is None else ""))
         self._supervisor.start([first], variables)
         url = None
         while url is None:
@@ -108,7 +126,7 @@ class LocalFederation:
             self._check(limit_s)
         self.redis_url = url
         self.api_key = key_file(self.directory).read_text(encoding="utf-8").strip()
-        self.say(f"starting {', '.join(process.name for process in others)}")
+        self.tell(f"starting {', '.join(process.name for process in others)}")
         self._start_signing(others, {"SPOTFED_REDIS_URL": url})
         self._await_clouds(limit_s)
 
@@ -149,24 +167,7 @@ class LocalFederation:
             raise LocalError(f"gave up after {START_LIMIT_S:.0f} s, {doing}; the logs are in {logs}")
 
     def _record(self, children: Sequence[Child]) -> None:
-        """Write the file from which ``spotfed ps`` and clients learn the processes and the API's address."""
-        record = {
-            "url": self.processes.url,
-            "supervisor": os.getpid(),
-            "processes": [
-                {
-                    "name": child.process.name,
-                    "pid": None if child.running is None else child.running.pid,
-                    "restarts": child.restarts,
-                    "log": str(child.log),
-                }
-                for child in children
-            ],
-        }
-        path = record_file(self.directory)
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(record, indent=2), encoding="utf-8")
-        draft.replace(path)
+        write_record(self.directory, self.processes.url, children)
 
 
 def forget_keys(redis_url: str, key_prefix: str) -> None:

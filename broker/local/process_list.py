@@ -10,6 +10,12 @@ from broker.signing.parties import BROKER, JOBS, cloud_party
 QUEUE = "queue"
 
 
+def api_url(host: str, port: int, *, tls: bool) -> str:
+    """Return the address of an API that listens here, also if it listens on all addresses or on IPv6."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  (not to listen)
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 @dataclass(frozen=True)
 class ProcessSpec:
     """One process of a federation.
@@ -66,7 +72,7 @@ class ProcessList:
     @property
     def url(self) -> str:
         """Address of the API."""
-        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
+        return api_url(self.host, self.port, tls=self.tls)
 
     def specs(self) -> tuple[ProcessSpec, ...]:
         """Return the processes in the order of starting; the queue, which all others need, is the first."""

@@ -14,7 +14,7 @@ import redis
 
 from broker.identity.store import api_key_digest, generate_api_key, let_in_operator
 from broker.local.state_files import address_file, find_redis_url, key_file
-from broker.settings import Settings
+from broker.settings import Settings, require_state_dir
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys
@@ -29,7 +29,7 @@ def serve(settings: Settings) -> None:
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    require_state_dir(settings)
     if settings.redis_url is not None:
         _register_key(settings.redis_url, settings)
         stopped.wait()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from broker.settings import Settings
+from broker.settings import Settings, SettingsError, check_api_key
 
 
 def record_file(state_dir: Path) -> Path:
@@ -45,10 +45,21 @@ def find_api_url(settings: Settings) -> str:
 
 
 def find_api_key(settings: Settings) -> str | None:
-    """Return SPOTFED_API_KEY, else the first key that is kept on this machine, if any."""
+    """Return SPOTFED_API_KEY, else the first key that is kept on this machine, if any.
+
+    Raises
+    ------
+    SettingsError
+        When the file of the key holds something else.
+    """
     if settings.api_key is not None:
         return settings.api_key.get_secret_value()
-    return _text(key_file(settings.state_dir))
+    path = key_file(settings.state_dir)
+    key = _text(path)
+    try:
+        return None if key is None else check_api_key(key)
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def find_redis_url(settings: Settings) -> str | None:
@@ -58,6 +69,6 @@ def find_redis_url(settings: Settings) -> str | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None

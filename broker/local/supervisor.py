@@ -12,10 +12,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from broker.backoff import Backoff
 from broker.local.process_list import ProcessSpec
@@ -24,7 +25,9 @@ from broker.storage.child_process import die_with_parent
 STOP_LIMIT_S = 8.0
 _LOOK_S = 0.1
 _RESTART_BACKOFF = Backoff(first_s=0.1, longest_s=10.0, factor=4.0, jitter=(1.0, 1.0))
-_SETTLED_S = 10.0  # a process that ran longer than this restarts without a long pause
+#: A process that ran longer than this, or ended as it was told to, restarts without a long pause.
+_SETTLED_S = 10.0
+_RECORD = "the list of processes cannot be written"
 _LAST_LINES = 12  # lines of a log that an error shows
 
 
@@ -33,8 +36,8 @@ class Child:
     """A process under supervision.
 
     log: file of its output. running: None while it waits to be restarted. started_s: monotonic time of its
-    last start. failures: number of ends since it last ran for ``_SETTLED_S``. due_s: monotonic time of the
-    next start.
+    last start. failures: number of failures since it last ran for ``_SETTLED_S``. due_s: monotonic time of
+    the next start.
     """
 
     process: ProcessSpec
@@ -48,9 +51,10 @@ class Child:
 
 
 class Supervisor:
-    """Keeps processes running.
+    """Keeps processes running, whatever else fails.
 
-    ``changed`` is called with all processes after each start, ``say`` with a message for people.
+    ``changed`` is called with all processes after each start, and again after it has raised OSError. ``say``
+    is called with each message for people, and raises nothing.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Supervisor:
         self.children: list[Child] = []
         self._logs, self._say, self._changed = logs, say, changed
         self._environment = {**os.environ, **environment}  # noqa: TID251  (handed on, not read)
+        self._problems: dict[str, str] = {}  # what could not be done last time, by what it was
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="supervisor", daemon=True)
@@ -81,7 +86,7 @@ class Supervisor:
                 child.log.unlink(missing_ok=True)
                 self.children.append(child)
                 self._launch(child)
-            self._changed(self.children)
+            self._report_change()
         if not self._watcher.is_alive():
             self._watcher.start()
 
@@ -93,13 +98,27 @@ class Supervisor:
         first, others = self.children[:1], self.children[1:]
         _stop([child.running for child in others if child.running is not None])
         for child in others:
-            _run_afterwards(child)
+            self._run_afterwards(child)
         _stop([child.running for child in first if child.running is not None])
         self.children.clear()
 
+    def _run_afterwards(self, child: Child) -> None:
+        """Run the command that belongs after a process was stopped for good."""
+        if child.process.afterwards:
+            with self._open_log(child) as log, suppress(subprocess.TimeoutExpired, OSError):
+                subprocess.run(  # noqa: S603  (a module of ours)
+                    [sys.executable, *child.process.afterwards],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=child.environment,
+                    timeout=STOP_LIMIT_S,
+                    check=False,
+                )
+
     def _launch(self, child: Child) -> None:
         command = [sys.executable, *child.process.arguments]
-        with child.log.open("ab") as log:
+        with self._open_log(child) as log:
             child.running = subprocess.Popen(  # noqa: S603  (modules of ours)
                 die_with_parent(command),
                 stdin=subprocess.DEVNULL,
@@ -115,7 +134,43 @@ class Supervisor:
         while not self._stopping.wait(_LOOK_S):
             with self._lock:
                 for child in self.children:
-                    self._check(child)
+                    with self._noting_problem(f"{child.process.name} cannot be looked after"):
+                        self._check(child)
+                if _RECORD in self._problems:
+                    self._report_change()
+
+    @contextmanager
+    def _noting_problem(self, what: str) -> Iterator[None]:
+        """Go on after whatever fails, and say it."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (whatever it is, supervision goes on)
+            self._note_problem(what, error)
+        else:
+            self._note_problem(what, None)
+
+    def _note_problem(self, what: str, error: Exception | None) -> None:
+        """Say what cannot be done, once for as long as it fails in the same way."""
+        if error is None:
+            self._problems.pop(what, None)
+        elif self._problems.get(what) != str(error):
+            self._problems[what] = str(error)
+            self._say(f"{what}: {error}")
+
+    def _report_change(self) -> None:
+        with self._noting_problem(_RECORD):
+            self._changed(self.children)
+
+    def _open_log(self, child: Child) -> BinaryIO:
+        """Open the log of a process, or what takes and forgets everything if it cannot be opened."""
+        what = f"{child.process.name} has no log"
+        try:
+            log = child.log.open("ab")
+        except OSError as error:
+            self._note_problem(what, error)
+            return Path(os.devnull).open("ab")
+        self._note_problem(what, None)
+        return log
 
     def _check(self, child: Child) -> None:
         """Restart a process that has ended, once its pause is over."""
@@ -123,16 +178,25 @@ class Supervisor:
         if child.running is None:
             if now_s >= child.due_s:
                 child.restarts += 1
-                self._launch(child)
-                self._changed(self.children)
+                try:
+                    self._launch(child)
+                except OSError:
+                    self._note_failure(child, now_s)
+                    raise
+                self._report_change()
         elif child.running.poll() is not None:
             _signal(child.running, signal.SIGKILL)  # children that it left behind
-            if now_s - child.started_s > _SETTLED_S:
+            if now_s - child.started_s > _SETTLED_S or child.running.returncode == os.EX_OK:
                 child.failures = 0
-            child.failures += 1
             ending = _ending_text(child.running.returncode)
+            child.running = None
+            self._note_failure(child, now_s)
             self._say(f"{child.process.name} {ending}; starting it again (its log: {child.log})")
-            child.running, child.due_s = None, now_s + _RESTART_BACKOFF.pause_s(child.failures)
+
+    @staticmethod
+    def _note_failure(child: Child, now_s: float) -> None:
+        child.failures += 1
+        child.due_s = now_s + _RESTART_BACKOFF.pause_s(child.failures)
 
 
 def last_lines(log: Path) -> str:
@@ -142,21 +206,6 @@ def last_lines(log: Path) -> str:
     except OSError:
         lines = []
     return "\n".join([*lines[-_LAST_LINES:], f"(from {log})"])
-
-
-def _run_afterwards(child: Child) -> None:
-    """Run the command that belongs after a process was stopped for good."""
-    if child.process.afterwards:
-        with child.log.open("ab") as log, suppress(subprocess.TimeoutExpired):
-            subprocess.run(  # noqa: S603  (a module of ours)
-                [sys.executable, *child.process.afterwards],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=child.environment,
-                timeout=STOP_LIMIT_S,
-                check=False,
-            )
 
 
 def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -16,7 +16,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from broker.settings import Settings, SettingsError
+from broker.settings import Settings, SettingsError, is_local
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -81,6 +81,7 @@ class Spans:
     """
 
     def __init__(self, url: str, service: str, **attributes: str):
+        import requests
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -106,7 +107,10 @@ class Spans:
             {"service.name": service, "service.version": metadata.version("spotfed"), **attributes}
         )
         self._provider = TracerProvider(id_generator=self._ids, resource=resource)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
+        session = requests.Session()
+        session.trust_env = not is_local(url)
+        exporter = OTLPSpanExporter(f"{url}/v1/traces", session=session)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("spotfed")
 
     @classmethod

@@ -29,6 +29,7 @@ import psutil
 import redis
 import redis.asyncio
 
+from broker.storage.append_only_file import AppendOnlyFileError, RepairedFile, repair_end
 from broker.storage.child_process import die_with_parent
 from broker.storage.connections import connect
 
@@ -40,6 +41,8 @@ STOP_TIMEOUT_S = 10.0
 
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing zero included.
 SOCKET_PATH_BYTES = 100
+
+_DAMAGED = "Bad file format reading the append only file"
 
 _SOCKET_FOLDER = "spotfed-"
 
@@ -166,6 +169,27 @@ class EmbeddedRedis:
         os.close(self._lock_fd)
         self._lock_fd = None
 
+    def repair(self) -> RepairedFile:
+        """Cut what no server can read off the end of the append-only file, of which a copy is kept.
+
+        Raises
+        ------
+        RedisServerError
+            When the server runs, or the file cannot be repaired.
+        """
+        if not (self.directory.is_dir() and self._lock()):
+            why = "its server runs: stop it first" if self.directory.is_dir() else "there is none"
+            raise RedisServerError(f"the queue in {self.directory} cannot be repaired: {why}")
+        try:
+            left_over = self._recorded()
+            if left_over is not None:
+                self._end(left_over)
+            return repair_end(self.directory)
+        except AppendOnlyFileError as error:
+            raise RedisServerError(str(error)) from error
+        finally:
+            self.stop()
+
     def _reached(self) -> _Running:
         if self._running is None:
             raise RedisServerError("the embedded Redis server is not started")
@@ -231,7 +255,14 @@ class EmbeddedRedis:
         limit_s = ANSWER_TIMEOUT_S
         while time.monotonic() - began < limit_s:
             if process.poll() is not None:
-                raise RedisServerError(f"the Redis server gave up:\n{self._last_words()}")
+                words = self._last_words()
+                if _DAMAGED in words:
+                    # Not its own advice: that names a program which the package does not contain.
+                    raise RedisServerError(
+                        f"the end of the append-only file in {self.directory} is damaged, as after a power "
+                        "failure: `spotfed doctor --repair-queue` keeps a copy and cuts the end off"
+                    )
+                raise RedisServerError(f"the Redis server gave up:\n{words}")
             try:
                 if running.answers():
                     return

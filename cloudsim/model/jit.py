@@ -17,7 +17,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """Compile a function when it is first called, for the types of its arguments; numba caches it on disk.
 
+    Where numba finds no directory that it can write, every process compiles for itself.
+
     The code runs without the global interpreter lock, and never in parallel by itself: Monte-Carlo batches
     are what is run in parallel.
     """
-    return cast("Function", numba.njit(cache=True, nogil=True)(function))
+    try:
+        return cast("Function", numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:  # "cannot cache function"
+        return cast("Function", numba.njit(nogil=True)(function))

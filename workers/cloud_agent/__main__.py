@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from broker.doctor.redis import UnsafeQueueError
 from broker.queue.send import ring
-from broker.settings import Settings, SettingsError, settings
+from broker.settings import Settings, SettingsError, require_state_dir, settings
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
@@ -104,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stopping = stop_on_signals()
     try:
         config = settings()
+        require_state_dir(config)
         app = celery_app.create_app(config)
         driver_options = read_cloud_options(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))

@@ -17,6 +17,7 @@ from libcloud.common.exceptions import BaseHTTPError
 from libcloud.common.types import InvalidCredsError, LibcloudError, MalformedResponseError
 from libcloud.http import LibcloudConnection
 
+from broker.settings import is_local
 from workers.cloud_agent.drivers.base import InstanceError, RefusedError
 
 MOST_ANSWER_BYTES = 64 * 2**20
@@ -37,6 +38,8 @@ def connection_class(ca_file: Path | None, timeout_s: float) -> type[LibcloudCon
 
         def __init__(self, host: str, port: int, secure: int | None = None, **more: Any):
             super().__init__(host, port, secure, **{**more, "timeout": timeout_s})
+            if is_local(self.host):
+                self.session.trust_env, self.session.proxies = False, {}
             if ca_file is not None:
                 self.ca_cert = str(ca_file)
 

@@ -23,7 +23,7 @@ import redis
 
 from broker.doctor.redis import UnsafeQueueError
 from broker.queue.send import ring_for_job
-from broker.settings import Settings, SettingsError, settings
+from broker.settings import Settings, SettingsError, require_state_dir, settings
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
@@ -133,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stopping = stop_on_signals()
     try:
         config = settings()
+        require_state_dir(config)
         app = celery_app.create_app(config)
         nodes = read_node_cores(options.federation, options.cloud, config.data)
         if options.end_work:

@@ -32,7 +32,7 @@ from broker.observability import gc_tuning
 from broker.observability.spans import Spans
 from broker.queue.celery_config import DRAIN, cloud_queue
 from broker.queue.send import bell_queue, send_batch
-from broker.settings import Settings, SettingsError, settings
+from broker.settings import Settings, SettingsError, require_state_dir, settings
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
@@ -161,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         config = settings()
+        require_state_dir(config)
         app = celery_app.create_app(config, options.cloud)
         until_s = math.inf if options.until is None else parse_duration_s(options.until, field="--until")
         federation = load_federation(

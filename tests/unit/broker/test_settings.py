@@ -57,6 +57,19 @@ def test_reads_the_variables_and_takes_an_empty_one_as_unset(
     ("name", "value"),
     [
         ("SPOTFED_REDIS_URL", "http://me:s3cret@localhost"),
+        ("SPOTFED_REDIS_URL", "redis://me:s3cret/x@localhost"),
+        ("SPOTFED_REDIS_URL", "redis://:s3cret#x@localhost:6379"),
+        ("SPOTFED_REDIS_URL", "redis://me/s3cret@localhost:6379"),
+        ("SPOTFED_REDIS_URL", "redis://s3cret#x@localhost"),
+        ("SPOTFED_REDIS_URL", "redis://:s3cret é@localhost"),
+        ("SPOTFED_URL", "http://me:s3cret?x@localhost:8000"),
+        ("SPOTFED_URL", "http://[s3cret]:8000"),
+        ("SPOTFED_REDIS_URL", "redis://me:s3cret℀@localhost"),
+        ("SPOTFED_OTLP_URL", "http://localhost:s3cret"),
+        ("SPOTFED_API_KEY", "sf_s3cret with a blank"),
+        ("SPOTFED_API_KEY", "sf_s3cret\nX-More: header"),
+        ("SPOTFED_API_KEY", "sf_s3crét_s3cret"),
+        ("SPOTFED_API_KEY", " \n"),
         ("SPOTFED_ISOLATION", "s3cret"),
         ("SPOTFED_JOB_USERS", "60000-s3cret"),
         ("SPOTFED_JOB_USERS", "0-100"),
@@ -81,6 +94,28 @@ def test_a_malformed_variable_is_named_and_its_value_is_not_repeated(
         load()
     assert str(caught.value).startswith(f"{name}: ")
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", " ", "\t"])
+def test_blanks_around_secrets_and_addresses_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, blank: str
+) -> None:
+    for name, value in {
+        "SPOTFED_API_KEY": "sf_key",
+        "SPOTFED_CLOUD_SECRET": "é secret",
+        "SPOTFED_CLOUD_USER": "me",
+        "SPOTFED_REDIS_URL": "redis://me:s%2Fcret@queue:6379/1",
+        "SPOTFED_PORT": "9000",
+        "SPOTFED_HOST": "::1",
+    }.items():
+        monkeypatch.setenv(name, f"{blank}{value}{blank}")
+    found = load()
+    assert found.api_key is not None
+    assert found.cloud_secret is not None
+    assert found.api_key.get_secret_value() == "sf_key"
+    assert found.cloud_secret.get_secret_value() == "é secret"
+    assert (found.cloud_user, found.host, found.port) == ("me", "::1", 9000)
+    assert found.redis_url == "redis://me:s%2Fcret@queue:6379/1"
 
 
 def test_every_malformed_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,16 @@ def test_a_check_that_hangs_has_failed() -> None:
     assert result.found == "there is no answer within 0.01 s"
 
 
+def test_a_check_that_may_not_look_has_failed_and_the_others_go_on() -> None:
+    @check("disk")
+    def check_disk(_: Installation) -> CheckResult:
+        raise PermissionError(13, "Permission denied", "/root/state")
+
+    (result,) = check_disk.run(Installation())
+    assert (result.name, result.state) == ("disk", State.FAILURE)
+    assert result.found == "it cannot be checked: [Errno 13] Permission denied: '/root/state'"
+
+
 def test_a_check_whose_prerequisite_is_missing_says_nothing() -> None:
     @check("more")
     def check_more(installation: Installation) -> CheckResult:

@@ -1,0 +1,58 @@
+"""The file from which commands learn the processes of a federation here, and the address of its API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from broker.local.state_files import record_file
+from broker.local.supervisor import Child
+
+#: The time at which a process started is computed from the machine's clock, which may be corrected since.
+_CLOCK_STEP_S = 60.0
+
+
+def write_record(state_dir: Path, url: str, children: Sequence[Child]) -> None:
+    """Replace the record of a federation that this process supervises. Raises OSError."""
+    supervisor = psutil.Process()
+    record = {
+        "url": url,
+        "supervisor": supervisor.pid,
+        "supervisor_started_s": supervisor.create_time(),
+        "processes": [
+            {
+                "name": child.process.name,
+                "pid": None if child.running is None else child.running.pid,
+                "restarts": child.restarts,
+                "log": str(child.log),
+            }
+            for child in children
+        ],
+    }
+    path = record_file(state_dir)
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(record, indent=2), encoding="utf-8")
+    draft.replace(path)
+
+
+def read_record(state_dir: Path) -> dict[str, Any] | None:
+    """Return the record of a federation; None if none has been started here, or it was stopped."""
+    try:
+        record = json.loads(record_file(state_dir).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) and "supervisor" in record else None
+
+
+def is_supervised(record: Mapping[str, Any]) -> bool:
+    """Return True if the process that wrote a record still runs; another one may have its number by now."""
+    try:
+        supervisor = psutil.Process(record["supervisor"])
+        apart_s = supervisor.create_time() - record.get("supervisor_started_s", supervisor.create_time())
+        return abs(apart_s) < _CLOCK_STEP_S and supervisor.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
