@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,6 +42,7 @@ from workers.owner import snapshots
 from workers.owner.archiving import Archiver
 from workers.owner.clock import CloudClock, JumpWatch, resume_s
 from workers.owner.event_writer import Decisions
+from workers.owner.nodes import NodesError
 from workers.owner.owner import Owner
 from workers.owner.ownership import OwnerLease
 from workers.owner.recovery import Recovery
@@ -137,13 +139,16 @@ class OwnerProcess:
     # -- opening and closing ---------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Become the owner, waiting while another process is; recover; catch up with the inbox."""
+        """Become the owner, waiting while another process is; recover; catch up with the inbox.
+
+        Raises NodesError where instances do not fit the nodes; ``close`` must then follow.
+        """
         warm_up(self._spec.owner.cloud.lineup)  # before requests wait for it
         self._lease.begin()
         threading.Thread(target=self._lease.keep, args=(self._fenced,), name="lease", daemon=True).start()
         self._refresher = Refresher(self._sampling(), self._journal, self._send, time.monotonic)
         with self._guarded():
-            until_answered(self._recover)
+            self._recover()
             self._cursor = until_answered(self._journal.cursor)
             until_answered(lambda: self._journal.publish_info(self._spec.info))
             if self._spec.owner.cloud.disclosure is not Disclosure.FULL:
@@ -166,11 +171,13 @@ class OwnerProcess:
     def _recover(self) -> None:
         """Make the owner the fold of its journal again; what the journal does not hold did not happen."""
         table = self._owner.cloud.table
-        recovered = self._recovery.run(self._spec.owner, self._lease.token, self._lease.epoch)
+        run = partial(self._recovery.run, self._spec.owner, self._lease.token, self._lease.epoch)
+        recovered = until_answered(run)
         self._owner, self._since_snapshot = recovered.owner, recovered.folded
         self._lease.continue_after(recovered.last_id, recovered.last_hash)
         self._owner.cloud.table = table
         self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has the events before it
+        self._write(self._owner.take_nodes(_now()))
 
     def _begin_time(self) -> None:
         """Play what the cloud missed, or the history of one that opens first; then let its time run."""
@@ -210,7 +217,7 @@ class OwnerProcess:
                     pass
             except _PoisonError:
                 self._request_log.forget()
-                until_answered(self._recover)
+                self._recover()
                 self._done_of_entry = 0
             else:
                 return True
@@ -308,7 +315,7 @@ class OwnerProcess:
         taken: list[Snapshot] = []  # none if the queue went away
         with self._guarded():
             if self._archiver.lags:
-                until_answered(self._recover)
+                self._recover()
             taken.append(snapshots.take(self._owner.state, self._lease.last_id, self._lease.last_hash))
             self._since_snapshot = 0
         for snapshot in taken:
@@ -396,6 +403,8 @@ class OwnerProcess:
                 yield
             except FencedError as error:
                 self._fenced(error)
+            except NodesError:
+                raise
             except (redis.RedisError, OperationalError) as error:
                 # The timetable comes back.
                 log.info("queue is away", cloud=self._journal.cloud, why=str(error))

@@ -119,7 +119,7 @@ class OwnerState:
         """Make a journal entry true again."""
         change = None if self._ends_lapsed(event) else _change(event)
         if change is not None:
-            self.cloud.apply(change)
+            self.cloud.recall(change)
         self.note(event)
 
     def note(self, event: Event) -> None:
