@@ -152,6 +152,7 @@ class LocalFederation:
         """Write the file from which ``spotfed ps`` and clients learn the processes and the API's address."""
         record = {
             "url": self.processes.url,
+            "federation": str(self.processes.federation),
             "supervisor": os.getpid(),
             "processes": [
                 {

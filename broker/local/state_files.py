@@ -36,6 +36,14 @@ def find_api_url(settings: Settings) -> str:
     return settings.url
 
 
+def find_federation(settings: Settings) -> Path | None:
+    """Return the federation file of ``spotfed up`` on this machine, if it runs."""
+    try:
+        return Path(json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))["federation"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 def find_api_key(settings: Settings) -> str | None:
     """Return SPOTFED_API_KEY, else the first key that is kept on this machine, if any."""
     if settings.api_key is not None:

@@ -47,11 +47,11 @@ def take_nodes(state: OwnerState, writer: EventWriter) -> None:
         at_s = clock.step(state, writer, at_s, PHASE_STOP)  # they stop in the history
         plan = plan_for(state, spec)
     if plan.misfits:
-        raise NodesError(refusal_text(spec, plan.misfits))
+        raise NodesError(describe_misfits(spec, plan.misfits))
     writer.record(cloud.take_nodes(plan, at_s), "nodes")
 
 
-def refusal_text(spec: CloudSpec, misfits: Iterable[Misfit]) -> str:
+def describe_misfits(spec: CloudSpec, misfits: Iterable[Misfit]) -> str:
     """Return which instances are in the way of a cloud's nodes, and what to do, for people."""
     names = [
         f"{'lease' if one.kind is Kind.SPOT else 'own instance'} {one.id} ({one.cores} cores) "

@@ -32,6 +32,7 @@ from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
 from broker.storage.redis_retry import until_answered
+from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason
@@ -42,7 +43,7 @@ from workers.owner import snapshots
 from workers.owner.archiving import Archiver
 from workers.owner.clock import CloudClock, JumpWatch, resume_s
 from workers.owner.event_writer import Decisions
-from workers.owner.nodes import NodesError
+from workers.owner.nodes import NodesError, describe_misfits, plan_for
 from workers.owner.owner import Owner
 from workers.owner.ownership import OwnerLease
 from workers.owner.recovery import Recovery
@@ -161,6 +162,20 @@ class OwnerProcess:
         """Start the threads of the timetable and of the archive."""
         self._archiver.start(self._stopping)
         threading.Thread(target=self._timetable, name="timetable", daemon=True).start()
+
+    def make_way(self, cloud: CloudSpec, become: Callable[[], NoReturn]) -> None:
+        """Stop, and ``become`` the process of an owner with another specification of its cloud.
+
+        Where instances do not fit its nodes, nothing happens but a line in the log.
+        """
+        with self._guarded():  # no command comes between the last look and the next owner
+            misfits = plan_for(self._owner.state, cloud).misfits
+            if misfits:
+                log.error("nodes not taken", cloud=cloud.id, why=describe_misfits(cloud, misfits))
+            else:
+                log.info("starting again with the federation file as it is now", cloud=cloud.id)
+                self.close()
+                become()
 
     def close(self) -> None:
         """Stop, and let the next owner in."""
