@@ -23,7 +23,7 @@ from broker.cli.console import JsonOption, make_table, next_step, number, show_o
 from broker.cli.errors import CommandError, ExitCode
 from broker.cli.redis_connection import connected_redis
 from broker.contract import Advert, CloudInfo, NodeKind, read_message
-from broker.local.state_files import find_federation, find_redis_url
+from broker.local.state_files import find_federation, find_pid, find_redis_url
 from broker.settings import Settings, settings
 from broker.storage.keys import RedisKeys
 from cloudsim.federation.file import read_file
@@ -66,7 +66,9 @@ def apply(
     config = settings()
     path = federation or find_federation(config)
     if path is None:
-        raise CommandError("no federation runs on this machine: name its file with --federation", 2)
+        raise CommandError(
+            "no federation runs on this machine: name its file with --federation", ExitCode.BAD_INPUT
+        )
     known = [table.id for table in read_file(path).cloud]
     for name in cloud_ids or ():
         if name not in known:
@@ -79,7 +81,7 @@ def apply(
         blocked = any(report["in_the_way"] for report in reports)
         if not dry_run and not blocked:
             named = frozenset(cloud_ids or ())
-            _apply(client, keys, [one for one in reports if one["changes"] or one["cloud"] in named])
+            _apply(config, client, keys, [one for one in reports if one["changes"] or one["cloud"] in named])
     left = sorted(set(infos) - set(known))
     show_one(
         {"dry_run": dry_run, "clouds": reports, "left": left},
@@ -153,15 +155,13 @@ def _shape(kinds: Sequence[NodeKind]) -> str:
     )
 
 
-def _apply(client: redis.Redis, keys: RedisKeys, reports: Sequence[Report]) -> None:
+def _apply(config: Settings, client: redis.Redis, keys: RedisKeys, reports: Sequence[Report]) -> None:
     """Let owners on this machine read their file anew, and wait until they have. Raises CommandError."""
-    asked = []
-    for report in reports:
-        if report["owner"] is not None:
-            epoch = _epoch(client, keys, report["cloud"])
-            with suppress(ProcessLookupError):  # it starts again with the file as it is now
-                os.kill(report["owner"], signal.SIGHUP)
-            asked.append((report, epoch))
+    asked = [
+        (report, _epoch(client, keys, report["cloud"])) for report in reports if report["owner"] is not None
+    ]
+    for report, _ in asked:
+        _signal(report["owner"], signal.SIGHUP)
     limit_s = time.monotonic() + _TAKEN_S
     for report, epoch in asked:
         while _epoch(client, keys, report["cloud"]) <= epoch:
@@ -175,6 +175,14 @@ def _apply(client: redis.Redis, keys: RedisKeys, reports: Sequence[Report]) -> N
         if shape != report["new_nodes"]:
             raise CommandError(f"{report['cloud']} has taken {shape}: its owner reads another file")
         report["applied"] = True
+        # Jobs run on without their agent, which reads the file when it is started again.
+        _signal(find_pid(config, f"agent-{report['cloud']}"), signal.SIGTERM)
+
+
+def _signal(pid: int | None, number: signal.Signals) -> None:
+    if pid is not None:
+        with suppress(ProcessLookupError):  # whatever starts again reads the file as it is now
+            os.kill(pid, number)
 
 
 def _epoch(client: redis.Redis, keys: RedisKeys, cloud: str) -> int:
@@ -186,7 +194,7 @@ def _epoch(client: redis.Redis, keys: RedisKeys, cloud: str) -> int:
 def _lines(report: Report) -> list[RenderableType]:
     name = escape(report["cloud"])
     if report["nodes"] is None:
-        return [f"{name}: {report['new_nodes']}, and no owner has opened it yet"]
+        return [f"{name}: {report['new_nodes']}; no owner has opened it yet"]
     changes = f"{report['nodes']} becomes {report['new_nodes']}" if report["changes"] else report["nodes"]
     if report["in_the_way"]:
         table = make_table(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from broker.settings import Settings
 
@@ -29,19 +30,21 @@ def key_file(state_dir: Path) -> Path:
 def find_api_url(settings: Settings) -> str:
     """Return SPOTFED_URL, else where ``spotfed up`` serves on this machine, else the default address."""
     if "url" not in settings.model_fields_set:
-        try:
-            return str(json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))["url"])
-        except (OSError, ValueError, KeyError):
-            pass  # nothing runs here: the default address is as good as any
+        # If nothing runs here, the default address is as good as any.
+        return str(_record(settings).get("url", settings.url))
     return settings.url
 
 
 def find_federation(settings: Settings) -> Path | None:
     """Return the federation file of ``spotfed up`` on this machine, if it runs."""
-    try:
-        return Path(json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))["federation"])
-    except (OSError, ValueError, KeyError):
-        return None
+    federation = _record(settings).get("federation")
+    return None if federation is None else Path(federation)
+
+
+def find_pid(settings: Settings, process: str) -> int | None:
+    """Return the id of a process of ``spotfed up`` on this machine by its name, if it runs."""
+    processes = _record(settings).get("processes", [])
+    return next((entry["pid"] for entry in processes if entry["name"] == process), None)
 
 
 def find_api_key(settings: Settings) -> str | None:
@@ -61,3 +64,11 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8").strip()
     except OSError:
         return None
+
+
+def _record(settings: Settings) -> dict[str, Any]:
+    try:
+        record = json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}

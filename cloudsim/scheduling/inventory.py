@@ -487,8 +487,10 @@ class Inventory:
         )
         if strangers:
             return Misfit(node, "would lack a label or a resource that they need", strangers)
-        now = np.sum([self.needed(one) for one in instances if one.id not in waiting] or [0], axis=0)
-        soon = np.sum([self.needed(one) for one in instances if one.evict_at_s is None] or [0], axis=0)
+        nothing = (0,) * len(self.resources)
+        running = [self.needed(instance) for instance in instances if instance.id not in waiting]
+        to_stay = [self.needed(instance) for instance in instances if instance.evict_at_s is None]
+        now, soon = np.sum([nothing, *running], axis=0), np.sum([nothing, *to_stay], axis=0)
         room = self.capacity[:, node]
         short = np.maximum(now, soon) > room
         if not short.any():

@@ -25,12 +25,12 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import redis
 import structlog
 
-from broker.contract import Batch, CloudInfo, write_message
+from broker.contract import Batch, CloudInfo, read_message, write_message
 from broker.contract.convert import to_node_kinds
 from broker.doctor.redis import UnsafeQueueError
 from broker.journal.archive import Archive, archive_directory
@@ -235,7 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         owner_process.open()
     except NodesError as error:
         owner_process.close()
-        print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
+        stored = cast("bytes | None", client.hget(keys.clouds, options.cloud))
+        had = "" if stored is None else f" (it had {read_message(CloudInfo, stored).nodes})"
+        print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG
 
     def reload() -> None:
