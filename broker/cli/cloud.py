@@ -10,9 +10,9 @@ from rich.console import RenderableType
 
 from broker.api.schemas.clouds import CloudView
 from broker.cli import formatting
-from broker.cli.cloud_apply import apply
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, next_step, number, print_text, show_list, show_one
+from broker.cli.node_change import apply
 from broker.contract import Advert, DrainReport
 
 cloud = typer.Typer(

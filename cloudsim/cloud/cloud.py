@@ -485,9 +485,9 @@ class Cloud:
         return changes
 
     def widen(self, nodes: int, instance: Instance | None = None) -> None:
-        """Make room for what the journal tells of other nodes than those of the specification.
+        """Make room for an entry of the journal that tells of other nodes than those of the specification.
 
-        At least so many nodes are there then, and room for the instance on its node.
+        The inventory then has at least ``nodes`` nodes, and room for the instance on its node.
         """
         if nodes > len(self.inventory.node_cores) or (instance and not self.inventory.has_room(instance)):
             self.inventory = self.inventory.widened(nodes, instance)

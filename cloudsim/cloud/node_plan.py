@@ -19,7 +19,7 @@ from cloudsim.scheduling.inventory import Inventory, Misfit, latest_start_s
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What has to happen for a cloud to go on with other nodes.
+    """Steps by which a cloud goes on with other nodes.
 
     forgotten: nodes that are gone and were closed or open unlike nodes that are added; should they come back,
     they are new ones. blocks: of headroom, to be given up. misfits: what is in the way; the cloud must keep

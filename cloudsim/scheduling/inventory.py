@@ -436,9 +436,9 @@ class Inventory:
         return other
 
     def widened(self, nodes: int, instance: Instance | None = None) -> Inventory:
-        """Return an inventory with at least so many nodes, and room for an instance that is to be placed.
+        """Return an inventory with at least ``nodes`` nodes, and room for an instance that is to be placed.
 
-        What a journal tells had its place when it happened, whatever the nodes are now. The room that is
+        An instance in a journal had its place when it started, whatever the nodes are now. The room that is
         added is for the instances of then only; the inventory must not be planned on.
         """
         added = max(0, nodes - len(self.node_cores))
