@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -26,7 +25,6 @@ from broker.contract import Advert, CloudInfo, NodeKind, read_message
 from broker.local.state_files import find_federation, find_pid, find_redis_url
 from broker.settings import Settings, settings
 from broker.storage.keys import RedisKeys
-from cloudsim.federation.file import read_file
 from cloudsim.model.nodes import NodeGroup, shape_of
 
 _TAKEN_S = 60.0
@@ -63,6 +61,8 @@ def apply(
 
     Example: spotfed cloud apply north --dry-run
     """
+    from cloudsim.federation.file import read_file  # loads numpy, which the other commands do without
+
     config = settings()
     path = federation or find_federation(config)
     if path is None:
@@ -82,7 +82,8 @@ def apply(
         if not dry_run and not blocked:
             named = frozenset(cloud_ids or ())
             _apply(config, client, keys, [one for one in reports if one["changes"] or one["cloud"] in named])
-    left = sorted(set(infos) - set(known))
+    # Members that are in no file given by name may have their owners elsewhere.
+    left = sorted(set(infos) - set(known)) if federation is None else []
     show_one(
         {"dry_run": dry_run, "clouds": reports, "left": left},
         *(line for report in reports for line in _lines(report)),
@@ -180,9 +181,14 @@ def _apply(config: Settings, client: redis.Redis, keys: RedisKeys, reports: Sequ
 
 
 def _signal(pid: int | None, number: signal.Signals) -> None:
-    if pid is not None:
-        with suppress(ProcessLookupError):  # whatever starts again reads the file as it is now
-            os.kill(pid, number)
+    if pid is None:
+        return
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # whatever starts again reads the file as it is now
+    except PermissionError as error:
+        raise CommandError(f"process {pid} belongs to another user: run this command as that user") from error
 
 
 def _epoch(client: redis.Redis, keys: RedisKeys, cloud: str) -> int:

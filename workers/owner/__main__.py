@@ -172,6 +172,7 @@ def exit_now(status: int) -> NoReturn:
 
 def start_again() -> NoReturn:
     """Become a new process of the same id, with the same arguments and environment."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # the new one takes it when it is ready
     logging.shutdown()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (this very program)
@@ -205,6 +206,8 @@ def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudIn
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the owner until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
+    # Until it is ready: by default it would end the process, and Celery would start another program.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         config = settings()
         app = celery_app.create_app(config, options.cloud)
@@ -235,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         owner_process.open()
     except NodesError as error:
         owner_process.close()
-        stored = cast("bytes | None", client.hget(keys.clouds, options.cloud))
+        stored = cast("bytes | None", until_answered(lambda: client.hget(keys.clouds, options.cloud)))
         had = "" if stored is None else f" (it had {read_message(CloudInfo, stored).nodes})"
         print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
         return os.EX_CONFIG
@@ -252,6 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc_tuning.tune_gc()
         owner_process.start()
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload, daemon=True).start())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     try:
         return celery_app.run_worker(
