@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from pydantic import ConfigDict, Field
 
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.version import since
+from cloudsim.model.codes import Code
 from cloudsim.model.requests import Kind, Spread
 
 
-class LeaseState(StrEnum):
+class LeaseState(Code):
     """The state of a lease. It ends exactly once, in one of the four states that are not open.
 
     A running lease that was given notice stays ``running`` and has an ``evict_at_s``.

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloudsim.model.arrays import freeze_columns
+from cloudsim.model.arrays import BoolArray, FloatArray, IntArray, freeze_columns
 from cloudsim.model.errors import SpecError, TraceError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 #: More cores than any machine has; a larger number in a file is a fault of the file.
 MAX_CORES = 2**31 - 1
@@ -143,6 +140,12 @@ class Trace:
                 f"a delay of {by_s} s moves instances before the beginning of the trace", field="by_s"
             )
         return replace(self, start_s=self.start_s + by_s, stop_s=self.stop_s + by_s)
+
+    def numbered(self) -> Trace:
+        """Return the same instances with numbers from 1 as ids, which tell nothing of their users."""
+        ids = np.empty(len(self), dtype=object)
+        ids[:] = [str(number) for number in range(1, len(self) + 1)]
+        return replace(self, instance=ids)
 
     def until(self, end_s: float) -> Trace:
         """Return the instances that start at or before ``end_s``; their stops are unchanged."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from broker.api.schemas.clouds import DrainRequest
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
 from broker.requests.errors import InFlightError, NoMembersError, ReusedError
 from broker.requests.models import RequestAnswer
+from broker.schemas.clouds import DrainRequest
 from tests.simulation.options import reshaped
 from tests.simulation.processes import RENEWAL_S
 
