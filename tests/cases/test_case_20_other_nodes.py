@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from broker.contract import EventKind, LeaseState
+from broker.contract import Confirm, EventKind, LeaseState, Reserve
 from broker.journal.archive import Archive
 from broker.journal.verify import verify_journal
 from cloudsim.cloud.spec import CloudSpec
@@ -39,12 +39,15 @@ def bench(make_bench: Make) -> Bench:
     """A cloud of two nodes with a lease on each."""
     bench = make_bench(spec((4, 4)))
     bench.runtime.open()
-    answers = bench.tell(*(command(name) for name in ("a.1", "b.1") for command in (all_of_a_node, confirm)))
+    commands: list[Reserve | Confirm] = []
+    for name in ("a.1", "b.1"):
+        commands += [all_of_a_node(name), confirm(name)]
+    answers = bench.tell(*commands)
     assert [answer.answer.lease.node for answer in answers] == [0, 0, 1, 1]  # type: ignore[union-attr]
     return bench
 
 
-def all_of_a_node(attempt: str):  # type: ignore[no-untyped-def]
+def all_of_a_node(attempt: str) -> Reserve:
     return reserve(attempt, 4, lifetime_s=1e6)
 
 
