@@ -220,9 +220,9 @@ def test_a_cloud_loses_nodes_and_gets_others_while_it_runs(tried: Tried) -> None
         return dict(tried.json("submit", *wish)["lease"])
 
     def apply(*options: str) -> tuple[int, dict[str, Any]]:
-        done = tried.spotfed("cloud", "apply", *options, "--json")
-        reports = json.loads(done.stdout)["clouds"] if done.stdout else [{}, {}]
-        return done.returncode, reports[1]
+        done = tried.spotfed("cloud", "apply", "meadow", *options, "--json")
+        (report,) = json.loads(done.stdout)["clouds"]
+        return done.returncode, report
 
     with up(tried) as process:
         before = tried.processes()["cloud-meadow"]
