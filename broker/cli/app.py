@@ -71,7 +71,7 @@ COMMANDS = (
     CommandEntry("ledger", "ledger:ledger", _USE, "Compare promised with realised evictions."),
     CommandEntry("job", "job:job", _USE, "Run commands as batch jobs: on spot where that is cheaper."),
     CommandEntry("fleet", "fleet:fleet", _USE, "Keep a number of spot instances running."),
-    CommandEntry("cloud", "cloud:cloud", _USE, "Empty a cloud or some of its nodes, and open them again."),
+    CommandEntry("cloud", "cloud:cloud", _USE, "Empty nodes of a cloud, open them again, and change them."),
     CommandEntry("member", "member:member", _USE, "Manage the members of the federation and their caps."),
     CommandEntry("key", "api_key:key", _USE, "Make, list, rotate and revoke API keys."),
     CommandEntry("webhook", "webhook:webhook", _USE, "Post events to a URL, signed and at least once."),

@@ -1,4 +1,4 @@
-"""``clouds``, ``cloud drain`` and ``cloud reopen``: the members' clouds, and making room on them."""
+"""``clouds`` and ``cloud``: the members' clouds, making room on their nodes, and changing these."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from rich.console import RenderableType
 from broker.cli import formatting
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, next_step, number, print_text, show_list, show_one
+from broker.cli.node_change import apply
 from broker.contract import Advert, DrainReport
 from broker.schemas.clouds import CloudView
 
-cloud = typer.Typer(no_args_is_help=True, help="Empty a cloud or some of its nodes, and open them again.")
+cloud = typer.Typer(
+    no_args_is_help=True, help="Empty a cloud or some of its nodes, open them again, and change its nodes."
+)
+cloud.command()(apply)
 
 CloudArgument = Annotated[str, typer.Argument(metavar="CLOUD", help="Id of the cloud.")]
 NodeOption = Annotated[

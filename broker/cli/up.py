@@ -29,7 +29,9 @@ from broker.local.process_list import ProcessList, wall_time
 from broker.local.state_files import key_file
 from broker.settings import Settings, settings, variable
 from broker.storage.private_files import write_private_file
+from cloudsim.federation.file import read_file
 from cloudsim.model.durations import parse_duration_s
+from cloudsim.model.errors import SpecError
 
 #: A person waits for tables: fewer samples than in a study.
 _SAMPLES = 2000
@@ -191,21 +193,34 @@ def _check_port(processes: ProcessList) -> None:
 
 
 def _check_leftovers(config: Settings, processes: ProcessList, *, fresh: bool) -> None:
-    """Check that the state directory is empty or belongs to this federation file.
+    """Check that the state directory is empty or belongs to this federation.
 
-    An owner cannot go on with the journal of another cloud, or of the same cloud under another load.
+    Clouds may have come, left, or changed: their owners see to that. But an owner cannot go on with the
+    journal of another cloud, or of the same cloud under another load.
     """
     path = config.state_dir / "federation.toml"
-    text = processes.federation.read_text(encoding="utf-8")
     if fresh:
         _forget(config)
-    elif path.exists() and path.read_text(encoding="utf-8") != text:
+    elif path.exists() and not _continues(path, processes.federation):
         raise CommandError(
-            f"{config.state_dir} holds the leases of another federation: give its file, "
-            "forget it with --fresh, or set SPOTFED_STATE_DIR to another directory",
+            f"{config.state_dir} holds the leases of another federation, or of clouds with other loads: give "
+            "its file, forget it with --fresh, or set SPOTFED_STATE_DIR to another directory",
             ExitCode.BAD_INPUT,
         )
-    write_private_file(path, text)
+    write_private_file(path, processes.federation.read_text(encoding="utf-8"))
+
+
+def _continues(earlier: Path, federation: Path) -> bool:
+    """Return whether clouds of an earlier file are in a federation, all with the loads that they had."""
+    if earlier.read_bytes() == federation.read_bytes():
+        return True
+    try:
+        before, now = read_file(earlier), read_file(federation)
+    except SpecError:  # the earlier one is of another version
+        return False
+    loads = {cloud.id: cloud.trace for cloud in before.cloud}
+    same = {cloud.trace == loads[cloud.id] for cloud in now.cloud if cloud.id in loads}
+    return same == {True} and before.until_s == now.until_s
 
 
 def _forget(config: Settings) -> None:

@@ -167,7 +167,7 @@ class LocalFederation:
             raise LocalError(f"gave up after {START_LIMIT_S:.0f} s, {doing}; the logs are in {logs}")
 
     def _record(self, children: Sequence[Child]) -> None:
-        write_record(self.directory, self.processes.url, children)
+        write_record(self.directory, self.processes, children)
 
 
 def forget_keys(redis_url: str, key_prefix: str) -> None:

@@ -50,7 +50,7 @@ def trace_time(*, until: str | None, samples: int, seed: int) -> tuple[str, ...]
 class ProcessList:
     """The processes for a federation file.
 
-    They are the queue, the API, Monte-Carlo workers and one owner for each cloud; where clouds are real, an
+    They are the queue, the API, Monte-Carlo workers and one owner for each cloud; where clouds are real, a
     cloud agent for each of these; where clouds run commands, a node agent for each and the job managers.
 
     cloud_options: further options of ``python -m workers.owner``. monte_carlo: number of Monte-Carlo workers.

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from broker.local.process_list import ProcessList
 from broker.local.state_files import record_file
 from broker.local.supervisor import Child
 
@@ -16,11 +17,12 @@ from broker.local.supervisor import Child
 _CLOCK_STEP_S = 60.0
 
 
-def write_record(state_dir: Path, url: str, children: Sequence[Child]) -> None:
+def write_record(state_dir: Path, processes: ProcessList, children: Sequence[Child]) -> None:
     """Replace the record of a federation that this process supervises. Raises OSError."""
     supervisor = psutil.Process()
     record = {
-        "url": url,
+        "url": processes.url,
+        "federation": str(processes.federation),
         "supervisor": supervisor.pid,
         "supervisor_started_s": supervisor.create_time(),
         "processes": [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from broker.settings import Settings, SettingsError, check_api_key
 
@@ -35,13 +36,23 @@ def find_api_url(settings: Settings) -> str:
     if "url" in given:
         return settings.url
     if "port" not in given or not settings.port:
-        try:
-            return str(json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))["url"])
-        except (OSError, ValueError, KeyError):
-            return settings.url  # nothing runs here: the default address is as good as any
+        # If nothing runs here, the default address is as good as any.
+        return str(_record(settings).get("url", settings.url))
     scheme = "http" if settings.tls_cert is None else "https"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 (of any)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def find_federation(settings: Settings) -> Path | None:
+    """Return the federation file of ``spotfed up`` on this machine, if it runs."""
+    federation = _record(settings).get("federation")
+    return None if federation is None else Path(federation)
+
+
+def find_pid(settings: Settings, process: str) -> int | None:
+    """Return the id of a process of ``spotfed up`` on this machine by its name, if it runs."""
+    processes = _record(settings).get("processes", [])
+    return next((entry["pid"] for entry in processes if entry["name"] == process), None)
 
 
 def find_api_key(settings: Settings) -> str | None:
@@ -72,3 +83,11 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
+
+
+def _record(settings: Settings) -> dict[str, Any]:
+    try:
+        record = json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -21,6 +21,7 @@ from cloudsim.admission.rule import examine
 from cloudsim.cloud.calendar import Calendar, CalendarEntry, Rank
 from cloudsim.cloud.extensions import examine_longer
 from cloudsim.cloud.headroom import Headroom
+from cloudsim.cloud.node_plan import NodePlan
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.disclosure.masked_tables import coarsen_table
 from cloudsim.disclosure.masking import mask_answer, mask_refusal
@@ -465,7 +466,44 @@ class Cloud:
         """Return whether the answer to a spot request can depend on the table."""
         return request.promised and not self.inventory.lacks(request)
 
+    # -- nodes -----------------------------------------------------------------------------------------------
+
+    def take_nodes(self, plan: NodePlan, at_s: float) -> list[Change]:
+        """Go on with the nodes of the specification, as planned for them, and return what changes by it.
+
+        Instances that waited for room start where there is enough now.
+        """
+        assert not plan.misfits
+        changes: list[Change] = []
+        if plan.forgotten:
+            changes.append(Cordoned(plan.forgotten, self.inventory.closes_new, at_s))
+            self._apply_all(changes)
+        changes += self._give_up(plan.blocks, at_s, None)
+        self.inventory = self.inventory.with_nodes(self.spec.node_cores, self.spec.details)
+        for node in sorted({booked.node for booked in self.inventory.booked()}):
+            changes += self._start_waiting(node, at_s)
+        return changes
+
+    def widen(self, nodes: int, instance: Instance | None = None) -> None:
+        """Make room for an entry of the journal that tells of other nodes than those of the specification.
+
+        The inventory then has at least ``nodes`` nodes, and room for the instance on its node.
+        """
+        if nodes > len(self.inventory.node_cores) or (instance and not self.inventory.has_room(instance)):
+            self.inventory = self.inventory.widened(nodes, instance)
+
     # -- the fold --------------------------------------------------------------------------------------------
+
+    def recall(self, change: Change) -> None:
+        """Make a change of the past true again, also one on nodes that are no more: see ``take_nodes``."""
+        match change:
+            case Started(instance):
+                self.widen(instance.node + 1, instance)
+            case Booked(instance):
+                self.widen(instance.node + 1)
+            case Cordoned(tuple(nodes)):
+                self.widen(max(nodes) + 1)
+        self.apply(change)
 
     def _apply_all(self, changes: list[Change]) -> None:
         for change in changes:

@@ -7,8 +7,9 @@ booked twice, free room is what the instances leave, spot instances are kept in 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,18 @@ def parse_nodes(text: str, *, field: str = "nodes") -> tuple[int, ...]:
     return tuple(cores)
 
 
+@dataclass(frozen=True)
+class Misfit:
+    """Instances that cannot run, or wait for their room, on what their node would be.
+
+    why: what the node would be or lack, as ``would be gone``.
+    """
+
+    node: int
+    why: str
+    instances: tuple[Instance, ...]
+
+
 class Inventory:
     """The running instances of one cloud and the room that they leave.
 
@@ -96,6 +109,7 @@ class Inventory:
             len(node_cores), np.bool_
         )  # nodes that take no new instance
         self.any_closed = False
+        self.closes_new = False  # all were closed at once: nodes that are added are closed too
         self._leaving = np.zeros_like(self.capacity)  # held by instances under notice
         self._booked = np.zeros_like(self.capacity)  # by booked instances, which wait for room
         self._used = {Kind.SPOT: 0, Kind.ON_DEMAND: 0}  # cores
@@ -257,6 +271,11 @@ class Inventory:
         """Return how long each running on-demand instance has run, in order of start."""
         return [now_s - instance.start_s for instance in self._on_demand.values()]
 
+    def has_room(self, instance: Instance) -> bool:
+        """Return whether the instance's node is there and has idle room for it."""
+        node = instance.node
+        return node < len(self.node_cores) and fits(self.idle[:, node].tolist(), self.needed(instance))
+
     def place(self, instance: Instance) -> None:
         """Start an instance on its node; if it was booked, it waits no more."""
         assert instance.id not in self, f"{instance.id} runs already"
@@ -395,16 +414,89 @@ class Inventory:
         """Close nodes (None: all) for new instances, or open them again."""
         self.closed[slice(None) if nodes is None else list(nodes)] = closed
         self.any_closed = bool(self.closed.any())
+        if nodes is None:
+            self.closes_new = closed
 
     def copy(self) -> Inventory:
         """Return a copy to plan on."""
-        trial = Inventory(self.node_cores, self.details)
-        trial.close(tuple(np.flatnonzero(self.closed).tolist()), closed=True)
+        return self.with_nodes(self.node_cores, self.details)
+
+    def with_nodes(self, node_cores: tuple[int, ...], details: NodeDetails) -> Inventory:
+        """Return a copy on other nodes, known by their numbers, which have room (see ``misfits``)."""
+        other = Inventory(node_cores, details)
+        other.closes_new = self.closes_new
+        other.closed[:] = self.closes_new
+        both = min(len(node_cores), len(self.node_cores))
+        other.closed[:both] = self.closed[:both]
+        other.any_closed = bool(other.closed.any())
         for instance in self:
-            trial.place(instance)
+            other.place(instance)
         for instance in self._waiting.values():
-            trial.book(instance)
-        return trial
+            other.book(instance)
+        return other
+
+    def widened(self, nodes: int, instance: Instance | None = None) -> Inventory:
+        """Return an inventory with at least ``nodes`` nodes, and room for an instance that is to be placed.
+
+        An instance in a journal had its place when it started, whatever the nodes are now. The room that is
+        added is for the instances of then only; the inventory must not be planned on.
+        """
+        added = max(0, nodes - len(self.node_cores))
+        capacity = np.pad(self.capacity, ((0, 0), (0, added)))
+        if instance is not None:
+            idle = np.pad(self.idle, ((0, 0), (0, added)))[:, instance.node]
+            capacity[:, instance.node] += np.maximum(np.array(self.needed(instance)) - idle, 0)
+        elif not added:
+            return self
+        labels = self.details.labels
+        details = replace(
+            self.details,
+            amounts=tuple(
+                (name, tuple(row.tolist()))
+                for name, row in zip(self.resources[1:], capacity[1:], strict=True)
+            ),
+            labels=labels and (*labels, *[frozenset()] * added),
+        )
+        return self.with_nodes(tuple(capacity[0].tolist()), details)
+
+    def misfits(self, node_cores: tuple[int, ...], details: NodeDetails) -> tuple[Misfit, ...]:
+        """Return the nodes whose instances would not run on other nodes, in node order.
+
+        Where all instances of a node together need too much, all of them are named.
+        """
+        other = Inventory(node_cores, details)
+        of_nodes: defaultdict[int, list[Instance]] = defaultdict(list)
+        for instance in (*self, *self._waiting.values()):
+            of_nodes[instance.node].append(instance)
+        found = (other._misfit(node, there, self._waiting) for node, there in sorted(of_nodes.items()))
+        return tuple(misfit for misfit in found if misfit is not None)
+
+    def _misfit(self, node: int, instances: list[Instance], waiting: Container[str]) -> Misfit | None:
+        """Return which instances of a node would not run on this empty one, or None.
+
+        waiting: the ids of those that are booked.
+        """
+        if node >= len(self.node_cores):
+            return Misfit(node, "would be gone", tuple(instances))
+        labels = self.details.labels[node] if self.details.labels else frozenset()
+        strangers = tuple(
+            instance
+            for instance in instances
+            if not instance.labels <= labels
+            or any(amount and name not in self.resources for name, amount in instance.amounts)
+        )
+        if strangers:
+            return Misfit(node, "would lack a label or a resource that they need", strangers)
+        nothing = (0,) * len(self.resources)
+        running = [self.needed(instance) for instance in instances if instance.id not in waiting]
+        to_stay = [self.needed(instance) for instance in instances if instance.evict_at_s is None]
+        now, soon = np.sum([nothing, *running], axis=0), np.sum([nothing, *to_stay], axis=0)
+        room = self.capacity[:, node]
+        short = np.maximum(now, soon) > room
+        if not short.any():
+            return None
+        row = int(short.argmax())
+        return Misfit(node, f"would have {room[row]} {self.resources[row]}", tuple(instances))
 
     def without_spot(self) -> Inventory:
         """Return the inventory as if no spot instance ran, to be read only: its groups are empty."""

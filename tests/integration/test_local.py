@@ -209,6 +209,69 @@ def test_nothing_outlives_a_killed_supervisor(tried: Tried) -> None:
             wait_until(lambda: gone(pids), "all processes have ended")
 
 
+def test_a_cloud_loses_nodes_and_gets_others_while_it_runs(tried: Tried) -> None:
+    file = tried.directory.parent / "federation.toml"
+
+    def write_nodes(nodes: str) -> None:
+        file.write_text(FEDERATION.replace('"7x12"', f'"{nodes}"'))
+
+    def submit(cores: int) -> dict[str, Any]:
+        wish = ("--cores", str(cores), "--lifetime", "30d", "--sla", "none", "--cloud", "meadow")
+        return dict(tried.json("submit", *wish)["lease"])
+
+    def apply(*options: str) -> tuple[int, dict[str, Any]]:
+        done = tried.spotfed("cloud", "apply", "meadow", *options, "--json")
+        (report,) = json.loads(done.stdout)["clouds"]
+        return done.returncode, report
+
+    with up(tried) as process:
+        before = tried.processes()["cloud-meadow"]
+        write_nodes("7x12,2x24")
+        code, report = apply("--dry-run")
+        assert (code, report["changes"], report["applied"]) == (0, True, False)
+        assert (report["nodes"], report["new_nodes"]) == ("7x12", "7x12, 2x24")
+        code, report = apply()
+        assert (code, report["applied"]) == (0, True)
+        assert submit(20)["node"] == 7
+        lease = submit(20)
+        assert lease["node"] == 8
+
+        write_nodes("7x12,1x24")
+        code, report = apply()
+        assert (code, report["applied"]) == (1, False)
+        (way,) = report["in_the_way"]
+        assert (way["instance"], way["node"], way["why"]) == (lease["id"], 8, "would be gone")
+        assert "In the way" in tried.spotfed("cloud", "apply", "--dry-run").stdout
+        assert tried.spotfed("cloud", "drain", "meadow", "--node", "8").returncode == 0
+        assert apply()[0] == 0
+        (kept,) = tried.json("leases", "--state", "running")["leases"]
+        assert kept["node"] == 7
+        assert {view["info"]["id"]: view["info"]["cores"] for view in tried.json("clouds")["clouds"]} == {
+            "harbour": 32,
+            "meadow": 108,
+        }
+        after = tried.processes()["cloud-meadow"]
+        assert (after["pid"], after["restarts"]) == (before["pid"], before["restarts"])
+        write_nodes("nonsense")
+        assert tried.spotfed("cloud", "apply").returncode == 2
+        assert tried.reachable() == {"harbour", "meadow"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+    # What is stopped, changed and started says what is in the way.
+    write_nodes("7x12")
+    command = (BIN / "spotfed", "up", "--federation", file)
+    with tried.running(*command, ready="cloud meadow does not fit") as process:
+        process.wait(timeout=30)
+    log = (tried.directory / "logs" / "cloud-meadow.log").read_text()
+    assert f"In the way: lease {kept['id']} (20 cores) on node 7, which would be gone" in log
+    assert "(it had 7x12,1x24)" in log
+    write_nodes("7x12,1x20")
+    with up(tried):
+        assert tried.json("release", kept["id"])["lease"]["state"] == "cancelled"
+        assert "sound meadow" in tried.spotfed("journal", "verify").stdout
+
+
 def test_a_port_in_use_and_a_second_federation_are_said_clearly(tried: Tried) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", tried.port))

@@ -186,3 +186,46 @@ def test_in_trace_time_a_request_waits_for_its_table(processes: Processes) -> No
     live.take(live.owner.adopt(table, "2026-01-01T00:00:00+00:00"))
     assert answer == live.tell(question)
     assert second == live.tell(behind)
+
+
+def test_an_owner_run_by_hand_takes_other_nodes_or_says_what_is_in_the_way(processes: Processes) -> None:
+    options = ("--time", "wall", "--history", "0")
+
+    def give_nodes(nodes: str) -> None:
+        processes.file.write_text(
+            f'until = "90d"\n[[cloud]]\nid = "A"\nnodes = "{nodes}"\ntrace = "quiet.csv"\n'
+        )
+
+    (processes.directory / "quiet.csv").write_text("instance,start_s,stop_s,cores\nvm-1,7000000,7000060,1\n")
+    give_nodes("2x4")
+    owner = processes.owner(*options)
+    processes.opened(1)
+    for name in ("a.1", "b.1"):
+        processes.send(reserve(name, 4, lifetime_s=1e6), decision := confirm(name))
+        processes.answer(decision.id)
+    log = processes.directory / "0.log"
+    give_nodes("1x4")
+    owner.send_signal(signal.SIGHUP)
+    wait_until(lambda: "nodes not taken" in log.read_text(), "it says that it keeps its nodes")
+    give_nodes("2x4,1x8")
+    owner.send_signal(signal.SIGHUP)
+    processes.opened(2)
+    owner.send_signal(signal.SIGHUP)  # it has not begun to listen: kept until it does
+    processes.opened(3)
+    processes.send(reserve("c.1", 8), decision := confirm("c.1"))
+    granted = processes.answer(decision.id)
+    assert isinstance(granted, LeaseGranted)
+    assert granted.lease.node == 2
+    assert owner.poll() is None
+    owner.kill()
+    owner.wait()
+
+    give_nodes("2x4")
+    assert processes.owner(*options).wait(60) == os.EX_CONFIG
+    text = (processes.directory / "1.log").read_text()
+    assert "lease c.1 (8 cores) on node 2, which would be gone" in text
+    assert "(it had 2x4,1x8)" in text
+    give_nodes("2x4,1x8")
+    processes.owner(*options)
+    processes.opened(5)
+    check_journal(processes.events())

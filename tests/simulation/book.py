@@ -36,6 +36,9 @@ class CloudBook:
 
     def __init__(self, cloud: CloudOptions, breach: Callable[[str], None]):
         self.cloud, self._breach = cloud, breach
+        self.node_cores = cloud.node_cores  # of the owner that wrote the latest entry
+        self.shapes: dict[int, tuple[int, ...]] = {}  # those of each epoch's owner
+        self._closes_new = False  # all nodes were closed at once
         self.epoch = self.number = self.sequence = 0
         self.at_s = 0.0
         self.held: dict[str, Lease] = {}  # on a node
@@ -64,6 +67,8 @@ class CloudBook:
         self._must(epoch >= self.epoch, f"I4: epoch {epoch} after {self.epoch}")
         due = self.number + 1 if epoch == self.epoch else 1
         self._must(number == due, f"I4: entry {epoch}-{number} where {due} was due")
+        if epoch != self.epoch:
+            self._change_nodes(self.shapes[epoch])
         self.epoch, self.number = epoch, number
         self._must(event["at_s"] >= self.at_s - _EPS_S, f"I7: time goes back from {self.at_s}")
         self.at_s = max(self.at_s, event["at_s"])
@@ -73,7 +78,9 @@ class CloudBook:
             self._emptied = False
             stay = [one["id"] for one in self._spot() if one["node"] in self.closed and not one["evict_at_s"]]
             self._must(not stay, f"I2: {stay} stay on nodes that were drained")
-        if kind != "opened":
+        if kind == "opened":
+            self._must(self.fits(self.node_cores), f"I1: what runs does not fit the nodes {self.node_cores}")
+        else:
             self._nobody_overstays(event)
         if lease is None:
             self._without_lease(event)
@@ -81,6 +88,33 @@ class CloudBook:
             self._about(kind, lease, event)
             self.last[lease["id"]] = lease
         return event
+
+    def _change_nodes(self, node_cores: tuple[int, ...]) -> None:
+        """Another owner may have others. A node is known by its number."""
+        if self._closes_new:
+            self.closed |= set(range(len(self.node_cores), len(node_cores)))
+        self.node_cores = node_cores
+
+    def fits(self, node_cores: tuple[int, ...]) -> bool:
+        """Whether what runs has room on nodes, and what waits will have it in time."""
+        there = [*self.held.values(), *self.booked.values()]
+        if any(lease["node"] >= len(node_cores) for lease in there):
+            return False
+        for node, cores in enumerate(node_cores):
+            free = cores - self.used(node)
+            if free < 0:
+                return False
+            leaving = sorted((one["evict_at_s"], one["cores"]) for one in self._told(node))
+            for waiting in self.booked.values():
+                if waiting["node"] == node:
+                    starts_s = self.at_s
+                    free -= waiting["cores"]
+                    while free < 0 and leaving:
+                        starts_s, left = leaving.pop(0)
+                        free += left
+                    if free < 0 or starts_s > waiting["starts_by_s"] + _EPS_S:
+                        return False
+        return True
 
     def _must(self, holds: bool, else_: str) -> None:
         if not holds:
@@ -132,8 +166,8 @@ class CloudBook:
             self._must(instance not in known, f"I6: {instance} is turned away after an answer")
             self.turned_away.add(instance)
         elif kind == "cordoned":
-            everywhere = range(len(self.cloud.node_cores))
-            nodes = everywhere if event["nodes"] is None else event["nodes"]
+            nodes = range(len(self.node_cores)) if event["nodes"] is None else event["nodes"]
+            self._closes_new = event["closed"] if event["nodes"] is None else self._closes_new
             self.closed = self.closed | set(nodes) if event["closed"] else self.closed - set(nodes)
             self._emptied = event["closed"]
 
@@ -195,8 +229,8 @@ class CloudBook:
         self.held[name] = lease
         used = self.used(node)
         self._must(
-            used <= self.cloud.node_cores[node],
-            f"I1: node {node} holds {used} of {self.cloud.node_cores[node]} cores with {name}",
+            used <= self.node_cores[node],
+            f"I1: node {node} holds {used} of {self.node_cores[node]} cores with {name}",
         )
         self._judge(lease)
 
@@ -206,7 +240,7 @@ class CloudBook:
 
     def free_cores(self) -> int:
         """Of the nodes that are open."""
-        nodes = enumerate(self.cloud.node_cores)
+        nodes = enumerate(self.node_cores)
         return sum(cores - self.used(node) for node, cores in nodes if node not in self.closed)
 
     # -- on the way ------------------------------------------------------------------------------------------
@@ -323,7 +357,7 @@ class CloudBook:
         return spare
 
     def _idle(self, node: int) -> int:
-        return self.cloud.node_cores[node] - self.used(node)
+        return self.node_cores[node] - self.used(node)
 
     def _told(self, node: int) -> list[Lease]:
         return [one for one in self.held.values() if one["node"] == node and one["evict_at_s"] is not None]

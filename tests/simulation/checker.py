@@ -14,6 +14,7 @@ from tests.simulation.options import POISON, CloudOptions
 from tests.simulation.processes import KEYS, OwnerProcess
 from tests.simulation.store import Id, Store, Stream, parsed
 from tests.unit.workers.owners import snapshot
+from workers.owner.nodes import NodesError
 from workers.owner.owner import Owner
 
 
@@ -39,6 +40,15 @@ class Checker:
         self.digest = 0  # of all that was ever appended, in order
 
     # -- while it runs ---------------------------------------------------------------------------------------
+
+    def opens(self, cloud: str, epoch: int, node_cores: tuple[int, ...]) -> None:
+        """An owner has opened an epoch, with the nodes of its file."""
+        self.books[cloud].shapes[epoch] = node_cores
+
+    def refused(self, cloud: str, node_cores: tuple[int, ...]) -> None:
+        """An owner says that what runs does not fit its nodes."""
+        if self.books[cloud].fits(node_cores):
+            self._breach(f"I8: an owner of {cloud} does not open on {node_cores}, where all has room")
 
     def _appended(self, key: str, entry: Id, fields: dict[bytes, bytes]) -> None:
         for value in fields.values():
@@ -227,8 +237,9 @@ class Checker:
         try:
             live.validate()
             fold = Owner.recover(live.spec, live.epoch, events)
+            assert not fold.take_nodes(""), "its nodes are not those of its owner"
             fold.validate()
-        except AssertionError as error:
+        except (AssertionError, NodesError) as error:
             self._breach(f"I7: the journal of {cloud} does not fold: {error}")
             return
         fold.cloud.history.cut(live.cloud.history.cut_s)

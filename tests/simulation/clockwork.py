@@ -327,6 +327,9 @@ class Event:
     def clear(self) -> None:
         self._set = False
 
+    def is_set(self) -> bool:
+        return self._set
+
     def wait(self, timeout: float | None = None) -> bool:
         if not self._set:
             fiber = running()

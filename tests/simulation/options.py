@@ -9,6 +9,7 @@ from typing import Any
 #: Shapes of clouds, in cores by node.
 _SHAPES = ((4, 4), (8,), (2, 4, 8), (6, 6), (4,), (3, 5))
 _OFTEN, _SELDOM, _RARELY = 0.6, 0.3, 0.2
+_MOST_NODES = 4
 #: Entries of an inbox that nobody can read.
 POISON = (b"{", b"[{}]", b'[{"kind":"tick","id":"t","version":99}]', b'[{"kind":"nonsense","id":"n"}]', b"")
 
@@ -51,6 +52,7 @@ class Options:
     clock_jump_every_s: float
     drain_every_s: float
     record_lost_every_s: float
+    reshape_every_s: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -101,3 +103,28 @@ def expand(rng: random.Random) -> Options:
         drain_every_s=maybe(_OFTEN, 3.0, 8.0),
         record_lost_every_s=_lost(rng.getstate()),
     )
+
+
+def reshapes_every_s(rng: random.Random) -> float:
+    """How often clouds get other nodes. ``rng`` is for that alone: seeds without it stay as they are."""
+    return rng.uniform(2.0, 6.0) if rng.random() < _SELDOM else 0.0
+
+
+def reshaped(rng: random.Random, node_cores: tuple[int, ...]) -> tuple[int, ...]:
+    """Other nodes: fewer, more, smaller, larger, in another order, or wholly others."""
+    nodes = list(node_cores)
+    match rng.choice(("fewer", "fewer", "more", "smaller", "larger", "order", "others")):
+        case "fewer" if len(nodes) > 1:
+            nodes.pop()
+        case "more" if len(nodes) < _MOST_NODES:
+            nodes.append(rng.randint(2, 8))
+        case "smaller":
+            node = rng.randrange(len(nodes))
+            nodes[node] = rng.randint(1, nodes[node])
+        case "larger":
+            nodes[rng.randrange(len(nodes))] += rng.randint(1, 4)
+        case "order":
+            rng.shuffle(nodes)
+        case _:
+            return rng.choice(_SHAPES)
+    return tuple(nodes)

@@ -38,6 +38,7 @@ from tests.simulation.clockwork import Event, Fiber, Killed, Threading, running
 from tests.simulation.options import CloudOptions
 from tests.support.wakeups import RingingCommands, no_wakeup
 from tests.unit.workers.owners import harmless_table
+from workers.owner.nodes import NodesError
 from workers.owner.process import EXIT_FENCED, OwnerProcessSpec
 from workers.owner.process import OwnerProcess as ProductOwnerProcess
 from workers.owner.state import OwnerSpec
@@ -93,6 +94,7 @@ class OwnerProcess(_Process):
     def __init__(self, world: World, cloud: CloudOptions, order: int, name: str, machine: Machine):
         super().__init__(world, name, machine)
         self.cloud, self._order = cloud, order
+        self.node_cores = world.shapes[cloud.id]  # of the file that it reads when it starts
         self._bell = Event()
         self.runtime: ProductOwnerProcess | None = None
         main = Fiber(world.clock, self._run, self)
@@ -101,18 +103,20 @@ class OwnerProcess(_Process):
 
     def _run(self) -> None:
         world, cloud = self.world, self.cloud
-        journal = Journal(cast("redis.Redis", BlockingClient(world, self)), KEYS, cloud.id)
+        nodes = self.node_cores
+        journal = _Journal(cast("redis.Redis", BlockingClient(world, self)), KEYS, cloud.id)
+        journal.acquired = lambda epoch: world.checker.opens(cloud.id, epoch, nodes)
         spec = OwnerSpec(
-            CloudSpec(cloud.id, cloud.node_cores, grace_s=cloud.grace_s, first_table_s=1e12),
+            self._cloud_spec(nodes),
             reservation_ttl_s=SETTINGS.reservation_ttl_s,
             renewal_s=SETTINGS.renewal_s,
         )
         info = CloudInfo(
             id=cloud.id,
             order=self._order,
-            nodes=",".join(f"1x{cores}" for cores in cloud.node_cores),
-            cores=sum(cloud.node_cores),
-            largest_node=max(cloud.node_cores),
+            nodes=",".join(f"1x{cores}" for cores in nodes),
+            cores=sum(nodes),
+            largest_node=max(nodes),
             time="wall",
             grace_s=cloud.grace_s,
         )
@@ -124,14 +128,40 @@ class OwnerProcess(_Process):
             self._fail,
         )
         # By which nobody is ever at risk: it stays through recoveries, and no other is made.
-        runtime._owner.cloud.table = _table(cloud.node_cores)
-        runtime.open()
+        runtime._owner.cloud.table = _table(nodes)
+        try:
+            runtime.open()
+        except NodesError as error:
+            world.refused(cloud.id, self, str(error))
+            runtime.close()
+            self.kill("exit status 78")
+            raise Killed from error
         self.runtime = runtime
         runtime.start()
         while True:
             self._bell.wait()
             self._bell.clear()
             runtime.drain()
+
+    def _cloud_spec(self, node_cores: tuple[int, ...]) -> CloudSpec:
+        return CloudSpec(self.cloud.id, node_cores, grace_s=self.cloud.grace_s, first_table_s=1e12)
+
+    def reload(self) -> None:
+        """SIGHUP: it becomes a process that has read the file as it is now, if that fits what runs."""
+        runtime, world = self.runtime, self.world
+        if runtime is None:
+            return
+
+        def become() -> NoReturn:
+            world.note("reloaded", self.name, f"{world.shapes[self.cloud.id]}")
+            world.start_owner(self._order, self.machine.name)
+            self.kill("became another")
+            raise Killed
+
+        spec = self._cloud_spec(world.shapes[self.cloud.id])
+        last = Fiber(world.clock, lambda: runtime.make_way(spec, become), self)
+        self.fibers.append(last)
+        last.start()
 
     def owns(self, token: bytes | None) -> bool:
         """Whether it is open and the lease in Redis is its own."""
@@ -173,6 +203,18 @@ class OwnerProcess(_Process):
             self.world.breach(f"I8: owner {self.name} ends with status {status}")
         self.kill(f"exit status {status}")
         raise Killed
+
+
+class _Journal(Journal):
+    """Tells the checker which epoch an owner opens. Nothing else is another."""
+
+    acquired: Callable[[int], None]
+
+    def acquire(self, *arguments: Any, **more: Any) -> int | None:
+        epoch = super().acquire(*arguments, **more)
+        if epoch is not None:
+            self.acquired(epoch)
+        return epoch
 
 
 def _no_batches(queue: str, batch: Any) -> None:

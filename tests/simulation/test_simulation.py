@@ -42,6 +42,8 @@ def test_no_seed_breaks_an_invariant():
             "late",
             "poison",
             "fenced",
+            "refused",
+            "reloaded",
         ),
     } <= befell
 

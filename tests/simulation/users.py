@@ -13,6 +13,7 @@ from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandReque
 from broker.requests.errors import InFlightError, NoMembersError, ReusedError
 from broker.requests.models import RequestAnswer
 from broker.schemas.clouds import DrainRequest
+from tests.simulation.options import reshaped
 from tests.simulation.processes import RENEWAL_S
 
 if TYPE_CHECKING:
@@ -226,3 +227,32 @@ class Users:
             self.world.note("drain", cloud.id, "not heard")
         await asyncio.sleep(rng.uniform(0.0, 6.0))
         await self._until_heard(lambda b: b.clouds.reopen(cloud.id, nodes, "admin"))
+
+    async def reshape(self) -> None:
+        """Who runs a cloud gives it other nodes: empties those that go, or not, and lets its owner know."""
+        world, rng = self.world, self.world.reshaping
+        index = rng.randrange(len(world.options.clouds))
+        cloud = world.options.clouds[index].id
+        before = world.shapes[cloud]
+        after = reshaped(rng, before)
+        gone = tuple(range(len(after), len(before)))
+        if gone and rng.random() < 0.7:
+            wish = DrainRequest(nodes=gone)
+            try:
+                await world.broker_call(lambda b: b.clouds.drain(cloud, wish, "admin"), _PATIENCE_S)
+            except AWAY:
+                world.note("drain", cloud, "not heard")
+            await asyncio.sleep(rng.uniform(0.0, 8.0))
+        world.note("reshape", cloud, f"{before} becomes {after}")
+        world.shapes[cloud] = after
+        owners = world.alive(cloud)
+        for owner in owners:
+            if rng.random() < 0.5:
+                owner.reload()
+            elif rng.random() < 0.5:
+                owner.stop()
+            else:
+                owner.kill("for other nodes")
+        await asyncio.sleep(rng.uniform(0.0, 2.0))
+        if not world.alive(cloud):
+            world.start_owner(index, "m1")

@@ -9,13 +9,13 @@ import traceback
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.simulation.checker import Checker
 from tests.simulation.clockwork import Loop
 from tests.simulation.faults import Faults
-from tests.simulation.options import Options, expand
+from tests.simulation.options import Options, expand, reshapes_every_s
 from tests.simulation.processes import KEYS, BrokerProcess, Machine, OwnerProcess, patched
 from tests.simulation.store import Store
 from tests.simulation.users import Users
@@ -59,7 +59,10 @@ class World:
 
     def __init__(self, seed: int):
         self.random = random.Random(seed)
-        self.options = expand(self.random)
+        self.reshaping = random.Random(f"other nodes {seed}")
+        self.options = replace(expand(self.random), reshape_every_s=reshapes_every_s(self.reshaping))
+        #: The nodes that the federation file gives each cloud now.
+        self.shapes = {cloud.id: cloud.node_cores for cloud in self.options.clouds}
         self.clock = Loop()
         self.redis_ahead_ms = 0
         self.store = Store(lambda: _EPOCH_MS + round(self.clock.time() * 1000) + self.redis_ahead_ms)
@@ -137,6 +140,13 @@ class World:
         self.note("start", name, machine)
         self.owners[told.id].append(OwnerProcess(self, told, cloud, name, self.machines[machine]))
 
+    def refused(self, cloud: str, owner: OwnerProcess, why: str) -> None:
+        """An owner does not open on its nodes. Its operator gives the cloud those again that it had."""
+        self.note("refused", owner.name, why)
+        self.checker.refused(cloud, owner.node_cores)
+        if self.shapes[cloud] == owner.node_cores:
+            self.shapes[cloud] = self.checker.books[cloud].node_cores
+
     def start_broker(self) -> None:
         name = f"broker-{self.name()}"
         self.note("start", name, "")
@@ -212,6 +222,7 @@ class World:
             (options.spot_every_s, self.users.spot),
             (options.own_every_s, self.users.own_burst),
             (options.drain_every_s, self.users.drain),
+            (options.reshape_every_s, self.users.reshape),
             *self.faults.acts(),
         ]
         for every_s, act in acts:

@@ -4,9 +4,13 @@ It is a Celery solo worker with a queue of its own, ``cloud.<id>``, on which doo
 listen once it owns the cloud and has recovered; a second process for the same cloud waits for the lease of
 the first.
 
+SIGHUP lets it read the federation file anew: it becomes a new process of the same id, unless the file is
+wrong or instances do not fit the cloud's nodes, which it logs. ``--check`` only prints, as JSON, what is in
+the way of the nodes in the file; the owner may run meanwhile.
+
 Exit status: 0 told to stop, 2 wrong arguments, federation or key file, 70 the owner and its journal disagree,
 75 fenced: another process has become the owner, 78 the Redis server may drop keys or TLS refuses it, or the
-federation speaks a later version of the contract.
+federation speaks a later version of the contract, or instances do not fit the nodes in the federation file.
 """
 
 from __future__ import annotations
@@ -14,20 +18,23 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
-from broker.contract import Batch, CloudInfo, write_message
+import redis
+import structlog
+
+from broker.contract import Batch, CloudInfo, read_message, write_message
 from broker.contract.convert import to_node_kinds
 from broker.doctor.redis import UnsafeQueueError
 from broker.journal.archive import Archive, archive_directory
-from broker.journal.journal import Journal
+from broker.journal.journal import Journal, JournalError
 from broker.observability import gc_tuning
 from broker.observability.spans import Spans
 from broker.queue.celery_config import DRAIN, cloud_queue
@@ -45,10 +52,15 @@ from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import InputError
 from cloudsim.prediction.samples import Flavour
 from workers import celery_app
-from workers.owner.process import OwnerProcess, OwnerProcessSpec
+from workers.owner.epoch_file import EpochFile
+from workers.owner.nodes import NodesError, describe_change
+from workers.owner.process import OwnerProcess, OwnerProcessSpec, epochs_directory
+from workers.owner.recovery import Recovery
 from workers.owner.refresh_schedule import wall_time_sizes
 from workers.owner.state import OwnerSpec
 from workers.owner.stats import OwnerStatsPublisher
+
+log = structlog.get_logger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -71,7 +83,16 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument(
         "--overflow-sla", type=float, help="SLA of requests offered to others; none: no guarantee"
     )
+    arguments.add_argument(
+        "--check", action="store_true", help="print what is in the way of the nodes in the file, and end"
+    )
     return arguments
+
+
+def load_process_spec(options: argparse.Namespace, config: Settings) -> OwnerProcessSpec:
+    """Read the federation file, and combine it with arguments and settings. Raises InputError."""
+    until_s = None if options.until is None else parse_duration_s(options.until, field="--until")
+    return process_spec(options, config, load_federation(options.federation, config.data, until_s=until_s))
 
 
 def process_spec(options: argparse.Namespace, config: Settings, federation: Federation) -> OwnerProcessSpec:
@@ -149,6 +170,32 @@ def exit_now(status: int) -> NoReturn:
     os._exit(status)
 
 
+def start_again() -> NoReturn:
+    """Become a new process of the same id, with the same arguments and environment."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # the new one takes it when it is ready
+    logging.shutdown()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (this very program)
+
+
+def check(spec: OwnerSpec, config: Settings) -> int:
+    """Print what is in the way of a cloud's nodes, and the id of its owner's process on this machine."""
+    client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
+    archive = Archive(archive_directory(config.state_dir, config.key_prefix, spec.cloud.id))
+    recovery = Recovery(Journal(client, keys, spec.cloud.id), archive)
+    try:
+        try:
+            state = recovery.read(spec).state
+        except JournalError:  # its owner has just cut the journal behind a new snapshot
+            state = recovery.read(spec).state
+    except (JournalError, redis.RedisError) as error:
+        print(f"workers.owner: {error}", file=sys.stderr)  # noqa: T201
+        return os.EX_UNAVAILABLE
+    owner = EpochFile(epochs_directory(config.state_dir, config.key_prefix), spec.cloud.id).pid()
+    print(json.dumps({**describe_change(state, spec.cloud), "owner": owner}))  # noqa: T201
+    return os.EX_OK
+
+
 def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudInfo) -> None:
     """Publish what this member is again once all members read the version that can say all of it."""
     if not speaking.is_final:
@@ -156,18 +203,24 @@ def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudIn
         until_answered(lambda: journal.publish_info(info))
 
 
+def _describe_earlier_nodes(client: redis.Redis, keys: RedisKeys, cloud: str) -> str:
+    """Return the nodes that a cloud told the federation before, in brackets; empty if it told none."""
+    stored = cast("bytes | None", until_answered(lambda: client.hget(keys.clouds, cloud)))
+    return "" if stored is None else f" (it had {read_message(CloudInfo, stored).nodes})"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the owner until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
+    # Until it is ready: by default it would end the process, and Celery would start another program.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         config = settings()
         require_state_dir(config)
         app = celery_app.create_app(config, options.cloud)
-        until_s = math.inf if options.until is None else parse_duration_s(options.until, field="--until")
-        federation = load_federation(
-            options.federation, config.data, until_s=None if math.isinf(until_s) else until_s
-        )
-        spec = process_spec(options, config, federation)
+        spec = load_process_spec(options, config)
+        if options.check:
+            return check(spec.owner, config)
         celery_app.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
@@ -188,11 +241,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stats = OwnerStatsPublisher(journal, time.monotonic)
     owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
     celery_app.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
-    owner_process.open()
+    try:
+        owner_process.open()
+    except NodesError as error:
+        owner_process.close()
+        had = _describe_earlier_nodes(client, keys, options.cloud)
+        print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
+        return os.EX_CONFIG
+
+    def reload() -> None:
+        try:
+            cloud = load_process_spec(options, config).owner.cloud
+        except InputError as error:
+            log.error("federation file not taken", why=str(error))  # noqa: TRY400
+        else:
+            owner_process.make_way(cloud, start_again)
 
     def ready() -> None:
         gc_tuning.tune_gc()
         owner_process.start()
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=reload, daemon=True).start())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     try:
         return celery_app.run_worker(

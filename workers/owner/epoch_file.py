@@ -37,20 +37,30 @@ class EpochFile:
 
         Should it live after all, the next epoch fences it.
         """
+        token = self._content().get("token")
+        return token if isinstance(token, str) and self._lives() is False else ""
+
+    def pid(self) -> int | None:
+        """Return the id of the process that wrote the file if it lives on this machine, else None."""
+        pid = self._content().get("pid")
+        return pid if isinstance(pid, int) and self._lives() else None
+
+    def _lives(self) -> bool | None:
+        """Return whether the process that wrote the file lives; None if that cannot be told here."""
         import psutil
 
         content = self._content()
-        pid, token = content.get("pid"), content.get("token")
-        if not isinstance(pid, int) or not isinstance(token, str) or content.get("where") != _where():
-            return ""
+        pid = content.get("pid")
+        if not isinstance(pid, int) or content.get("where") != _where():
+            return None
         try:
             process = psutil.Process(pid)
             alive = process.create_time() == content.get("started")
-            return "" if alive and process.status() != psutil.STATUS_ZOMBIE else token
+            return alive and process.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
-            return token
+            return False
         except psutil.Error:
-            return ""
+            return None
 
     def _content(self) -> dict[str, object]:
         try:

@@ -55,7 +55,7 @@ from cloudsim.model.changes import Started
 from cloudsim.model.instances import Quote
 from cloudsim.model.refusals import Refusal
 from cloudsim.model.requests import Kind, Request
-from workers.owner import clock, convert, drain, lease_changes, on_demand
+from workers.owner import clock, convert, drain, lease_changes, nodes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
 from workers.owner.event_writer import Decisions, EventWriter
@@ -86,7 +86,7 @@ class Owner:
         self.spec, self.epoch = spec, epoch
         self.state = OwnerState(spec) if state is None else state
         self._first_seen_s: dict[str, float] = {}  # reservations, on the monotonic clock of this process
-        self._sizes = advertised_sizes(self.cloud.inventory.largest_node)
+        self._sizes = advertised_sizes(max(spec.cloud.node_cores))
         self._writer = EventWriter(self.state, epoch)
         self._order_answers: OrderedDict[str, Answer] = OrderedDict()
         self.handlers = self._make_handlers()
@@ -95,7 +95,7 @@ class Owner:
     def recover(
         cls, spec: OwnerSpec, epoch: int, events: Iterable[Event], state: OwnerState | None = None
     ) -> Owner:
-        """Return the owner after all entries of its journal, in order.
+        """Return the owner after all entries of its journal, in order; ``take_nodes`` must follow.
 
         ``state`` is that of a snapshot, if there is one; ``events`` are then those after it.
         """
@@ -112,6 +112,15 @@ class Owner:
     def apply(self, event: Event) -> None:
         """Make a journal entry true again."""
         self.state.apply(event)
+
+    def take_nodes(self, now: str) -> Decisions:
+        """Go on with the nodes of the specification, which may be others than the journal's.
+
+        Nothing is decided where they are the same. ``now``: RFC 3339. Raises NodesError.
+        """
+        self._writer.begin(now)
+        nodes.take_nodes(self.state, self._writer)
+        return self._writer.decisions
 
     def validate(self) -> None:
         """Check all invariants of the state; for tests and after recovery."""

@@ -80,7 +80,8 @@ class OwnerLease:
             try:
                 self._journal.renew(self.token, self.epoch, self._ttl_s)
             except FencedError as error:
-                fenced(error)
+                if not self._over.is_set():
+                    fenced(error)
                 return
             except redis.RedisError as error:
                 log.info("lease not renewed", cloud=self._journal.cloud, why=str(error))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +32,7 @@ from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
 from broker.storage.outages import until_answered
+from cloudsim.cloud.spec import CloudSpec
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason
@@ -41,6 +43,7 @@ from workers.owner import snapshots
 from workers.owner.archiving import Archiver
 from workers.owner.clock import CloudClock, JumpWatch, resume_s
 from workers.owner.event_writer import Decisions
+from workers.owner.nodes import NodesError, describe_misfits, plan_for
 from workers.owner.owner import Owner
 from workers.owner.ownership import OwnerLease
 from workers.owner.recovery import Recovery
@@ -137,13 +140,16 @@ class OwnerProcess:
     # -- opening and closing ---------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Become the owner, waiting while another process is; recover; catch up with the inbox."""
+        """Become the owner, waiting while another process is; recover; catch up with the inbox.
+
+        Raises NodesError where instances do not fit the nodes; ``close`` must then follow.
+        """
         warm_up(self._spec.owner.cloud.lineup)  # before requests wait for it
         self._lease.begin()
         threading.Thread(target=self._lease.keep, args=(self._fenced,), name="lease", daemon=True).start()
         self._refresher = Refresher(self._sampling(), self._journal, self._send, time.monotonic)
         with self._guarded():
-            until_answered(self._recover)
+            self._recover()
             self._cursor = until_answered(self._journal.cursor)
             until_answered(lambda: self._journal.publish_info(self._spec.info))
             if self._spec.owner.cloud.disclosure is not Disclosure.FULL:
@@ -157,6 +163,20 @@ class OwnerProcess:
         self._archiver.start(self._stopping)
         threading.Thread(target=self._timetable, name="timetable", daemon=True).start()
 
+    def make_way(self, cloud: CloudSpec, become: Callable[[], NoReturn]) -> None:
+        """Stop, and ``become`` the process of an owner with another specification of its cloud.
+
+        Where instances do not fit its nodes, nothing happens but a line in the log.
+        """
+        with self._guarded():  # no command comes between the last look and the next owner
+            misfits = plan_for(self._owner.state, cloud).misfits
+            if misfits:
+                log.error("nodes not taken", cloud=cloud.id, why=describe_misfits(cloud, misfits))
+            else:
+                log.info("starting again with the federation file as it is now", cloud=cloud.id)
+                self.close()
+                become()
+
     def close(self) -> None:
         """Stop, and let the next owner in."""
         self._stopping.set()
@@ -166,11 +186,13 @@ class OwnerProcess:
     def _recover(self) -> None:
         """Make the owner the fold of its journal again; what the journal does not hold did not happen."""
         table = self._owner.cloud.table
-        recovered = self._recovery.run(self._spec.owner, self._lease.token, self._lease.epoch)
+        run = partial(self._recovery.run, self._spec.owner, self._lease.token, self._lease.epoch)
+        recovered = until_answered(run)
         self._owner, self._since_snapshot = recovered.owner, recovered.folded
         self._lease.continue_after(recovered.last_id, recovered.last_hash)
         self._owner.cloud.table = table
         self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has the events before it
+        self._write(self._owner.take_nodes(_now()))
 
     def _begin_time(self) -> None:
         """Play what the cloud missed, or the history of one that opens first; then let its time run."""
@@ -210,7 +232,7 @@ class OwnerProcess:
                     pass
             except _PoisonError:
                 self._request_log.forget()
-                until_answered(self._recover)
+                self._recover()
                 self._done_of_entry = 0
             else:
                 return True
@@ -404,6 +426,8 @@ class OwnerProcess:
                 yield
             except FencedError as error:
                 self._fenced(error)
+            except NodesError:
+                raise
             except (redis.RedisError, OperationalError) as error:
                 # The timetable comes back.
                 log.info("queue is away", cloud=self._journal.cloud, why=str(error))

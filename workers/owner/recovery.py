@@ -65,12 +65,7 @@ class Recovery:
         """Return the recovered owner. Raises JournalError, Fenced, redis.RedisError; may be called again."""
         try:
             self._reconcile(token, epoch)
-            snapshot, state = self._snapshot(), None
-            self._last_id, self._last_hash, self._folded = "0-0", BEGINNING, 0
-            if snapshot is not None:
-                state = snapshots.restored(spec, snapshot)
-                self._last_id, self._last_hash = snapshot.head.id, snapshot.head.hash
-            owner = Owner.recover(spec, epoch, self._events(whole=snapshot is None), state)
+            owner = self._fold(spec, epoch)
             if self._archive is not None:
                 self._restore_leases(token, epoch, owner.state)
         except NotWrittenError as error:
@@ -78,6 +73,21 @@ class Recovery:
         except ArchiveError as error:
             raise JournalError(f"cloud {self._journal.cloud}: {error}") from error
         return Recovered(owner, self._last_id, self._last_hash, self._folded)
+
+    def read(self, spec: OwnerSpec) -> Owner:
+        """Return the owner as its journal has it, without a write. Raises JournalError, redis.RedisError."""
+        try:
+            return self._fold(spec, 0)
+        except (ArchiveError, OSError) as error:
+            raise JournalError(f"cloud {self._journal.cloud}: {error}") from error
+
+    def _fold(self, spec: OwnerSpec, epoch: int) -> Owner:
+        snapshot, state = self._snapshot(), None
+        self._last_id, self._last_hash, self._folded = "0-0", BEGINNING, 0
+        if snapshot is not None:
+            state = snapshots.restored(spec, snapshot)
+            self._last_id, self._last_hash = snapshot.head.id, snapshot.head.hash
+        return Owner.recover(spec, epoch, self._events(whole=snapshot is None), state)
 
     # -- journal and archive -----------------------------------------------------------------------------
 

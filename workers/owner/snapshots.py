@@ -57,6 +57,7 @@ class SnapshotHead(BaseModel):
     instances: int
     waits: dict[str, float] = {}
     orders: tuple[str, ...] = ()
+    closed_from: int | None = None  # nodes that are added from this number on are closed too
     closed: int = 0  # lines of the answer log; those of the history follow
 
     @property
@@ -106,6 +107,7 @@ def take(state: OwnerState, entry_id: str, hashed: str) -> Snapshot:
         waited_s=state.waited_s,
         instances=state.history.instances,
         waits=cloud.contention.refused_at_s,
+        closed_from=len(cloud.inventory.node_cores) if cloud.inventory.closes_new else None,
         closed=len(closed),
     )
     return Snapshot(head, closed, list(state.history.calls))
@@ -157,9 +159,16 @@ def restored(spec: OwnerSpec, snapshot: Snapshot) -> OwnerState:
 
 
 def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
+    # The nodes may have been others: those that it tells of are there until ``Owner.take_nodes``.
+    told = (*head.closed_nodes, *(booked.node for booked in head.waiting), (head.closed_from or 0) - 1)
+    cloud.widen(max(told) + 1)
+    if head.closed_from is not None:
+        cloud.inventory.close(None, closed=True)
+        cloud.inventory.close(tuple(range(head.closed_from)), closed=False)
     if head.closed_nodes:
         cloud.inventory.close(head.closed_nodes, closed=True)
     for instance in head.running:
+        cloud.widen(instance.node + 1, instance)
         cloud.inventory.place(instance)
         cloud.expect_end(instance)
     for instance in head.waiting:

@@ -122,7 +122,8 @@ class OwnerState:
         """Make a journal entry true again."""
         change = None if self._ends_lapsed(event) else _change(event)
         if change is not None:
-            self.cloud.apply(change)
+            self.cloud.recall(change)
+        self.cloud.now_s = max(self.cloud.now_s, event.at_s)
         self.note(event)
 
     def note(self, event: Event) -> None:

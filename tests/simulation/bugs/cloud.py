@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.model.changes import Change, Cordoned, End, Extended, Noticed
 from cloudsim.model.instances import Instance
+from cloudsim.model.nodes import NodeDetails
 from cloudsim.model.refusals import Refusal
 from cloudsim.scheduling.eviction import oldest_first, youngest_first
 from cloudsim.scheduling.fit import nodes_with_room
-from cloudsim.scheduling.inventory import Inventory
+from cloudsim.scheduling.inventory import Inventory, Misfit
 from cloudsim.scheduling.victims import _needed
 from tests.simulation.bugs.bug import Bug, mutation
 
@@ -133,3 +134,23 @@ def end_without_notice(_sound: Sound, cloud: Cloud, instance_id: str, at_s: floa
     if cloud.inventory.get(instance_id) is None:
         return []
     return cloud.end(instance_id, at_s, End.EVICTED)
+
+
+@mutation(CLOUD_BUGS, "what ran on nodes that are gone is not read", Cloud.widen, seed=2)
+def widen_nothing(_sound: Sound, _cloud: Cloud, _nodes: int, _instance: Instance | None) -> None:
+    return None
+
+
+@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=2)
+def no_misfits(
+    _sound: Sound, _inventory: Inventory, _node_cores: tuple[int, ...], _details: NodeDetails
+) -> tuple[Misfit, ...]:
+    return ()
+
+
+@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=17)
+def all_misfits(
+    _sound: Sound, inventory: Inventory, node_cores: tuple[int, ...], _details: NodeDetails
+) -> tuple[Misfit, ...]:
+    there = tuple(inventory)
+    return (Misfit(0, "is another one", there),) if there and node_cores != inventory.node_cores else ()

@@ -146,7 +146,8 @@ def test_ps_and_doctor_show_a_supervisor_that_is_gone(
     monkeypatch.setenv("SPOTFED_STATE_DIR", str(tmp_path))
     settings.cache_clear()
     spotfed = runner(monkeypatch, capsys)
-    write_record(tmp_path, "http://127.0.0.1:1", [Child(ProcessSpec("api", ()), tmp_path / "api.log", {})])
+    processes = ProcessList(tmp_path / "federation.toml", ("a",), port=1)
+    write_record(tmp_path, processes, [Child(ProcessSpec("api", ()), tmp_path / "api.log", {})])
     assert spotfed("ps").code == 0
     assert [result.state for result in _checked(tmp_path)] == [State.OK]
 

@@ -182,6 +182,7 @@ class Live:
         """The next owner, from the journal alone."""
         stored = [Event.model_validate_json(event.model_dump_json()) for event in self.events]
         recovered = Owner.recover(self.spec, self.owner.epoch + 1, stored)
+        assert not recovered.take_nodes(NOW), "they are what they were"
         recovered.validate()
         recovered.cloud.history.cut(self.owner.cloud.history.cut_s)  # that has been handed out
         assert snapshot(recovered) == snapshot(self.owner)
