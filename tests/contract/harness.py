@@ -20,6 +20,7 @@ import redis
 import uvicorn
 
 from broker.api.app import create_app
+from broker.api.http_protocol import limited_protocol
 from broker.contract import CloudInfo
 from broker.contract.convert import to_node_kinds
 from broker.identity.store import let_in_operator
@@ -255,7 +256,10 @@ class _Server(uvicorn.Server):
 
     def __init__(self, settings: Settings):
         self._app = create_app(settings)
-        super().__init__(uvicorn.Config(self._app, log_level="warning", timeout_graceful_shutdown=1))
+        http = limited_protocol(settings)
+        super().__init__(
+            uvicorn.Config(self._app, http=http, log_level="warning", timeout_graceful_shutdown=1)
+        )
         # With its protocol named, asyncio sends without delay: else each answer waits for an acknowledgement.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))
