@@ -114,11 +114,6 @@ def _later(name: str, title: str, detail: str, status: int = 503) -> ProblemErro
     return ProblemError(_problem(name, status, title, detail), {"Retry-After": "1"})
 
 
-def _hang_up(name: str, status: int, title: str, detail: str, **headers: str) -> ProblemError:
-    """Return a problem with a call whose body is not read to its end, after which the connection closes."""
-    return ProblemError(_problem(name, status, title, detail), {"Connection": "close", **headers})
-
-
 def unauthorized(detail: str) -> ProblemError:
     """Return the 401 for a call without a key, or with an unknown one."""
     return ProblemError(
@@ -155,13 +150,13 @@ def too_many_streams(limit: int) -> ProblemError:
 def too_many_bytes(limit: int) -> ProblemError:
     """Return the 429 for bodies that hold more than ``limit`` bytes together."""
     detail = f"the bodies of calls under way hold {limit} bytes, as many as they may: send fewer at a time"
-    return _hang_up("too-many-bytes", 429, "Too much at a time", detail, **{"Retry-After": "1"})
+    return _later("too-many-bytes", "Too much at a time", detail, 429)
 
 
 def body_too_slow(limit_s: float) -> ProblemError:
     """Return the 408 for a body that is not whole after ``limit_s`` seconds."""
     detail = f"the body was not whole {limit_s:g} seconds after it began: send long lists in parts"
-    return _hang_up("body-too-slow", 408, "Slow body", detail)
+    return ProblemError(_problem("body-too-slow", 408, "Slow body", detail), {"Connection": "close"})
 
 
 def not_found(kind: str) -> ProblemError:
@@ -195,7 +190,7 @@ def unsupported_media_type() -> ProblemError:
 def too_long(limit: int) -> ProblemError:
     """Return the 413 for a body of more than ``limit`` bytes."""
     detail = f"a body may have at most {limit} bytes: send long lists in parts"
-    return _hang_up("body-too-large", 413, "Oversized body", detail)
+    return ProblemError(_problem("body-too-large", 413, "Oversized body", detail))
 
 
 def refused(refusals: list[RefusalView], on_demand: Sequence[OnDemandOffer] = ()) -> ProblemError:
@@ -431,7 +426,7 @@ def install(app: FastAPI) -> None:
         response = translate(error).response()
         if response.status_code == 405:
             verbs = _allowed_verbs(request) or response.headers.get("Allow", "").split(", ")
-            response.headers["Allow"] = ", ".join([*verbs, "HEAD"] if "GET" in verbs else verbs)
+            response.headers["Allow"] = ", ".join(sorted([*verbs, "HEAD"]) if "GET" in verbs else verbs)
         if response.status_code == 500 and (call := request_id.current()):
             response.headers[request_id.HEADER] = call  # a 500 does not pass the middleware
         return response
