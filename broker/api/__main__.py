@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until the process is told to stop, and return the exit status.
 
     The status is 78 for a malformed setting, a certificate that cannot be used, a Redis server that may drop
-    keys or that TLS refuses, and a federation that speaks a later version of the contract.
+    keys, is part of a cluster or is refused by TLS, and a federation that speaks a later version of the contract.
     """
     try:
         settings = load()
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except redis.RedisError as error:
         # The API answers /healthz, and 503 to all else. It admits nothing until owners run, which check
         # again.
-        _print_error(f"Redis does not answer, so whether it may drop keys is not known: {error}")
+        _print_error(f"whether Redis may drop keys is not known yet: {error}")
     logging.configure(settings)
     uvicorn.run(
         "broker.api.app:create_process_app",

@@ -29,7 +29,8 @@ def until_answered(call: Callable[[], Result]) -> Result:
             return call()
         except redis.RedisError as error:
             if not is_logged:
-                log.warning("redis is away", why=str(error))
+                refuses = isinstance(error, (redis.ResponseError, redis.AuthenticationError))
+                log.warning("redis refuses" if refuses else "redis is away", why=str(error))
                 is_logged = True
             time.sleep(pause_s)
     raise AssertionError("pauses never end")
