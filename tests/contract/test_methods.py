@@ -8,6 +8,7 @@ import pytest
 from broker.api.app import create_app
 from tests.contract.harness import Federation
 from tests.contract.test_requests import WISH, problem
+from tests.support.wait import wait_until
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_the_head_of_an_endless_stream_ends(federation: Federation, api: httpx.C
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert api.get("/healthz").status_code == 200
-    assert not federation.services.call_limits.streams
+    wait_until(lambda: not federation.services.call_limits.streams, "the end of the stream", 5)
 
 
 def test_no_get_route_refuses_head(federation: Federation, api: httpx.Client) -> None:
