@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fastapi import Depends, Request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
+from starlette.requests import ClientDisconnect
 
 from broker.api.problems import (
     ProblemError,
@@ -76,6 +77,8 @@ async def read_json(request: Request, longest: int = LONGEST_BODY) -> bytes:
                 call.hold_bytes(len(part))
     except TimeoutError:
         raise body_too_slow(call.body_timeout_s) from None
+    except ClientDisconnect:
+        raise malformed("the connection ended before the body did") from None
     return bytes(body)
 
 

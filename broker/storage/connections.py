@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
@@ -47,10 +48,19 @@ class DemotedError(redis.ConnectionError):
 BaseParser.EXCEPTION_CLASSES |= {"READONLY": DemotedError, "UNBLOCKED": DemotedError}
 
 
-class WaitingPool(redis.asyncio.BlockingConnectionPool):
-    """Lets callers wait for a connection when all are in use, instead of failing at once."""
+class WaitingPool(redis.asyncio.ConnectionPool):
+    """Lets callers wait for a connection, first come first served, where all are in use.
 
-    async def get_connection(self, *arguments: Any, **options: Any) -> AbstractConnection:
+    redis-py's own pool that waits serves latecomers first now and then, and costs each command more.
+    """
+
+    def __init__(self, timeout: float, **options: Any):
+        """``timeout``: how long a caller waits, in seconds."""
+        super().__init__(**options)
+        self.timeout = timeout
+        self._free = asyncio.Semaphore(self.max_connections)
+
+    async def get_connection(self, command_name: Any = None, *_: Any, **__: Any) -> AbstractConnection:
         """Return a connection that is ready.
 
         Raises
@@ -59,12 +69,25 @@ class WaitingPool(redis.asyncio.BlockingConnectionPool):
             When none becomes free in time; the message says how many there are.
         """
         try:
-            return await super().get_connection(*arguments, **options)
-        except redis.ConnectionError as error:
-            if not isinstance(error.__cause__, TimeoutError):
-                raise
+            async with asyncio.timeout(self.timeout if self._free.locked() else None):
+                await self._free.acquire()
+        except TimeoutError:
             message = f"all {self.max_connections} connections to Redis have been in use for {self.timeout:g} s"
             raise redis.MaxConnectionsError(message) from None
+        connection = self.get_available_connection()
+        try:
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: AbstractConnection) -> None:
+        """Take a connection back, and let the next one who waits have it."""
+        try:
+            await super().release(connection)
+        finally:
+            self._free.release()
 
     async def ensure_connection(self, connection: Any) -> None:
         """Connect, and anew where a server was demoted since the connection was made."""

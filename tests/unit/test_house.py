@@ -16,7 +16,7 @@ PACKAGES = ("broker", "workers", "cloudsim")
 
 #: Words that end like a participle or a gerund and are nouns of the field.
 NOUNS = {
-    "archiving", "formatting", "sampling", "tuning",
+    "archiving", "feed", "formatting", "sampling", "tuning",
     "bidding", "billing", "censoring", "drawing", "logging", "masking", "parsing", "ranking", "routing",
     "scaling", "scheduling", "signing", "targeting", "testing",
 }  # fmt: skip
