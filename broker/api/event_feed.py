@@ -125,4 +125,5 @@ def make_feed_event(entry: Entry) -> FeedEvent:
     event_id, fields = entry
     event = parse_event(fields)
     message = ServerSentEvent(id=event_id, event=event.kind.value, data=event.model_dump_json()).encode()
-    return FeedEvent(event_id, parse_id(event_id), event.cloud, event.lease and event.lease.origin, message)
+    origin = None if event.lease is None else event.lease.origin
+    return FeedEvent(event_id, parse_id(event_id), event.cloud, origin, message)

@@ -29,7 +29,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._timer: asyncio.TimerHandle | None = None
         self._awaits_head, self._awaits_body = True, False
-        self._head_bytes = 0
+        self._head_bytes = self._calls = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the head of the first call."""
@@ -43,16 +43,17 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came; go on waiting if that was not all of a head or a body."""
-        awaited_head = self._awaits_head
+        calls = self._calls
         super().data_received(data)
         if self._awaits_head:
-            self._head_bytes = self._head_bytes + len(data) if awaited_head else len(data)
+            if self._calls == calls:  # else the data end what came before, and their last part is the head's
+                self._head_bytes += len(data)
             if self._head_bytes > _MOST_HEAD_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-            elif self._timer is None:
+            elif self._timer is None or self._calls != calls:
                 self._start_timer(self.header_timeout_s)
         elif self._awaits_body:
-            if awaited_head:
+            if self._calls != calls:
                 self._start_timer(self.body_timeout_s + _CLOSING_S)
         else:
             self._stop_timer()
@@ -60,11 +61,12 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Note that a call begins."""
         super().on_message_begin()
-        self._awaits_head, self._head_bytes = True, 0
+        self._awaits_head, self._head_bytes = True, 1
 
     def on_headers_complete(self) -> None:
         """Note that the head is there."""
         self._awaits_head, self._awaits_body = False, True
+        self._calls += 1
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -82,7 +84,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _give_up(self) -> None:
-        if self._awaits_head and self._head_bytes and (self.cycle is None or self.cycle.response_complete):
+        answers = self._calls and not self.cycle.response_complete
+        if self._awaits_head and self._head_bytes and not answers:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
         else:
             self.transport.close()

@@ -364,7 +364,9 @@ def _request_validation(error: Exception) -> ProblemError:
 def _http(error: Exception) -> ProblemError:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        problem = _problem("not-found", 404, "Unknown path", "there is no such path; /openapi.json has them all")
+        problem = _problem(
+            "not-found", 404, "Unknown path", "there is no such path; /openapi.json has them all"
+        )
     elif error.status_code == 405:
         detail = "this path does not take this method; the header Allow names those that it takes"
         problem = _problem("method-not-allowed", 405, "Wrong method", detail)

@@ -72,9 +72,11 @@ class WaitingPool(redis.asyncio.ConnectionPool):
             async with asyncio.timeout(self.timeout if self._free.locked() else None):
                 await self._free.acquire()
         except TimeoutError:
-            message = f"all {self.max_connections} connections to Redis have been in use for {self.timeout:g} s"
+            message = (
+                f"all {self.max_connections} connections to Redis have been in use for {self.timeout:g} s"
+            )
             raise redis.MaxConnectionsError(message) from None
-        connection = self.get_available_connection()
+        connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call]
         try:
             await self.ensure_connection(connection)
         except BaseException:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import httpx
 import psutil
@@ -75,7 +76,7 @@ def test_a_pool_that_has_run_dry_is_told_from_a_redis_that_is_away(
 ) -> None:
     with serving(Federation(redis_url, redis_connections=1)) as federation:
         assert httpx.get(f"{federation.url}/v1/leases", headers=AUTHORIZED).status_code == 200
-        pool = federation.services.redis.connection_pool
+        pool: Any = federation.services.redis.connection_pool
         pool.timeout = 0.2
         held = federation.run(pool.get_connection())
         with caplog.at_level(logging.ERROR):
@@ -210,6 +211,16 @@ def test_a_head_without_end_is_refused(federation: Federation) -> None:
             assert endless.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
+def test_a_call_behind_a_long_body_is_not_taken_for_a_long_head(federation: Federation) -> None:
+    body = "[" + " " * 200_000 + "]"
+    listed = f"POST /v1/requests HTTP/1.1\r\n{HEAD}Content-Length: {len(body)}\r\n\r\n{body}"
+    with connected(
+        federation, listed + "GET /healthz HTTP/1.1\r\nHo", "st: x\r\nConnection: close\r\n\r\n"
+    ) as both:
+        answers = everything(both)
+    assert [line for line in answers.splitlines() if line.startswith("HTTP/")] == ["HTTP/1.1 200 OK"] * 2
+
+
 def test_a_call_may_take_its_time_once_it_is_there(redis_url: str) -> None:
     with (
         serving(Federation(redis_url, header_timeout_s=0.1, body_timeout_s=0.1)) as federation,
@@ -238,7 +249,7 @@ def test_slow_bodies_hold_no_more_memory_than_they_may(redis_url: str) -> None:
         wait_until(lambda: limits.all_bytes > 9 * 2**20)
         assert limits.bytes["acme"] <= 8 * 2**20
         assert limits.all_bytes <= 12 * 2**20
-        assert psutil.Process().memory_info().rss - before < 80 * 2**20
+        assert psutil.Process().memory_info().rss - before < 120 * 2**20
         late = httpx.post(
             f"{federation.url}/v1/requests",
             content="[" + " " * (3 * 2**20 + 2**19),

@@ -18,7 +18,11 @@ async def healthz() -> Health:
     return Health()
 
 
-@router.get("/readyz", summary="The queue takes writes and a cloud can be asked", responses=problem_responses(503, 507))
+@router.get(
+    "/readyz",
+    summary="The queue takes writes and a cloud can be asked",
+    responses=problem_responses(503, 507),
+)
 async def readyz(services: Services) -> Health:
     """Answer if Redis takes writes and at least one cloud can be reached; else with a problem."""
     await services.require_writes()
