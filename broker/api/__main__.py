@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until the process is told to stop, and return the exit status.
 
     The status is 78 for a malformed setting, a certificate that cannot be used, a Redis server that may drop
-    keys, is part of a cluster or is refused by TLS, and a federation that speaks a later version of the contract.
+    keys, is part of a cluster or is refused by TLS, and a federation that speaks a later version of the
+    contract.
     """
     try:
         settings = load()

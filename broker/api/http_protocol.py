@@ -28,7 +28,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self._timer: asyncio.TimerHandle | None = None
-        self._awaits_head, self._awaits_body = True, False
+        self._awaits_head, self._awaits_body, self._begins = True, False, False
         self._head_bytes = self._calls = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -43,14 +43,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came; go on waiting if that was not all of a head or a body."""
-        calls = self._calls
+        calls, self._begins = self._calls, False
         super().data_received(data)
         if self._awaits_head:
-            if self._calls == calls:  # else the data end what came before, and their last part is the head's
+            if not self._begins:  # else the data may hold the end of what came before
                 self._head_bytes += len(data)
             if self._head_bytes > _MOST_HEAD_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-            elif self._timer is None or self._calls != calls:
+            elif self._timer is None or self._begins:
                 self._start_timer(self.header_timeout_s)
         elif self._awaits_body:
             if self._calls != calls:
@@ -61,7 +61,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Note that a call begins."""
         super().on_message_begin()
-        self._awaits_head, self._head_bytes = True, 1
+        self._awaits_head, self._begins, self._head_bytes = True, True, 1
 
     def on_headers_complete(self) -> None:
         """Note that the head is there."""

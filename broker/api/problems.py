@@ -282,8 +282,8 @@ def _queue_away(error: Exception) -> ProblemError:
 def _queue_demoted(error: Exception) -> ProblemError:
     log.error("%s", error)
     detail = (
-        "the queue (Redis) is a replica now and takes no writes; this process connects anew, to find the server "
-        "that does: ask again with the same id"
+        "the queue (Redis) is a replica now and takes no writes; this process connects anew, to find the "
+        "server that does: ask again with the same id"
     )
     return _later("queue-read-only", "Queue takes no writes", detail)
 
@@ -293,7 +293,7 @@ def _queue_refused(error: Exception) -> ProblemError:
     log.error("Redis refused a command: %s", error)
     text = str(error)
     if isinstance(error, redis.OutOfMemoryError) or "OOM " in text:
-        detail = "the memory of the queue (Redis) is full, and nothing was changed: its operators must raise maxmemory"
+        detail = "the memory of the queue (Redis) is full, and nothing was changed: raise its maxmemory"
         return _later("queue-full", "Queue full", detail, 507)
     if text.startswith("MISCONF"):
         detail = "the queue (Redis) cannot write to its disk, and nothing was changed: is the disk full?"

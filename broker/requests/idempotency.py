@@ -1,8 +1,8 @@
 """Idempotency keys: one body a key, and one call at a time under it.
 
-What comes of a call is in the records of its items, by their ids: a call that is repeated finds it there. A key
-is held while its call is being answered. The holder says so again and again, so that a key whose holder failed
-is free at once, and one whose process died within seconds.
+What comes of a call is in the records of its items, by their ids: a call that is repeated finds it there. A
+key is held while its call is being answered. The holder says so again and again, so that a key whose holder
+failed is free at once, and one whose process died within seconds.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class WaitingPool(redis.asyncio.ConnectionPool):
         self.timeout = timeout
         self._free = asyncio.Semaphore(self.max_connections)
 
-    async def get_connection(self, command_name: Any = None, *_: Any, **__: Any) -> AbstractConnection:
+    async def get_connection(self, *_: Any, **__: Any) -> AbstractConnection:
         """Return a connection that is ready.
 
         Raises
