@@ -212,7 +212,7 @@ class Settings(BaseSettings):
     """Range of user ids for batch jobs, used by nothing else, if the node agent is root."""
 
     cloud_user: str | None = None
-    """Login of an instance agent at its real cloud: an access key's id, a user, an application credential."""
+    """Login of a cloud agent at its real cloud: an access key's id, a user, an application credential."""
     cloud_secret: SecretStr | None = None
     """Secret key or password of ``cloud_user``."""
     cloud_secret_file: File | None = None

@@ -14,13 +14,7 @@ from broker.cli.options import CloudFilter, OriginFilter
 from broker.contract import Event, EventKind, Lease
 from cloudsim.model.refusals import RefusalReason
 
-_COLOURS = {
-    EventKind.EVICTED: "red",
-    EventKind.ADMITTED: "green",
-    EventKind.EXTENDED: "green",
-    EventKind.WARNED: "yellow",
-    EventKind.NOTICED: "yellow",
-}
+_COLOURS = {"bad": "red", "good": "green", "busy": "green", "warn": "yellow"}
 
 
 def events(
@@ -55,7 +49,7 @@ def event_line(event: Event) -> str:
     """Return an event as one line, with colours as markup."""
     lease = event.lease
     assert lease is not None, "public events are about leases"
-    kind = coloured(event.kind.value, _COLOURS.get(event.kind))
+    kind = coloured(event.kind.value, _COLOURS.get(event.kind.tone or "none"))
     what = f"{lease.id} ({formatting.cores(lease.cores)}, from {lease.origin})"
     return f"{event.at[11:19]}  {event.cloud:<10} {kind} {what} {_detail(event, lease)}"
 

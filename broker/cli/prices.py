@@ -13,6 +13,7 @@ from broker.cli import formatting
 from broker.cli.console import JsonOption, number, print_json, show_list
 from broker.cli.errors import warn
 from cloudsim.markets.formats import read
+from cloudsim.markets.formats.records import ACCEPTED
 from cloudsim.markets.gaps import GapRule
 from cloudsim.markets.report import PriceReport, SeriesReport
 from cloudsim.model.durations import parse_duration_s
@@ -52,7 +53,9 @@ def prices(
     rule = _gap_rule(max_gap, max_silence)
     _, report = read(
         *(
-            decode_source(sys.stdin.buffer.read(), "standard input") if file == _STANDARD_INPUT else file
+            decode_source(sys.stdin.buffer.read(), "standard input", accepted=ACCEPTED)
+            if file == _STANDARD_INPUT
+            else file
             for file in files
         ),
         product=product,

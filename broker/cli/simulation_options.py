@@ -26,6 +26,7 @@ from cloudsim.prediction.rule import (
 from cloudsim.scheduling import lineups
 from cloudsim.scheduling.inventory import parse_nodes
 from cloudsim.traces.formats import read
+from cloudsim.traces.formats.source import STANDARD_INPUT
 from cloudsim.traces.trace import Trace
 
 CLOUD, SPOT = "cloud", "spot"
@@ -45,7 +46,7 @@ def read_trace(path: Path, *, field: str, capacity_cores: int | None = None) -> 
     TraceError
         When the file cannot be read; it names file and line.
     """
-    if not path.is_file():
+    if path.is_dir() or not (path.exists() or str(path) == STANDARD_INPUT):
         raise SpecError(f"no such file: {path}", field=field)
     trace, report = read(path, capacity_cores=capacity_cores)
     for warning in report.warnings:

@@ -78,9 +78,7 @@ from broker.contract.requests import (
     SpotRequest,
 )
 from broker.contract.version import (
-    NEW_VALUES,
     OLDEST_VERSION,
-    VERSION,
     current_version,
     field_version,
     read_message,
@@ -89,9 +87,11 @@ from broker.contract.version import (
     write_messages,
 )
 
+#: The version that this code speaks.
+VERSION = current_version()
+
 __all__ = [
     "LONGEST_S",
-    "NEW_VALUES",
     "OLDEST_VERSION",
     "VERSION",
     "Acknowledge",

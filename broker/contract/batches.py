@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from broker.contract.fields import CloudId, Cores, Message
-from broker.contract.version import VERSION
+from broker.contract.version import written_version
 
 
 class Batch(Message):
@@ -31,7 +31,7 @@ class Batch(Message):
         The cloud's line-up of policies, and the length of its notices in seconds.
     """
 
-    version: int = VERSION
+    version: int = written_version()
     cloud: CloudId
     epoch: int
     refresh: str

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, TypeAdapter
 from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, RequestId, Seconds
 from broker.contract.replies import QuoteView
 from broker.contract.requests import Needs, OnDemandRequest, SpotNeeds
-from broker.contract.version import VERSION, since
+from broker.contract.version import since, written_version
 
 #: The number of a node, from 0 in the order of the cloud's nodes.
 NodeNumber = Annotated[int, Field(ge=0, lt=100_000)]
@@ -32,7 +32,7 @@ class _Command(Message):
         The id of the API call behind this command and those in the same inbox entry, for logs.
     """
 
-    version: int = VERSION
+    version: int = written_version()
     id: Annotated[str, StringConstraints(min_length=1, max_length=400)]
     reply_to: Annotated[str, StringConstraints(max_length=200)] | None = None
     at_s: Seconds | None = None

@@ -2,52 +2,57 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Literal
 
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.leases import Lease
 from broker.contract.replies import QuoteView, RefusalView
 from broker.contract.requests import Needs, OnDemandRequest
-from broker.contract.version import VERSION, since
+from broker.contract.version import since, written_version
+from cloudsim.model.codes import Code
+
+#: How a kind of event is shown: the dashboard's badges have these names.
+Tone = Literal["good", "bad", "warn", "busy", "idle", "none"]
 
 
-class EventKind(StrEnum):
+class EventKind(Code):
     """The kind of a journal entry. Entries that are not public are the owner's own book-keeping."""
 
-    ADMITTED = "admitted"  # the lease was confirmed, and runs: its first event
-    EVICTED = "evicted"  # its cloud took the room back
-    COMPLETED = "completed"  # it reached its end
-    CANCELLED = "cancelled"  # its holder gave it back
-    FAILED = "failed"  # its cloud could not run it
-    EXTENDED = "extended"  # the lease was promised a later end
-    WARNED = "warned"  # the lease cannot be renewed: it ends at its end
-    OFFERED = "offered"  # what other clouds would promise instead
-    NOTICED = "noticed"  # the lease must leave at its evict_at_s
-    OPENED = "opened"  # a new epoch: another owner process took over
-    RESERVED = "reserved"  # room is held for an attempt until the broker decides
-    RELEASED = (
-        "released"  # the reservation ended before it was confirmed: the broker released it, or it lapsed
-    )
-    DECLINED = "declined"  # a reservation was refused; kept so that the same command gets the same answer
-    TURNED_AWAY = "turned_away"  # an on-demand request of the cloud's own users was refused
-    BOOKED = "booked"  # an on-demand request has its node, and waits for the instances that leave it
-    WITHDRAWN = "withdrawn"  # its user gave up a booked instance
-    CORDONED = "cordoned"  # nodes were closed to new instances, or opened again
-    TABLE = "table"  # a new quantile table is in use
-    OVERFLOW = "overflow"  # the state of an own request that was offered to the federation
+    def __init__(self, _code: str, text: str, tone: Tone | None = None, ends_lease: bool = False):
+        #: The event in words. The reference reads it from here.
+        self.text = text
+        #: How people are shown a public event. None: events of this kind are not public.
+        self.tone = tone
+        #: True if a lease that was confirmed ends with this event.
+        self.ends_lease = ends_lease
 
-    @property
-    def ends_lease(self) -> bool:
-        """True if a lease that was confirmed ends with this event."""
-        return self in (EventKind.EVICTED, EventKind.COMPLETED, EventKind.CANCELLED, EventKind.FAILED)
+    ADMITTED = "admitted", "the lease was confirmed, and runs: its first event", "busy"
+    EVICTED = "evicted", "its cloud took the room back", "bad", True
+    COMPLETED = "completed", "the lease reached its end", "good", True
+    CANCELLED = "cancelled", "its holder gave it back", "none", True
+    FAILED = "failed", "its cloud could not run it", "bad", True
+    EXTENDED = "extended", "the lease was promised a later end", "good"
+    WARNED = "warned", "the lease cannot be renewed and ends as planned", "warn"
+    OFFERED = "offered", "what other clouds would promise instead", "idle"
+    NOTICED = "noticed", "the lease must leave by its `evict_at_s`", "warn"
+    OPENED = "opened", "a new epoch: another owner process took over"
+    RESERVED = "reserved", "room is held for an attempt until the broker decides"
+    RELEASED = (
+        "released",
+        "a reservation ended before it was confirmed: the broker decided against it, or it lapsed",
+    )
+    DECLINED = "declined", "a reservation was refused; kept so that the same command gets the same answer"
+    TURNED_AWAY = "turned_away", "an own on-demand request was refused"
+    BOOKED = "booked", "an own on-demand request has its node, and waits for its victims to leave"
+    WITHDRAWN = "withdrawn", "its user gave a booked request up"
+    CORDONED = "cordoned", "nodes were closed for new instances, or opened again"
+    TABLE = "table", "a new quantile table is in use"
+    OVERFLOW = "overflow", "the state of an own request that was offered to the federation changed"
 
     @property
     def is_public(self) -> bool:
         """True if events of this kind are published where they concern a spot lease."""
-        return self.ends_lease or self in (
-            EventKind.ADMITTED, EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED
-        )  # fmt: skip
+        return self.tone is not None
 
 
 class OverflowState(Needs):
@@ -84,7 +89,7 @@ class Event(Message):
     lapsed before (``released`` without an ``attempt``), its admission and its end are published then.
     """
 
-    version: int = VERSION
+    version: int = written_version()
     cloud: CloudId
     kind: EventKind
     at_s: float

@@ -1,4 +1,4 @@
-"""Instance records: what a cloud's instance agent remembers of its instances and shows to their holders."""
+"""Instance records: what a cloud's cloud agent remembers of its instances and shows to their holders."""
 
 from __future__ import annotations
 

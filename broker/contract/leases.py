@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from pydantic import ConfigDict, Field
 
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.version import since
+from cloudsim.model.codes import Code
 from cloudsim.model.requests import Kind, Spread
 
 
-class LeaseState(StrEnum):
+class LeaseState(Code):
     """The state of a lease. It ends exactly once, in one of the four states that are not open.
 
     A running lease that was given notice stays ``running`` and has an ``evict_at_s``.
@@ -50,8 +49,7 @@ class Lease(Message):
     ends_at_s: float | None
     """Its end; null: it runs until it is stopped."""
     promised_sla: float | None
-    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier
-    events."""
+    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier events."""
     eviction_probability: float | None
     """The estimated risk of eviction in that time."""
     table_version: str | None

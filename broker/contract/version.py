@@ -9,27 +9,28 @@ understand each other:
   has that value. So a feature that nobody uses changes no message.
 * Messages are written in the version that the federation speaks (``broker.storage.negotiation``), the lowest
   one in use. ``write_message`` leaves out fields that this version does not know, and replaces values of
-  enumerations that are new since then by the nearest older ones.
+  enumerations that are new since then by the nearest older ones, which they name
+  (``cloudsim.model.codes.Code``).
 
-A change that readers must not pass over needs a new version.
+The version of this code is the highest one that a field or a value names, so it rises by itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from enum import StrEnum
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-#: The version that this code speaks, and the oldest version that it works with side by side.
-VERSION, OLDEST_VERSION = 3, 3
+from broker.contract.fields import Message
+from cloudsim.model.codes import Code
+
+#: The oldest version that this code works with side by side.
+OLDEST_VERSION = 3
 _SINCE = "x-since"
-#: Values of enumerations that were added after ``OLDEST_VERSION``: the version, and the nearest older value.
-#: The enumeration is part of the key, because values of two enumerations may be the same word.
-NEW_VALUES: dict[tuple[type[StrEnum], StrEnum], tuple[int, StrEnum]] = {}
 
 _Message = TypeVar("_Message", bound=BaseModel)
 
@@ -45,6 +46,14 @@ def since(version: int, default: Any = None) -> Any:
     )
 
 
+def written_version() -> Any:
+    """Declare the field that holds the version of a message, by default the version of this code."""
+    return Field(
+        default_factory=current_version,
+        json_schema_extra=lambda schema: schema.update(default=current_version()),
+    )
+
+
 def field_version(field: FieldInfo) -> int:
     """Return the version that added a field; ``OLDEST_VERSION`` for a field that does not say."""
     extra = field.json_schema_extra
@@ -53,9 +62,30 @@ def field_version(field: FieldInfo) -> int:
     return version
 
 
+@cache
 def current_version() -> int:
-    """Return the version of this code, for writers that do not follow a federation."""
-    return VERSION
+    """Return the version of this code: the highest one that a message declares when it is first asked for.
+
+    Writers that do not follow a federation write it. ``broker.contract`` asks once all messages are there.
+    """
+    return max(OLDEST_VERSION, *_declared_versions(Message))
+
+
+def _declared_versions(model: type[BaseModel]) -> Iterator[int]:
+    """Yield the versions that fields and their values name, in the models that derive from a model."""
+    for field in model.model_fields.values():
+        yield field_version(field)
+        yield from (value.since for code in _codes(field.annotation) for value in code)
+    for derived in model.__subclasses__():
+        yield from _declared_versions(derived)
+
+
+def _codes(annotation: Any) -> Iterator[type[Code]]:
+    """Yield the enumerations that a field's type names."""
+    if isinstance(annotation, type) and issubclass(annotation, Code):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _codes(part)
 
 
 def read_message(model: type[_Message], text: bytes | str) -> _Message:
@@ -69,17 +99,17 @@ def read_message(model: type[_Message], text: bytes | str) -> _Message:
     return model.model_validate_json(text, extra="ignore")
 
 
-def write_message(message: BaseModel, version: int = VERSION) -> str:
-    """Return the message as JSON that readers of ``version`` understand."""
-    if version >= VERSION:
+def write_message(message: BaseModel, version: int | None = None) -> str:
+    """Return the message as JSON that readers of ``version`` understand, by default those of this code's."""
+    if version is None or version >= current_version():
         return message.model_dump_json()
     dumped = message.model_dump(mode="json")
     _shrink_to(version, message, dumped)
     return json.dumps(dumped, separators=(",", ":"), ensure_ascii=False)
 
 
-def write_messages(messages: Iterable[BaseModel], version: int = VERSION) -> str:
-    """Return messages as a JSON list that readers of ``version`` understand."""
+def write_messages(messages: Iterable[BaseModel], version: int | None = None) -> str:
+    """Return messages as a JSON list that readers of ``version`` understand; see ``write_message``."""
     return f"[{','.join(write_message(message, version) for message in messages)}]"
 
 
@@ -92,9 +122,8 @@ def _shrink_to(version: int, value: Any, dumped: Any) -> None:
             part = getattr(value, name)
             if field_version(field) > version:
                 del dumped[name]
-            elif isinstance(part, StrEnum):
-                came, older = NEW_VALUES.get((type(part), part), (OLDEST_VERSION, part))
-                dumped[name] = (older if came > version else part).value
+            elif isinstance(part, Code):
+                dumped[name] = part.older if part.since > version else part.value
             else:
                 _shrink_to(version, part, dumped[name])
         if "version" in dumped:

@@ -1,7 +1,8 @@
 // What happens to leases, as it happens: newest first.
 
+import { EVENT_KINDS } from "./codes.js";
 import { badge, calmly, cardRow, choices, empty, h, say, select, table } from "./dom.js";
-import { EVENT_KINDS, clock, cores, detail, several } from "./words.js";
+import { clock, cores, detail, several } from "./words.js";
 
 export const title = "Events";
 

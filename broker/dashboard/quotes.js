@@ -2,7 +2,7 @@
 
 import { ApiError, call } from "./api.js";
 import { badge, empty, field, h, say, table } from "./dom.js";
-import { REASONS } from "./reasons.js";
+import { REASONS } from "./codes.js";
 import { cores, dollars, duration, number, risk, roundedUp, seconds, sla, typed } from "./words.js";
 
 /** Errors are told at the form; counter-offers fill it and ask again. Gives a function that ends it. */

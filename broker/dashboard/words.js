@@ -1,6 +1,6 @@
 // Numbers, durations and codes as people read them; the command line words them alike.
 
-import { REASONS } from "./reasons.js";
+import { REASONS } from "./codes.js";
 
 const UNITS = [
   [86400, "d"],
@@ -27,18 +27,6 @@ export const STATES = {
   evicted: ["bad", true],
   cancelled: ["none", true],
   failed: ["bad", true],
-};
-
-export const EVENT_KINDS = {
-  admitted: "busy",
-  extended: "good",
-  warned: "warn",
-  offered: "idle",
-  noticed: "warn",
-  evicted: "bad",
-  completed: "good",
-  cancelled: "none",
-  failed: "bad",
 };
 
 /** An amount of money: to the cent, or two digits of what is less. */

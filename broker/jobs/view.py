@@ -9,7 +9,6 @@ from broker.jobs.events import JobCancelled, JobEntry, JobFailed, JobFinished, U
 from broker.jobs.models import Attempt, JobView
 from broker.jobs.record import HOUR_S, AttemptRecord, JobRecord, fold_entries
 
-_STORED = {"checkpoint", "migrate"}
 #: Smaller costs are not distinguished.
 _SMALLEST_COST = 0.0001
 
@@ -162,7 +161,7 @@ def _describe_running(job: JobRecord, running: Sequence[AttemptRecord], at: floa
         how = f"Running side by side {places} {since}; the first to finish wins"
     else:
         how = f"Running {describe_terms(main, job.unit)} {since}"
-    if plan.checkpoint_s is not None and plan.mechanism in _STORED:
+    if plan.checkpoint_s is not None:
         how += f", its state kept every {format_duration(plan.checkpoint_s)}"
     elif plan.saves_on_notice:
         how += ", its state kept when the cloud wants the instance back"

@@ -1,4 +1,4 @@
-"""Reading of the instance records that a cloud's instance agent keeps in Redis."""
+"""Reading of the instance records that a cloud's cloud agent keeps in Redis."""
 
 from __future__ import annotations
 

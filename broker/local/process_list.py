@@ -45,7 +45,7 @@ class ProcessList:
     """The processes for a federation file.
 
     They are the queue, the API, Monte-Carlo workers and one owner for each cloud; where clouds are real, an
-    instance agent for each of these; where clouds run commands, a node agent for each and the job managers.
+    cloud agent for each of these; where clouds run commands, a node agent for each and the job managers.
 
     cloud_options: further options of ``python -m workers.owner``. monte_carlo: number of Monte-Carlo workers.
     host, port: where the API listens. tls: the API has the certificate that the settings name. commanded:

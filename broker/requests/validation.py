@@ -75,5 +75,5 @@ def _check_resources(request: SpotRequest, members: Sequence[Member]) -> None:
     for resource, amount in request.resources.items():
         most = max(member.info.most(resource) for member in members)
         if amount > most:
-            has = f"at most {most}" if most else "none of it"
-            raise UnsuitableError(f"resources.{resource}", f"no member has so much on one node, but {has}")
+            limit = f"the largest has {most}" if most else "none has any"
+            raise UnsuitableError(f"resources.{resource}", f"no member has {amount} on one node; {limit}")

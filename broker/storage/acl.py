@@ -1,6 +1,6 @@
 """Writes the ACL file of a shared Redis: which party may use which keys and commands.
 
-There is one user for each cloud's owner, one for its node agent, one for its instance agent, and one for each
+There is one user for each cloud's owner, one for its node agent, one for its cloud agent, and one for each
 other party. `RIGHTS` is the only table of rights: a row for everything that `broker.storage.keys` names.
 Redis 7 or newer and Valkey read the file. Only its owner uses a cloud's keys; to keys that all share an owner
 may add, but it cannot read them. Redis checks a script twice: calling it needs a right to all keys that the

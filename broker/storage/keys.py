@@ -296,7 +296,7 @@ class RedisKeys:
         return f"{self.prefix}agent:{cloud}"
 
     def instance_replies(self, cloud: str, process: str) -> str:
-        """Name the stream of replies of the cloud's owner to its instance agent."""
+        """Name the stream of replies of the cloud's owner to its cloud agent."""
         return self.replies(f"instances.{cloud}.{process}")
 
     def instances(self, cloud: str) -> str:

@@ -19,7 +19,7 @@ from typing import cast
 
 import redis
 
-from broker.contract.version import OLDEST_VERSION, VERSION
+from broker.contract import OLDEST_VERSION, VERSION
 from broker.storage.keys import RedisKeys
 from broker.storage.scripts import read_script
 

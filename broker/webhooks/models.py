@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from broker.contract import CloudId, Message
+from broker.contract import CloudId, EventKind, Message
 
 Ids = Annotated[tuple[CloudId, ...], Field(min_length=1, max_length=128)]
-#: The public kinds of ``broker.contract.EventKind``.
-Kind = Literal[
-    "admitted", "cancelled", "completed", "evicted", "extended", "failed", "noticed", "offered", "warned"
-]  # fmt: skip
+if TYPE_CHECKING:
+    Kind = str
+else:
+    #: The public kinds of events.
+    Kind = Literal[tuple(sorted(kind.value for kind in EventKind if kind.is_public))]
 
 
 class WebhookWish(Message):

@@ -31,7 +31,7 @@ from cloudsim.markets.report import FileReport, SeriesReport, list_warnings
 from cloudsim.model.errors import SpecError
 from cloudsim.prediction.lifetimes import LifetimeDistribution
 from cloudsim.traces.formats import read
-from cloudsim.traces.formats.preemptions import read_lifetimes
+from cloudsim.traces.formats.preemptions import REQUIRED, read_lifetimes
 from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.synthesis import lognormal_trace, production_like
 from cloudsim.traces.trace import Trace
@@ -53,6 +53,7 @@ class _Prices:
     series: Mapping[str, PriceSeries]
     reports: Mapping[str, SeriesReport]
     files: tuple[FileReport, ...]
+    is_unfinished: bool
 
     @classmethod
     def of(cls, source: Path) -> _Prices:
@@ -62,13 +63,13 @@ class _Prices:
             dict(zip(names, series, strict=True)),
             dict(zip(names, report.series, strict=True)),
             report.files,
+            report.is_unfinished,
         )
 
     def warnings(self, market: str, file: Path) -> tuple[str, ...]:
         """Return the warnings about one market, and about the file if it is one."""
-        return list_warnings(
-            [report for report in self.files if report.file == str(file)], [self.reports[market]], (), ()
-        )
+        files = [report for report in self.files if report.file == str(file)]
+        return list_warnings(files, [self.reports[market]], (), (), self.is_unfinished)
 
 
 class Traces:
@@ -154,7 +155,7 @@ class Traces:
 
     def _preempted(self, table: PreemptionTrace, where: str, node_cores: Sequence[int]) -> Trace:
         file = self._find(table.preemptions, f"{where}.preemptions")
-        lifetimes = read_lifetimes(load_source(file))
+        lifetimes = read_lifetimes(load_source(file, accepted=f"accepted is CSV with {','.join(REQUIRED)}"))
         if lifetimes.quarantined:
             self._on_warning(file, f"{lifetimes.quarantined} rows cannot be used.")
         chosen = slice(None)

@@ -2,6 +2,7 @@
 
 job              a job, and what saving, restoring and starting take
 mechanisms       ways to survive revocations on one instance: on-demand, migration, checkpoints, backup
+mechanism_names  their names, and words for people
 replicas         the way with several instances
 attempts         values that pass between planner, mechanisms and simulation
 planner          where a job is best run and how, and the policies to compare with

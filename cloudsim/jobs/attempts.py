@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from cloudsim.jobs.job import Job, Overheads
+from cloudsim.jobs.job import Job, Overheads, StorageKind
 from cloudsim.markets.prices import BoolArray, FloatArray, IntArray
 from cloudsim.markets.revocation import Markets
 
@@ -152,24 +153,54 @@ class MarketCandidates:
         return cls(np.where(good, cost_usd, np.inf), np.where(good, time_s, np.inf), markets, bids)
 
 
-class Mechanism(Protocol):
-    """Way to survive revocations: ``estimate`` says what it costs, ``step`` does it, by the same terms."""
+class Mechanism(ABC):
+    """Way to survive revocations: ``estimate`` says what it costs, ``step`` does it, by the same terms.
+
+    The other members say how it is carried out on live clouds; their defaults are those of a mechanism that
+    keeps no state.
+    """
+
+    #: The job's state is kept, so the job must have a command that saves it.
+    keeps_state: ClassVar[bool] = False
+    #: The state is kept when the cloud gives notice, so the length of notices matters.
+    saves_on_notice: ClassVar[bool] = False
+    #: A slower replica runs on a shared on-demand server beside the spot instance.
+    needs_backup: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        """Name for display."""
-        ...
+        """Name of ``mechanism_names``."""
 
+    @property
+    def storage(self) -> StorageKind:
+        """Storage that the job writes to, by default the instance's own."""
+        return StorageKind.LOCAL
+
+    @abstractmethod
     def suits(self, job: Job, overheads: Overheads) -> bool:
         """Return True if the job can be run this way at all."""
-        ...
 
+    @abstractmethod
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """Return the expected cost and time of the whole job in every market."""
-        ...
 
+    @abstractmethod
     def step(
         self, plan: AttemptPlan, state: JobPosition, world: World, overheads: Overheads
     ) -> AttemptResult:
         """Run until the job is done, or something is revoked that makes the plan void."""
-        ...
+
+    def wall_s(self, job: Job, overheads: Overheads) -> float:
+        """Return T': seconds from the start to the end of the job if nothing is revoked."""
+        del overheads
+        return job.work_s
+
+    def interval_s(self, job: Job, overheads: Overheads) -> float | None:
+        """Return the seconds of work between two saves; None if nothing is saved before a revocation."""
+        del job, overheads
+        return None
+
+    def redo_s(self, job: Job, overheads: Overheads) -> float:
+        """Return the most work that a revocation destroys, in seconds; by default that of one interval."""
+        return self.interval_s(job, overheads) or 0.0

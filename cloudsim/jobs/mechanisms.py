@@ -8,13 +8,23 @@ revocations, ``step`` meets one.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from cloudsim.jobs.attempts import AttemptPlan, AttemptResult, Charge, JobPosition, MarketCandidates
+from cloudsim.jobs.attempts import (
+    AttemptPlan,
+    AttemptResult,
+    Charge,
+    JobPosition,
+    MarketCandidates,
+    Mechanism,
+)
 from cloudsim.jobs.job import Job, Overheads, StorageKind
+from cloudsim.jobs.mechanism_names import MechanismName
+from cloudsim.jobs.replicas import Replicate
 from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
 from cloudsim.markets.prices import FloatArray
@@ -25,10 +35,10 @@ _LEAST_S = 1e-3
 
 
 @dataclass(frozen=True)
-class OnDemand:
+class OnDemand(Mechanism):
     """Run on-demand: one more market, in which nothing is revoked."""
 
-    name: str = "on-demand"
+    name: str = MechanismName.ON_DEMAND.value
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
         """Return True: any job can run on-demand."""
@@ -52,16 +62,8 @@ class OnDemand:
         return AttemptResult(replace(state, at_s=end_s), True, (charge,))
 
 
-class _OnOneMarket(ABC):
+class _OnOneMarket(Mechanism):
     """Common part of the mechanisms with one spot instance."""
-
-    @property
-    @abstractmethod
-    def storage(self) -> StorageKind: ...
-
-    @abstractmethod
-    def wall_s(self, job: Job, overheads: Overheads) -> float:
-        """Return T': seconds from the start to the end of the job if nothing is revoked."""
 
     @abstractmethod
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
@@ -153,12 +155,14 @@ def _done(state: JobPosition, work_s: float) -> JobPosition:
 class Migration(_OnOneMarket):
     """Save the job within the warning, and go on elsewhere."""
 
+    keeps_state: ClassVar[bool] = True
+    saves_on_notice: ClassVar[bool] = True
     storage: StorageKind = StorageKind.REMOTE
 
     @property
     def name(self) -> str:
         """Name for display: ``migrate``."""
-        return "migrate"
+        return MechanismName.MIGRATE.value
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
         """Return True if there is one instance, and saving takes no longer than the warning."""
@@ -205,12 +209,13 @@ class Checkpoint(_OnOneMarket):
     T_c / tau).
     """
 
+    keeps_state: ClassVar[bool] = True
     storage: StorageKind = StorageKind.REMOTE
 
     @property
     def name(self) -> str:
         """Name for display: ``checkpoint``."""
-        return "checkpoint"
+        return MechanismName.CHECKPOINT.value
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
         """Return True if there is one instance, and the job may be set back."""
@@ -263,25 +268,17 @@ class Backup(_OnOneMarket):
     C.
     """
 
+    needs_backup: ClassVar[bool] = True
+
     @property
     def name(self) -> str:
         """Name for display: ``backup``."""
-        return "backup"
-
-    @property
-    def storage(self) -> StorageKind:
-        """Local storage: nothing is saved."""
-        return StorageKind.LOCAL
+        return MechanismName.BACKUP.value
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
         """Return True if the job may run twice."""
         del overheads
         return job.idempotent
-
-    def wall_s(self, job: Job, overheads: Overheads) -> float:
-        """Return T."""
-        del overheads
-        return job.work_s
 
     def bid(self, job: Job, markets: Markets, overheads: Overheads) -> FloatArray:
         """Return what the replica's price leaves of the on-demand price."""
@@ -318,3 +315,20 @@ class Backup(_OnOneMarket):
         del overheads
         slower = 1.0 - plan.bids[0] / world.on_demand
         return _done(replace(state, saved_gb=0.0), elapsed_s * slower)
+
+
+#: All mechanisms for spot instances, which jobs in simulations and on live clouds choose from. Of mechanisms
+#: that cost the same the first one is taken.
+MECHANISMS: tuple[Mechanism, ...] = (
+    Migration(StorageKind.LOCAL),
+    Migration(),
+    Checkpoint(StorageKind.LOCAL),
+    Checkpoint(),
+    Replicate(),
+    Backup(),
+)
+
+
+def find_mechanism(name: str, storage: str) -> Mechanism | None:
+    """Return the mechanism of this name that uses this storage, None if there is none."""
+    return next((each for each in MECHANISMS if each.name == name and each.storage == storage), None)

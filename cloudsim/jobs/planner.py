@@ -10,7 +10,7 @@ import numpy as np
 
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism
 from cloudsim.jobs.job import Job, Overheads, StorageKind
-from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
+from cloudsim.jobs.mechanisms import MECHANISMS, Checkpoint, Migration, OnDemand
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import HOUR_S, Markets
 
@@ -99,14 +99,7 @@ class CostAware:
     """
 
     name: str = "cost-aware"
-    mechanisms: tuple[Mechanism, ...] = (
-        Migration(),
-        Migration(StorageKind.LOCAL),
-        Checkpoint(),
-        Checkpoint(StorageKind.LOCAL),
-        Replicate(),
-        Backup(),
-    )
+    mechanisms: tuple[Mechanism, ...] = MECHANISMS
 
     def plan(self, state: JobPosition, markets: Markets, overheads: Overheads) -> AttemptPlan:
         """Return the plan with the least expected cost of all that is left of the job.

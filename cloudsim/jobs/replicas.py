@@ -12,8 +12,16 @@ from operator import itemgetter
 
 import numpy as np
 
-from cloudsim.jobs.attempts import AttemptPlan, AttemptResult, JobPosition, MarketCandidates, Replica
+from cloudsim.jobs.attempts import (
+    AttemptPlan,
+    AttemptResult,
+    JobPosition,
+    MarketCandidates,
+    Mechanism,
+    Replica,
+)
 from cloudsim.jobs.job import Job, Overheads
+from cloudsim.jobs.mechanism_names import MechanismName
 from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
 from cloudsim.markets.prices import FloatArray, IntArray
@@ -30,7 +38,7 @@ def _sets(markets: int, degree: int) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Replicate:
+class Replicate(Mechanism):
     """Run ``degree`` replicas in different markets, taken to be independent; all stop when one is done.
 
     Attributes
@@ -45,13 +53,18 @@ class Replicate:
 
     @property
     def name(self) -> str:
-        """Name for display: ``replicate``."""
-        return "replicate"
+        """Name for display: ``replicate``, or ``begin again`` for one alone."""
+        return (MechanismName.BEGIN_AGAIN if self.degree == 1 else MechanismName.REPLICATE).value
 
     def suits(self, job: Job, overheads: Overheads) -> bool:
         """Return True if the job may run twice."""
         del overheads
         return job.idempotent
+
+    def redo_s(self, job: Job, overheads: Overheads) -> float:
+        """Return all of the work for one alone; of several, another one goes on."""
+        del overheads
+        return job.work_s if self.degree == 1 else 0.0
 
     def estimate(self, job: Job, markets: Markets, overheads: Overheads) -> MarketCandidates:
         """Return the sum of C_k M_k, plus the product of P_k x C_od T, for sets of markets.

@@ -30,6 +30,7 @@ def check_prices(report: PriceReport, rule: GapRule) -> tuple[QualityCheck, ...]
         _gaps(report, rule),
         _silences(report, rule),
         _not_there(report),
+        _unfinished(report),
     )
 
 
@@ -45,6 +46,11 @@ def check_price_list(prices: PriceList) -> tuple[QualityCheck, ...]:
 def _not_there(report: PriceReport) -> QualityCheck:
     says = report.missing
     return QualityCheck("not there", len(says), f"files of the list, first {says[0]}" if says else "")
+
+
+def _unfinished(report: PriceReport) -> QualityCheck:
+    says = "every page has a NextToken: there is more of this history that was not fetched"
+    return QualityCheck("unfinished", int(report.is_unfinished), says if report.is_unfinished else "")
 
 
 def _quarantined(files: tuple[FileReport, ...]) -> QualityCheck:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 from enum import StrEnum
+from io import BytesIO
 from pathlib import Path
 
 from cloudsim.markets import on_demand
@@ -18,11 +19,11 @@ from cloudsim.model.errors import TraceError
 from cloudsim.traces import formats
 from cloudsim.traces.formats import arrow
 from cloudsim.traces.formats.columns import read_header
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source
+from cloudsim.traces.formats.source import Source, decode_source, read_stream
 
 #: Files that can be read, for errors.
 KNOWN = (
-    f"of traces {ACCEPTED}; of prices {ACCEPTED_PRICES}; and lists of on-demand prices: CSV with "
+    f"of traces {formats.ACCEPTED}; of prices {ACCEPTED_PRICES}; and lists of on-demand prices: CSV with "
     f"{','.join(on_demand.REQUIRED)}"
 )
 
@@ -54,13 +55,15 @@ def recognise_file(path: str | os.PathLike[str]) -> FileKind:
     names = set(read_header(source))
     if any(set(columns) <= names for columns in formats.HEADERS.values()):
         return FileKind.TRACE
-    if set(PRICES) <= names or set(LISTING) <= names or _first(source).startswith(("{", "[")):
+    if set(PRICES) <= names or set(LISTING) <= names:
         return FileKind.PRICES
     if set(on_demand.REQUIRED) <= names:
         return FileKind.ON_DEMAND_PRICES
     try:
         formats.recognise_format(source)
     except TraceError:
+        if _first(source).startswith(("{", "[")):
+            return FileKind.PRICES
         raise TraceError(
             f"is in no known format: {_looks_like(source)}; {KNOWN}", file=file, line=1
         ) from None
@@ -70,7 +73,8 @@ def recognise_file(path: str | os.PathLike[str]) -> FileKind:
 def _head(file: str) -> bytes:
     """Return the first bytes of a file, unpacked, without an incomplete last line."""
     try:
-        with Path(file).open("rb") as raw:
+        stream = read_stream(file)
+        with Path(file).open("rb") if stream is None else BytesIO(stream) as raw:
             packed = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
             if packed:

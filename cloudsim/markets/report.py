@@ -86,6 +86,8 @@ class PriceReport:
     missing: tuple[str, ...]
     #: When all markets together were silent for too long, unix seconds.
     silences_s: tuple[tuple[float, float], ...]
+    #: Every page names a following one: the download was not finished.
+    is_unfinished: bool
     #: One sentence for each kind of finding, with its count.
     warnings: tuple[str, ...]
 
@@ -100,9 +102,12 @@ def list_warnings(
     series: Sequence[SeriesReport],
     silences_s: Sequence[tuple[float, float]],
     missing: Sequence[str],
+    is_unfinished: bool,
 ) -> tuple[str, ...]:
     """Return one sentence for each kind of finding."""
     sentences = []
+    if is_unfinished:
+        sentences.append("every page has a NextToken: there is more of this history that was not fetched.")
     if missing:
         sentences.append(f"{len(missing)} files of the list are not there, first {missing[0]}.")
     bad = [(file.file, line) for file in files for line in file.quarantined]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from cloudsim.model.codes import Code
 
 
-class RefusalReason(StrEnum):
+class RefusalReason(Code):
     """The reasons of refusals, in order of precedence: the first one that applies is reported."""
 
-    #: The reason in words. The command line, the dashboard and the reference read it from here.
-    text: str
-    #: True if the answer is likely to change soon by itself: a table is missing, or the cloud is silent.
-    retryable: bool
-
-    def __new__(cls, value: str, text: str = "", retryable: bool = False) -> RefusalReason:
-        """Create a reason from its code, its text and whether it may be retried."""
-        reason = str.__new__(cls, value)
-        reason._value_, reason.text, reason.retryable = value, text, retryable
-        return reason
+    def __init__(self, _code: str, text: str, retryable: bool = False):
+        #: The reason in words. The command line, the dashboard and the reference read it from here.
+        self.text = text
+        #: True if the answer is likely to change soon by itself: a table is missing, or the cloud is silent.
+        self.retryable = retryable
 
     TOO_LARGE = "too_large", "larger than any of its nodes"
     #: Filters (labels, affinity, cordon) leave no node.

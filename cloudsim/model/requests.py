@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from cloudsim.model.codes import Code
 
 
-class Kind(StrEnum):
+class Kind(Code):
     """The two kinds of instances: what one may do to others, and what may be done to it."""
 
     ON_DEMAND = "on_demand"  # placed if it fits after evictions; never evicted
     SPOT = "spot"  # placed only in free room; evicted when an on-demand request needs the cores
 
 
-class Mode(StrEnum):
+class Mode(Code):
     """The two meanings of an SLA: to whom it is a promise."""
 
     STRICT = "strict"  # to each: the request's own risk is at most its SLA
     POPULATION = "population"  # to all: the mean risk of the admitted is at most their SLA
 
 
-class Spread(StrEnum):
+class Spread(Code):
     """The rules for where the instances of one group go."""
 
     TOGETHER = "together"  # affinity: all on one node

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-#: After the cloud's id and a slash: how ids of blocks of headroom begin, and of room that was freed for a
-#: user.
+#: The beginnings, after the cloud's id and a slash, of the ids of headroom blocks and of freed room.
 HEADROOM, FREED = "headroom-", "freed-"
 
-#: No request may have an id that begins so, after the cloud's id and a slash.
+#: The beginnings that no id of a request may have, after the cloud's id and a slash.
 RESERVED = ("own-", HEADROOM, FREED)
 
-#: Room that was freed is kept at least so many seconds for the user who was refused.
+#: The least time, in seconds, for which freed room is kept for the user who was refused.
 FREED_S = 300.0
 
 

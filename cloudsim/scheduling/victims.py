@@ -170,17 +170,14 @@ def _cover(
     node: int,
 ) -> Cover:
     """Find the instances that should leave one node, as rows of the inventory's spots."""
-    from cloudsim.scheduling.cover_kernel import FEW, best_of_few
+    from cloudsim.scheduling.cover_kernel import MOST_STEPS, best_cover
 
     # Numbers rise with starts: the youngest has the lowest rank.
-    spots, row_of = inventory.spots, slots[node]
-    if len(row_of) <= FEW:
-        # A column of several is strided, for numba another type: it would compile anew, for two seconds.
-        free = np.ascontiguousarray(room[:, node])
-        chosen, cost = best_of_few(needed, free, row_of, spots.amounts, costs, spots.number)
-        assert cost >= 0, "a node passed where evicting everybody does not suffice"
+    spots, deficit, rows = inventory.spots, needed - room[:, node], slots[node]
+    chosen, cost, settled = best_cover(deficit, rows, spots.amounts, costs, spots.number, MOST_STEPS)
+    if settled:
         return Cover(tuple(chosen.tolist()), cost, proven_optimal=True)
-    rows = row_of[row_of != NOBODY]
-    cover = cheapest_cover(needed - room[:, node], spots.amounts[rows], costs[rows], -spots.number[rows])
+    rows = rows[rows != NOBODY]
+    cover = cheapest_cover(deficit, spots.amounts[rows], costs[rows], -spots.number[rows])
     assert cover is not None, "a node passed where evicting everybody does not suffice"
     return Cover(tuple(rows[list(cover.chosen)].tolist()), cover.cost, cover.proven_optimal)

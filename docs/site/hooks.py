@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from reference import event_kinds, refusal_reasons
 from reference import pages as pages_of_the_code
-from reference import refusal_reasons
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -59,8 +59,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Write the reasons of refusals where a page asks for them."""
-    return markdown.replace("<!-- reasons of refusals -->", refusal_reasons())
+    """Write the kinds of events and the reasons of refusals where a page asks for them."""
+    return (
+        markdown.replace("<!-- reasons of refusals -->", refusal_reasons())
+        .replace("<!-- public events -->", event_kinds(public=True))
+        .replace("<!-- other events -->", event_kinds(public=False))
+    )
 
 
 def _section(where: str | dict[str, str]) -> list[object]:

@@ -15,6 +15,7 @@ from fastapi.routing import iter_route_contexts
 
 from broker.api.app import create_app
 from broker.api.dependencies import PermissionDependency
+from broker.contract import EventKind
 from broker.identity.permissions import LEAST, RANK, Action
 from broker.settings import Settings
 from cloudsim.model.refusals import RefusalReason
@@ -36,7 +37,13 @@ def refusal_reasons() -> str:
     rows = (
         f"| `{reason}` | {reason.text} | {'yes' if reason.retryable else ''} |" for reason in RefusalReason
     )
-    return "\n".join(("| name | what | worth another try soon |", "| --- | --- | --- |", *rows))
+    return "\n".join(("| name | meaning | worth another try soon |", "| --- | --- | --- |", *rows))
+
+
+def event_kinds(*, public: bool) -> str:
+    """Return the table of the kinds of events that are public, or of those that are not."""
+    rows = (f"| `{kind}` | {kind.text} |" for kind in EventKind if kind.is_public is public)
+    return "\n".join(("| name | meaning |", "| --- | --- |", *rows))
 
 
 def http_api(app: FastAPI) -> str:

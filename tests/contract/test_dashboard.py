@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html.parser import HTMLParser
 from importlib import resources
@@ -11,16 +10,15 @@ from typing import get_args
 import httpx
 import pytest
 
-from broker.contract import DisclosureLevel, EventKind, LeaseState
-from broker.dashboard import reasons_module
-from cloudsim.model.refusals import RefusalReason
+from broker.contract import DisclosureLevel, LeaseState
+from broker.dashboard import codes_module
 from tests.contract.harness import Federation
 
 FILES = {
     file.name: file.read_text(encoding="utf-8")
     for file in resources.files("broker.dashboard").iterdir()
     if file.name.endswith((".html", ".css", ".js", ".svg"))
-} | {"reasons.js": reasons_module()}
+} | {"codes.js": codes_module()}
 SCRIPTS = {name: text for name, text in FILES.items() if name.endswith(".js")}
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -104,8 +102,5 @@ def keys_of(name: str) -> set[str]:
 
 
 def test_its_words_are_those_of_the_contract() -> None:
-    reasons = json.loads(SCRIPTS["reasons.js"].removeprefix("export const REASONS = ").removesuffix(";\n"))
-    assert reasons == {reason.value: reason.text for reason in RefusalReason}
     assert keys_of("STATES") == {state.value for state in LeaseState}
-    assert keys_of("EVENT_KINDS") == {kind.value for kind in EventKind if kind.is_public}
     assert keys_of("DISCLOSURE") == set(get_args(DisclosureLevel))

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cloudsim.scheduling.cover import MOST_LABELS, MOST_NODES, Cover, cheapest_cover
-from cloudsim.scheduling.cover_kernel import FEW, INFEASIBLE, best_of_few, least_costs
+from cloudsim.scheduling.cover import MOST_NODES, MOST_STEPS, Cover, cheapest_cover
+from cloudsim.scheduling.cover_kernel import INFEASIBLE, best_cover, least_costs
+from tests.support.label_cover import cover_by_labels
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -56,13 +57,13 @@ def test_equals_trying_all_sets(seed):
     generator = np.random.default_rng(seed)
     for most in (4, 6, 7, 8):
         case = random_case(generator, most)
-        assert cheapest_cover(*case) == expected(case)
+        assert cheapest_cover(*case) == cover_by_labels(*case) == expected(case)
 
 
 @given(seeds)
 def test_the_solver_equals_trying_all_sets(seed):
     case = random_case(np.random.default_rng(seed), 7)
-    assert cheapest_cover(*case, most_labels=0) == expected(case)
+    assert cheapest_cover(*case, most_steps=0) == expected(case)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -71,7 +72,7 @@ def test_ten_candidates(seed):
     case = random_case(generator)
     while len(case.cost) < 10:
         case = random_case(generator)
-    assert cheapest_cover(*case) == cheapest_cover(*case, most_labels=0) == expected(case)
+    assert cheapest_cover(*case) == cheapest_cover(*case, most_steps=0) == expected(case)
 
 
 @given(seeds)
@@ -80,10 +81,10 @@ def test_the_order_of_the_candidates_does_not_matter(seed):
     case = random_case(generator, 24)
     order = generator.permutation(len(case.cost))
     shuffled = Case(case.deficit, case.freed[order], case.cost[order], case.rank[order])
-    # Without labels and with one node of the solver's tree, mostly what greed found.
-    for labels, nodes in ((MOST_LABELS, MOST_NODES), (0, 1)):
-        first = cheapest_cover(*case, most_labels=labels, most_nodes=nodes)
-        second = cheapest_cover(*shuffled, most_labels=labels, most_nodes=nodes)
+    # Without steps and with one node of the solver's tree, mostly what greed found.
+    for steps, nodes in ((MOST_STEPS, MOST_NODES), (0, 1)):
+        first = cheapest_cover(*case, most_steps=steps, most_nodes=nodes)
+        second = cheapest_cover(*shuffled, most_steps=steps, most_nodes=nodes)
         assert (first is None) == (second is None)
         if first is not None and second is not None:
             assert first == Cover(
@@ -101,7 +102,7 @@ def test_many_candidates_of_few_flavours(seed):
     found = cheapest_cover(*case)
     assert found is not None
     assert found.proven_optimal
-    assert found == cheapest_cover(*case, most_labels=0)
+    assert found == cheapest_cover(*case, most_steps=0)
 
 
 @given(seeds)
@@ -137,16 +138,42 @@ def test_compiled_costs_equal_trying_all_sets(seed):
 
 
 @given(seeds)
-def test_the_best_of_few_equals_trying_all_sets(seed: int) -> None:
+def test_the_best_cover_of_a_node_equals_trying_all_sets(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    for most in (0, 3, 6, FEW):
+    for most in (0, 3, 6, 8):
         case = random_case(generator, most)
         # Rows in any order, with room between them on the node; the lower the rank, the larger the number.
         count = len(case.cost)
-        row_of = np.full(count + 2, -1)
-        row_of[generator.permutation(count + 2)[:count]] = np.arange(count)
-        free = generator.integers(0, 5, len(case.deficit))
-        rows, cost = best_of_few(case.deficit + free, free, row_of, case.freed, case.cost, -case.rank)
+        rows = np.full(count + 2, -1)
+        rows[generator.permutation(count + 2)[:count]] = np.arange(count)
+        chosen, cost, settled = best_cover(case.deficit, rows, case.freed, case.cost, -case.rank, 1000)
         best = expected(case)
+        assert settled == (best is not None)
         assert cost == (-1 if best is None else best.cost)
-        assert tuple(rows.tolist()) == (() if best is None else best.chosen)
+        assert tuple(chosen.tolist()) == (() if best is None else best.chosen)
+
+
+def larger_case(generator: np.random.Generator) -> Case:
+    """Up to 140 candidates: few flavours or many, in one to three resources; costs all alike, few or many."""
+    count, resources = int(generator.integers(9, 140)), int(generator.integers(1, 4))
+    freed = 2 ** generator.integers(0, 4, (count, resources)) * generator.choice([1, 1000], resources)
+    if generator.random() < 0.5:
+        freed = freed[:, :1] * generator.choice([1, 2000], resources)
+    if generator.random() < 0.3:
+        freed = generator.integers(1, 9, (count, resources))
+    deficit = (freed.sum(axis=0) * generator.uniform(0.02, 0.3, resources)).astype(np.int64)
+    cost = generator.integers(0, generator.choice([1, 5, 3_600_000]), count) + 1
+    return Case(deficit, freed, cost, generator.permutation(count) * 3 - 5)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_what_labels_settle_the_search_settles_alike(seed: int) -> None:
+    case = larger_case(np.random.default_rng(seed))
+    labels = cover_by_labels(*case, most_labels=2000)
+    assert labels is not None
+    if not labels.proven_optimal:
+        return
+    chosen, cost, settled = best_cover(
+        case.deficit, np.arange(len(case.cost)), case.freed, case.cost, -case.rank, MOST_STEPS
+    )
+    assert (tuple(chosen.tolist()), cost, settled) == (labels.chosen, labels.cost, True)

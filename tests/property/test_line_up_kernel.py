@@ -1,19 +1,15 @@
-"""The kernel's samples are those of the scheduler itself under every line-up, its victims the cover's."""
+"""The kernel's samples are those of the scheduler itself under every line-up."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.reference import line_up
 from cloudsim.prediction.reference.youngest_first import ReferenceSample
 from cloudsim.prediction.samplers.line_up import LineUpSampler
 from cloudsim.prediction.samplers.replay import SamplerSpec
 from cloudsim.scheduling import lineups
-from cloudsim.scheduling.cover import cheapest_cover
 from cloudsim.scheduling.eviction import ByKey, Cost, youngest_first
 from cloudsim.scheduling.lineups import LINEUPS, LineUp
 from cloudsim.scheduling.victims import Cheapest, InOrder
@@ -66,30 +62,6 @@ def test_samples_are_those_of_the_scheduler_itself(number: int, monkeypatch):
     assert min(evicted, survived) > 20
 
 
-flavours = st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 3))
-
-
-@given(
-    st.lists(flavours, min_size=1, max_size=14),
-    st.tuples(st.integers(-2, 14), st.integers(-2, 14)),
-    st.data(),
-)
-def test_victims_of_a_node_are_those_of_the_slow_cover(candidates, deficit, data):
-    count = len(candidates)
-    freed = np.array([one[:2] for one in candidates], np.int64)
-    cost = np.array([one[2] for one in candidates], np.int64)
-    missing = np.array(deficit, np.int64)
-    virtual = data.draw(st.integers(0, count))  # it is as old as the one that it is put before
-    # The line is oldest first; the virtual instance is its last row.
-    ages = np.concatenate((2 * np.arange(count - 1), [2 * virtual - 1]))
-    slow = cheapest_cover(missing, freed, cost, -ages)
-    if slow is None:
-        return
-    rows = np.concatenate((data.draw(st.permutations(range(count))), [-1]))
-    fast = best_cover(missing, rows, freed, cost, np.arange(count - 1), virtual)
-    assert sorted(fast.tolist()) == sorted(slow.chosen)
-
-
 def test_line_ups_that_choose_otherwise_are_refused():
     from cloudsim.model.errors import SpecError
     from cloudsim.prediction.kernels.line_up_replays import rules_of
@@ -103,13 +75,3 @@ def test_line_ups_that_choose_otherwise_are_refused():
     ):
         with pytest.raises(SpecError, match="predictions know no line-up"):
             rules_of(other)
-
-
-def test_on_a_node_with_very_many_instances_a_sufficient_set_leaves():
-    generator = np.random.default_rng(1)
-    freed, cost = generator.integers(1, 5, (90, 2)), generator.integers(0, 9, 90)
-    deficit = np.array([40, 30])
-    chosen = best_cover(deficit, np.arange(90), freed, cost, np.arange(89), 89)
-    assert np.all(freed[chosen].sum(axis=0) >= deficit)
-    for one in range(len(chosen)):  # none of them is superfluous
-        assert np.any(freed[np.delete(chosen, one)].sum(axis=0) < deficit)

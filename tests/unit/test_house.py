@@ -16,8 +16,8 @@ PACKAGES = ("broker", "workers", "cloudsim")
 
 #: Words that end like a participle or a gerund and are nouns of the field.
 NOUNS = {
-    "archiving", "feed", "formatting", "sampling", "tuning",
-    "bidding", "billing", "censoring", "drawing", "logging", "masking", "parsing", "ranking", "routing",
+    "accounting", "archiving", "formatting", "sampling", "tuning",
+    "bidding", "billing", "censoring", "drawing", "feed", "logging", "masking", "parsing", "ranking", "routing",
     "scaling", "scheduling", "signing", "targeting", "testing",
 }  # fmt: skip
 

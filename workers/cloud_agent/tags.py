@@ -45,6 +45,14 @@ class InstanceTags:
         """Return the lease of an instance with these tags, None if it is foreign."""
         return tags.get(self.lease_key) if tags.get(self._cloud_key) == self.cloud else None
 
+    def make_id(self, own_id: str) -> dict[str, str]:
+        """Return the tag that holds the cloud's own id of an instance, and so tells it from its copies."""
+        return {self._id_key: own_id}
+
+    def read_id(self, tags: Mapping[str, str]) -> str | None:
+        """Return the id of the instance that these tags were written for, None if they do not say."""
+        return tags.get(self._id_key)
+
     def make_notice(self, leaves_at: float) -> dict[str, str]:
         """Return the tag that gives notice: the time to leave, written like 2026-07-01T12:00:00Z.
 
@@ -65,6 +73,10 @@ class InstanceTags:
     def lease_key(self) -> str:
         """The key of the tag that holds the lease's id."""
         return f"{self.prefix}:lease"
+
+    @property
+    def _id_key(self) -> str:
+        return f"{self.prefix}:instance"
 
     @property
     def _cloud_key(self) -> str:

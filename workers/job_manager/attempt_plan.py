@@ -9,9 +9,7 @@ import numpy as np
 
 from broker.jobs.events import JobPlanned, PlannedAttempt
 from broker.jobs.view import format_cost, format_duration
-from cloudsim.jobs.job import StorageKind
-from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration
-from cloudsim.jobs.replicas import Replicate
+from cloudsim.jobs.mechanism_names import MechanismName
 from workers.job_manager.market import HomeOnDemand, JobMarket, SpotOffer
 from workers.job_manager.planning_input import PlanningInput, PlanOption
 
@@ -25,7 +23,7 @@ def make_entry(planning: PlanningInput, market: JobMarket, option: PlanOption, w
     attempts: list[PlannedAttempt] = []
     for offer in option.offers:
         attempts.append(_on_spot(planning, option, offer, number + len(attempts), why))
-    if isinstance(option.mechanism, Backup):
+    if option.mechanism.needs_backup:
         assert market.home is not None
         attempts.append(_backup(planning, option, market.home, number + 1))
     if not option.offers:
@@ -69,21 +67,15 @@ def _on_spot(
     planning: PlanningInput, option: PlanOption, offer: SpotOffer, number: int, why: str
 ) -> PlannedAttempt:
     left, overheads = planning.left(), planning.overheads.of()
-    storage, wall_s, checkpoint_s = StorageKind.LOCAL, left.work_s, None
     mechanism = option.mechanism
-    if isinstance(mechanism, Checkpoint | Migration):
-        storage, wall_s = mechanism.storage, mechanism.wall_s(left, overheads)
-    if isinstance(mechanism, Checkpoint):
-        checkpoint_s = max(mechanism.interval_s(left, overheads), 1.0)
-    role = "replica" if len(option.offers) > 1 else "main"
-    name = "begin again" if isinstance(mechanism, Replicate) and role == "main" else mechanism.name
+    wall_s, interval_s = mechanism.wall_s(left, overheads), mechanism.interval_s(left, overheads)
     alive = float(offer.lifetimes.survival(np.array([wall_s]))[0]) ** left.instances
     return PlannedAttempt.model_validate(
         _common_fields(planning, number, why)
         | {
-            "role": role,
-            "mechanism": name,
-            "storage": storage,
+            "role": "replica" if len(option.offers) > 1 else "main",
+            "mechanism": mechanism.name,
+            "storage": mechanism.storage,
             "cloud": offer.cloud,
             "spot": True,
             "price_usd_per_core_hour": offer.usd,
@@ -94,8 +86,8 @@ def _on_spot(
             "speed": offer.lifetimes.speed,
             "lifetime_s": offer.lifetimes.lifetime_s,
             "sla": choose_sla(offer.lifetimes.risk),
-            "checkpoint_s": checkpoint_s,
-            "saves_on_notice": isinstance(mechanism, Migration),
+            "checkpoint_s": None if interval_s is None else max(interval_s, 1.0),
+            "saves_on_notice": mechanism.saves_on_notice,
             "pace": left.work_s / wall_s,
         }
     )
@@ -153,19 +145,10 @@ def choose_sla(risk: float | None) -> float | None:
 
 # -- in words ------------------------------------------------------------------------------------------------
 
-_MECHANISMS = {
-    "checkpoint": "with checkpoints",
-    "migrate": "moving on when the cloud gives notice",
-    "backup": "with a backup replica",
-    "on-demand": "on-demand",
-}
-
 
 def describe_mechanism(option: PlanOption) -> str:
     """Describe how the job survives evictions, in a few words for people."""
-    if isinstance(option.mechanism, Replicate):
-        return "by two replicas" if len(option.offers) > 1 else "beginning again after each eviction"
-    return _MECHANISMS[option.mechanism.name]
+    return MechanismName(option.mechanism.name).words
 
 
 def explain_choice(

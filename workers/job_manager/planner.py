@@ -17,7 +17,7 @@ from broker.jobs.record import AttemptRecord
 from broker.jobs.view import format_cost, format_duration
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism, Replica
 from cloudsim.jobs.job import StorageKind
-from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
+from cloudsim.jobs.mechanisms import MECHANISMS, Checkpoint, OnDemand
 from cloudsim.jobs.planner import CostAware, list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.markets.revocation import QuotedMarkets
@@ -79,7 +79,7 @@ def choose_plan(planning: PlanningInput, market: JobMarket) -> JobPlanned | NoPl
 
 
 def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand | None) -> list[PlanOption]:
-    """Return the best option of each mechanism that the job may use; migration for each cloud."""
+    """Return the best option of each mechanism that the job may use; for each cloud if notices matter."""
     request, left = planning.job.wish, planning.left()
     offers = tuple(offer for offer in market.offers if offer.cloud not in planning.avoided)
     choices: list[PlanOption] = []
@@ -87,25 +87,21 @@ def list_options(planning: PlanningInput, market: JobMarket, home: HomeOnDemand 
         choices.append(on_demand_option(planning, home))
     if not offers:
         return choices
-    mechanisms: list[Mechanism] = []
-    if request.idempotent:
-        if request.checkpoint is not None:
-            mechanisms += [Checkpoint(StorageKind.LOCAL), Checkpoint(StorageKind.REMOTE)]
-        mechanisms.append(Replicate())
-        if home is not None:
-            mechanisms.append(Backup())
+    usable = [
+        mechanism
+        for mechanism in MECHANISMS
+        if (request.checkpoint is not None or not mechanism.keeps_state)
+        and (home is not None or not mechanism.needs_backup)
+    ]
+    anywhere = [mechanism for mechanism in usable if not mechanism.saves_on_notice]
     markets = _markets(offers, home, request.cores)
-    overheads = planning.overheads.of()
-    plans = list_plans(left, mechanisms, markets, overheads)
+    plans = list_plans(left, anywhere, markets, planning.overheads.of())
     choices += [PlanOption(plan, tuple(offers[number] for number in plan.markets)) for plan in plans]
-    if request.checkpoint is not None:
-        for offer in offers:  # their notices differ
-            alone = _markets((offer,), home, request.cores)
-            warned = planning.overheads.of(offer.grace_s)
-            moves = list_plans(
-                left, (Migration(StorageKind.LOCAL), Migration(StorageKind.REMOTE)), alone, warned
-            )
-            choices += [PlanOption(plan, (offer,)) for plan in moves]
+    warned = [mechanism for mechanism in usable if mechanism.saves_on_notice]
+    for offer in offers if warned else ():  # their notices differ
+        alone = _markets((offer,), home, request.cores)
+        moves = list_plans(left, warned, alone, planning.overheads.of(offer.grace_s))
+        choices += [PlanOption(plan, (offer,)) for plan in moves]
     if not choices and request.idempotent:
         choices.append(_restart_option(planning, offers))
     return choices
@@ -167,10 +163,7 @@ def _keeps_deadline(planning: PlanningInput, option: PlanOption) -> bool:
     need_s = overheads.restore_s(left.memory_gb) + live.boot_s + live.poll_s + _LATE * option.time_s
     if option.offers:
         need_s += live.boot_s + overheads.restore_s(left.memory_gb)
-        if isinstance(option.mechanism, Checkpoint):
-            need_s += option.mechanism.interval_s(left, overheads)
-        elif isinstance(option.mechanism, Replicate) and option.mechanism.degree == 1:
-            need_s += left.work_s
+        need_s += option.mechanism.redo_s(left, overheads)
     return need_s <= planning.to_deadline_s
 
 

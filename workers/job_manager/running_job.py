@@ -13,8 +13,7 @@ from broker.jobs.events import AttemptInstructed, JobEntry, ProfileLearnt
 from broker.jobs.models import Profile
 from broker.jobs.record import AttemptRecord, JobRecord
 from broker.jobs.view import format_cost, format_duration
-from cloudsim.jobs.job import StorageKind
-from cloudsim.jobs.mechanisms import Checkpoint
+from cloudsim.jobs.mechanisms import find_mechanism
 from workers.job_manager import planner
 from workers.job_manager.attempt_plan import describe_mechanism, make_entry
 from workers.job_manager.market import JobMarket
@@ -138,9 +137,10 @@ def _new_phase(
         move = _worth_moving(now, known, attempt)
         if move is not None:
             return [*entries, AttemptInstructed(at=now.now, attempt=attempt.number, wanted="save", why=move)]
-    if attempt.plan.checkpoint_s is not None:
-        storage = StorageKind(attempt.plan.storage)
-        interval_s = max(Checkpoint(storage).interval_s(left, now.overheads.of()), 1.0)
+    mechanism = find_mechanism(attempt.plan.mechanism, attempt.plan.storage)
+    interval_s = None if mechanism is None else mechanism.interval_s(left, now.overheads.of())
+    if attempt.plan.checkpoint_s is not None and interval_s is not None:
+        interval_s = max(interval_s, 1.0)
         if abs(interval_s - attempt.plan.checkpoint_s) > _ADAPTED * attempt.plan.checkpoint_s:
             why = f"its state is kept every {format_duration(interval_s)} from now on: it has another size"
             instruction = AttemptInstructed(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from broker.contract import Lease, LeaseState
 from cloudsim.cloud.cloud import Cloud
@@ -20,8 +21,18 @@ _STATE = {
     End.CANCELLED: LeaseState.CANCELLED,
     End.FAILED: LeaseState.FAILED,
 }
+#: Fields that an instance and its lease have alike, by name and form.
+_SHARED = tuple(
+    field.name
+    for field in fields(Instance)
+    if field.name in Lease.model_fields and field.name not in ("amounts", "labels")
+)
 _NO_FITTING_NODE = frozenset({RefusalReason.TOO_LARGE, RefusalReason.NO_SUCH_NODE, RefusalReason.NO_CAPACITY})
 _END = {state: end for end, state in _STATE.items()}
+
+
+def _shared_fields(value: Instance | Lease) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in _SHARED}
 
 
 def lease_of(
@@ -35,29 +46,18 @@ def lease_of(
 ) -> Lease:
     """Return the lease of an instance. ``request`` and ``quote`` are those of a spot instance."""
     return Lease(
-        id=instance.id,
+        **_shared_fields(instance),
         request=request.id if request else instance.id,
         cloud=cloud,
-        origin=instance.origin,
-        kind=instance.kind,
-        cores=instance.cores,
-        node=instance.node,
         starts_at_s=instance.start_s,
         ends_at_s=_end_s(instance),
         promised_sla=request.sla if request else None,
         eviction_probability=quote.eviction_probability if quote else None,
         table_version=quote.table_version if quote else None,
         fence=fence,
-        number=instance.number,
         state=state,
-        free_slots=instance.free_slots,
-        evict_at_s=instance.evict_at_s,
         amounts=dict(instance.amounts),
         labels=dict(sorted(instance.labels)),
-        group=instance.group,
-        spread=instance.spread,
-        pool=instance.pool,
-        renewed_at_s=instance.renewed_at_s,
     )
 
 
@@ -80,7 +80,7 @@ def started(booked: Lease, instance: Instance) -> Lease:
 
 
 def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease:
-    """Return the lease with its later end and the promise until then."""
+    """Return the lease with its later end, the promise until then, and what else the extension changed."""
     instance = change.instance
     promise = {
         "promised_sla": instance.sla,
@@ -88,9 +88,8 @@ def extended(lease: Lease, change: Extended, table_version: str | None) -> Lease
         "table_version": None if instance.risk is None else table_version,
         "promised_at_s": change.at_s,
         "extensions": lease.extensions + 1,
-        "renewed_at_s": instance.renewed_at_s,
     }
-    return lease.model_copy(update={"ends_at_s": instance.end_s, **promise})
+    return lease.model_copy(update={**_shared_fields(instance), "ends_at_s": instance.end_s, **promise})
 
 
 def extension_of(lease: Lease, cause: str | None) -> Extended:
@@ -102,24 +101,13 @@ def extension_of(lease: Lease, cause: str | None) -> Extended:
 def instance_of(lease: Lease) -> Instance:
     """Return the instance that a lease is about."""
     return Instance(
-        lease.id,
-        lease.kind,
-        lease.cores,
-        lease.node,
-        lease.starts_at_s,
-        math.inf if lease.ends_at_s is None else lease.ends_at_s,
-        lease.number,
-        lease.origin,
-        lease.promised_sla,
-        lease.eviction_probability,
-        lease.free_slots,
+        **_shared_fields(lease),
+        start_s=lease.starts_at_s,
+        end_s=math.inf if lease.ends_at_s is None else lease.ends_at_s,
+        sla=lease.promised_sla,
+        risk=lease.eviction_probability,
         amounts=tuple(sorted(lease.amounts.items())),
         labels=frozenset(lease.labels.items()),
-        group=lease.group,
-        spread=lease.spread,
-        evict_at_s=lease.evict_at_s,
-        pool=lease.pool,
-        renewed_at_s=lease.renewed_at_s,
     )
 
 

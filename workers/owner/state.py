@@ -35,7 +35,10 @@ from workers.owner.overflow import OverflowOffers
 from workers.owner.recorded_history import RecordedHistory
 from workers.owner.renewals import RenewalSchedule
 
-_CHANGES = frozenset({EventKind.EXTENDED, EventKind.WARNED, EventKind.OFFERED, EventKind.NOTICED})
+#: Events of leases that go on. ``_change_of`` knows those of them that change the cloud.
+_CHANGES = frozenset(
+    kind for kind in EventKind if kind.is_public and not kind.ends_lease and kind is not EventKind.ADMITTED
+)
 _BOOKINGS = frozenset({EventKind.BOOKED, EventKind.WITHDRAWN})
 #: Number of commands that close or open nodes to remember. A repetition comes soon, when an answer was lost.
 ORDERS_KEPT = 200
@@ -294,7 +297,7 @@ def _change_of(event: Event, lease: Lease) -> Change | None:
         return convert.end_of(lease)
     if event.kind is EventKind.EXTENDED:
         return convert.extension_of(lease, event.cause)
-    if event.kind in (EventKind.WARNED, EventKind.OFFERED):
+    if event.kind in _CHANGES and event.kind is not EventKind.NOTICED:
         return None
     return _start_of(event, lease)
 

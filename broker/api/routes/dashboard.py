@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from broker.api import problems
-from broker.dashboard import reasons_module
+from broker.dashboard import codes_module
 
 #: The page may talk to this API and to nothing else; no text becomes a script.
 POLICY = "; ".join(
@@ -70,8 +70,8 @@ def _respond(name: str, known_etags: str | None) -> Response:
 
 @cache
 def _files() -> dict[str, _File]:
-    """Read all files of the dashboard, and write ``reasons.js``; return them by name."""
-    contents = {"reasons.js": reasons_module().encode()}
+    """Read all files of the dashboard, and write ``codes.js``; return them by name."""
+    contents = {"codes.js": codes_module().encode()}
     for path in resources.files("broker.dashboard").iterdir():
         if path.name.rpartition(".")[2] in _MEDIA_TYPES:
             contents[path.name] = path.read_bytes()

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +16,16 @@ from rich.markup import escape
 
 from broker.cli.console import JsonOption, progress, show_one
 from broker.cli.errors import CommandError, ExitCode, warn
-from broker.cli.trace.options import ErrorRateOption, FileArgument
+from broker.cli.trace.options import (
+    ColumnsOption,
+    ErrorRateOption,
+    FileArgument,
+    TimeZoneOption,
+    parse_columns,
+)
 from cloudsim.markets.recognition import FileKind, recognise_file
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.formats import WRITERS, arrow, read, swf, write
+from cloudsim.traces.formats import ACCEPTED, FORMATS, WRITERS, arrow, read, swf, write
 from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.report import ImportReport
 
@@ -30,6 +37,11 @@ def import_(
     out: Annotated[Path, typer.Option(help="Where to: .parquet, .csv, .csv.gz, .swf or .swf.gz.")],
     strict: Annotated[bool, typer.Option("--strict", help="Take no file with a bad line.")] = False,
     max_error_rate: ErrorRateOption = 0.01,
+    time_zone: TimeZoneOption = None,
+    columns: ColumnsOption = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="Number the instances, and quote no line that is set aside.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read a trace in any known format and write it as our own table.
@@ -40,7 +52,8 @@ def import_(
     Example: spotfed trace import DS2-trace.txt --out DS2.parquet
     """
     hint = "without --strict they are set aside" if strict else None
-    result = _rewrite(file, out, max_error_rate, hint, {"schema": IMPORT_SCHEMA}, field="--out")
+    options = ReadOptions(max_error_rate, time_zone, parse_columns(columns), anonymous)
+    result = _rewrite(file, out, options, hint, {"schema": IMPORT_SCHEMA}, field="--out")
     _show(result, as_json=as_json)
 
 
@@ -62,12 +75,25 @@ def convert(
     Example: spotfed trace convert DS2.parquet DS2.csv.gz
     """
     hint = f"spotfed trace import {shlex.quote(str(file))} --out {shlex.quote(str(out))} sets them aside"
-    result = _rewrite(file, out, 0.01, hint, {"schema": CONVERT_SCHEMA}, field="OUT")
+    result = _rewrite(file, out, ReadOptions(), hint, {"schema": CONVERT_SCHEMA}, field="OUT")
     _show(result, as_json=as_json)
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options for reading a trace: see ``cloudsim.traces.formats.read``.
+
+    anonymous: True to number the instances from 1, and to write no text of the file.
+    """
+
+    max_error_rate: float = 0.01
+    time_zone: str | None = None
+    columns: dict[str, str] | None = None
+    anonymous: bool = False
+
+
 def _rewrite(
-    file: Path, out: Path, max_error_rate: float, hint: str | None, result: dict[str, Any], *, field: str
+    file: Path, out: Path, options: ReadOptions, hint: str | None, result: dict[str, Any], *, field: str
 ) -> dict[str, Any]:
     """Read a trace, write it to ``out``, and return ``result`` with what was read and written.
 
@@ -81,14 +107,21 @@ def _rewrite(
     ending = check_output(out, field)
     if out.exists() and file.exists() and out.samefile(file):
         raise SpecError(f"{out} is the file that is read", field=field)
-    if recognise_file(file) is not FileKind.TRACE:
+    if options.columns is None and recognise_file(file) is not FileKind.TRACE:
         raise CommandError(
             f"{file}: holds prices, not a trace: spotfed prices {file} reads them as they are",
             ExitCode.BAD_INPUT,
         )
     began_s, cpu_began_s = time.perf_counter(), time.process_time()
     with progress(f"importing {file.name}", 2) as reached:
-        trace, report = read(file, max_error_rate=max_error_rate)
+        trace, report = read(
+            file,
+            max_error_rate=options.max_error_rate,
+            time_zone=options.time_zone,
+            columns=options.columns,
+        )
+        if options.anonymous:
+            trace = trace.numbered()
         read_s, read_cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_began_s
         if hint is not None and (bad := report.quarantined):
             raise CommandError(
@@ -98,7 +131,8 @@ def _rewrite(
         reached(1)
         with replace_file(out, ending) as draft:
             write(trace, draft)
-        rejected = _write_rejected(file, out.with_name(f"{out.name[: -len(ending)]}.rejected.csv"), report)
+        rejected_path = out.with_name(f"{out.name[: -len(ending)]}.rejected.csv")
+        rejected = _write_rejected(file, rejected_path, report, quote=not options.anonymous)
         reached(2)
     return {
         **result,
@@ -155,16 +189,19 @@ def replace_file(out: Path, ending: str) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def _write_rejected(file: Path, path: Path, report: ImportReport) -> Path | None:
+def _write_rejected(file: Path, path: Path, report: ImportReport, *, quote: bool) -> Path | None:
     """Write the quarantined lines with their numbers and reasons; an older file of that name is emptied."""
     if not report.quarantined and not path.exists():
         return None
-    lines = load_source(file).lines if report.quarantined and report.format != "parquet" else None
+    form = FORMATS.get(report.format)
+    has_lines = report.format == "columns" or (form is not None and not form.marker)
+    lines = load_source(file, accepted=ACCEPTED).lines if report.quarantined and has_lines else None
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(("line", "reason", "text"))
         for bad in report.quarantined:
-            writer.writerow((bad.line, bad.reason, bad.text if lines is None else lines[bad.line - 1]))
+            text = bad.text if lines is None else lines[bad.line - 1]
+            writer.writerow((bad.line, bad.reason, text if quote else ""))
     return path if report.quarantined else None
 
 

@@ -21,16 +21,6 @@ from cloudsim.traces.quality import QualityCheck
 from cloudsim.traces.report import ImportReport
 from cloudsim.traces.trace import Trace
 
-#: Names for people of the formats of traces.
-FORMATS = {
-    "eucalyptus": "Eucalyptus START/STOP log",
-    "swf": "batch log in the Standard Workload Format",
-    "azure": "Azure 2017 CSV",
-    "preemptions": "observed lifetimes of preemptible VMs",
-    "table": "CSV of our own",
-    "parquet": "Parquet of our own",
-}
-
 _MARKETS = "markets.csv"
 #: Endings of documents that stand beside data.
 _DOCUMENTS = (".md", ".rst", ".html", ".pdf")

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from broker.cli import formatting
 from broker.cli.console import console, make_table, number
-from broker.cli.trace.file_report import FORMATS
+from cloudsim.traces.formats import TITLES
 
 _SIZES_SHOWN = 12
 
@@ -66,7 +66,7 @@ def _trace_lines(report: dict[str, Any]) -> dict[str, str]:
     mean = "" if lives["mean_s"] is None else f"mean {formatting.duration(lives['mean_s'])}; "
     burst = "" if arrivals["variation"] is None else f", variation {arrivals['variation']:.1f}"
     return {
-        "is": f"a trace, {FORMATS[report['format']]}",
+        "is": f"a trace, {TITLES[report['format']]}",
         "time": _time_text(of),
         "instances": f"{of['instances']:,} of {of['records']:,} records, {of['core_hours']:,.0f} core-hours",
         "sizes (cores × instances)": ", ".join(sizes[:_SIZES_SHOWN]) + more,

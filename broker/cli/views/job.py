@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from broker.jobs.models import Attempt, JobState, JobView, Outcome
 from broker.jobs.view import format_cost, format_duration
+from cloudsim.jobs.mechanism_names import MechanismName
 
 #: Lines longer than this are hard to read, however wide the terminal.
 MOST_COLUMNS = 110
@@ -36,14 +37,7 @@ ROLES = {
     "backup": "backup",
     "on-demand": "the job",
 }
-_WAYS = {
-    "checkpoint": "its state is kept again and again",
-    "migrate": "its state is kept when the cloud wants the instance back",
-    "replicate": "it runs in several places at once",
-    "backup": "a slow copy of it runs on an instance that nobody takes back",
-    "begin again": "after an eviction it begins anew",
-    "on-demand": "nobody takes the instance back",
-}
+_MEANINGS = {name.value: name.meaning for name in MechanismName}
 _WORDS = {
     "spot": "idle cores of a cloud, cheap, and taken back when the cloud's own users need them",
     "on-demand": "an instance on the job's home, at its full price, which nobody takes back",
@@ -204,9 +198,9 @@ def _terms(attempt: Attempt, job: JobView) -> str:
     if attempt.risk is not None and attempt.spot:
         table = "" if attempt.table_version is None else f" (by table {attempt.table_version})"
         terms.append(f"risk of eviction before that {attempt.risk:.0%}{table}")
-    if attempt.mechanism in _WAYS:
+    if attempt.mechanism in _MEANINGS:
         kept = ", on storage that all clouds reach" if attempt.storage == "remote" else ""
-        terms.append(_WAYS[attempt.mechanism] + kept)
+        terms.append(_MEANINGS[attempt.mechanism] + kept)
     return "; ".join(terms)
 
 

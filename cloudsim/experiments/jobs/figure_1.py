@@ -21,7 +21,7 @@ def measure(data: Path) -> list[Row]:
     """
     rows: list[Row] = []
     for series in series_2015(data):
-        assert series.on_demand_usd_per_hour is not None, f"{series.name} has no on-demand price"
+        assert series.on_demand_usd_per_hour is not None  # series_2015 has looked
         history = PriceHistory.of(series, 1.0 / series.on_demand_usd_per_hour)
         price, length_s = history.price[:-1], np.diff(history.at_s)
         runs = price <= 1.0

@@ -20,6 +20,7 @@ from cloudsim.markets.billing import Billing
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
 from cloudsim.markets.revocation import HOUR_S, WINDOW_S, PriceHistory, inject_revocations
+from cloudsim.model.errors import TraceError
 
 DAY_S = 86_400.0
 MARKETS_2015 = "spot-prices-2015/markets.csv"
@@ -46,8 +47,27 @@ def job_of(
 
 @lru_cache(maxsize=1)
 def series_2015(data: Path) -> tuple[PriceSeries, ...]:
-    """Return the recorded markets in order of their names."""
-    return read((data / MARKETS_2015).parent)[0]
+    """Return the recorded markets in order of their names.
+
+    Raises
+    ------
+    TraceError
+        When a market lacks its on-demand price, is of an unknown type, or is shorter than the jobs need.
+    """
+    markets = read((data / MARKETS_2015).parent)[0]
+    needed_days = (WINDOW_S + _ARRIVALS_S) / DAY_S
+    for series in markets:
+        days = series.span_s / DAY_S
+        if series.on_demand_usd_per_hour is None:
+            reason = "has no on-demand price: the list of the files has a column ondemand_usd_per_hour for it"
+        elif series.instance_type not in MEMORY_GB:
+            reason = f"is of a type that the jobs are not fitted to; known are {', '.join(MEMORY_GB)}"
+        elif days < needed_days:
+            reason = f"has prices of {days:.1f} days where {needed_days:.0f} are needed"
+        else:
+            continue
+        raise TraceError(f"{series.name} {reason}", file=str(data / MARKETS_2015))
+    return markets
 
 
 @lru_cache(maxsize=1)
@@ -69,7 +89,7 @@ def world_2015(
     on_demand, generator = reference_price(data), np.random.default_rng(seed)
     histories = []
     for series in series_2015(data):
-        assert series.on_demand_usd_per_hour is not None, f"{series.name} has no on-demand price"
+        assert series.on_demand_usd_per_hour is not None  # series_2015 has looked
         plain = PriceHistory.of(series, on_demand / series.on_demand_usd_per_hour)
         histories.append(
             inject_revocations(plain, per_day, generator, price=10 * on_demand) if per_day else plain

@@ -103,7 +103,8 @@ def read(
         series_reports,
         tuple(missing),
         silent,
-        list_warnings(reports, series_reports, silent, missing),
+        pages.is_unfinished,
+        list_warnings(reports, series_reports, silent, missing, pages.is_unfinished),
     )
     return tuple(series), report
 

@@ -40,6 +40,8 @@ class Pages:
 
     _tokens: dict[str, str] = field(default_factory=dict)
     _contents: dict[bytes, str] = field(default_factory=dict)
+    #: False while no page has been the last one of its history, which has no token.
+    has_last: bool = False
 
     def add(self, file: str, number: int, token: str | None, history: list[Any]) -> None:
         """Note a page.
@@ -49,12 +51,18 @@ class Pages:
         TraceError
             When it repeats an earlier one; names both.
         """
+        self.has_last |= not token
         here = f"page {number} of {file}"
         if token and (there := self._tokens.setdefault(token, here)) != here:
             raise self._repeated(file, f"page {number} has the NextToken {_shown(token)!r} of {there}")
         content = hashlib.sha256(json.dumps(history, sort_keys=True).encode()).digest()
         if history and (there := self._contents.setdefault(content, here)) != here:
             raise self._repeated(file, f"page {number} holds the same {len(history)} records as {there}")
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True if every page names a following one: then the download was not finished."""
+        return bool(self._tokens) and not self.has_last
 
     @staticmethod
     def _repeated(file: str, what: str) -> TraceError:

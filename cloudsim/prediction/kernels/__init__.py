@@ -2,8 +2,7 @@
 
 youngest_first    youngest-job-first where only cores count; reference: ``reference.youngest_first``
 line_up           any line-up; reference: ``reference.line_up``, which runs the scheduler itself
-line_up_victims   its victims, as in ``scheduling.victims``
-line_up_cover     its cheapest sets of victims, as in ``scheduling.cover``
+line_up_victims   its victims, as in ``scheduling.victims``, by the searches of ``scheduling.cover_kernel``
 line_up_replays   its arguments: line-ups as codes, and the state of a replay
 uniform           uniform sizes: all births at once
 ages              forecasts by ages for all births

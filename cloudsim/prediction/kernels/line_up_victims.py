@@ -1,7 +1,8 @@
 """Choose victims, and the node that has room then, compiled: ``scheduling/victims.py`` within one replay.
 
-Costs are searched as in ``scheduling/cover_kernel.py``. If that leaves a node unsettled (more than 64
-instances on it, or a search cut short), the pipeline asks a solver; here its lower bound stands.
+``scheduling/cover_kernel.py`` searches costs and victims. If it leaves a node unsettled (more than 64 useful
+instances on it, or a search cut short), the pipeline goes on with ``cover.py``; here the lower bound of its
+cost and the best set found stand.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloudsim.model.jit import compiled
-from cloudsim.prediction.kernels.line_up_cover import best_cover
 from cloudsim.prediction.kernels.line_up_replays import (
     BY_COST,
     EMPTIEST,
@@ -26,7 +26,7 @@ from cloudsim.prediction.kernels.line_up_replays import (
     Virtual,
 )
 from cloudsim.prediction.kernels.youngest_first import EVICTED, NOWHERE
-from cloudsim.scheduling.cover_kernel import _least_costs as least_costs
+from cloudsim.scheduling.cover_kernel import MOST_STEPS, best_cover, search_nodes
 from cloudsim.scheduling.eviction import cost_of
 
 _THOUSANDTHS: Final = 1000.0  # as scheduling/victims.py
@@ -276,14 +276,21 @@ def _cheapest(
     if count == 0:
         return NOWHERE
     nodes = nodes[:count]
-    least = least_costs(needs, room, slots, line.amounts, costs, nodes)[0]
+    least = search_nodes(needs, room, slots, line.amounts, costs, nodes)[0]
     index = _cheapest_node(rules, least, nodes, replay.free)
     taken = nodes[index]
     deficit = np.empty(len(needs), np.int64)
     for resource in range(len(needs)):
         deficit[resource] = needs[resource] - room[resource, taken]
-    # The line is oldest first; the virtual instance has its place in it by rank.
-    chosen = best_cover(deficit, slots[taken], line.amounts, costs, line.ordinal, replay.rank)
+    # Twice the ordinal: the virtual instance, the last place, comes between those before and after it.
+    virtual_place = len(line.slot)
+    number = np.empty(virtual_place + 1, np.int64)
+    for place in slots[taken]:
+        if place == virtual_place:
+            number[place] = 2 * min(replay.rank, 2**61) - 1
+        elif place != -1:
+            number[place] = 2 * line.ordinal[place]
+    chosen = best_cover(deficit, slots[taken], line.amounts, costs, number, MOST_STEPS)[0]
     for victim in chosen:
         if _evict(line, replay, victim):
             return EVICTED

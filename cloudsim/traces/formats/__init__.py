@@ -2,62 +2,78 @@
 
 eucalyptus     START and STOP lines of the UCSB/Eucalyptus private clouds
 swf            Standard Workload Format of the Parallel Workloads Archive
-azure          CSV of the Azure 2017 VM trace
+azure, azure_vmtable
+               the Azure 2017 VM trace, as converted and as published
 preemptions    CSV of observed lifetimes of preemptible VMs
+sacct, htcondor, openstack_servers, openstack_usage, ec2_instances
+               accounting of schedulers and clouds
+accounting     what those formats share
 table          our own CSV, and the rows that it shares with Parquet
 arrow          Parquet, and large files of our own CSV (pyarrow)
 columns        CSV with a header, read by column
+named_columns  any CSV, whose columns the caller names
 source         a file as lines of text, plain or gzip
 parse_result   result of every reader
+trace_format   what a module declares of its format
 
-A reader is a function ``parse`` from lines to ``Parsed``. The error rate and the report, which all formats
-share, are here.
+A format is a module here with a ``FORMAT`` (``trace_format``); it is found by itself. The error rate and the
+report, which all formats share, are here.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
+from zoneinfo import ZoneInfo
 
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces import statistics
-from cloudsim.traces.formats import arrow, azure, eucalyptus, preemptions, swf, table
+from cloudsim.traces.formats import arrow, named_columns, table
+from cloudsim.traces.formats.accounting import find_zone
 from cloudsim.traces.formats.columns import read_header
 from cloudsim.traces.formats.parse_result import Parsed
-from cloudsim.traces.formats.source import ACCEPTED, Source, decode_source, load_bytes
+from cloudsim.traces.formats.source import Source, decode_source, load_bytes
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import ImportReport, refuse_damaged
 from cloudsim.traces.trace import Trace
 
-__all__ = ["FORMATS", "WRITERS", "read", "write"]
+__all__ = ["ACCEPTED", "FORMATS", "TITLES", "WRITERS", "read", "write"]
 
-#: Name of a text format -> its reader. Parquet is recognised beside them.
-FORMATS: dict[str, Callable[[Source], Parsed]] = {
-    "eucalyptus": eucalyptus.parse,
-    "swf": swf.parse,
-    "azure": azure.parse,
-    "preemptions": preemptions.parse,
-    "table": table.parse,
-}
+
+def _collect() -> dict[str, TraceFormat]:
+    modules = {module.name: import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)}
+    return {name: module.FORMAT for name, module in modules.items() if hasattr(module, "FORMAT")}
+
+
+#: All text formats by name. Parquet is recognised beside them.
+FORMATS = _collect()
 
 #: Name of a CSV format -> the columns that its header has at least.
-HEADERS: dict[str, tuple[str, ...]] = {
-    "azure": azure.REQUIRED,
-    "preemptions": preemptions.REQUIRED,
-    "table": table.REQUIRED,
-}
+HEADERS = {name: form.columns for name, form in FORMATS.items() if form.columns}
+
+#: Name of a format -> its name for people.
+TITLES = {name: form.title for name, form in FORMATS.items()} | {"parquet": "Parquet of our own"}
 
 #: Ending of a file's name -> its writer.
-WRITERS: dict[str, Callable[[Trace, str | os.PathLike[str]], None]] = {
-    ".csv": table.write,
-    ".csv.gz": table.write,
-    ".parquet": arrow.write,
-    ".swf": swf.write,
-    ".swf.gz": swf.write,
-}
+WRITERS = dict(
+    sorted([*(pair for form in FORMATS.values() for pair in form.writers.items()), (".parquet", arrow.write)])
+)
+
+#: Sentence on the accepted files, for errors.
+ACCEPTED = (
+    f"accepted are, plain or gzip: {', '.join(form.title for form in FORMATS.values() if not form.columns)}, "
+    f"CSV with {' or '.join(','.join(columns) for columns in HEADERS.values())}, and Parquet with "
+    f"{','.join(table.REQUIRED)}"
+)
 
 _PARQUET = "parquet"
 _RECOGNISE_LINES = 200
+_DAY_S = 86_400.0
+#: Starts from here on are Unix time, in seconds until the year 5138, or in milliseconds.
+_UNIX_S, _UNIX_MS = 1e8, 1e11
 
 
 def read(
@@ -66,6 +82,8 @@ def read(
     format: str | None = None,  # noqa: A002 - the word users know
     max_error_rate: float = 0.01,
     capacity_cores: int | None = None,
+    time_zone: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[Trace, ImportReport]:
     """Read a trace file and report what was found in it.
 
@@ -80,13 +98,17 @@ def read(
         is 0.
     capacity_cores
         Cores of the machine, by default SWF's MaxProcs; the report then states how long usage exceeds it.
+    time_zone
+        Zone of the site's clock, such as Europe/Berlin, where a file has wall-clock times without one.
+    columns
+        For a CSV file in no known format: the names of its columns by ``named_columns.PARTS``.
 
     Raises
     ------
     TraceError
         When it is not a trace, holds no instance, or more than ``max_error_rate`` of its lines are bad.
     SpecError
-        When the format is unknown, the rate is outside 0..1, or the capacity is below 1.
+        When the format, the zone or a part is unknown, the rate is outside 0..1, or the capacity is below 1.
     """
     if format is not None and format not in FORMATS:
         raise SpecError(f"{format!r} is not one of {', '.join(FORMATS)}", field="format")
@@ -95,7 +117,14 @@ def read(
     if capacity_cores is not None and capacity_cores < 1:
         raise SpecError(f"must be at least 1, not {capacity_cores}", field="capacity_cores")
     file = os.fspath(path)
-    kind, parsed = _parsed(file, load_bytes(path), format)
+    zone = None if time_zone is None else find_zone(time_zone)
+    data = load_bytes(path, accepted=ACCEPTED)
+    if columns is None:
+        kind, parsed = _parsed(file, data, format, zone)
+    else:
+        source = replace(decode_source(data, file, accepted=ACCEPTED), time_zone=zone)
+        kind, parsed = "columns", named_columns.parse(source, columns)
+    parsed = _count_from_first_start(file, parsed)
     refuse_damaged(file, parsed.lines, parsed.quarantined, max_error_rate)
     if not len(parsed.trace):
         raise TraceError(f"holds no instance; {ACCEPTED}", file=file)
@@ -120,15 +149,42 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     raise SpecError(f"{os.fspath(path)!r} does not end in one of {', '.join(WRITERS)}", field="path")
 
 
-def _parsed(file: str, data: bytes, kind: str | None) -> tuple[str, Parsed]:
+def _parsed(file: str, data: bytes, kind: str | None, zone: ZoneInfo | None) -> tuple[str, Parsed]:
     if kind is None and arrow.is_parquet(data):
-        return _PARQUET, arrow.parse_parquet(file, data)
+        return _PARQUET, arrow.parse_parquet(file, data, accepted=ACCEPTED)
     if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
         return "table", parsed
-    source = decode_source(data, file)
+    source = replace(decode_source(data, file, accepted=ACCEPTED), time_zone=zone)
     kind = kind or recognise_format(source)
-    parsed = FORMATS[kind](source)
+    parsed = FORMATS[kind].parse(source)
     return kind, replace(parsed, repaired=(*source.repaired, *parsed.repaired), ends_open=source.ends_open)
+
+
+def _count_from_first_start(file: str, parsed: Parsed) -> Parsed:
+    """Return a log whose times count from its first start, if they counted from 1970 or from long before it.
+
+    Raises
+    ------
+    TraceError
+        When times are thousandths or millionths of seconds.
+    """
+    if parsed.begins_at_s is not None or not len(parsed.trace):
+        return parsed
+    first_s = float(parsed.trace.start_s[0])
+    if first_s >= _UNIX_MS:
+        unit = "milliseconds" if first_s < 1000 * _UNIX_MS else "microseconds"
+        raise TraceError(f"the first start, {first_s:.0f}, is Unix time in {unit}: write seconds", file=file)
+    is_unix = first_s >= _UNIX_S
+    if not is_unix and (parsed.has_origin or first_s < _DAY_S):
+        return parsed
+    clock = "Unix time" if is_unix else "seconds"
+    note = f"times count from the first start, which is {first_s:.0f} on the log's own clock ({clock})."
+    return replace(
+        parsed,
+        trace=parsed.trace.delayed(-first_s),
+        begins_at_s=first_s if is_unix else None,
+        warnings=(*parsed.warnings, note),
+    )
 
 
 def recognise_format(source: Source) -> str:
@@ -143,21 +199,16 @@ def recognise_format(source: Source) -> str:
     for kind, required in HEADERS.items():
         if set(required) <= set(names):
             return kind
+    if "".join(source.lines[:_RECOGNISE_LINES]).lstrip().startswith(("{", "[")):
+        for kind, form in FORMATS.items():
+            if form.marker and any(form.marker in text for text in source.lines[:_RECOGNISE_LINES]):
+                return kind
     for text in source.lines[:_RECOGNISE_LINES]:
         words = text.split()
-        if len(words) >= 3 and words[0] in ("START", "STOP"):
-            return "eucalyptus"
-        if len(words) == swf.FIELDS and all(_is_number(word) for word in words):
-            return "swf"
+        for kind, form in FORMATS.items():
+            if form.is_record(words):
+                return kind
     raise TraceError(f"is not a trace in a known format; {ACCEPTED}", file=source.file)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _report(file: str, kind: str, parsed: Parsed, capacity_cores: int | None) -> ImportReport:

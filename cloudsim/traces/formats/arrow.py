@@ -16,7 +16,7 @@ import numpy as np
 
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.parse_result import Parsed
-from cloudsim.traces.formats.source import ACCEPTED, BOM, list_repairs, trace_name
+from cloudsim.traces.formats.source import BOM, list_repairs, trace_name
 from cloudsim.traces.formats.table import OPTIONAL, REQUIRED, Rows, warn_of_unused
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
@@ -82,8 +82,13 @@ def _header(data: bytes) -> list[str] | None:
     return names if set(REQUIRED) <= set(names) and len(set(names)) == len(names) else None
 
 
-def parse_parquet(file: str, data: bytes) -> Parsed:
+def parse_parquet(file: str, data: bytes, *, accepted: str) -> Parsed:
     """Read a Parquet file; a null stop is right-censored, and quarantined rows are numbered from 1.
+
+    Parameters
+    ----------
+    accepted
+        Sentence on the accepted files, for errors.
 
     Raises
     ------
@@ -100,12 +105,12 @@ def parse_parquet(file: str, data: bytes) -> Parsed:
             names = file_reader.schema_arrow.names
             missing = [name for name in REQUIRED if name not in names]
             if missing:
-                raise TraceError(f"lacks the columns {','.join(missing)}; {ACCEPTED}", file=file)
+                raise TraceError(f"lacks the columns {','.join(missing)}; {accepted}", file=file)
             table = file_reader.read(
                 [name for name in (*REQUIRED, *OPTIONAL) if name in names], use_threads=False
             )
     except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"is a damaged Parquet file ({error}); {ACCEPTED}", file=file) from None
+        raise TraceError(f"is a damaged Parquet file ({error}); {accepted}", file=file) from None
     try:
         rows = _rows(table)
     except pa.ArrowException as error:
@@ -235,6 +240,7 @@ def _parsed(
         lines=len(keep),
         records=len(keep),
         lost=len(quarantined),
+        has_origin=True,
         quarantined=quarantined,
         warnings=warn_of_unused(columns),
         out_of_order=rows.out_of_order(keep),

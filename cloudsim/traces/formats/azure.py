@@ -11,6 +11,7 @@ import numpy as np
 from cloudsim.traces.formats.columns import bad_cores, bad_ids, read_columns
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.trace import BoolArray, Trace
 
 REQUIRED = ("vm", "start_s", "duration_s", "cores")
@@ -56,6 +57,7 @@ def parse(source: Source) -> Parsed:
         lines=records,
         records=records,
         lost=len(quarantined),
+        has_origin=True,
         quarantined=quarantined,
         repaired=columns.repaired,
         out_of_order=int(np.count_nonzero(np.diff(start[keep]) < 0)),
@@ -70,3 +72,6 @@ def _repeated(ids: list[str]) -> BoolArray:
             repeated[row] = vm in seen
             seen.add(vm)
     return repeated
+
+
+FORMAT = TraceFormat("Azure 2017 CSV", parse, columns=REQUIRED)

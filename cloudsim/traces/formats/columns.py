@@ -1,7 +1,7 @@
 """Read CSV with a header by column: fast for hundreds of thousands of rows, and exact about bad lines.
 
-Cells are separated by commas; or, if the header has none, by semicolons or tabs, as spreadsheets write them.
-Then decimals may have a comma.
+Cells are separated by commas; or, if the header has none, by semicolons or tabs, as spreadsheets write them,
+or by bars, as Slurm does. Then decimals may have a comma.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, BoolArray, FloatArray
 
 #: Separators of cells, the preferred one first, and their names.
-_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Columns:
     def repaired(self) -> tuple[str, ...]:
         """Repairs that were needed to read the cells, a sentence each."""
         name = _DELIMITERS[self.delimiter]
-        return () if self.delimiter == "," else (f"cells are separated by {name}, not by commas.",)
+        return () if self.delimiter in ",|" else (f"cells are separated by {name}, not by commas.",)
 
     def decimals(self, column: str) -> list[str]:
         """Return a column of numbers as text with decimal points.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
 from cloudsim.traces.formats.source import Source
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import Trace
 
@@ -171,3 +172,10 @@ def _edges(starts: list[_Start]) -> tuple[str, ...]:
             f"{at_end} instances stop at the last timestamp, probably closed by the end of the log."
         )
     return tuple(warnings)
+
+
+def _is_record(words: list[str]) -> bool:
+    return len(words) >= 3 and words[0] in ("START", "STOP")
+
+
+FORMAT = TraceFormat("Eucalyptus START/STOP log", parse, is_record=_is_record)

@@ -31,6 +31,9 @@ class Parsed:
     ends_open: bool = False
     #: Unix time at which the times of the trace begin to count, where the file says so.
     begins_at_s: float | None = None
+    #: The times count from the beginning of the log, by the format or by the file's own header: a log without
+    #: instances at its beginning was idle then.
+    has_origin: bool = False
     #: The log was meant to see every instance: a long silence in it is a drop-out.
     continuous: bool = True
     #: The zone of the machine's clock, as the file names it.

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cloudsim.traces.formats.columns import Columns, bad_cores, bad_ids, read_columns
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import QuarantinedLine, refuse_damaged
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
 
@@ -145,3 +146,6 @@ def _unix_s(text: str) -> float:
     except ValueError:
         return nan
     return at.timestamp() if at.tzinfo else nan
+
+
+FORMAT = TraceFormat("observed lifetimes of preemptible VMs", parse, columns=REQUIRED)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from cloudsim.model.errors import TraceError
 
-ACCEPTED = (
-    "accepted are, plain or gzip: Eucalyptus START/STOP lines, Standard Workload Format (SWF), "
-    "CSV with vm,start_s,duration_s,cores or vm,machine_type,start_time,time_in_sec,outcome, and CSV or "
-    "Parquet with instance,start_s,stop_s,cores"
-)
-
 _GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
+#: Stands for standard input where a path is due.
+STANDARD_INPUT = "-"
+#: A file is read twice, to recognise it and to read all of it. What a pipe gave is kept for the second time.
+_streams: dict[str, bytes] = {}
 _SUFFIXES = (".gz", ".csv", ".swf", ".txt", ".parquet")
 
 
@@ -32,9 +32,11 @@ class Source:
     repaired: tuple[str, ...] = ()
     #: The last line has no end: the writer may have been cut off.
     ends_open: bool = False
+    #: Zone of times that name none; None: nobody named it.
+    time_zone: ZoneInfo | None = None
 
 
-def load_source(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> Source:
+def load_source(path: str | os.PathLike[str], *, accepted: str) -> Source:
     """Read a whole text file.
 
     Parameters
@@ -50,7 +52,7 @@ def load_source(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> So
     return decode_source(load_bytes(path, accepted=accepted), os.fspath(path), accepted=accepted)
 
 
-def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> bytes:
+def load_bytes(path: str | os.PathLike[str], *, accepted: str) -> bytes:
     """Return the bytes of a file, unpacked if it is gzip.
 
     Raises
@@ -60,7 +62,9 @@ def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> byt
     """
     file = os.fspath(path)
     try:
-        data = Path(file).read_bytes()
+        data = read_stream(file)
+        if data is None:
+            data = Path(file).read_bytes()
     except FileNotFoundError:
         raise TraceError(f"there is no such file; {accepted}", file=file) from None
     except IsADirectoryError:
@@ -70,7 +74,23 @@ def load_bytes(path: str | os.PathLike[str], *, accepted: str = ACCEPTED) -> byt
     return _unpacked(data, file, accepted)
 
 
-def decode_source(data: bytes, file: str, *, accepted: str = ACCEPTED) -> Source:
+def read_stream(file: str) -> bytes | None:
+    """Return all that standard input (``-``) or a pipe gave, None for a file that can be read again.
+
+    Raises
+    ------
+    OSError
+        When it cannot be read.
+    """
+    if file not in _streams:
+        if file == STANDARD_INPUT:
+            _streams[file] = sys.stdin.buffer.read()
+        elif Path(file).is_fifo():
+            _streams[file] = Path(file).read_bytes()
+    return _streams.get(file)
+
+
+def decode_source(data: bytes, file: str, *, accepted: str) -> Source:
     """Return the lines of a text file that is in memory already; ``file`` is its name in errors.
 
     Raises

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
 from cloudsim.traces.formats.source import Source
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import MAX_CORES, Trace
 
@@ -24,9 +25,9 @@ FIELDS = 18
 _NEVER_RAN = "run time is not positive: the job never ran"
 _NO_CORES = "neither processors used nor requested are known"
 _PARTIAL = "part of a job that is there as a whole (status 2, 3 or 4)"
-_UNIX_START = re.compile(r";\s*UnixStartTime:\s*(\d{1,11})\b")
+_UNIX_START = re.compile(r";\s*UnixStartTime:\s*(\d{1,11})(?:\.\d*)?(?!\S)")
 _ZONE = re.compile(r";\s*TimeZoneString:\s*([\w/+-]+)")
-_MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d+)")
+_MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d{1,3}(?:[,']\d{3})+|\d+)(?![\w,.'])")
 
 
 class _NoRunError(Exception):
@@ -46,13 +47,14 @@ def parse(source: Source) -> Parsed:
     lines = no_wait = 0
     capacity: int | None = None
     begins_at_s: float | None = None
+    has_origin = False
     zone = ""
     for line, text in enumerate(source.lines, start=1):
         if text.lstrip().startswith(";"):
             if match := _MAX_PROCS.match(text.strip()):
-                capacity = int(match[1]) or None
+                capacity = int(re.sub("[,']", "", match[1])) or None
             elif match := _UNIX_START.match(text.strip()):
-                begins_at_s = float(match[1]) or None
+                begins_at_s, has_origin = float(match[1]) or None, True
             elif match := _ZONE.match(text.strip()):
                 zone = match[1]
             continue
@@ -83,6 +85,7 @@ def parse(source: Source) -> Parsed:
         skipped=tuple(sorted(skipped.items())),
         warnings=warnings,
         begins_at_s=begins_at_s,
+        has_origin=has_origin,
         time_zone=zone,
         out_of_order=sum(later < earlier for earlier, later in pairwise(submitted)),
         capacity_cores=capacity if capacity is not None and capacity <= MAX_CORES else None,
@@ -133,7 +136,8 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     ``list_losses`` says what the file cannot hold. Jobs are numbered from 1, submitted when they start, and
     do not wait.
     """
-    lines = [f"; Computer: {trace.name}", f"; MaxRecords: {len(trace)}"]
+    # A start time of 0 is not known, and yet says that submit times count from the beginning of the log.
+    lines = [f"; Computer: {trace.name}", f"; MaxRecords: {len(trace)}", "; UnixStartTime: 0"]
     columns = (trace.start_s, trace.lifetime_s, trace.cores, trace.requested_s)
     for at, row in enumerate(zip(*(column.tolist() for column in columns), strict=True), start=1):
         start, run, cores, requested = (repr(value).removesuffix(".0") for value in row)
@@ -153,3 +157,25 @@ def list_losses(trace: Trace) -> tuple[str, ...]:
         (empty, f"{empty} instances of no length are read as jobs that never ran."),
     )
     return tuple(sentence for count, sentence in losses if count)
+
+
+def _is_record(words: list[str]) -> bool:
+    if words and words[0].startswith(";"):
+        return True
+    return len(words) == FIELDS and all(_is_number(word) for word in words)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+FORMAT = TraceFormat(
+    "batch log in the Standard Workload Format (SWF)",
+    parse,
+    is_record=_is_record,
+    writers={".swf": write, ".swf.gz": write},
+)

@@ -19,6 +19,7 @@ import numpy as np
 from cloudsim.traces.formats.columns import bad_cores, bad_ids, read_columns
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
+from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.trace import BoolArray, FloatArray, Trace
 
 REQUIRED = ("instance", "start_s", "stop_s", "cores")
@@ -138,6 +139,7 @@ def parse(source: Source) -> Parsed:
         lines=records,
         records=records,
         lost=len(quarantined),
+        has_origin=True,
         quarantined=quarantined,
         warnings=warn_of_unused(columns.cells),
         repaired=columns.repaired,
@@ -189,3 +191,6 @@ def _quoted(text: str) -> str:
     if "," not in text and '"' not in text:
         return text
     return '"' + text.replace('"', '""') + '"'
+
+
+FORMAT = TraceFormat("CSV of our own", parse, columns=REQUIRED, writers={".csv": write, ".csv.gz": write})

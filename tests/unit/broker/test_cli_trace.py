@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import shlex
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker import cli
-from broker.cli.trace import file_report
-from cloudsim.traces.formats import FORMATS, arrow, read
+from cloudsim.traces.formats import arrow, read
 from tests.unit.broker.running import Run, runner
 
 Spotfed = Run
@@ -47,10 +47,6 @@ def test_every_command_has_help_with_an_example_and_json(spotfed: Spotfed, comma
     assert shown.code == 0
     assert f"Example: spotfed trace {command}" in shown.out
     assert "--json" in shown.out
-
-
-def test_every_format_has_a_name_for_people() -> None:
-    assert set(file_report.FORMATS) == {*FORMATS, "parquet"}
 
 
 def test_inspect_a_trace_as_json(spotfed: Spotfed, log: Path) -> None:
@@ -228,6 +224,54 @@ def test_import_sets_bad_lines_aside_whole(spotfed: Spotfed, tmp_path: Path) -> 
     assert (rejected[2]["line"], rejected[2]["text"]) == ("304", "x" * 300)
     assert len(read(out)[0]) == 300
     assert gzip.decompress(out.read_bytes()).startswith(b"instance,")
+
+
+def test_an_anonymous_import_names_nobody(spotfed: Spotfed, tmp_path: Path) -> None:
+    path, out = tmp_path / "log.csv", tmp_path / "x.csv"
+    path.write_text("instance,start_s,stop_s,cores\nalice,0,5,1\nbob,1,5,1\nbob-2,9,5,1\n")
+    assert spotfed("trace", "import", path, "--out", out, "--anonymous").code == 0
+    assert out.read_text() == "instance,start_s,stop_s,cores\n1,0,5,1\n2,1,5,1\n"
+    assert (tmp_path / "x.rejected.csv").read_text() == "line,reason,text\n4,stop_s precedes start_s,\n"
+
+
+def test_a_bad_record_of_a_document_is_quoted(spotfed: Spotfed, tmp_path: Path) -> None:
+    path, out = tmp_path / "log.json", tmp_path / "x.csv"
+    good = {"ClusterId": 1, "ProcId": 0, "RequestCpus": 1, "JobStartDate": 5, "CompletionDate": 9}
+    path.write_text(json.dumps([good, good, {**good, "RequestCpus": 0}]))
+    assert spotfed("trace", "import", path, "--out", out).code == 0
+    with (tmp_path / "x.rejected.csv").open(newline="") as stream:
+        (bad,) = csv.DictReader(stream)
+    assert (bad["line"], json.loads(bad["text"])["RequestCpus"]) == ("3", 0)
+
+
+def test_columns_and_the_clock_are_named_on_the_command_line(spotfed: Spotfed, tmp_path: Path) -> None:
+    path, out = tmp_path / "log.csv", tmp_path / "x.csv"
+    path.write_text("who,from,to,n\na,2026-03-29T00:10:00,2026-03-29T03:10:00,4\n")
+    options = ("--columns", "instance=who,start=from,end=to,cores=n", "--time-zone", "Europe/Berlin")
+    assert spotfed("trace", "import", path, "--out", out, *options).code == 0
+    assert out.read_text() == "instance,start_s,stop_s,cores\na,0,7200,4\n"
+    for columns, message in (
+        ("start", "--columns: write PART=COLUMN"),
+        ("start=from,cores=n", "--columns: name the columns of start, cores, and either end or duration"),
+        ("start=from,end=till,cores=n", "the header lacks till"),
+    ):
+        done = spotfed("trace", "import", path, "--out", out, "--columns", columns)
+        assert (done.code, message in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize("command", [("inspect",), ("import", "--out", "x.csv")])
+def test_standard_input_and_pipes_are_read(log: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+    spotfed = [str(Path(sys.executable).with_name("spotfed")), "trace", *command]
+    for shell in ('cat "$0" | "$@" -', '"$@" <(cat "$0")'):
+        done = subprocess.run(
+            ["bash", "-c", shell, str(log), *spotfed],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "3 of 3 records" in done.stdout
 
 
 def test_import_leaves_no_rejected_lines_of_an_earlier_file(

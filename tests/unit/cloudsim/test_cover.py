@@ -58,7 +58,7 @@ def test_table_5_of_the_paper_compiled():
     assert 57 * MINUTE < costs[2] <= 58 * MINUTE
 
 
-@pytest.mark.parametrize("limits", [{}, {"most_labels": 0}], ids=["exact", "solver"])
+@pytest.mark.parametrize("limits", [{}, {"most_steps": 0}], ids=["exact", "solver"])
 @pytest.mark.parametrize(
     ("deficit", "victims", "chosen"),
     [
@@ -103,15 +103,15 @@ GREED_FAILS = ((10,), [((9,), 5), ((5,), 3), ((5,), 3)])
 def test_without_the_solver_greedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     assert cover(*GREED_FAILS) == Cover((1, 2), 6, proven_optimal=True)
-    assert cover(*GREED_FAILS, most_labels=0) == Cover((0, 1), 8, proven_optimal=False)
+    assert cover(*GREED_FAILS, most_steps=0) == Cover((0, 1), 8, proven_optimal=False)
 
 
 def test_greedy_spares_who_turns_out_superfluous(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    found = cover((10,), [((4,), 1), ((9,), 5), ((10,), 30), ((1,), 4)], most_labels=0)
+    found = cover((10,), [((4,), 1), ((9,), 5), ((10,), 30), ((1,), 4)], most_steps=0)
     assert found == Cover((0, 1), 6, proven_optimal=False)
     # The one of 4 is taken first, and not needed when the one of 10 is there.
-    found = cover((10, 10), [((4, 0), 1), ((10, 10), 30)], most_labels=0)
+    found = cover((10, 10), [((4, 0), 1), ((10, 10), 30)], most_steps=0)
     assert found == Cover((1,), 30, proven_optimal=False)
 
 
@@ -123,7 +123,7 @@ def hard_case(seed=1, count=60):
 
 def test_the_solvers_limit_is_told():
     deficit, freed, cost = hard_case()
-    found = cheapest_cover(deficit, freed, cost, np.arange(len(cost)), most_labels=100, most_nodes=1)
+    found = cheapest_cover(deficit, freed, cost, np.arange(len(cost)), most_steps=100, most_nodes=1)
     assert found is not None
     assert not found.proven_optimal
     chosen = list(found.chosen)
@@ -145,7 +145,7 @@ def test_the_solvers_limit_is_told():
 def test_the_solver_is_not_trusted(monkeypatch, answer):
     """Its columns are by cost: the two of 3 come first."""
     monkeypatch.setattr(scipy.optimize, "milp", lambda *args, **options: SimpleNamespace(**answer))
-    found = cover(*GREED_FAILS, most_labels=0)
+    found = cover(*GREED_FAILS, most_steps=0)
     assert found is not None
     assert not found.proven_optimal
     assert found.cost == (6 if answer["x"] is not None and answer["x"].any() else 8)
@@ -159,7 +159,7 @@ def test_amounts_beyond_floating_point_are_exact():
 
 def test_the_solver_proves_nothing_beyond_floating_point():
     victims = [((9,), 2**60), ((10,), 2**60 + 2), ((1,), 1)]
-    found = cover((10,), victims, most_labels=0)
+    found = cover((10,), victims, most_steps=0)
     assert found is not None
     assert not found.proven_optimal
     assert cover((10,), victims) == Cover((0, 2), 2**60 + 1, proven_optimal=True)
@@ -249,7 +249,7 @@ def test_compiled_leaves_a_node_with_too_many_steps():
     hard = bed(request=deficit, free=np.zeros((3, 1), np.int64), slots=np.arange(len(cost))[None])
     costs, settled = least_costs(**hard | {"freed": freed, "cost": cost})
     assert settled.tolist() == [False]
-    found = cheapest_cover(deficit, freed, cost, np.arange(len(cost)), most_labels=100, most_nodes=1)
+    found = cheapest_cover(deficit, freed, cost, np.arange(len(cost)), most_steps=100, most_nodes=1)
     assert found is not None
     assert 0 < costs[0] <= found.cost
 

@@ -97,8 +97,9 @@ class Ec2Options(HttpOptions):
 class Ec2Driver:
     """Starts, lists and ends instances through the EC2 API.
 
-    The lease's id is a tag, and the source of a client token that lets no instance start twice. Notice is the
-    tag ``<prefix>:leaves-at``, which an instance reads from its own metadata (AWS).
+    The lease's id is a tag, and the source of a client token that lets no instance start twice. The token
+    alone makes an instance a lease's: a user can copy tags, but no two instances have one token. Notice is
+    the tag ``<prefix>:leaves-at``, which an instance reads from its own metadata (AWS).
     """
 
     def __init__(self, options: Ec2Options, cloud: str, user: str, secret: str):
@@ -250,13 +251,15 @@ class Ec2Driver:
         )
 
     def _lease(self, element: Element) -> str | None:
-        """Return the lease of an instance, or its token if it was started and not yet tagged."""
+        """Return the lease of an instance, or its token if its tags are missing; None if it is foreign."""
+        token = element.findtext("{*}clientToken") or ""
+        if not self._tags.is_token(token):
+            return None
         tags = {
             _text(tag, "key"): tag.findtext("{*}value") or "" for tag in element.iterfind("{*}tagSet/{*}item")
         }
         lease = self._tags.read_lease(tags)
-        token = element.findtext("{*}clientToken") or ""
-        return token if lease is None and self._tags.is_token(token) else lease
+        return lease if lease is not None and self._tags.make_token(lease) == token else token
 
     def _cores(self, size: str, element: Element) -> int | None:
         cores = self._options.cores(size)

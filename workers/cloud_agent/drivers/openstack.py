@@ -88,7 +88,8 @@ class OpenStackOptions(HttpOptions):
 class OpenStackDriver:
     """Starts, lists and ends servers through Nova.
 
-    The lease's id and notice are metadata of a server, which it reads by itself.
+    The lease's id and notice are metadata of a server, which it reads by itself. So is the server's own id,
+    written once Nova has given it: a server whose metadata name another one is a copy, and foreign.
 
     Nova has no idempotent requests. So a start looks first, and when several starts have made servers at
     once, each deletes all but the eldest. A server that a lost request makes later than that stays beside the
@@ -125,13 +126,16 @@ class OpenStackDriver:
             for server in failed:
                 self._delete(server)
             raise _failure(failed[0])
-        if servers:
-            return
-        self._call("POST", "/servers", {"server": self._server(desired, self._flavor(size), tags)})
-        doubles = sorted(
-            self._instances_of(desired.lease), key=lambda server: (server["created"], server["id"])
-        )[1:]
-        for server in doubles:
+        if not servers:
+            self._call("POST", "/servers", {"server": self._server(desired, self._flavor(size), tags)})
+            servers = self._instances_of(desired.lease)
+        by_age = sorted(servers, key=lambda server: (server["created"], server["id"]))
+        for server in by_age[:1]:
+            if self._tags.read_id(server["metadata"]) is None:
+                with suppress(_NotThereError):
+                    body = {"metadata": self._tags.make_id(str(server["id"]))}
+                    self._call("POST", f"/servers/{server['id']}/metadata", body)
+        for server in by_age[1:]:
             self._delete(server)
 
     def give_notice(self, lease: str, leaves_at: float) -> bool:
@@ -188,10 +192,15 @@ class OpenStackDriver:
         """Return the lease's servers. Nova takes the name as a regular expression."""
         named = {"name": f"^{self._tags.make_token(lease)}$"}
         servers = self._list_pages("/servers/detail", "servers", named)
-        return [server for server in servers if self._tags.read_lease(server["metadata"]) == lease]
+        return [server for server in servers if self._lease(server) == lease]
+
+    def _lease(self, server: Mapping[str, Any]) -> str | None:
+        """Return the lease of a server, None if it is foreign."""
+        is_copy = self._tags.read_id(server["metadata"]) not in (None, server["id"])
+        return None if is_copy else self._tags.read_lease(server["metadata"])
 
     def _instance(self, server: Mapping[str, Any]) -> CloudInstance:
-        lease = self._tags.read_lease(server["metadata"])
+        lease = self._lease(server)
         state = _state(server, lease is not None)
         flavor = server["flavor"]
         size = str(flavor.get("original_name", flavor.get("id", "")))

@@ -146,11 +146,11 @@ def trust() -> Drawing:
 
 
 def instances() -> Drawing:
-    """What the instance agent of a real cloud does."""
-    drawing = Drawing(760, 330, "The instance agent makes a real cloud agree with its owner's leases")
+    """What the cloud agent of a real cloud does."""
+    drawing = Drawing(760, 330, "The cloud agent makes a real cloud agree with its owner's leases")
     for x, width, name, below in (
         (16, 190, "owner", "leases, own load, tables"),
-        (286, 190, "instance agent", "python -m workers.cloud_agent"),
+        (286, 190, "cloud agent", "python -m workers.cloud_agent"),
         (556, 188, "the cloud", "EC2, OpenStack, Slurm"),
     ):
         drawing.box(x, 20, width, 54, fill="soft")

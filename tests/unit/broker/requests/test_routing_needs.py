@@ -110,9 +110,9 @@ def test_what_no_member_has_names_the_field_and_how_much_there_is() -> None:
     members = [mixed("a", 0, {}), mixed("b", 1, {}, (NodeGroup(1, 8, (("gpus", 4),)),))]
     check_request(wish(resources={"gpus": 4, "memory_mb": 16000}), members)
     for resources, field, has in (
-        ({"gpus": 5}, "resources.gpus", "at most 4"),
-        ({"memory_mb": 16001}, "resources.memory_mb", "at most 16000"),
-        ({"disk_gb": 1}, "resources.disk_gb", "none of it"),
+        ({"gpus": 5}, "resources.gpus", "the largest has 4"),
+        ({"memory_mb": 16001}, "resources.memory_mb", "the largest has 16000"),
+        ({"disk_gb": 1}, "resources.disk_gb", "none has any"),
     ):
         with pytest.raises(UnsuitableError, match=has) as caught:
             check_request(wish(resources=resources), members)

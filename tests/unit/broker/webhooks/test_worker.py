@@ -1,16 +1,15 @@
 """How long is waited, and that a claim is one process's."""
 
 import asyncio
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import redis
 
-from broker.contract import EventKind
 from broker.storage.connections import connect_async
 from broker.storage.keys import RedisKeys
 from broker.storage.streams import BEGINNING, EventsLostError, read_all_after, read_oldest_position
-from broker.webhooks.models import Delivery, Kind, WebhookState, WebhookWish
+from broker.webhooks.models import Delivery, WebhookState, WebhookWish
 from broker.webhooks.store import DELIVERIES_KEPT, WebhookStore
 from broker.webhooks.worker import RetryPolicy
 
@@ -36,10 +35,6 @@ def test_the_receiver_may_ask_for_more_time_but_not_for_ever() -> None:
     assert retries.wait_s(1, 600.0) == 600.0
     assert retries.wait_s(1, 1e9) == 21_600.0
     assert retries.wait_s(3, 1.0) >= 60.0
-
-
-def test_the_kinds_are_the_public_ones() -> None:
-    assert set(get_args(Kind)) == {kind.value for kind in EventKind if kind.is_public}
 
 
 @pytest.fixture

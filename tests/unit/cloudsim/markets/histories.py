@@ -38,7 +38,7 @@ def page(records: Sequence[Any], token: str | None = None) -> str:
 
 
 def source(*pages: str, file: str = "prices.json") -> Source:
-    return decode_source("\n".join(pages).encode(), file)
+    return decode_source("\n".join(pages).encode(), file, accepted="")
 
 
 def csv(records: Sequence[Record], file: str = "prices.csv") -> Source:
@@ -54,4 +54,4 @@ def csv(records: Sequence[Record], file: str = "prices.csv") -> Source:
             price,
         )
         lines.append(",".join(map(str, cells)))
-    return decode_source("\n".join(lines).encode(), file)
+    return decode_source("\n".join(lines).encode(), file, accepted="")

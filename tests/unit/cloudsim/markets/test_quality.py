@@ -35,6 +35,7 @@ def test_every_fault_of_prices_is_named_with_its_count() -> None:
         "gaps": 1,
         "all silent": None,
         "not there": 0,
+        "unfinished": 0,
     }
     assert checks["gaps"].says == "in 1 of 1 markets; the longest 49.0 h (m1.large us-east-1a)"
     assert "Timestamp is not an ISO 8601 time" in checks["quarantined"].says

@@ -151,6 +151,11 @@ class Ec2Scene:
         )
         return str(started["Instances"][0]["InstanceId"])
 
+    def copy(self, name: str) -> str:
+        (reservation,) = self.ec2.describe_instances(InstanceIds=[name])["Reservations"]
+        tags = {tag["Key"]: tag["Value"] for tag in reservation["Instances"][0]["Tags"]}
+        return self.foreign(1, tags)
+
     def settle(self) -> None:
         """moto does it all at once."""
 

@@ -1,4 +1,4 @@
-"""The exam that every instance driver sits: what an instance agent relies on, whatever cloud it is."""
+"""The exam that every instance driver sits: what a cloud agent relies on, whatever cloud it is."""
 
 from __future__ import annotations
 
@@ -48,6 +48,9 @@ class Scene(Protocol):
 
     def foreign(self, cores: int, marks: dict[str, str] | None = None) -> str:
         """Another user starts an instance, and marks it so; its id."""
+
+    def copy(self, name: str) -> str:
+        """A user of the same account starts an instance that carries all that this one does; its id."""
 
     def settle(self) -> None:
         """The cloud ends what it began: what is starting runs, or has failed, and what is ending is gone."""
@@ -205,6 +208,22 @@ class InstanceDriverExam:
         found = {one.id: one for one in driver.list_instances() if one.state is InstanceState.RUNNING}
         assert {name: one.cores for name, one in found.items()} == names
         assert [one.lease for one in found.values()] == [None] * 4
+
+    def test_a_copy_of_an_instance_is_foreign_and_survives(
+        self, scene: Scene, driver: InstanceDriver
+    ) -> None:
+        driver.start(wanted())
+        scene.settle()
+        (ours,) = driver.list_instances()
+        copy = scene.copy(ours.id)
+        scene.settle()
+        driver.start(wanted())
+        assert {one.id: one.lease for one in driver.list_instances()} == {ours.id: "q-1.1", copy: None}
+        driver.end("q-1.1")
+        scene.driver().end("q-1.1")
+        scene.settle()
+        (left,) = (one for one in driver.list_instances() if one.state is not InstanceState.ENDED)
+        assert (left.id, left.lease, left.cores) == (copy, None, 1)
 
     def test_another_federation_and_another_cloud_in_the_same_account(
         self, scene: Scene, driver: InstanceDriver

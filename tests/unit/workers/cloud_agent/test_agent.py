@@ -1,4 +1,4 @@
-"""The instance agent between a real owner and a cloud in memory, with a clock of the test's own."""
+"""The cloud agent between a real owner and a cloud in memory, with a clock of the test's own."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class TestEucalyptus:
         assert [one.lease for one in driver.list_instances()] == [None]
 
     def test_instances_of_all_accounts_are_asked_for(self, scene: Ec2Scene, driver: InstanceDriver) -> None:
-        self.given(scene, TAGS.format(lease="q-1.1"), "")
+        self.given(scene, TAGS.format(lease="q-1.1"), InstanceTags("spotfed", "A").make_token("q-1.1"))
         (found,) = driver.list_instances()
         assert (found.lease, found.addresses) == ("q-1.1", ("203.0.113.7", "10.0.0.7"))
         assert asked(scene, "DescribeInstances")["InstanceId.1"] == "verbose"

@@ -61,6 +61,17 @@ class NovaScene:
             "others", {"name": "vm", "flavorRef": flavor, "imageRef": IMAGE, "metadata": marks or {}}
         )
 
+    def copy(self, name: str) -> str:
+        server = self.nova.servers[name]
+        flavor = FLAVORS[server["flavor"]["original_name"]][0]
+        asked = {
+            "name": server["name"],
+            "flavorRef": flavor,
+            "imageRef": IMAGE,
+            "metadata": server["metadata"],
+        }
+        return self.nova.add(PROJECT, asked)
+
     def take_back(self, name: str) -> None:
         del self.nova.servers[name]
 

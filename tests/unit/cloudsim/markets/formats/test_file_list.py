@@ -57,7 +57,7 @@ def test_a_bad_list_is_refused(tmp_path: Path, rows: str, message: str) -> None:
 
 def test_a_list_without_a_place_is_refused() -> None:
     with pytest.raises(TraceError, match="standard input: is a list of files: give its path"):
-        read(decode_source(f"{LIST}a.csv,m1.large,us-east-1a,1\n".encode(), "standard input"))
+        read(decode_source(f"{LIST}a.csv,m1.large,us-east-1a,1\n".encode(), "standard input", accepted=""))
 
 
 def test_a_price_on_demand_that_is_none_is_not_known(tmp_path: Path) -> None:

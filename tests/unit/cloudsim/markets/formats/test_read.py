@@ -17,7 +17,7 @@ TWO = "timestamp,price_usd_per_hour\n2021-03-02T00:00:00Z,0.10\n2021-03-02T01:00
 
 
 def text(content: str, file: str = "prices.csv") -> Source:
-    return decode_source(content.encode(), file)
+    return decode_source(content.encode(), file, accepted="")
 
 
 def test_a_file_of_one_market_is_named_after_it(tmp_path: Path) -> None:
@@ -131,6 +131,7 @@ def test_a_list_of_records_is_a_page() -> None:
             b'\n[{"InstanceType": "a.b", "ProductDescription": "Windows", "AvailabilityZone": "z",'
             b' "SpotPrice": 0.10, "Timestamp": "2021-03-02T00:00:00Z"}]',
             "list.json",
+            accepted="",
         )
     )
     assert (series.name, series.price_text[0]) == ("a.b z Windows", "0.10")
@@ -151,7 +152,7 @@ def test_a_list_of_records_is_a_page() -> None:
 )
 def test_what_is_no_history_is_refused(content: str, message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        read(decode_source(content.encode(), "prices.json"))
+        read(decode_source(content.encode(), "prices.json", accepted=""))
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_whatever_is_damaged_is_read_or_refused_in_words(
     for begin, length, put in damages:
         data = data[:begin] + put + data[begin + length :]
     try:
-        series, report = read(decode_source(data, "prices"), max_error_rate=1)
+        series, report = read(decode_source(data, "prices", accepted=""), max_error_rate=1)
     except TraceError:  # anything else is a fault of ours
         return
     kept = sum(map(len, series))
@@ -263,3 +264,16 @@ def test_no_file_and_wrong_rates_are_refused() -> None:
         read()
     with pytest.raises(SpecError, match="max_error_rate: must be from 0 to 1"):
         read(text(TWO), max_error_rate=1.1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "unfinished"),
+    [(["a", "b"], True), (["a", None], False), ([None], False), ([""], False), (["a"], True)],
+)
+def test_a_token_without_a_page_after_it_says_that_there_is_more(
+    tokens: list[str | None], unfinished: bool
+) -> None:
+    pages = [page([record(BEGIN + number, "0.1")], token) for number, token in enumerate(tokens)]
+    _, report = read(source(*pages))
+    assert report.is_unfinished is unfinished
+    assert any("every page has a NextToken" in sentence for sentence in report.warnings) is unfinished

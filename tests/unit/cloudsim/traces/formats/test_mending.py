@@ -89,7 +89,7 @@ def test_swf_keeps_what_it_has_fields_for_and_says_what_not(tmp_path: Path, file
     write(trace, tmp_path / file)
     data = (tmp_path / file).read_bytes()
     text = (gzip.decompress(data) if file.endswith("gz") else data).decode()
-    assert text.startswith("; Computer: x\n; MaxRecords: 3\n1 0 0 1 4")
+    assert text.startswith("; Computer: x\n; MaxRecords: 3\n; UnixStartTime: 0\n1 0 0 1 4")
     again, report = read(tmp_path / file)
     assert again.instance.tolist() == ["1", "2"]
     assert again.start_s.tolist() == [0, 2.5]

@@ -107,7 +107,16 @@ def test_jobs_are_ordered_by_start_not_by_submission() -> None:
 
 @pytest.mark.parametrize(
     ("header", "capacity"),
-    [("; MaxProcs: 128", 128), (";MaxProcs:  5 (of 6)", 5), ("; MaxProcs: -1", None), (";", None)],
+    [
+        ("; MaxProcs: 128", 128),
+        (";MaxProcs:  5 (of 6)", 5),
+        ("; MaxProcs: 1,152", 1152),
+        ("; MaxProcs: 1'152'000", 1_152_000),
+        ("; MaxProcs: 1,15", None),
+        ("; MaxProcs: 2.5", None),
+        ("; MaxProcs: -1", None),
+        (";", None),
+    ],
 )
 def test_the_header_knows_the_machine(header: str, capacity: int | None) -> None:
     assert parsed(header, job(1)).capacity_cores == capacity
