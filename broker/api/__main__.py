@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import redis
 import uvicorn
 
-from broker.api.http_protocol import limited_protocol
+from broker.api.http_protocol import LimitedHttpProtocol
 from broker.doctor.redis import UnsafeQueueError, require_safe
 from broker.observability import logging, spans
 from broker.settings import SettingsError, load
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     uvicorn.run(
         "broker.api.app:create_process_app",
         factory=True,
-        http=limited_protocol(settings),
+        http=LimitedHttpProtocol,
         host=options.host,
         port=options.port,
         workers=options.workers,

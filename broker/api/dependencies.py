@@ -65,7 +65,7 @@ def v1_router(prefix: str = "", *, tags: list[str | Enum] | None = None) -> APIR
         prefix=f"/v1{prefix}",
         tags=tags,
         dependencies=[Depends(authenticate)],
-        responses=problem_responses(401, 403, 429, 503),
+        responses=problem_responses(401, 403, 429, 503, 507),
     )
 
 

@@ -13,20 +13,21 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from broker.settings import Settings
+from broker.settings import settings
 
 _MOST_HEAD_BYTES = 65_536
 _CLOSING_S = 5.0  # longer than the routes take to answer 408
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """Serves one connection."""
+    """Serves one connection, with the time-outs of the settings of this process."""
 
-    header_timeout_s = Settings.model_fields["header_timeout_s"].default
-    body_timeout_s = Settings.model_fields["body_timeout_s"].default
+    settings = staticmethod(settings)
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
+        chosen = self.settings()
+        self.header_timeout_s, self.body_timeout_s = chosen.header_timeout_s, chosen.body_timeout_s
         self._timer: asyncio.TimerHandle | None = None
         self._awaits_head, self._awaits_body, self._begins = True, False, False
         self._head_bytes = self._calls = 0
@@ -94,9 +95,3 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode())
         self.transport.close()
-
-
-def limited_protocol(settings: Settings) -> type[LimitedHttpProtocol]:
-    """Return the protocol with the time-outs of ``settings``."""
-    times = {"header_timeout_s": settings.header_timeout_s, "body_timeout_s": settings.body_timeout_s}
-    return type("ConfiguredHttpProtocol", (LimitedHttpProtocol,), times)

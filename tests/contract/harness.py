@@ -21,7 +21,7 @@ import uvicorn
 
 from broker.api.app import create_app
 from broker.api.container import ApiServices
-from broker.api.http_protocol import limited_protocol
+from broker.api.http_protocol import LimitedHttpProtocol
 from broker.contract import CloudInfo
 from broker.contract.convert import to_node_kinds
 from broker.identity.store import let_in_operator
@@ -269,7 +269,8 @@ class _Server(uvicorn.Server):
 
     def __init__(self, settings: Settings):
         self.app = create_app(settings)
-        http = limited_protocol(settings)
+        told = {"settings": staticmethod(lambda: settings)}
+        http = type("Protocol", (LimitedHttpProtocol,), told)
         super().__init__(
             uvicorn.Config(self.app, http=http, log_level="warning", timeout_graceful_shutdown=1)
         )

@@ -149,13 +149,16 @@ def test_two_hundred_event_streams_shut_nobody_out_and_get_every_event_once(redi
 
 
 def test_a_member_with_too_many_event_streams_is_told_so_and_others_are_not(
-    redis_url: str, caplog: pytest.LogCaptureFixture
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    logged: list[dict[str, object]] = []
+    monkeypatch.setattr("broker.api.call_limits.add_log_fields", lambda **fields: logged.append(fields))
     with serving(Federation(redis_url, open_streams=2)) as federation:
         acme, other = member_key(federation, "acme"), member_key(federation, "other")
         with streams(federation, 2, acme):
             late = httpx.get(f"{federation.url}/v1/events", headers={"Authorization": f"Bearer {acme}"})
             assert problem(late, "too-many-streams")["status"] == 429
+            assert logged == [{"ran_out": "event streams"}]
             assert late.headers["retry-after"] == "1"
             with streams(federation, 2, other):
                 pass

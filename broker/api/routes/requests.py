@@ -44,7 +44,7 @@ _spot_requests = TypeAdapter(list[SpotRequest])
     response_model=Admission,
     responses={
         200: {"model": ListedResults, "description": "a list: one result an item, in order"},
-        **problem_responses(400, 409, 413, 415, 422),
+        **problem_responses(400, 408, 409, 413, 415, 422),
     },
     openapi_extra=document_body(
         SpotRequest,

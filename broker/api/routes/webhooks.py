@@ -70,7 +70,7 @@ OwnWebhook = Annotated[StoredWebhook, Depends(RequireWebhookPermission(Action.CH
     summary="Have events posted to a URL",
     status_code=201,
     response_model=NewWebhook,
-    responses=problem_responses(400, 409, 413, 415, 422),
+    responses=problem_responses(400, 408, 409, 413, 415, 422),
     openapi_extra=document_body(WebhookWish, example=_EXAMPLE),
 )
 async def create(
@@ -120,7 +120,7 @@ async def deleted(services: Services, webhook: str, stored: OwnWebhook) -> Respo
     "/{webhook}",
     summary="Pause or resume a webhook",
     response_model=Webhook,
-    responses=problem_responses(400, 404, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 413, 415, 422),
     openapi_extra=document_body(WebhookChange, example={"paused": False}),
 )
 async def changed(
