@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ STREAM = "t:events"
 EVENTS = 120
 
 
-def entry(sequence: int) -> dict[str, str]:
+def entry(sequence: int) -> dict[Any, Any]:
     event = Event(cloud="a", kind=EventKind.ADMITTED, at_s=0.0, at="2026-01-01", sequence=sequence)
     return {"e": event.model_dump_json()}
 
