@@ -210,6 +210,16 @@ class Settings(BaseSettings):
     `workers.node_agent.process.isolation`; auto: ``users`` if the node agent is root, else ``landlock``."""
     job_users: Annotated[str, AfterValidator(_user_ids)] = "60706-61183"
     """Range of user ids for batch jobs, used by nothing else, if the node agent is root."""
+    job_processes: int = Field(default=4_096, ge=1, le=4_194_304)
+    """Largest number of processes of a batch job on a node, threads included."""
+    job_disk_mb: int = Field(default=100_000, ge=1)
+    """Disk space, in MB, of a batch job's directory and temporary files on a node; a job that uses more
+    is ended."""
+    job_disk_free_mb: int = Field(default=1_000, ge=0)
+    """Free space, in MB, on the file system of batch jobs below which the job that uses most of it is ended,
+    if it uses more than is free; 0: none is."""
+    job_network: Literal["on", "off"] = "on"
+    """``off``: batch jobs reach no network, only a loopback device of their own."""
 
     cloud_user: str | None = None
     """Login of a cloud agent at its real cloud: an access key's id, a user, an application credential."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    from cloudsim.model.arrays import FloatArray
     from cloudsim.traces.statistics import Load
-    from cloudsim.traces.trace import FloatArray
 
 _BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 INK, GREY, PALE = "#222222", "#8C8C8C", "#E4E4E4"

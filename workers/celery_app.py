@@ -24,7 +24,7 @@ from broker.observability import logging
 from broker.queue.celery_config import cloud_queue, make_app
 from broker.settings import Settings
 from broker.storage.connections import connect
-from broker.storage.redis_retry import until_answered
+from broker.storage.outages import until_answered
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from broker.api.schemas.problems import Problem
 from broker.contract import Event
+from broker.schemas.problems import Problem
 
 _REFERENCE = "#/components/schemas/"
 #: Components that do not have the name of their class, because clients know them by an earlier one.

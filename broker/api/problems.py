@@ -21,8 +21,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from broker.api.schemas.on_demand import OnDemandOffer
-from broker.api.schemas.problems import FieldError, Problem
 from broker.contract import CounterOffers, RefusalView
 from broker.identity.permissions import Role
 from broker.observability import request_id
@@ -35,6 +33,8 @@ from broker.requests.errors import (
     UnsuitableError,
 )
 from broker.requests.routing import UnfittableError, UnknownTargetError
+from broker.schemas.on_demand import OnDemandOffer
+from broker.schemas.problems import FieldError, Problem
 from broker.storage.connections import DemotedError
 
 log = logging.getLogger(__name__)

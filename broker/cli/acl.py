@@ -14,8 +14,7 @@ from rich.table import Column
 from broker.cli.console import JsonOption, make_table, show_one
 from broker.cli.errors import CommandError
 from broker.contract import CloudId
-from broker.settings import settings
-from broker.storage.acl import (
+from broker.identity.redis_acl import (
     User,
     hash_password,
     list_users,
@@ -25,6 +24,7 @@ from broker.storage.acl import (
     render_acl_file,
     write_secret,
 )
+from broker.settings import settings
 from broker.storage.keys import RedisKeys
 from cloudsim.model.errors import InputError, SpecError
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from broker.api.schemas.api_keys import KeyWish, NewKey, Rotation
 from broker.cli import formatting
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, next_step, print_json, show_list, show_one
@@ -19,6 +18,7 @@ from broker.identity.models import AuditEntry, KeyRecord
 from broker.identity.store import let_in_operator
 from broker.local import queue
 from broker.local.state_files import key_file
+from broker.schemas.api_keys import KeyWish, NewKey, Rotation
 from broker.settings import settings
 from cloudsim.model.durations import parse_duration_s
 

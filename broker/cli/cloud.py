@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import RenderableType
 
-from broker.api.schemas.clouds import CloudView
 from broker.cli import formatting
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, next_step, number, print_text, show_list, show_one
 from broker.contract import Advert, DrainReport
+from broker.schemas.clouds import CloudView
 
 cloud = typer.Typer(no_args_is_help=True, help="Empty a cloud or some of its nodes, and open them again.")
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column
 
-from broker.api.schemas.members import MemberChange, MemberView, MemberWish
 from broker.cli.api_key import CloudOption
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, next_step, number, show_list, show_one
 from broker.cli.errors import CommandError, ExitCode
 from broker.cli.options import build_model
+from broker.schemas.members import MemberChange, MemberView, MemberWish
 
 member = typer.Typer(no_args_is_help=True, help="Members of the federation, and how much spot they may hold.")
 

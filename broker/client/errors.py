@@ -16,8 +16,8 @@ from __future__ import annotations
 import httpx
 from pydantic import ValidationError
 
-from broker.api.schemas.problems import Problem
 from broker.contract import read_message
+from broker.schemas.problems import Problem
 
 #: Types of the problems that callers tell apart.
 REFUSED = "urn:spotfed:problem:refused"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.api.schemas.on_demand import OnDemandOffer
-from broker.api.schemas.problems import Problem
 from broker.contract import CounterOffers, Lease, RefusalView
+from broker.schemas.on_demand import OnDemandOffer
+from broker.schemas.problems import Problem
 
 _NO_OFFERS = CounterOffers()
 

@@ -18,7 +18,7 @@ Tone = Literal["good", "bad", "warn", "busy", "idle", "none"]
 class EventKind(Code):
     """The kind of a journal entry. Entries that are not public are the owner's own book-keeping."""
 
-    def __init__(self, _code: str, text: str, tone: Tone | None = None, ends_lease: bool = False):
+    def __init__(self, _code: str, text: str = "", tone: Tone | None = None, ends_lease: bool = False):
         #: The event in words. The reference reads it from here.
         self.text = text
         #: How people are shown a public event. None: events of this kind are not public.

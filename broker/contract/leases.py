@@ -16,20 +16,18 @@ class LeaseState(Code):
     A running lease that was given notice stays ``running`` and has an ``evict_at_s``.
     """
 
-    BOOKED = (
-        "booked"  # on-demand: it has its node, and starts when the instances under notice there have left
-    )
-    RESERVED = "reserved"  # room is held for it until the broker confirms or releases it
-    RUNNING = "running"
+    def __init__(self, _code: str, is_open: bool = False):
+        #: True until the lease has ended.
+        self.is_open = is_open
+
+    # An on-demand lease that has its node, and starts when the instances under notice there have left.
+    BOOKED = "booked", True
+    RESERVED = "reserved", True  # room is held for it until the broker confirms or releases it
+    RUNNING = "running", True
     COMPLETED = "completed"  # it reached its end
     EVICTED = "evicted"  # its cloud took the room back
     CANCELLED = "cancelled"  # its holder gave it back
     FAILED = "failed"  # its cloud could not run it
-
-    @property
-    def is_open(self) -> bool:
-        """True until the lease has ended."""
-        return self in (LeaseState.BOOKED, LeaseState.RESERVED, LeaseState.RUNNING)
 
 
 class Lease(Message):
@@ -49,7 +47,8 @@ class Lease(Message):
     ends_at_s: float | None
     """Its end; null: it runs until it is stopped."""
     promised_sla: float | None
-    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier events."""
+    """The SLA that is promised from ``promised_at_s`` to ``ends_at_s``; earlier promises are in earlier
+    events."""
     eviction_probability: float | None
     """The estimated risk of eviction in that time."""
     table_version: str | None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from broker.doctor.check import CheckResult, check, failure, ok
+from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
+from broker.jobs.models import TRASH
 from broker.settings import variable
+
+_REMOVED_WITHIN_S = 3600.0
 
 
 @check("state directory")
@@ -22,6 +27,21 @@ def check_jobs_directory(installation: Installation) -> Iterator[CheckResult]:
     """Check that the directory of jobs' saved states can be written or made, if one is set."""
     if installation.settings.jobs_dir is not None:
         yield _judge_writing("jobs_dir", installation.settings.jobs_dir)
+
+
+@check("trash of jobs")
+def check_trash(installation: Installation) -> Iterator[CheckResult]:
+    """Check that node agents on this machine could remove what jobs left."""
+    state, jobs = installation.settings.state_dir, installation.settings.jobs_dir
+    before = time.time() - _REMOVED_WITHIN_S
+    for trash in (*sorted(state.glob(f"agents/*/{TRASH}")), (jobs or state / "jobs") / TRASH):
+        with suppress(OSError):  # not there, or not for this user
+            stuck = sorted(path for path in trash.iterdir() if path.lstat().st_ctime < before)
+            if stuck:
+                yield warning(
+                    f"{len(stuck)} entries of {trash} could not be removed, such as {stuck[0].name}",
+                    "look for the reason in the log of the node agent, and remove them by hand",
+                )
 
 
 @check("data directory")

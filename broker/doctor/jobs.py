@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import cast
 
-from broker.doctor.check import CheckResult, check, failure, ok
+from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 
 #: A job that is overdue for longer is looked after by nobody: a job manager looks every second.
@@ -13,19 +15,27 @@ OVERDUE_S = 30.0
 
 @check("node agent")
 def check_node_agents(installation: Installation) -> Iterator[CheckResult]:
-    """Check that node agents run on the clouds that run commands of batch jobs."""
+    """Check that node agents run on the clouds that run commands, and keep jobs apart there."""
+    client, keys = installation.redis_client, installation.keys
     for cloud in installation.readable_clouds:
         if not cloud.runs_commands:
             continue
         name = f"node agent {cloud.id}"
-        if installation.redis_client.exists(installation.keys.agent(cloud.id)):
-            yield ok("it runs the commands of batch jobs", name=name)
-        else:
+        if not client.exists(keys.agent(cloud.id)):
             yield failure(
                 f"none runs, so what is placed on {cloud.id} does not begin, and what runs is not watched",
                 f"start it: python -m workers.node_agent --cloud {cloud.id} --federation FILE",
                 name=name,
             )
+        elif lacks := json.loads(cast("bytes | None", client.get(keys.isolation(cloud.id))) or "[]"):
+            yield warning(
+                f"it runs the commands of batch jobs, but its machine does not give them {'; '.join(lacks)}",
+                "run it as root that may mount, or on a kernel with Landlock and user namespaces for all "
+                "(SECURITY.md, Batch jobs)",
+                name=name,
+            )
+        else:
+            yield ok("it runs the commands of batch jobs, each kept apart from all others", name=name)
 
 
 @check("job managers")

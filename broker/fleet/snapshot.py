@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.api.schemas.clouds import CloudView
 from broker.client import Client, NotFoundError
 from broker.contract import Lease, LeaseState
 from broker.fleet.state_file import FleetError, request_prefix
+from broker.schemas.clouds import CloudView
 
 #: The most that the API lists at once.
 _PAGE = 1000

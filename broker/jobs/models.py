@@ -342,6 +342,8 @@ class Usage(Message):
 
 #: Reason in the report on work that was ended from outside, together with its agent.
 AGENT_ENDED = "its node agent was ended"
+#: Name of the directories in which node agents put aside what jobs left, to remove it.
+TRASH = ".trash"
 
 
 class WorkReport(Message):

@@ -7,7 +7,13 @@ through Redis because owners open no port: any API process shows them on ``GET /
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+def gauge(name: str, text: str) -> Any:
+    """Declare a count that is shown as a gauge of this name, with this text, for each cloud."""
+    return field(default=0, metadata={"gauge": (name, text)})
 
 
 @dataclass(frozen=True)
@@ -18,18 +24,21 @@ class OwnerStats:
     ----------
     tables, tables_s, last_table_s:
         How many tables were made, the seconds that they took in all, and those of the last one.
-    journal_entries, dead_letters:
-        Entries of the journal in Redis, and of the dead letters.
-    batches:
-        Batches of the table in progress that Monte-Carlo workers have not delivered yet.
+    journal_entries, dead_letters, batches:
+        As their gauges say.
     """
 
     tables: int = 0
     tables_s: float = 0.0
     last_table_s: float = 0.0
-    journal_entries: int = 0
-    dead_letters: int = 0
-    batches: int = 0
+    journal_entries: int = gauge("spotfed_journal_entries", "Entries of the cloud's journal in Redis")
+    dead_letters: int = gauge(
+        "spotfed_dead_letters", "Messages that the cloud's owner put aside for an operator to look at"
+    )
+    batches: int = gauge(
+        "spotfed_montecarlo_batches",
+        "Batches of the table in progress that no Monte-Carlo worker has delivered yet",
+    )
 
     def to_fields(self) -> dict[str, str]:
         """Return the fields of the hash."""
@@ -41,14 +50,14 @@ class OwnerStats:
         if not values:
             return None
         try:
-            numbers = {field.name: float(values.get(field.name.encode(), b"0")) for field in fields(cls)}
+            numbers: dict[str, Any] = {
+                field.name: float(values.get(field.name.encode(), b"0")) for field in fields(cls)
+            }
         except ValueError:
             return None
-        return cls(
-            int(numbers["tables"]),
-            numbers["tables_s"],
-            numbers["last_table_s"],
-            int(numbers["journal_entries"]),
-            int(numbers["dead_letters"]),
-            int(numbers["batches"]),
-        )
+        return cls(**{name: value if name.endswith("_s") else int(value) for name, value in numbers.items()})
+
+    @classmethod
+    def gauges(cls) -> dict[str, tuple[str, str]]:
+        """Return the name and the text of each gauge, by field."""
+        return {each.name: each.metadata["gauge"] for each in fields(cls) if "gauge" in each.metadata}

@@ -295,6 +295,10 @@ class RedisKeys:
         """Name the expiring string with the token of the node agent that runs the cloud's work."""
         return f"{self.prefix}agent:{cloud}"
 
+    def isolation(self, cloud: str) -> str:
+        """Name the string with what the cloud's node agent cannot give jobs there, a JSON list of phrases."""
+        return f"{self.prefix}isolation:{cloud}"
+
     def instance_replies(self, cloud: str, process: str) -> str:
         """Name the stream of replies of the cloud's owner to its cloud agent."""
         return self.replies(f"instances.{cloud}.{process}")

@@ -1,9 +1,10 @@
-"""Repeats work on an event loop while Redis is away."""
+"""Repeats work while Redis is away: on an event loop, or in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -15,8 +16,26 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-#: Without jitter: a process has few readers, and a simulated outage must be reproducible.
-OUTAGE_BACKOFF = Backoff(first_s=0.2, longest_s=1.0, jitter=(1.0, 1.0))
+#: Without jitter: a process asks little at a time, and a simulated outage must be reproducible.
+OUTAGE_BACKOFF = Backoff(first_s=0.05, longest_s=1.0, jitter=(1.0, 1.0))
+
+
+def until_answered(call: Callable[[], Result]) -> Result:
+    """Return the result of ``call``, calling it again for as long as Redis is away; the thread waits.
+
+    ``call`` must be safe to repeat: Redis may have done its work although no answer came.
+    """
+    is_logged = False
+    for pause_s in OUTAGE_BACKOFF.pauses():
+        try:
+            return call()
+        except redis.RedisError as error:
+            if not is_logged:
+                refuses = isinstance(error, redis.ResponseError | redis.AuthenticationError)
+                log.warning("redis %s: %s", "refuses" if refuses else "is away", error)
+                is_logged = True
+            time.sleep(pause_s)
+    raise AssertionError("pauses never end")
 
 
 async def retry_through_outages(

@@ -11,11 +11,6 @@ from pydantic import BaseModel, TypeAdapter
 
 from broker.api import parsing, problems
 from broker.api.problems import ProblemError
-from broker.api.schemas.clouds import Clouds, CloudView
-from broker.api.schemas.leases import Cancellation, Leases
-from broker.api.schemas.problems import Problem
-from broker.api.schemas.quotes import Quotes
-from broker.api.schemas.requests import Admission, ListedResult, ListedResults
 from broker.api.services.leases import new_end_s
 from broker.client import Client
 from broker.contract import (
@@ -31,6 +26,11 @@ from broker.contract import (
 )
 from broker.contract.convert import to_quote
 from broker.requests.errors import SubmitError
+from broker.schemas.clouds import Clouds, CloudView
+from broker.schemas.leases import Cancellation, Leases
+from broker.schemas.problems import Problem
+from broker.schemas.quotes import Quotes
+from broker.schemas.requests import Admission, ListedResult, ListedResults
 from broker.testing.cloud import FakeCloud
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.refusals import RefusalReason

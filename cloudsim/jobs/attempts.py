@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from cloudsim.jobs.job import Job, Overheads, StorageKind
-from cloudsim.markets.prices import BoolArray, FloatArray, IntArray
 from cloudsim.markets.revocation import Markets
+from cloudsim.model.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from cloudsim.jobs.world import World

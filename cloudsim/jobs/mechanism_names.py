@@ -8,7 +8,7 @@ from cloudsim.model.codes import Code
 class MechanismName(Code):
     """The name of a mechanism, as it stands in the journals of jobs."""
 
-    def __init__(self, _code: str, words: str, meaning: str):
+    def __init__(self, _code: str, words: str = "", meaning: str = ""):
         #: How a job survives evictions, in a few words that follow its cost.
         self.words = words
         #: What it means for the job, a clause.

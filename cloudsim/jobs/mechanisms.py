@@ -27,8 +27,8 @@ from cloudsim.jobs.mechanism_names import MechanismName
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
-from cloudsim.markets.prices import FloatArray
 from cloudsim.markets.revocation import HOUR_S, Markets, Odds
+from cloudsim.model.arrays import FloatArray
 
 #: Work that is left of a job that was revoked at its very end.
 _LEAST_S = 1e-3

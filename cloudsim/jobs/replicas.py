@@ -24,8 +24,8 @@ from cloudsim.jobs.job import Job, Overheads
 from cloudsim.jobs.mechanism_names import MechanismName
 from cloudsim.jobs.world import World
 from cloudsim.markets import bidding
-from cloudsim.markets.prices import FloatArray, IntArray
 from cloudsim.markets.revocation import HOUR_S, Markets, Odds
+from cloudsim.model.arrays import FloatArray, IntArray
 
 #: Sets are formed of this many markets, those that are best alone.
 _MOST_MARKETS = 32

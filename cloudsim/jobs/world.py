@@ -10,8 +10,8 @@ import numpy as np
 
 from cloudsim.jobs.attempts import Charge
 from cloudsim.markets.billing import Billing
-from cloudsim.markets.prices import FloatArray
 from cloudsim.markets.revocation import PriceHistory, PriceWindow
+from cloudsim.model.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ on-demand price: then the market's cap holds.
 
 from __future__ import annotations
 
-from cloudsim.markets.prices import FloatArray
+from cloudsim.model.arrays import FloatArray
 
 #: Highest bid that a market takes, in on-demand prices.
 CAP = 4.0

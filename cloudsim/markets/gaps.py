@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloudsim.markets.prices import FloatArray
+from cloudsim.model.arrays import FloatArray
 from cloudsim.model.errors import SpecError
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloudsim.model.arrays import BoolArray
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.columns import bad_ids, read_columns
 from cloudsim.traces.formats.source import load_source
 from cloudsim.traces.report import QuarantinedLine, refuse_damaged
-from cloudsim.traces.trace import BoolArray
 
 REQUIRED = ("Region", "InstanceCode", "Price")
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cloudsim.markets.prices import FloatArray, PriceSeries
+from cloudsim.markets.prices import PriceSeries
 from cloudsim.markets.revocation import PriceHistory
+from cloudsim.model.arrays import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.lengths import Survival
 from cloudsim.traces.trace import Trace

@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloudsim.model.arrays import freeze_columns
+from cloudsim.model.arrays import BoolArray, FloatArray, IntArray, freeze_columns
 from cloudsim.model.errors import SpecError, TraceError
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 
 #: Texts of an unknown price.

@@ -14,7 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cloudsim.markets.prices import FloatArray, IntArray, PriceSeries
+from cloudsim.markets.prices import PriceSeries
+from cloudsim.model.arrays import FloatArray, IntArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.lengths import Survival
 

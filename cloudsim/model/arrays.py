@@ -1,10 +1,15 @@
-"""Read-only columns for frozen dataclasses."""
+"""Types of arrays, and read-only columns for frozen dataclasses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 def freeze_columns(record: object, names: Iterable[str]) -> None:

@@ -10,6 +10,8 @@ class Added(str):
     """A word that a later version of the contract added, and the older word that readers before it get."""
 
     __slots__ = ("older", "since")
+    since: int
+    older: str
 
     def __new__(cls, word: str, since: int, older: str) -> Self:
         """Make the word; ``since`` is the version of the contract that added it."""

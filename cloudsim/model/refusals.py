@@ -10,7 +10,7 @@ from cloudsim.model.codes import Code
 class RefusalReason(Code):
     """The reasons of refusals, in order of precedence: the first one that applies is reported."""
 
-    def __init__(self, _code: str, text: str, retryable: bool = False):
+    def __init__(self, _code: str, text: str = "", retryable: bool = False):
         #: The reason in words. The command line, the dashboard and the reference read it from here.
         self.text = text
         #: True if the answer is likely to change soon by itself: a table is missing, or the cloud is silent.

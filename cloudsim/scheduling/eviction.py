@@ -76,11 +76,6 @@ class ByKey:
         )
 
 
-def largest_sla(_cores: Any, sla: Any) -> Any:
-    """Return the key by which the largest SLA, the likeliest eviction that was agreed to, leaves first."""
-    return -sla
-
-
 _WORD = (1 << 64) - 1
 
 

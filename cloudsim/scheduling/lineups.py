@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from cloudsim.model.errors import SpecError
 from cloudsim.scheduling import eviction, filters, weighers
@@ -64,9 +65,15 @@ SPOT_WORST_FIT = replace(
     spot_weighers=((weighers.most_free_cores, 1.0),),
 )
 
+
+def largest_sla(_cores: Any, sla: Any) -> Any:
+    """Return the key by which the largest SLA, the likeliest eviction that was agreed to, leaves first."""
+    return -sla
+
+
 OLDEST_JOB_FIRST = LineUp("oldest-job-first", InOrder(ByKey(oldest=True)))
 RANDOM_VICTIMS = LineUp("random-victims", InOrder(eviction.random_order))
-WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", InOrder(ByKey(eviction.largest_sla)))
+WEAKEST_PROMISE_FIRST = LineUp("weakest-promise-first", InOrder(ByKey(largest_sla)))
 
 #: The policy of the paper (004 Algorithms 4 and 5, corrected as in PREEMPTION.md).
 PARTIAL_HOUR = LineUp("partial-hour", Cheapest(Cost(partial_hour_s=1.0)))

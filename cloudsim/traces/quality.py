@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.model.arrays import BoolArray, FloatArray
 from cloudsim.traces import statistics
 from cloudsim.traces.report import ImportReport
-from cloudsim.traces.trace import BoolArray, FloatArray, Trace
+from cloudsim.traces.trace import Trace
 
 #: Number of quarantined lines that are quoted.
 QUOTED_LINES = 5

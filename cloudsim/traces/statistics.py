@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.model.arrays import BoolArray, FloatArray, IntArray
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.trace import BoolArray, FloatArray, IntArray, Trace
+from cloudsim.traces.trace import Trace
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 

@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from cloudsim.model.arrays import FloatArray, IntArray
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.trace import FloatArray, IntArray, Trace
+from cloudsim.traces.trace import Trace
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloudsim.model.arrays import freeze_columns
+from cloudsim.model.arrays import BoolArray, FloatArray, IntArray, freeze_columns
 from cloudsim.model.errors import SpecError, TraceError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 #: More cores than any machine has; a larger number in a file is a fault of the file.
 MAX_CORES = 2**31 - 1

@@ -15,8 +15,8 @@ from math import lcm
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloudsim.markets.prices import BoolArray, FloatArray, IntArray, PriceSeries
-from cloudsim.model.arrays import freeze_columns
+from cloudsim.markets.prices import PriceSeries
+from cloudsim.model.arrays import BoolArray, FloatArray, IntArray, freeze_columns
 from cloudsim.model.errors import SpecError
 
 UnitArray = NDArray[np.int32]

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cloudsim.markets.prices import FloatArray
+from cloudsim.model.arrays import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.volatile.availability import DAY_S, MAX_UNITS, STEP_S, STUDY_SAMPLES, Availability
 

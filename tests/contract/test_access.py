@@ -12,11 +12,11 @@ from fastapi.routing import iter_route_contexts
 
 from broker.api.app import create_app
 from broker.api.dependencies import PermissionDependency
-from broker.api.schemas.api_keys import KeyWish
-from broker.api.schemas.members import MemberWish
 from broker.client import Client
 from broker.contract import OnDemandRequest, SpotRequest
 from broker.identity.permissions import Action, Role
+from broker.schemas.api_keys import KeyWish
+from broker.schemas.members import MemberWish
 from broker.settings import Settings
 from tests.contract.harness import KEY, Federation, serving
 

@@ -14,10 +14,10 @@ import httpx
 import psutil
 import pytest
 
-from broker.api.schemas.api_keys import KeyWish
-from broker.api.schemas.members import MemberWish
 from broker.client import Client
 from broker.contract import SpotRequest
+from broker.schemas.api_keys import KeyWish
+from broker.schemas.members import MemberWish
 from tests.contract.harness import KEY, Federation, serving
 from tests.contract.test_requests import WISH, problem
 from tests.support.wait import wait_until

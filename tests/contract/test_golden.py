@@ -137,6 +137,15 @@ class Outer(BaseModel):
     limit: int = since(NEXT, 3)
 
 
+class Painted(BaseModel):
+    colours: tuple[Colour, ...] | None = None
+
+
+@pytest.mark.parametrize("model", [Inner, Outer, Painted])
+def test_the_version_is_the_highest_that_a_field_or_a_value_declares(model: type[BaseModel]) -> None:
+    assert max(versions._declared_versions(model)) == NEXT
+
+
 @pytest.fixture
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "current_version", lambda: NEXT)

@@ -11,8 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.schemas.api_keys import KeyWish
-from broker.api.schemas.members import MemberWish
 from broker.client import Client, InputRefusedError, NotFoundError, ProblemAnswer
 from broker.identity.permissions import Role
 from broker.jobs.events import JobCancelled, JobFailed, JobSubmitted
@@ -20,6 +18,8 @@ from broker.jobs.ids import LONGEST_CHOSEN, make_suffix
 from broker.jobs.models import JobWish, Outcome
 from broker.jobs.store import JobStore
 from broker.queue.celery_config import JOBS
+from broker.schemas.api_keys import KeyWish
+from broker.schemas.members import MemberWish
 from tests.contract.harness import KEY, Federation, Run, serving
 from tests.contract.job_journals import Journals
 from tests.support.wait import wait_until

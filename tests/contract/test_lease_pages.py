@@ -103,8 +103,8 @@ def test_a_page_goes_on_where_enough_was_looked_through(
 
 
 def test_members_turn_the_pages_of_their_own(client: Client, federation: Federation) -> None:
-    from broker.api.schemas.api_keys import KeyWish
-    from broker.api.schemas.members import MemberWish
+    from broker.schemas.api_keys import KeyWish
+    from broker.schemas.members import MemberWish
 
     client.members.add(MemberWish(name="acme"))
     key = client.api_keys.create(KeyWish(principal="acme")).key

@@ -12,8 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.schemas.api_keys import KeyWish, Rotation
-from broker.api.schemas.members import MemberChange, MemberWish
 from broker.client import Client, GrantedRequest, InputRefusedError, RefusedRequest
 from broker.contract import QuoteRequest, SpotRequest
 from broker.identity.member_cache import MemberCache
@@ -21,6 +19,8 @@ from broker.identity.permissions import Role
 from broker.identity.store import IdentityStore
 from broker.requests.quota import QuotaHolds
 from broker.requests.quota_reconciler import QuotaReconciler
+from broker.schemas.api_keys import KeyWish, Rotation
+from broker.schemas.members import MemberChange, MemberWish
 from broker.storage.connections import connect_async
 from tests.contract.harness import KEY, Federation, Run, serving
 from tests.support.wait import wait_until

@@ -11,12 +11,12 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.api.schemas.api_keys import KeyWish
-from broker.api.schemas.members import MemberWish
 from broker.client import Client
 from broker.contract import Cancel, Confirm, Reserve
 from broker.identity.permissions import Role
 from broker.observability.owner_stats import OwnerStats
+from broker.schemas.api_keys import KeyWish
+from broker.schemas.members import MemberWish
 from cloudsim.disclosure.levels import Disclosure
 from tests.contract.harness import KEY, Federation, serving
 from tests.integration.test_deploy_observability import RULES, queries

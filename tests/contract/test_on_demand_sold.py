@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.api.schemas.api_keys import KeyWish
-from broker.api.schemas.members import MemberWish
 from broker.client import Client, GrantedRequest, NotFoundError, ProblemAnswer, RefusedRequest
 from broker.contract import OnDemandRequest, SpotRequest
 from broker.identity.permissions import Role
+from broker.schemas.api_keys import KeyWish
+from broker.schemas.members import MemberWish
 from tests.contract.harness import KEY, FakeOwner, Federation, Run
 from tests.support.wait import wait_until
 

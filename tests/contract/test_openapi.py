@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from broker.api.app import create_app
-from broker.api.schemas.problems import Problem
 from broker.contract import ExtensionRequest, QuoteRequest, SpotRequest
+from broker.schemas.problems import Problem
 from broker.settings import Settings
 
 VERBS = {"get", "post", "delete", "patch"}

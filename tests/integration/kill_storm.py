@@ -24,13 +24,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from broker.api.schemas.api_keys import KeyWish
-from broker.api.schemas.members import MemberWish
 from broker.client import Client, GrantedRequest, NotFoundError, RefusedRequest
 from broker.contract import Advert
 from broker.journal.journal import Journal
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList
+from broker.schemas.api_keys import KeyWish
+from broker.schemas.members import MemberWish
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.storage.keys import RedisKeys

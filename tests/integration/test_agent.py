@@ -307,7 +307,8 @@ def test_what_was_left_running_can_be_ended(agents: Agents) -> None:
     assert agents.agent("A", "--end-work").wait(60) == 0
     assert not alive(pid)
     agents.until(WorkState.EVICTED)
-    assert list((agents.directory / "agents" / "A").iterdir()) == []
+    left = agents.directory / "agents" / "A"
+    assert list(left.rglob("*")) == [left / ".trash"]
 
 
 def test_a_cloud_that_runs_no_commands_has_no_agent(agents: Agents) -> None:

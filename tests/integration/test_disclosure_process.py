@@ -16,7 +16,7 @@ from tests.unit.workers.owners import ask
 
 pytestmark = pytest.mark.xdist_group("worker-processes")
 
-#: Of those that the broker and readers may not read (``broker.storage.acl``).
+#: Of those that the broker and readers may not read (``broker.identity.redis_acl``).
 _FOR_OWNER_AND_WORKERS = ("history:", "batch:", "journal:", "snapshot:")
 
 

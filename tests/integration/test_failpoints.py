@@ -20,13 +20,13 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from broker.api.schemas.api_keys import KeyWish
-from broker.api.schemas.members import MemberWish
 from broker.client import Client, GrantedRequest, RefusedRequest
 from broker.contract import Advert, ExtensionRequest, SpotRequest
 from broker.identity.store import let_in_operator
 from broker.journal.hash_chain import parse_entry_id
 from broker.journal.journal import Journal
+from broker.schemas.api_keys import KeyWish
+from broker.schemas.members import MemberWish
 from broker.storage.connections import connect
 from broker.storage.embedded_server import EmbeddedRedis
 from broker.webhooks.models import WebhookWish

@@ -312,8 +312,7 @@ def patched(world: World) -> Iterator[None]:
                 "owner.recovery",
             )
         },
-        "broker.storage.redis_retry.log": _Log(world),
-        "broker.storage.redis_retry.time": times,
+        "broker.storage.outages.time": times,
         "workers.owner.ownership.threading": threads,
         "workers.owner.ownership.time": times,
         "workers.owner.ownership.uuid": uuids,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from broker.api.schemas.clouds import DrainRequest
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
 from broker.requests.errors import InFlightError, NoMembersError, ReusedError
 from broker.requests.idempotency import HOLD_S
 from broker.requests.models import RequestAnswer
+from broker.schemas.clouds import DrainRequest
 from tests.simulation.clients import LATE_S
 from tests.simulation.processes import RENEWAL_S, BrokerProcess
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from broker.jobs.events import Unit
-from cloudsim.markets.prices import FloatArray
+from cloudsim.model.arrays import FloatArray
 
 #: A quoted risk bends the curve of usual lifetimes by no more than this.
 _MOST_BENT = 20.0

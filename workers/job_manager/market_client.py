@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from broker.api.schemas.clouds import CloudView, Table
 from broker.client import Client, NotFoundError, ProblemAnswer, find_lifetimes
 from broker.contract import CloudInfo, QuoteView, SpotRequest
 from broker.jobs.record import JobRecord
 from broker.jobs.work_queue import WorkStore
+from broker.schemas.clouds import CloudView, Table
 from cloudsim.disclosure.targeting import infer_survival, parse_disclosed
-from cloudsim.markets.prices import FloatArray
+from cloudsim.model.arrays import FloatArray
 from cloudsim.model.errors import SpecError
 from cloudsim.model.refusals import RefusalReason
 from workers.job_manager.effects import describe_refusal

@@ -41,11 +41,13 @@ from workers.node_agent.process.checkpoints import CheckpointStore
 from workers.node_agent.process.cores import CoreAllocator
 from workers.node_agent.process.driver_protocol import DriverError
 from workers.node_agent.process.isolation import JobIsolation, JobUsers, choose_isolation
+from workers.node_agent.process.limits import JobLimits
 from workers.node_agent.process.process_driver import ProcessDriver
-from workers.node_agent.reports import Reports, report_ended
+from workers.node_agent.reports import Reports, report_ended, report_isolation
 
 PROGRAM = "workers.node_agent"
 _ANSWER_S = 3.0  # a Redis that is silent for longer is away
+_REMOVAL_S = 10.0  # what jobs left and is not removed by then is removed by the next agent
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,12 +87,20 @@ def make_process_driver(config: Settings, cloud: str, nodes: Sequence[int]) -> P
     """
     checkpoints = checkpoint_store(config)
     first, _, last = config.job_users.partition("-")
+    limits = JobLimits(
+        processes=config.job_processes,
+        disk_mb=config.job_disk_mb,
+        disk_free_mb=config.job_disk_free_mb,
+        network=config.job_network == "on",
+    )
     isolation = JobIsolation(
         choose_isolation(config.isolation),
         JobUsers(int(first), int(last)),
         (config.state_dir, checkpoints.directory),
+        limits,
     )
-    return ProcessDriver(config.state_dir / "agents" / cloud, checkpoints, CoreAllocator(nodes), isolation)
+    base = config.state_dir / "agents" / cloud
+    return ProcessDriver(base, checkpoints, CoreAllocator(nodes), isolation, limits)
 
 
 def checkpoint_store(config: Settings) -> CheckpointStore:
@@ -107,6 +117,8 @@ def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
     works = sorted(driver.list_work())
     for name in works:
         driver.forget(name)
+    for thread in driver.empty_trash():
+        thread.join(_REMOVAL_S)
     try:
         with connect(str(config.redis_url), socket_timeout=_ANSWER_S) as client:
             report_ended(client, RedisKeys(config.key_prefix), cloud, works)
@@ -140,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_error(PROGRAM, error)
         lock.end()
         return os.EX_CONFIG
+    report_isolation(client, keys, options.cloud, driver.lacks)
     reports = Reports(client, keys, options.cloud, driver, partial(ring_for_job, app))
     agent = NodeAgent(driver, Assignments(client, keys, options.cloud, signing), reports)
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
@@ -147,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     concerns = instance_filter(events, lambda: agent.instances)
     listened = (waiting, (keys.work_channel(options.cloud), events), agent.wake, stopping, concerns)
     threading.Thread(target=listen_for_wakeups, args=listened, daemon=True).start()
-    cleaned = (client, keys, checkpoint_store(config), config.jobs_kept_s, stopping)
+    cleaned = (client, keys, checkpoint_store(config), driver.empty_trash, config.jobs_kept_s, stopping)
     threading.Thread(target=remove_old_states, args=cleaned, daemon=True).start()
     agent.run(stopping)
     lock.end()

@@ -1,9 +1,10 @@
-"""Remove the checkpoints of jobs that ended long ago."""
+"""Remove the checkpoints of jobs that ended long ago, and what could not be removed before."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import cast
 
 import redis
@@ -32,13 +33,14 @@ def remove_old_states(
     client: redis.Redis,
     keys: RedisKeys,
     checkpoints: CheckpointStore,
+    empty_trash: Callable[[], object],
     kept_s: float,
     stopping: threading.Event,
 ) -> None:
     """Remove old checkpoints now and every hour until ``stopping`` is set; failures are tried again.
 
-    Agents of all clouds may do this in the same directories at once. ``kept_s``: seconds that a checkpoint is
-    kept after its last change.
+    Agents of all clouds may do this in the same directories at once. ``empty_trash``: tries again to remove
+    what could not be removed. ``kept_s``: seconds that a checkpoint is kept after its last change.
     """
     while not stopping.is_set():
         try:
@@ -48,3 +50,4 @@ def remove_old_states(
         except (redis.RedisError, OSError) as error:
             log.warning("old states of jobs are not removed", why=str(error))
         stopping.wait(EVERY_S)
+        empty_trash()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 
@@ -79,6 +80,16 @@ class Reports:
         """Forget a piece of work that is no longer assigned."""
         self._reported.pop(work, None)
         self._logs.pop(work, None)
+
+
+def report_isolation(client: redis.Redis, keys: RedisKeys, cloud: str, lacks: Iterable[str]) -> None:
+    """Report what jobs of the cloud cannot be given where this agent runs; `spotfed doctor` shows it."""
+    for lack in (lacks := tuple(lacks)):
+        log.warning("jobs are not given here", what=lack)
+    try:
+        client.set(keys.isolation(cloud), json.dumps(lacks))
+    except redis.RedisError as error:
+        log.warning("redis is away; doctor is not told what jobs are not given", why=str(error))
 
 
 def report_ended(client: redis.Redis, keys: RedisKeys, cloud: str, works: Iterable[str]) -> None:

@@ -140,8 +140,10 @@ class RunningTask:
             self._finish(WorkState.UNUSABLE, None, str(error))
         except Exception as error:
             log.exception("work given up", work=self.work.id)
-            self._driver.stop(self.work.id, StopCause.STOPPED)
-            self._finish(WorkState.UNUSABLE, None, f"its agent failed: {error}")
+            try:
+                self._driver.stop(self.work.id, StopCause.STOPPED)
+            finally:
+                self._finish(WorkState.UNUSABLE, None, f"its agent failed: {error}")
 
     def _run(self) -> None:
         while True:
@@ -267,6 +269,10 @@ class RunningTask:
             pass
         elif status.cause is StopCause.TOO_LARGE:
             why = f"it used more memory than its {self.work.memory_mb} MB"
+        elif status.cause is StopCause.TOO_MUCH_DISK:
+            why = "it used more disk than a job may have here (SPOTFED_JOB_DISK_MB)"
+        elif status.cause is StopCause.DISK_FULL:
+            why = "the disk was almost full, and it used most of it (SPOTFED_JOB_DISK_FREE_MB)"
         elif status.cause is StopCause.SAVED or (saved and (status.cause or status.noticed_at)):
             state = WorkState.SAVED
         elif status.cause is not None:

@@ -38,7 +38,7 @@ from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from broker.storage.negotiation import ContractError, FederationVersion
-from broker.storage.redis_retry import until_answered
+from broker.storage.outages import until_answered
 from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any
 
 from broker.contract import Lease, LeaseState
@@ -27,12 +28,13 @@ _SHARED = tuple(
     for field in fields(Instance)
     if field.name in Lease.model_fields and field.name not in ("amounts", "labels")
 )
+_read_shared = attrgetter(*_SHARED)
 _NO_FITTING_NODE = frozenset({RefusalReason.TOO_LARGE, RefusalReason.NO_SUCH_NODE, RefusalReason.NO_CAPACITY})
 _END = {state: end for end, state in _STATE.items()}
 
 
 def _shared_fields(value: Instance | Lease) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in _SHARED}
+    return dict(zip(_SHARED, _read_shared(value), strict=True))
 
 
 def lease_of(

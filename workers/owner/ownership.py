@@ -21,7 +21,7 @@ from broker.journal.entries import NotWrittenError
 from broker.journal.hash_chain import BEGINNING, ChainedEntry
 from broker.journal.journal import Commit, FencedError, Journal, JournalError
 from broker.settings import Settings
-from broker.storage.redis_retry import until_answered
+from broker.storage.outages import until_answered
 from workers.owner.epoch_file import EpochFile
 from workers.owner.event_writer import Decisions
 

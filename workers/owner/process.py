@@ -30,7 +30,7 @@ from broker.journal.inbox import MalformedCommand
 from broker.journal.journal import FencedError, Journal
 from broker.observability.spans import Spans
 from broker.settings import Settings
-from broker.storage.redis_retry import until_answered
+from broker.storage.outages import until_answered
 from cloudsim.disclosure.levels import Disclosure
 from cloudsim.disclosure.masked_tables import coarsen_table, describe_table
 from cloudsim.model.refusals import RefusalReason

@@ -10,10 +10,10 @@ from broker.api import problems
 from broker.api.dependencies import Administrator, Services, json_response, v1_router
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
-from broker.api.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
 from broker.identity.models import KeyRecord
 from broker.identity.permissions import Role
 from broker.identity.store import ChangedError
+from broker.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
 
 router = v1_router(tags=["members and keys"])
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from broker.api.dependencies import Administrator, Services, json_response, v1_router
 from broker.api.openapi import problem_responses
-from broker.api.schemas.audit import Audit
+from broker.schemas.audit import Audit
 
 router = v1_router(tags=["members and keys"])
 

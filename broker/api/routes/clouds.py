@@ -11,9 +11,9 @@ from broker.api import problems
 from broker.api.dependencies import Looker, MemberCloud, Operator, Services, json_response, v1_router
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
-from broker.api.schemas.clouds import Advance, Clouds, CloudView, DrainRequest, Table
 from broker.contract import Done, DrainReport, NodeNumber
 from broker.requests.routing import Member
+from broker.schemas.clouds import Advance, Clouds, CloudView, DrainRequest, Table
 
 router = v1_router()
 

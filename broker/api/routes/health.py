@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from broker.api import problems
 from broker.api.dependencies import Services
 from broker.api.openapi import problem_responses
-from broker.api.schemas.health import Health
+from broker.schemas.health import Health
 
 router = APIRouter(tags=["health"])
 

@@ -20,11 +20,11 @@ from broker.api.dependencies import (
     visible_origins,
 )
 from broker.api.openapi import document_body, problem_responses
-from broker.api.schemas.leases import Cancellation, Leases
 from broker.api.services.leases import is_extended, new_end_s
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, LeaseState, RefusalView, read_message
 from broker.contract.instances import InstanceRecord
 from broker.leases.pages import LeaseFilter
+from broker.schemas.leases import Cancellation, Leases
 
 router = v1_router()
 

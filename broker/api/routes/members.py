@@ -21,10 +21,10 @@ from broker.api.dependencies import (
 )
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
-from broker.api.schemas.members import MemberChange, Members, MemberView, MemberWish
 from broker.identity.models import MemberRecord
 from broker.identity.permissions import Action, ProtectedObject
 from broker.identity.store import ChangedError
+from broker.schemas.members import MemberChange, Members, MemberView, MemberWish
 
 router = v1_router(tags=["members and keys"])
 

@@ -20,8 +20,6 @@ from broker.api.dependencies import (
     v1_router,
 )
 from broker.api.openapi import document_body, problem_responses
-from broker.api.schemas.on_demand import Stopped
-from broker.api.schemas.requests import Admission, Admissions
 from broker.api.services.on_demand import matches_request
 from broker.contract import (
     Done,
@@ -33,6 +31,8 @@ from broker.contract import (
     RefusalView,
 )
 from broker.requests.routing import Member
+from broker.schemas.on_demand import Stopped
+from broker.schemas.requests import Admission, Admissions
 from cloudsim.model.reserved_ids import RESERVED
 
 router = v1_router()

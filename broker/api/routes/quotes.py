@@ -10,8 +10,8 @@ from broker.api import attribution
 from broker.api.dependencies import Asker, Services, json_response, v1_router
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
-from broker.api.schemas.quotes import Quotes
 from broker.contract import QuoteRequest
+from broker.schemas.quotes import Quotes
 
 router = v1_router()
 

@@ -23,12 +23,12 @@ from broker.api.dependencies import (
 from broker.api.middleware import add_log_fields
 from broker.api.openapi import document_body, problem_responses
 from broker.api.problems import ProblemError
-from broker.api.schemas.on_demand import OnDemandOffer
-from broker.api.schemas.requests import Admission, ListedResult, ListedResults
 from broker.contract import SpotRequest
 from broker.identity.permissions import Principal
 from broker.requests.models import RequestAnswer
 from broker.requests.submit import Result
+from broker.schemas.on_demand import OnDemandOffer
+from broker.schemas.requests import Admission, ListedResult, ListedResults
 
 log = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from broker.api.schemas.clouds import DrainRequest, Table
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import Answer, Done, Drain, Finish, Reopen, read_message
 from broker.requests.errors import SilentError
 from broker.requests.members import MembershipView
+from broker.schemas.clouds import DrainRequest, Table
 
 
 class CloudService:

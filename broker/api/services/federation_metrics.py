@@ -337,19 +337,7 @@ def _collect_owners(clouds: Sequence[CloudMetrics]) -> Iterator[Metric]:
         "Time that the latest table took to make",
         {cloud: stats.last_table_s for cloud, stats in by_cloud.items() if stats.tables},
     )
-    for name, text, attribute in (
-        (
-            "spotfed_montecarlo_batches",
-            "Batches of the table in progress that no Monte-Carlo worker has delivered yet",
-            "batches",
-        ),
-        ("spotfed_journal_entries", "Entries of the cloud's journal in Redis", "journal_entries"),
-        (
-            "spotfed_dead_letters",
-            "Messages that the cloud's owner put aside for an operator to look at",
-            "dead_letters",
-        ),
-    ):
+    for attribute, (name, text) in OwnerStats.gauges().items():
         yield _make_gauge(name, text, {cloud: getattr(stats, attribute) for cloud, stats in by_cloud.items()})
 
 

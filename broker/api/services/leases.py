@@ -6,7 +6,6 @@ from contextlib import suppress
 
 import redis.asyncio
 
-from broker.api.schemas.leases import Cancellation
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import (
     LONGEST_S,
@@ -23,6 +22,7 @@ from broker.leases.pages import CursorError, LeaseFilter, LeasePages
 from broker.leases.store import LeaseStore, record_retention_s
 from broker.requests.errors import SetAsideError, UnsuitableError
 from broker.requests.members import MembershipView
+from broker.schemas.leases import Cancellation
 from broker.storage.keys import RedisKeys
 
 

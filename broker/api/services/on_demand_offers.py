@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.api.schemas.on_demand import OnDemandOffer
 from broker.contract import NodeKind, SpotRequest
 from broker.requests.routing import Member
+from broker.schemas.on_demand import OnDemandOffer
 
 MOST_OFFERS = 3
 _HOUR_S = 3600.0

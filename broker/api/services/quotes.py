@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from broker.api.schemas.on_demand import OnDemandOffer
-from broker.api.schemas.quotes import Quotes
 from broker.api.services.on_demand_offers import on_demand_offers
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import Answer, Ask, QuoteRequest, QuoteView, RefusalView, SpotRequest
@@ -18,6 +16,8 @@ from broker.requests.open_request import make_ask
 from broker.requests.quota import BROKER, QuotaUse
 from broker.requests.routing import Member, route
 from broker.requests.validation import check_request
+from broker.schemas.on_demand import OnDemandOffer
+from broker.schemas.quotes import Quotes
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.refusals import RefusalReason
 

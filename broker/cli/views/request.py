@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.table import Table
 
-from broker.api.schemas.on_demand import OnDemandOffer
 from broker.cli import formatting
 from broker.cli.console import make_table, number
 from broker.cli.errors import ExitCode
 from broker.client import GrantedRequest, ProblemAnswer, RefusedRequest
 from broker.contract import CounterOffers, Lease, QuoteView, RefusalView, SpotRequest
+from broker.schemas.on_demand import OnDemandOffer
 from cloudsim.model.refusals import RefusalReason
 
 #: What a refusal says about the nodes that a filter removed, by the filter's name.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 from urllib.parse import quote
 
-from broker.api.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
 from broker.client.transport import Resource, parse
 from broker.identity.models import KeyRecord
+from broker.schemas.api_keys import ApiKeys, KeyWish, NewKey, Rotation
 
 
 class ApiKeysResource(Resource):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 
-from broker.api.schemas.clouds import Advance, Clouds, CloudView, DrainRequest, Table
 from broker.client.transport import Resource, parse, quote_id
 from broker.contract import Done, DrainReport
+from broker.schemas.clouds import Advance, Clouds, CloudView, DrainRequest, Table
 
 
 class CloudsResource(Resource):

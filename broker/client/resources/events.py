@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.api.schemas.events import StreamedEvent
 from broker.client.transport import Resource
 from broker.contract import Event
+from broker.schemas.events import StreamedEvent
 
 
 class EventsResource(Resource):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.api.schemas.leases import Cancellation, Leases
-from broker.api.schemas.problems import Problem
 from broker.client.results import RefusedRequest, make_refused
 from broker.client.transport import Resource, parse, quote_id, with_id
 from broker.contract import ExtensionRequest, Lease, LeaseState
 from broker.contract.instances import InstanceRecord
+from broker.schemas.leases import Cancellation, Leases
+from broker.schemas.problems import Problem
 
 MOST_LEASES = 1000  # in one page of the API
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import builtins
 from urllib.parse import quote
 
-from broker.api.schemas.audit import Audit
-from broker.api.schemas.members import MemberChange, Members, MemberView, MemberWish
 from broker.client.transport import Resource, parse
 from broker.identity.models import AuditEntry
+from broker.schemas.audit import Audit
+from broker.schemas.members import MemberChange, Members, MemberView, MemberWish
 
 
 class MembersResource(Resource):

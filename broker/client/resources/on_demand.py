@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.api.schemas.on_demand import OnDemandOffer
-from broker.api.schemas.problems import Problem
-from broker.api.schemas.requests import Admission
 from broker.client.results import GrantedRequest, RefusedRequest, make_refused
 from broker.client.transport import Resource, parse, quote_id, with_id
 from broker.contract import Lease, Needs, OnDemandRequest, SpotRequest
+from broker.schemas.on_demand import OnDemandOffer
+from broker.schemas.problems import Problem
+from broker.schemas.requests import Admission
 
 
 class OnDemandResource(Resource):

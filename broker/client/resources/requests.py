@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from broker.api.schemas.problems import Problem
-from broker.api.schemas.quotes import Quotes
-from broker.api.schemas.requests import Admission, ListedResults
 from broker.backoff import API_BACKOFF
 from broker.client.errors import IN_FLIGHT, REFUSED, ProblemAnswer, ProtocolError, make_error
 from broker.client.results import GrantedRequest, RefusedRequest, make_refused
 from broker.client.transport import Resource, parse, with_id
 from broker.contract import QuoteRequest, SpotRequest
+from broker.schemas.problems import Problem
+from broker.schemas.quotes import Quotes
+from broker.schemas.requests import Admission, ListedResults
 
 
 class RequestsResource(Resource):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from urllib.parse import quote
 
-from broker.api.schemas.clouds import CloudView, Lifetimes, Table
 from broker.client.errors import NotFoundError
 from broker.client.transport import Resource, parse
 from broker.contract import CloudInfo
+from broker.schemas.clouds import CloudView, Lifetimes, Table
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT
 from cloudsim.history.history import stop_phase
+from cloudsim.model.arrays import BoolArray, FloatArray, IntArray
 from cloudsim.model.changes import Started
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.trace import BoolArray, FloatArray, IntArray, Trace
+from cloudsim.traces.trace import Trace
 
 #: Kind of an event: an on-demand instance stops or starts, a spot instance stops or starts.
 _ON_DEMAND_STOP, _ON_DEMAND_START, _SPOT_STOP, _SPOT_START = range(4)

@@ -14,11 +14,11 @@ from typing import Any
 
 from cloudsim.disclosure.targeting import CHECKPOINTED, LINEAR, POLYNOMIAL, SLICES
 from cloudsim.experiments.experiment import Case, Claim, Experiment, Picture, Row, Verdict, total, where
+from cloudsim.experiments.jobs.runs import MARKETS_2015
 from cloudsim.experiments.volatile.drawing import VALUE_NAMES, draw_ordinal, draw_pools, draw_shares
 from cloudsim.experiments.volatile.ordinal import least_volatile, ordinal, sentences
 from cloudsim.experiments.volatile.runs import (
     INTERVALS,
-    MARKETS_2015,
     MARKETS_2021,
     MODEL_NAMES,
     MODELS,

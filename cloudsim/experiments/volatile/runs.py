@@ -16,6 +16,7 @@ import numpy as np
 
 from cloudsim.disclosure.targeting import LINEAR, POLYNOMIAL, Value
 from cloudsim.experiments.experiment import Row, where
+from cloudsim.experiments.jobs.runs import series_2015
 from cloudsim.markets.formats import read
 from cloudsim.markets.prices import PriceSeries
 from cloudsim.model.lengths import LengthHistogram
@@ -35,7 +36,6 @@ from cloudsim.volatile.managers import Renewal, RevocationPolicy
 from cloudsim.volatile.study import InformationModel, StudyOutcome, run_study
 
 #: Files under the data directory.
-MARKETS_2015 = "spot-prices-2015/markets.csv"
 MARKETS_2021 = ("spot-prices-2021/spot_prices_a-l.csv.gz", "spot-prices-2021/spot_prices_m-z.csv.gz")
 
 #: Largest share of their samples that two windows of a market have in common to be two pools; else only the
@@ -66,8 +66,9 @@ def pools_2015(data: Path) -> tuple[list[Pool], list[ExcludedSeries]]:
 
     The last price is carried forward over gaps of the recording, as in the paper.
     """
-    series, _ = read((data / MARKETS_2015).parent)
-    return _pools("2015", ((market, name, part) for market in series for name, part in _windows(market)))
+    return _pools(
+        "2015", ((market, name, part) for market in series_2015(data) for name, part in _windows(market))
+    )
 
 
 def pools_2021(file: Path) -> tuple[list[Pool], list[ExcludedSeries]]:

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from cloudsim.markets.formats.records import Market, PriceRecords
-from cloudsim.markets.prices import FloatArray, TextArray
+from cloudsim.markets.prices import TextArray
+from cloudsim.model.arrays import FloatArray
 from cloudsim.traces.report import QuarantinedLine
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cloudsim.markets.prices import FloatArray
+from cloudsim.model.arrays import FloatArray
 from cloudsim.traces.report import QuarantinedLine
 
 ACCEPTED = (

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from cloudsim.model.arrays import BoolArray, FloatArray
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import BOM, list_repairs, trace_name
 from cloudsim.traces.formats.table import OPTIONAL, REQUIRED, Rows, warn_of_unused
 from cloudsim.traces.report import QuarantinedLine
-from cloudsim.traces.trace import BoolArray, FloatArray, Trace
+from cloudsim.traces.trace import Trace
 
 INSTALL = "Parquet needs pyarrow: pip install 'spotfed[parquet]'"
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from cloudsim.model.arrays import BoolArray
 from cloudsim.traces.formats.columns import bad_cores, bad_ids, read_columns
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat
-from cloudsim.traces.trace import BoolArray, Trace
+from cloudsim.traces.trace import Trace
 
 REQUIRED = ("vm", "start_s", "duration_s", "cores")
 

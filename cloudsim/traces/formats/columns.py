@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cloudsim.model.arrays import BoolArray, FloatArray
 from cloudsim.model.errors import TraceError
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
-from cloudsim.traces.trace import MAX_CORES, BoolArray, FloatArray
+from cloudsim.traces.trace import MAX_CORES
 
 #: Separators of cells, the preferred one first, and their names.
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -14,12 +14,13 @@ from math import nan
 import numpy as np
 from numpy.typing import NDArray
 
+from cloudsim.model.arrays import BoolArray, FloatArray
 from cloudsim.traces.formats.columns import Columns, bad_cores, bad_ids, read_columns
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import QuarantinedLine, refuse_damaged
-from cloudsim.traces.trace import BoolArray, FloatArray, Trace
+from cloudsim.traces.trace import Trace
 
 REQUIRED = ("vm", "machine_type", "start_time", "time_in_sec", "outcome")
 

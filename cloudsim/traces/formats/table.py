@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from cloudsim.model.arrays import BoolArray, FloatArray
 from cloudsim.traces.formats.columns import bad_cores, bad_ids, read_columns
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat
-from cloudsim.traces.trace import BoolArray, FloatArray, Trace
+from cloudsim.traces.trace import Trace
 
 REQUIRED = ("instance", "start_s", "stop_s", "cores")
 

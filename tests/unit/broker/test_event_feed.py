@@ -3,7 +3,6 @@
 import asyncio
 import random
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 import pytest

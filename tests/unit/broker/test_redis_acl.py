@@ -16,8 +16,7 @@ import redis
 import broker
 from broker import cli
 from broker.cli.federations import UP
-from broker.settings import settings
-from broker.storage.acl import (
+from broker.identity.redis_acl import (
     CHANNELS,
     COMMANDS,
     RIGHTS,
@@ -29,6 +28,7 @@ from broker.storage.acl import (
     render_acl_file,
     render_user,
 )
+from broker.settings import settings
 from broker.storage.connections import celery_url
 from broker.storage.keys import RedisKeys
 

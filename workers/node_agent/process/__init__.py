@@ -11,5 +11,6 @@ process_tree     the processes of one piece of work, from /proc
 usage_meter      what they use
 cores            which cores of a node, and of this machine, are whose
 checkpoints      saved states of jobs' directories
-safe_copy        copies of directories that may hold traps
+safe_copy        walks, copies and removes directories that may hold traps
+trash            where what jobs left is put aside and removed
 """

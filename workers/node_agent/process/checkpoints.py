@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from broker.jobs.models import Work
 from workers.node_agent.process.driver_protocol import DriverError, StoredCheckpoint
-from workers.node_agent.process.safe_copy import AbandonedCopyError, copy_tree, remove_tree
+from workers.node_agent.process.safe_copy import AbandonedCopyError, copy_tree
 from workers.node_agent.process.task_files import fsync_directory, read_json, write_json
+from workers.node_agent.process.trash import Trash
 
 CHECKPOINTS_KEPT = 2
 _WORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -27,7 +27,7 @@ class CheckpointStore:
     """Makes, restores and removes checkpoints beneath one directory."""
 
     def __init__(self, directory: Path):
-        self.directory = directory
+        self.directory, self.trash = directory, Trash(directory)
 
     def directory_of(self, job: str, work: str) -> Path:
         """Return the directory of a piece of work. Everybody may pass through those above it."""
@@ -70,16 +70,14 @@ class CheckpointStore:
         place = self.make_directory(work)
         draft = place / _DRAFT
         try:
-            if draft.exists():
-                remove_tree(draft)
+            self.trash.discard(draft)
             draft.mkdir(mode=0o700)
             return draft, copy_tree(directory, draft / "files", of=owner, abandoned=abandoned)
         except AbandonedCopyError:
-            remove_tree(draft)
+            self.trash.discard(draft)
             raise DriverError("there was no time to keep its state") from None
         except OSError as error:
-            with suppress(OSError):
-                remove_tree(draft)
+            self.trash.discard(draft)
             raise DriverError(f"its state could not be kept: {error}") from error
 
     def commit(self, draft: Path, at: float, size: int, *, last: bool) -> StoredCheckpoint:
@@ -101,7 +99,7 @@ class CheckpointStore:
         except OSError as error:
             raise DriverError(f"its state could not be kept: {error}") from error
         for number in [*numbers, checkpoint.number][:-CHECKPOINTS_KEPT]:
-            remove_tree(place / str(number))
+            self.trash.discard(place / str(number))
         return checkpoint
 
     def restore(self, job: str, work: str, number: int, target: Path, owner: int | None) -> None:
@@ -128,14 +126,15 @@ class CheckpointStore:
         Raises
         ------
         OSError
-            When a directory cannot be removed.
+            When a directory cannot be read.
         """
         if not self.directory.is_dir():
             return []
         removed = []
         for job in sorted(path for path in self.directory.iterdir() if path.is_dir()):
-            if job.name not in open_jobs and _changed_at(job) < before:
-                remove_tree(job)
+            if job == self.trash.path:
+                continue
+            if job.name not in open_jobs and _changed_at(job) < before and self.trash.discard(job):
                 removed.append(job.name)
         return removed
 

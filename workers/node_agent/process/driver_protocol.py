@@ -25,6 +25,8 @@ class StopCause(StrEnum):
     SAVED = "saved"
     STOPPED = "stopped"
     TOO_LARGE = "too-large"  # in memory
+    TOO_MUCH_DISK = "too-much-disk"
+    DISK_FULL = "disk-full"  # and it used most of it
 
 
 @dataclass(frozen=True)

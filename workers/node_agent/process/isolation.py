@@ -1,31 +1,39 @@
 """Keep a job from other jobs, and from the federation.
 
-users      the driver is root: each piece of work runs as a user of its own, and, where the driver may mount
-           (CAP_SYS_ADMIN), in a mount namespace without the directories of the federation
+users      the driver is root: each piece of work runs as a user of its own
 landlock   it is not: all work runs as the driver's user, and the kernel keeps each from all files but the
            system's and its own, from tracing and signalling others (Landlock, Linux 6.12), and from local
            sockets
 none       nothing keeps jobs apart; an operator must ask for it
 
-Before a driver takes work it runs a probe that tells what a job could do.
+With ``users`` and ``landlock`` each piece of work also has namespaces of its own where the kernel lets the
+driver make them (CAP_SYS_ADMIN, or user namespaces for all users): directories for temporary files, shared
+memory and locks, and IPC objects, all of which vanish with it; with ``users`` the directories of the
+federation are hidden.
+
+Before a driver takes work it runs a probe that tells what a job could do, and notes what it cannot give jobs.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 
 from workers.node_agent.process import sandbox
 from workers.node_agent.process.driver_protocol import DriverError
+from workers.node_agent.process.limits import JobLimits
 from workers.node_agent.process.process_tree import SHIM, list_processes
 from workers.node_agent.process.safe_copy import remove_tree
-from workers.node_agent.process.task_files import Task, read_outcome
+from workers.node_agent.process.task_files import Task, TaskStart, read_outcome
 
 #: Paths that a job may read under Landlock: the system without its configuration, which may hold secrets.
 SYSTEM = (
@@ -37,7 +45,9 @@ SYSTEM = (
 )
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 REGISTRY = Path("/run/spotfed-users")
-_SHARED = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108  (where others leave things)
+#: Where the interpreter is: jobs see it also where other directories stand in place of those above it.
+_PREFIXES = tuple(dict.fromkeys((sys.prefix, sys.base_prefix)))
+_MOST_FILES = 10_000
 _PROBE_S = 20.0
 #: Shims that this process started, to collect them when they end.
 _shims: list[subprocess.Popen[bytes]] = []
@@ -82,7 +92,7 @@ def choose_isolation(setting: str) -> Isolation:
         raise DriverError(f"SPOTFED_ISOLATION=users needs root: {_ADVICE}")
     if setting == Isolation.LANDLOCK:
         version = sandbox.landlock_version()
-        if version < sandbox.LANDLOCK_NEEDED or not sandbox.can_refuse_sockets():
+        if version < sandbox.LANDLOCK_NEEDED or not sandbox.can_refuse_calls():
             raise DriverError(
                 f"jobs cannot be kept apart here: version {version} of Landlock, and "
                 f"{sandbox.LANDLOCK_NEEDED} is needed; {_ADVICE}"
@@ -91,14 +101,17 @@ def choose_isolation(setting: str) -> Isolation:
 
 
 class JobUsers:
-    """Hands out the users of this machine that run jobs, for all agents on it."""
+    """Hands out the users of this machine that run jobs, for all agents on it.
+
+    All are used in turn, and none before nothing is left of its last job.
+    """
 
     def __init__(self, first: int, last: int, registry: Path = REGISTRY):
         """Take the first and the last user id, and the directory that registers them until the next boot."""
         self._ids, self._registry = range(first, last + 1), registry
 
     def take(self, home: Path) -> int:
-        """Take a user that runs nothing, for as long as the directory ``home`` exists.
+        """Take a user that has nothing, for as long as the directory ``home`` exists.
 
         Raises
         ------
@@ -107,22 +120,30 @@ class JobUsers:
         """
         with self._registry_lock():
             known = {int(path.name): path for path in self._registry.iterdir() if path.name.isdigit()}
-            busy = {process.uid for process in list_processes().values()}
-            for uid in self._ids:
+            busy = {process.uid for process in list_processes().values()} | list_owners()
+            last = self._registry / "last"
+            next_place = 0
+            with suppress(OSError, ValueError):
+                next_place = self._ids.index(int(last.read_text())) + 1
+            for uid in chain(self._ids[next_place:], self._ids[:next_place]):
                 if uid in busy or (uid in known and _is_taken(known[uid])):
                     continue
                 (self._registry / str(uid)).write_text(str(home))
+                last.write_text(str(uid))
                 return uid
-        raise DriverError(f"all {len(self._ids)} users of SPOTFED_JOB_USERS run jobs: name more of them")
+        raise DriverError(
+            f"all {len(self._ids)} users of SPOTFED_JOB_USERS run jobs, or own what jobs left: name more"
+        )
 
     def free(self, uid: int) -> None:
-        """Free the user of a job that has ended, and remove what it left in directories that all may use."""
-        for directory in _SHARED:
+        """Free the user of a job that has ended, and remove what it left where all may leave something."""
+        for directory in map(Path, (*sandbox.shared_directories(), sandbox.MESSAGE_QUEUES)):
             with suppress(OSError):
                 for path in directory.iterdir():
                     with suppress(OSError):
                         if path.lstat().st_uid == uid:
                             path.unlink() if not path.is_dir() or path.is_symlink() else remove_tree(path)
+        sandbox.remove_ipc_objects(uid)
         with suppress(FileNotFoundError):
             (self._registry / str(uid)).unlink()
 
@@ -137,6 +158,22 @@ class JobUsers:
             raise DriverError(f"{self._registry} cannot be used: {error}") from error
 
 
+def list_owners() -> set[int]:
+    """Return the users that own something in directories where all may leave it, of some thousand entries."""
+    owners = {uid for _, _, uid in sandbox.list_ipc_objects()}
+    unseen = deque([*sandbox.shared_directories(), sandbox.MESSAGE_QUEUES])
+    left = _MOST_FILES
+    while unseen and left > 0:
+        with suppress(OSError), os.scandir(unseen.popleft()) as entries:
+            for entry in entries:
+                left -= 1
+                status = entry.stat(follow_symlinks=False)
+                owners.add(status.st_uid)
+                if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH:
+                    unseen.append(entry.path)
+    return owners
+
+
 def _is_taken(path: Path) -> bool:
     """Return True if the directory exists for which a user was taken. The user may be freed meanwhile."""
     try:
@@ -148,14 +185,15 @@ def _is_taken(path: Path) -> bool:
 class JobIsolation:
     """The isolation of every job of one driver.
 
-    hides: True if the directories of the federation are hidden from jobs.
+    namespaces: the kinds that each job has of its own. lacks: what jobs are not given here, for people.
     """
 
-    def __init__(self, isolation: Isolation, users: JobUsers, private: Iterable[Path]):
+    def __init__(self, isolation: Isolation, users: JobUsers, private: Iterable[Path], limits: JobLimits):
         """Take the private directories, of which a job may see only its own parts."""
         self.isolation, self.users = isolation, users
-        self._private = tuple(private)
-        self.hides = isolation is Isolation.USERS
+        self._private, self._limits = tuple(private), limits
+        self.namespaces: tuple[str, ...] = ()
+        self.lacks: tuple[str, ...] = ()
 
     def take_user(self, home: Path) -> int | None:
         """Take a user for the work in that directory; None if it runs as the driver's user.
@@ -167,9 +205,49 @@ class JobIsolation:
         """
         return self.users.take(home) if self.isolation is Isolation.USERS else None
 
+    def make_task(
+        self,
+        command: tuple[str, ...],
+        *,
+        environment: dict[str, str],
+        directory: Path,
+        temporary: Path,
+        uid: int | None,
+        resume: tuple[str, ...] | None = None,
+        cpus: tuple[int, ...] = (),
+        memory_mb: int | None = None,
+        beside: TaskStart | None = None,
+    ) -> Task:
+        """Return a task that is kept apart. ``beside``: a task whose namespaces and user it shares."""
+        own = (directory, temporary)
+        apart = self.isolation is not Isolation.NONE
+        sockets = "all" if not (self._limits.network or "net" in self.namespaces) else None
+        if self.isolation is Isolation.LANDLOCK:
+            sockets = sockets or "local"
+        return Task(
+            command=command,
+            resume=resume,
+            environment=environment,
+            directory=str(directory),
+            temporary=str(temporary),
+            cpus=cpus,
+            memory_mb=memory_mb,
+            processes=self._limits.processes,
+            uid=uid,
+            alone=beside is None,
+            namespaces=self.namespaces,
+            beside=None if beside is None else (beside.shim, beside.shim_ticks),
+            hidden=self.hidden_paths(own),
+            shown=tuple(str(path) for path in (*own, *_PREFIXES)),
+            reads=self.readable_paths(),
+            writes=self.writable_paths(own),
+            sockets=sockets,
+            keys=not (apart and sandbox.can_refuse_calls()),
+        )
+
     def hidden_paths(self, shown: Iterable[Path]) -> tuple[str, ...]:
         """Return the directories to hide from work that sees ``shown``: private and impassable ones."""
-        if not self.hides:
+        if self.isolation is not Isolation.USERS or "mnt" not in self.namespaces:
             return ()
         private = {*self._private, *(barred for path in shown for barred in _barred(path))}
         top = [path for path in private if not any(other in path.parents for other in private)]
@@ -179,24 +257,31 @@ class JobIsolation:
         """Return what work may read beside its own; None if whatever its user may."""
         if self.isolation is not Isolation.LANDLOCK:
             return None
-        return (*SYSTEM, sys.prefix, sys.base_prefix)
+        return (*SYSTEM, *_PREFIXES)
 
     def writable_paths(self, own: Iterable[Path]) -> tuple[str, ...]:
         """Return what work may change."""
         devices = DEVICES if self.isolation is Isolation.LANDLOCK else ()
         return (*(str(path) for path in own), *devices)
 
+    def wanted_namespaces(self) -> tuple[str, ...]:
+        """Return the kinds of namespaces that jobs are to have of their own."""
+        apart = () if self.isolation is Isolation.NONE else ("mnt", "ipc")
+        kinds = apart if self._limits.network else (*apart, "net")
+        return ("user", *kinds) if kinds and os.geteuid() != 0 else kinds
+
     def check(self, base: Path) -> None:
-        """Run a probe beneath ``base``.
+        """Run a probe beneath ``base``, with namespaces and, where that fails, without; note what is lacking.
 
         Raises
         ------
         DriverError
             When a job could do what it must not.
         """
-        fault = self._probe(base)
-        if fault and self.hides:  # where mounting is not permitted, users alone may suffice
-            self.hides = False
+        self.namespaces = self.wanted_namespaces()
+        fault = without = self._probe(base)
+        if fault and self.namespaces:
+            self.namespaces = ()
             fault = self._probe(base)
         if fault:
             raise DriverError(
@@ -204,6 +289,25 @@ class JobIsolation:
                 "the directories above it (SPOTFED_STATE_DIR and SPOTFED_JOBS_DIR say where that is), "
                 f"{_ADVICE}"
             )
+        self.lacks = tuple(self._list_lacks(without))
+
+    def _list_lacks(self, why: str | None) -> Iterator[str]:
+        """List what jobs are not given. ``why``: the reason for which they have no namespaces."""
+        if self.isolation is Isolation.NONE:
+            yield "anything that keeps them apart (SPOTFED_ISOLATION=none)"
+        elif "mnt" not in self.namespaces:
+            yield f"temporary files, shared memory, locks and IPC objects of their own ({why})"
+        if not self._limits.network and "net" not in self.namespaces:
+            yield f"a loopback device of their own, so that they can open no sockets at all ({why})"
+        if self.isolation is not Isolation.USERS and "user" not in self.namespaces:
+            shared = (
+                "any limit of processes"
+                if os.geteuid() == 0
+                else "a limit of processes each, but one for all"
+            )
+            yield f"{shared} (they run as the agent's user)"
+        if self.isolation is not Isolation.NONE and not sandbox.can_refuse_calls():
+            yield "refused keyrings of the kernel (its kind of processor)"
 
     def _probe(self, base: Path) -> str | None:
         """Run the probe and return what is wrong, None if nothing is."""
@@ -212,41 +316,37 @@ class JobIsolation:
         uid = None
         try:
             uid = self.take_user(home)
-            state, directory = home / "state", home / "job"
-            for path in (state, directory):
+            state, directory, temporary = home / "state", home / "job", home / "tmp"
+            for path in (state, directory, temporary):
                 path.mkdir(mode=0o700)
             if uid is not None:
                 os.chown(directory, uid, uid)
+                os.chown(temporary, uid, uid)
             (state / "canary").write_text("secret")
             script = (
                 _PROBE if self.isolation is not Isolation.NONE else 'echo works > "$HOME/probe" || exit 11'
             )
-            Task(
-                command=("/bin/sh", "-c", script),
-                resume=None,
-                environment={
-                    "HOME": str(directory),
-                    "CANARY": str(state / "canary"),
-                    "DRIVER": str(os.getpid()),
-                    "PATH": "/usr/bin:/bin",
-                },
-                directory=str(directory),
-                cpus=(),
-                memory_mb=None,
+            environment = {
+                "HOME": str(directory),
+                "CANARY": str(state / "canary"),
+                "DRIVER": str(os.getpid()),
+                "PATH": "/usr/bin:/bin",
+            }
+            self.make_task(
+                ("/bin/sh", "-c", script),
+                environment=environment,
+                directory=directory,
+                temporary=temporary,
                 uid=uid,
-                alone=True,
-                hidden=self.hidden_paths([directory]),
-                reads=self.readable_paths(),
-                writes=self.writable_paths([directory]),
             ).write(state)
             start_shim(state).wait(_PROBE_S)
             ended = read_outcome(state)
         except subprocess.TimeoutExpired:
             ended = None
         finally:
-            remove_tree(home)
             if uid is not None:
-                self.users.free(uid)
+                self.users.free(uid)  # while home is there, nobody else is given it
+            remove_tree(home)
         if ended is None or ended.code is None:
             return "it did not end" if ended is None else ended.why
         return _FAULTS.get(ended.code, f"it ended with status {ended.code}")

@@ -23,7 +23,10 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
+
+import structlog
 
 from broker.jobs.models import Usage, Work
 from cloudsim.jobs.job import StorageKind
@@ -37,31 +40,44 @@ from workers.node_agent.process.driver_protocol import (
     StoredCheckpoint,
 )
 from workers.node_agent.process.isolation import JobIsolation, start_shim
+from workers.node_agent.process.limits import JobLimits
 from workers.node_agent.process.process_tree import OsProcess, ProcessTree, list_processes
-from workers.node_agent.process.safe_copy import remove_tree
 from workers.node_agent.process.task_files import (
     Task,
     TaskOutcome,
+    TaskStart,
     log_end,
     log_tail,
     read_outcome,
     read_start,
+    reserve_file,
     shim_lives,
 )
+from workers.node_agent.process.trash import Trash
+from workers.node_agent.process.usage_meter import disk_bytes
 from workers.node_agent.process.work_dir import WorkDir, read_work_dir
 
 SAVE_LIMIT_S = 600.0
 _TABLE_S = 0.8  # the largest age of the list of all processes
-_DISK_S = 10.0
+_DISK_S, _RELIEF_S = 10.0, 5.0
+#: Room that a file may take at least, by which file systems count how many there may be.
+_FILE_BYTES = 16_384
 _LOOK_S = 0.02
 _STOP_LIMIT_S = 15.0
+
+log = structlog.get_logger(__name__)
 
 
 class ProcessDriver:
     """Runs work as processes; see `workers.node_agent.process.driver_protocol.WorkDriver`."""
 
     def __init__(
-        self, base: Path, checkpoints: CheckpointStore, cores: CoreAllocator, isolation: JobIsolation
+        self,
+        base: Path,
+        checkpoints: CheckpointStore,
+        cores: CoreAllocator,
+        isolation: JobIsolation,
+        limits: JobLimits,
     ):
         """Take up the work that runs already. ``base``: the driver's own directory.
 
@@ -71,20 +87,33 @@ class ProcessDriver:
             When jobs cannot be kept apart here.
         """
         self._base, self._checkpoints, self._cores, self._isolation = base, checkpoints, cores, isolation
+        self._limits = limits
         self._work_dirs: dict[str, WorkDir] = {}
-        self._lock = threading.RLock()
+        self._lock, self._disk_lock = threading.RLock(), threading.Lock()
         self._table: dict[int, OsProcess] = {}
-        self._table_at = float("-inf")
+        self._table_at = self._relieved_at = float("-inf")
         base.mkdir(parents=True, exist_ok=True)
         base.chmod(0o711)
+        self._trash = Trash(base)
+        for path in base.glob(".probe-*"):  # of an agent that was killed, perhaps with this process id
+            self._trash.discard(path)
         isolation.check(base)
         for path in base.iterdir():
-            self._take_up(path)
+            if path != self._trash.path:
+                self._take_up(path)
+        self.empty_trash()
 
     def _take_up(self, path: Path) -> None:
+        """Take up the work of that directory. Whatever it holds, the agent goes on."""
+        try:
+            self._read(path)
+        except Exception:
+            log.exception("work cannot be taken up", path=str(path))
+
+    def _read(self, path: Path) -> None:
         notes = read_work_dir(path)
         if notes is None:
-            remove_tree(path)  # nothing was started there
+            self._trash.discard(path)  # nothing was started there
             return
         work_dir = self._make_work_dir(*notes)
         self._cores.occupy(work_dir.work, work_dir.cores)
@@ -97,6 +126,11 @@ class ProcessDriver:
         live = self._checkpoints.live_directory(work) if work.storage is StorageKind.REMOTE else None
         return WorkDir(self._base, work, cores, live, uid)
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Phrases that name what jobs are not given here."""
+        return self._isolation.lacks
+
     def list_work(self) -> list[str]:
         """Return the ids of all work that was started and not forgotten."""
         with self._lock:
@@ -108,8 +142,7 @@ class ProcessDriver:
             work_dir = self._work_dirs.get(work.id)
         if work_dir is None:
             work_dir = self._make_work_dir(work, self._cores.take(work), None)
-            if work_dir.path.exists():
-                remove_tree(work_dir.path)
+            self._trash.discard(work_dir.path)
             try:
                 self._prepare(work_dir)
             except (OSError, DriverError) as error:
@@ -130,10 +163,11 @@ class ProcessDriver:
         work_dir.uid = self._isolation.take_user(work_dir.path)
         work_dir.state.mkdir(mode=0o700)
         work_dir.tmp.mkdir(mode=0o700)
+        for name in ("cause.json", "noticed.json"):
+            reserve_file(work_dir.path / name)
         if work.storage is StorageKind.REMOTE:
             self._checkpoints.make_directory(work)
-        if work_dir.directory.exists():
-            remove_tree(work_dir.directory)
+            self._checkpoints.trash.discard(work_dir.directory)
         if work.restore is not None:
             self._checkpoints.restore(work.job, *work.restore, work_dir.directory, work_dir.uid)
         else:
@@ -154,21 +188,18 @@ class ProcessDriver:
         command: tuple[str, ...],
         *,
         resume: tuple[str, ...] | None = None,
-        alone: bool = True,
+        beside: TaskStart | None = None,
     ) -> Task:
-        own = (work_dir.directory, work_dir.tmp)
-        return Task(
-            command=command,
+        return self._isolation.make_task(
+            command,
             resume=resume,
             environment=work_dir.environment(),
-            directory=str(work_dir.directory),
+            directory=work_dir.directory,
+            temporary=work_dir.tmp,
             cpus=self._cores.cpus(work_dir.work.node, work_dir.cores),
             memory_mb=work_dir.work.memory_mb,
             uid=work_dir.uid,
-            alone=alone,
-            hidden=self._isolation.hidden_paths(own),
-            reads=self._isolation.readable_paths(),
-            writes=self._isolation.writable_paths(own),
+            beside=beside,
         )
 
     def _shim(self, state: Path) -> subprocess.Popen[bytes]:
@@ -209,7 +240,7 @@ class ProcessDriver:
                 tree.resume()
             work_dir.meter.add_halt(time.time() - halted_at)
         if abandon.is_set():
-            remove_tree(draft)
+            self._checkpoints.trash.discard(draft)
             raise DriverError("there was no time to keep its state")
         return self._checkpoints.commit(draft, began_at if saves else halted_at, size, last=last)
 
@@ -222,11 +253,10 @@ class ProcessDriver:
             When it fails, takes too long or is abandoned.
         """
         state = work_dir.path / "save"
-        if state.exists():
-            remove_tree(state)
+        self._trash.discard(state)
         state.mkdir(mode=0o700)
         assert work_dir.work.save is not None
-        self._task(work_dir, work_dir.work.save, alone=False).write(state)
+        self._task(work_dir, work_dir.work.save, beside=read_start(work_dir.state)).write(state)
         saving = self._shim(state)
         limit = time.monotonic() + SAVE_LIMIT_S
         while saving.poll() is None:
@@ -255,7 +285,8 @@ class ProcessDriver:
         work_dir = self._find(work)
         if work_dir is None:
             return
-        work_dir.note_cause(cause)
+        with suppress(OSError):  # it ends whether that can be written or not
+            work_dir.note_cause(cause)
         self._kill(work_dir)
 
     def _kill(self, work_dir: WorkDir) -> None:
@@ -297,15 +328,64 @@ class ProcessDriver:
         if most_mb is not None and memory > most_mb * 1e6 and tree.proportional_bytes() > most_mb * 1e6:
             self.stop(work_dir.work.id, StopCause.TOO_LARGE)
         if now_s - work_dir.disk_at > _DISK_S:
-            work_dir.disk_gb, work_dir.disk_at = work_dir.measure_gb(), now_s
+            work_dir.disk_at = now_s
+            used = self._measure_disk(work_dir)
+            if used is not None and used > self._limits.disk_mb * 1e6:
+                self.stop(work_dir.work.id, StopCause.TOO_MUCH_DISK)
+        self._relieve_disk(work_dir.directory, now_s)
         wall_s = 0.0 if started_at is None else time.time() - started_at
         return RunningWork(
             started_at, work_dir.meter.usage(wall_s, work_dir.disk_gb), work_dir.read_noticed_at()
         )
 
+    def _measure_disk(self, work_dir: WorkDir) -> int | None:
+        """Measure the bytes on disk of a piece of work; return None if its files are too many for that."""
+        sizes, tree = disk_bytes(work_dir.directory, work_dir.tmp), work_dir.process_tree()
+        if sizes is None:
+            return None
+        if not sizes:  # it is removed meanwhile
+            return 0
+        work_dir.disk_gb = sizes[0] / 1e9
+        return sum(sizes) + (0 if tree is None else tree.unlinked_bytes(work_dir.path.stat().st_dev))
+
+    def _relieve_disk(self, directory: Path, now_s: float) -> None:
+        """End the work that uses most of a file system that is almost full, and remove its files.
+
+        None is ended if none uses more than is still free: then others have filled it.
+        """
+        least = self._limits.disk_free_mb * 1e6
+        with suppress(FileNotFoundError):
+            if _free_bytes(directory) >= least or not self._disk_lock.acquire(blocking=False):
+                return
+            try:
+                if now_s - self._relieved_at > _RELIEF_S:
+                    self._relieved_at = now_s
+                    self._end_largest(directory.stat().st_dev, _free_bytes(directory))
+            finally:
+                self._disk_lock.release()
+
+    def _end_largest(self, device: int, free: int) -> None:
+        with self._lock:
+            work_dirs = list(self._work_dirs.values())
+        sizes: list[tuple[float, WorkDir]] = []
+        for work_dir in work_dirs:
+            with suppress(FileNotFoundError):
+                if read_outcome(work_dir.state) is None and work_dir.directory.stat().st_dev == device:
+                    used = self._measure_disk(work_dir)
+                    sizes.append((float("inf") if used is None else used, work_dir))
+        most, largest = max(sizes, key=itemgetter(0), default=(0.0, None))
+        if largest is not None and most > free:
+            self.stop(largest.work.id, StopCause.DISK_FULL)
+            if largest.work.storage is StorageKind.REMOTE:
+                self._checkpoints.trash.discard(largest.directory)
+            else:
+                self._trash.discard(largest.directory)
+            self._trash.discard(largest.tmp)
+
     def _ended(self, work_dir: WorkDir, ended: TaskOutcome, started_at: float | None) -> EndedWork:
         if work_dir.disk_at < float("inf"):
-            work_dir.disk_gb, work_dir.disk_at = work_dir.measure_gb(), float("inf")
+            work_dir.disk_at = float("inf")
+            self._measure_disk(work_dir)
         wall_s = 0.0 if started_at is None else ended.at - started_at
         usage = work_dir.meter.usage(wall_s, work_dir.disk_gb, ended.cpu_s, ended.peak_memory_gb)
         return EndedWork(
@@ -339,7 +419,8 @@ class ProcessDriver:
         work_dir = self._find(work)
         if work_dir is None:
             return
-        work_dir.note_cause(StopCause.STOPPED)
+        with suppress(OSError):
+            work_dir.note_cause(StopCause.STOPPED)
         self._kill(work_dir)
         self._remove(work_dir)
         with self._lock:
@@ -347,16 +428,28 @@ class ProcessDriver:
 
     def _remove(self, work_dir: WorkDir) -> None:
         """Free all that the work has. Its notes go first, so that it is not taken for work that goes on."""
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             (work_dir.path / "work.json").unlink()
-        if work_dir.directory.is_dir() and work_dir.work.storage is StorageKind.REMOTE:
-            remove_tree(work_dir.directory)
-        if work_dir.path.is_dir():
-            remove_tree(work_dir.path)
-        if work_dir.uid is not None:
+        if work_dir.work.storage is StorageKind.REMOTE:
+            self._checkpoints.trash.discard(work_dir.directory)
+        if work_dir.uid is not None:  # while its directory is there, no other work is given its user
+            with suppress(OSError):
+                work_dir.path.chmod(0o700)
             self._isolation.users.free(work_dir.uid)
+        self._trash.discard(work_dir.path)
         self._cores.free(work_dir.work.id)
+
+    def empty_trash(self) -> list[threading.Thread]:
+        """Begin to remove what was put aside; return the threads that do."""
+        return [self._trash.empty(), self._checkpoints.trash.empty()]
 
     def _find(self, work: str) -> WorkDir | None:
         with self._lock:
             return self._work_dirs.get(work)
+
+
+def _free_bytes(directory: Path) -> int:
+    """Return the free space of a file system; where it has room for few files only, that of as many."""
+    disk = os.statvfs(directory)
+    free = disk.f_bavail * disk.f_frsize
+    return min(free, disk.f_favail * _FILE_BYTES) if disk.f_files else free

@@ -43,7 +43,9 @@ def read_process(pid: int) -> OsProcess | None:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-            uid = os.stat(file.fileno()).st_uid
+        uid = os.stat(
+            f"/proc/{pid}"
+        ).st_uid  # the files in it may belong to root, see PR_SET_DUMPABLE in prctl(2)
     except OSError:
         return None
     cpu_s = sum(map(int, fields[11:15])) / _TICKS_PER_S
@@ -95,6 +97,18 @@ class ProcessTree:
             with suppress(OSError), open(f"/proc/{process.pid}/smaps_rollup", encoding="ascii") as file:
                 total += sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
         return total
+
+    def unlinked_bytes(self, device: int) -> int:
+        """Return the space on a device of files that have no name any more, but are open in its processes."""
+        sizes: dict[int, int] = {}
+        for process in self.members():
+            with suppress(OSError):
+                for name in os.listdir(f"/proc/{process.pid}/fd"):
+                    with suppress(OSError):
+                        status = os.stat(f"/proc/{process.pid}/fd/{name}")
+                        if status.st_dev == device and status.st_nlink == 0:
+                            sizes[status.st_ino] = status.st_blocks * 512
+        return sum(sizes.values())
 
     def send_warning(self) -> None:
         """Send SIGTERM to its process group."""

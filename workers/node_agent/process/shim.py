@@ -38,21 +38,34 @@ else:
 PART_BYTES = 512 * 1024
 _LONGEST_SWEEP_S = 10.0
 _LONGEST_DRAIN_S = 2.0
-_MOST_PROCESSES = 4_096
 _MB = 1_000_000
+_SMALL_FILE = 4_096
 _LOCK_TRIES = 50
 
 
 def write_file(directory: int, name: str, content: dict[str, Any]) -> None:
-    """Write a small file into the state's directory, whole or not at all, and flush it to the disk."""
+    """Write a small file into the state's directory, whole or not at all, and flush it to the disk.
+
+    It is written over what ``reserve_file`` has written, so that a full disk has room for it.
+    """
     draft = f".{name}.new"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=directory)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=directory)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(content, file)
+        file.truncate()
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
     os.fsync(directory)
+
+
+def reserve_file(directory: int, name: str) -> None:
+    """Reserve room for a small file that is to be written when the disk may be full."""
+    descriptor = os.open(f".{name}.new", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=directory)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(b" " * _SMALL_FILE)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def began_ticks(pid: int) -> int:
@@ -78,21 +91,21 @@ class OutputLog:
         self._left = 0
 
     def add(self, output: bytes) -> None:
-        """Append output."""
-        while output:
-            if not self._left or self._part is None:
-                self._part = self._begin()
-            self._part.write(output[: self._left])
-            taken = min(len(output), self._left)
-            self._written, self._left, output = self._written + taken, self._left - taken, output[taken:]
+        """Append output. What a full disk does not take is lost: the command goes on."""
+        with suppress(OSError):
+            while output:
+                if not self._left or self._part is None:
+                    self._part = self._begin()
+                taken = self._part.write(output[: self._left])
+                self._written, self._left, output = self._written + taken, self._left - taken, output[taken:]
 
     def _begin(self) -> IO[bytes]:
         if self._part is not None:
             self._part.close()
-        self._names.append(f"log.{self._written}")
-        descriptor = os.open(
-            self._names[-1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=self._directory
-        )
+        name = f"log.{self._written}"
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600, dir_fd=self._directory)
+        if name not in self._names:
+            self._names.append(name)
         self._left = PART_BYTES
         if len(self._names) > 2:
             os.unlink(self._names.pop(0), dir_fd=self._directory)
@@ -126,10 +139,15 @@ class Shim:
     def run(self) -> None:
         """Run the task to its end, and write down how it went."""
         sandbox.adopt_orphans()
+        reserve_file(self._directory, "ended.json")
         write_file(self._directory, "started.json", self._start_record)
         code: int | None = 0
         why = None
-        if self._task["resume"]:
+        try:
+            self._enter_namespaces()
+        except OSError as error:
+            code, why = None, f"it cannot be run: {error.strerror}"
+        if code == 0 and self._task["resume"]:
             code, why = self._step(self._task["resume"], counts=False)
             if code and not self._ending:
                 code, why = None, f"its restore command ended with status {code}"
@@ -148,6 +166,17 @@ class Shim:
             "peak_memory_gb": usage.ru_maxrss * 1024 / 1e9,
         }
         write_file(self._directory, "ended.json", ended)
+
+    def _enter_namespaces(self) -> None:
+        """Move this process, and with it the command, into namespaces of its own or those it runs beside."""
+        task = self._task
+        if task["beside"]:
+            pid, ticks = task["beside"]
+            sandbox.join_namespaces(pid, lambda: began_ticks(pid) == ticks)
+        elif task["namespaces"]:
+            sandbox.enter_namespaces(task["namespaces"])
+            if "mnt" in task["namespaces"]:
+                sandbox.mount_places(task["hidden"], task["shown"], task["temporary"], task["memory_mb"])
 
     def _end(self, *_: object) -> None:
         self._ending = True
@@ -240,16 +269,18 @@ class Shim:
             null = os.open("/dev/null", os.O_RDONLY)
             for target, source in ((0, null), (1, self._inlet), (2, self._inlet)):
                 os.dup2(source, target)
-            if task["hidden"]:
-                sandbox.hide_directories(task["hidden"], task["writes"])
             if task["uid"] is not None:
                 sandbox.become_user(task["uid"])
             sandbox.die_with_parent(signal.SIGKILL)
             sandbox.forbid_new_privileges()
             os.chdir(task["directory"])
             if task["reads"] is not None:
-                sandbox.apply_landlock(task["reads"], task["writes"])
-                sandbox.refuse_local_sockets()
+                own = sandbox.shared_directories() if "mnt" in task["namespaces"] else ()
+                sandbox.apply_landlock(task["reads"], (*task["writes"], *own))
+            if not task["keys"]:
+                sandbox.refuse_keys()
+            if task["sockets"]:
+                sandbox.refuse_sockets(local_only=task["sockets"] == "local")
             os.set_inheritable(report, False)
             os.closerange(3, report)
             os.closerange(report + 1, 4_096)
@@ -263,11 +294,24 @@ class Shim:
 
     def _limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if self._task["uid"] is not None:
-            resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
+        processes = self._task["processes"]
+        if self._task["uid"] is None and "user" not in self._task["namespaces"]:
+            processes += count_threads(os.getuid())  # of a user whose other processes count as well
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
         if self._task["memory_mb"] is not None:
             most = self._task["memory_mb"] * _MB
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def count_threads(uid: int) -> int:
+    """Return the number of threads of all processes of a user."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count
 
 
 def descendants() -> list[int]:

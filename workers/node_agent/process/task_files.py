@@ -10,28 +10,40 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+_SMALL_FILE = 4_096
+
 
 @dataclass(frozen=True)
 class Task:
     """A task that the shim is to carry out.
 
-    resume: runs before the command. directory: where both run. cpus: CPUs of this machine. uid: a user of its
-    own. alone: True if all processes of that user belong to the command. hidden: directories of which it sees
-    only ``writes``. reads: None for all that its user may read; else it can read only there and in
-    ``writes``.
+    resume: runs before the command. directory: where both run. temporary: for its temporary files. cpus: CPUs
+    of this machine. processes: how many it may have, threads included. uid: a user of its own. alone: True if
+    all processes of that user belong to the command. namespaces: those that it has of its own, see
+    `workers.node_agent.process.sandbox`. beside: the process whose namespaces it joins instead, and when that
+    began. hidden: directories of which it sees only ``shown``. reads: None for all that its user may read;
+    else it can read only there and in ``writes``. sockets: those that are refused, "local" or "all". keys:
+    True if it may use keyrings of the kernel.
     """
 
     command: tuple[str, ...]
     resume: tuple[str, ...] | None
     environment: dict[str, str]
     directory: str
+    temporary: str
     cpus: tuple[int, ...]
     memory_mb: int | None
+    processes: int
     uid: int | None
     alone: bool
+    namespaces: tuple[str, ...]
+    beside: tuple[int, int] | None
     hidden: tuple[str, ...]
+    shown: tuple[str, ...]
     reads: tuple[str, ...] | None
     writes: tuple[str, ...]
+    sockets: str | None
+    keys: bool
 
     def write(self, state: Path) -> None:
         """Write the task where the shim reads it."""
@@ -101,14 +113,28 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all, and flush it to the disk."""
+    """Write a JSON file whole or not at all, and flush it to the disk.
+
+    It is written over what ``reserve_file`` has written, so that a full disk has room for it.
+    """
     draft = path.with_name(f".{path.name}.draft")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         json.dump(content, file)
+        file.truncate()
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
     fsync_directory(path.parent)
+
+
+def reserve_file(path: Path) -> None:
+    """Reserve room for a small JSON file that is to be written when the disk may be full."""
+    with os.fdopen(
+        os.open(path.with_name(f".{path.name}.draft"), os.O_WRONLY | os.O_CREAT, 0o600), "w"
+    ) as file:
+        file.write(" " * _SMALL_FILE)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def fsync_directory(path: Path) -> None:

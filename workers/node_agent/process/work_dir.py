@@ -22,7 +22,7 @@ from workers.node_agent.process.checkpoints import checked_id
 from workers.node_agent.process.driver_protocol import StopCause
 from workers.node_agent.process.process_tree import ProcessTree
 from workers.node_agent.process.task_files import read_json, read_outcome, read_start, shim_lives, write_json
-from workers.node_agent.process.usage_meter import UsageMeter, disk_bytes
+from workers.node_agent.process.usage_meter import UsageMeter
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -57,10 +57,6 @@ class WorkDir:
         """Write down what was asked for."""
         content = {"work": self.work.model_dump(mode="json"), "cores": list(self.cores), "uid": self.uid}
         write_json(self.path / "work.json", content)
-
-    def measure_gb(self) -> float:
-        """Return the size of the job's directory in GB."""
-        return disk_bytes(self.directory) / 1e9 if self.directory.is_dir() else 0.0
 
     def process_tree(self) -> ProcessTree | None:
         """Return its processes, None if there were never any."""

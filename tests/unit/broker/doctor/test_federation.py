@@ -219,6 +219,21 @@ def test_a_missing_node_agent_is_named_with_how_to_start_it(federation: Federati
     assert "--cloud b" in second.advice
 
 
+def test_what_a_node_agent_cannot_give_jobs_is_told(federation: Federation) -> None:
+    federation.join("a", runs_commands=True)
+    federation.redis.set(federation.keys.agent("a"), "token")
+    (result,) = federation.check(check_node_agents)
+    assert result.state is State.OK
+    federation.redis.set(federation.keys.isolation("a"), '["a network of their own", "locks"]')
+    (result,) = federation.check(check_node_agents)
+    assert result.state is State.WARNING
+    assert result.found.endswith("does not give them a network of their own; locks")
+    assert "SECURITY.md" in result.advice
+    federation.redis.set(federation.keys.isolation("a"), "[]")
+    (result,) = federation.check(check_node_agents)
+    assert result.state is State.OK
+
+
 def test_jobs_that_nobody_looks_after_are_counted(federation: Federation) -> None:
     federation.join("a", runs_commands=True)
     due = {f"job-{number}": time.time() - (60 if number < 2 else 0) for number in range(7)}

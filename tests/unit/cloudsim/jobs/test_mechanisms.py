@@ -9,7 +9,8 @@ import pytest
 
 from cloudsim.jobs.attempts import AttemptPlan, JobPosition, Mechanism
 from cloudsim.jobs.job import IMMEDIATE, OVERHEADS, Job, StorageKind
-from cloudsim.jobs.mechanisms import Backup, Checkpoint, Migration, OnDemand
+from cloudsim.jobs.mechanism_names import MechanismName
+from cloudsim.jobs.mechanisms import MECHANISMS, Backup, Checkpoint, Migration, OnDemand, find_mechanism
 from cloudsim.jobs.planner import list_plans
 from cloudsim.jobs.replicas import Replicate
 from cloudsim.model.errors import SpecError
@@ -208,3 +209,11 @@ def test_memory_and_price_keep_a_job_out_of_a_market() -> None:
 def test_a_job_says_which_number_is_wrong(field: str, value: Any) -> None:
     with pytest.raises(SpecError, match=f"^{field}:"):
         replace(JOB, **{field: value})
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: f"{one.name}-{one.storage}")
+def test_every_mechanism_has_words_and_is_found_again(mechanism: Mechanism) -> None:
+    name = MechanismName(mechanism.name)
+    assert name.words
+    assert name.meaning
+    assert find_mechanism(mechanism.name, mechanism.storage) is mechanism

@@ -3,21 +3,78 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker.jobs.models import Work
 from tests.support.wait import wait_until
+from workers.node_agent.process import sandbox
 from workers.node_agent.process.checkpoints import CheckpointStore
 from workers.node_agent.process.cores import CoreAllocator
 from workers.node_agent.process.driver_protocol import EndedWork, RunningWork, WorkDriver
 from workers.node_agent.process.isolation import JobIsolation, JobUsers, choose_isolation
+from workers.node_agent.process.limits import JobLimits
 from workers.node_agent.process.process_driver import ProcessDriver
 
 #: Not those of the setting: a federation on this machine may use them.
 USERS = JobUsers(60500, 60699)
+LIMITS = JobLimits(processes=4_096, disk_mb=100_000, disk_free_mb=0, network=True)
+
+ROOT = Path(__file__).resolve().parents[5]
+NOBODY = 60480
+#: What a script for ``as_nobody`` begins with to have no namespaces: as on a kernel that gives none to users.
+NO_NAMESPACES = """
+sandbox.enter_namespaces(("user",))
+Path("/proc/sys/user/max_user_namespaces").write_text("0")
+"""
+_AS_NOBODY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.unit.workers.node_agent.process.scenes import *
+from workers.node_agent.process import sandbox
+directory = Path({directory!r})
+"""
+needs_landlock = pytest.mark.skipif(
+    sandbox.landlock_version() < sandbox.LANDLOCK_NEEDED or not sandbox.can_refuse_calls(),
+    reason="needs Landlock of Linux 6.12",
+)
+
+
+def as_nobody(script: str, directory: Path) -> str:
+    """Runs a script without privileges; returns what it prints."""
+    python = sys.executable
+    if is_root():  # whose interpreter may be where nobody else can read it
+        python = "/usr/bin/python3"
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if not Path(python).exists() or not os.path.realpath(python).endswith(version):
+            pytest.skip(f"needs {python} of version {version}")
+        os.chown(directory, NOBODY, NOBODY)
+    found = subprocess.run(
+        [python, "-c", _AS_NOBODY.format(root=str(ROOT), directory=str(directory)) + script],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd="/",
+        env={
+            "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(directory),
+        },
+        user=NOBODY if is_root() else None,
+        group=NOBODY if is_root() else None,
+        extra_groups=[] if is_root() else None,
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
 
 
 def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
@@ -29,12 +86,11 @@ def work(script: str, name: str = "j.1.0", **more: Any) -> Work:
     return Work(**told)
 
 
-def driver_in(directory: Path, setting: str = "auto") -> ProcessDriver:
+def driver_in(directory: Path, setting: str = "auto", limits: JobLimits = LIMITS) -> ProcessDriver:
     """A process driver whose state is there; made again, it is the next one of the same cloud."""
-    isolation = JobIsolation(choose_isolation(setting), USERS, (directory,))
-    return ProcessDriver(
-        directory / "agents", CheckpointStore(directory / "jobs"), CoreAllocator((4, 4)), isolation
-    )
+    isolation = JobIsolation(choose_isolation(setting), USERS, (directory,), limits)
+    checkpoints = CheckpointStore(directory / "jobs")
+    return ProcessDriver(directory / "agents", checkpoints, CoreAllocator((4, 4)), isolation, limits)
 
 
 @contextmanager

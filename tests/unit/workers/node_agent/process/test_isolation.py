@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
 from tests.support.wait import wait_until
 from tests.unit.workers.node_agent.process.scenes import (
+    LIMITS,
+    NO_NAMESPACES,
     USERS,
+    as_nobody,
     cleared,
     driver_in,
     ended,
     is_root,
+    needs_landlock,
     running,
     says,
     work,
@@ -28,8 +29,6 @@ from workers.node_agent.process.process_driver import ProcessDriver
 from workers.node_agent.process.process_tree import OsProcess
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes of Linux")
-ROOT = Path(__file__).resolve().parents[5]
-NOBODY = 65534
 
 
 def forbidden(driver: ProcessDriver, directory: Path) -> str:
@@ -43,7 +42,7 @@ def forbidden(driver: ProcessDriver, directory: Path) -> str:
     ls {other} && echo LISTED ANOTHER JOB
     echo x > {other}/secret && echo WROTE TO ANOTHER JOB
     cat {directory}/api-key && echo READ THE KEY
-    ls {directory}/agents && echo LISTED THE STATE
+    ls {directory}/agents | grep j.1.0 && echo LISTED THE STATE
     cat {directory}/agents/k.1.0/state/task.json && echo READ ITS TASK
     cat {directory}/agents/k.1.0/work.json && echo READ ITS WORK
     cat /proc/{os.getpid()}/environ > /dev/null && echo READ THE ENVIRONMENT
@@ -79,7 +78,7 @@ def test_users_alone_keep_jobs_apart_where_nothing_can_be_mounted(
 ) -> None:
     directory.chmod(0o711)
     (directory / "api-key").touch(0o600)
-    monkeypatch.setattr(JobIsolation, "hidden_paths", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "wanted_namespaces", lambda *_: ())
     driver = driver_in(directory)
     with cleared(driver):
         assert forbidden(driver, directory) == ""
@@ -87,10 +86,10 @@ def test_users_alone_keep_jobs_apart_where_nothing_can_be_mounted(
 
 @pytest.mark.skipif(not is_root(), reason="needs root")
 def test_a_directory_that_no_job_can_reach_is_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobIsolation, "hidden_paths", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "wanted_namespaces", lambda *_: ())
     with pytest.raises(DriverError, match=r"it cannot be run: Permission denied.*SPOTFED_ISOLATION=none"):
         driver_in(directory)
-    assert list((directory / "agents").iterdir()) == []
+    assert [path.name for path in (directory / "agents").iterdir()] == [".trash"]
 
 
 @pytest.mark.skipif(not is_root(), reason="needs root")
@@ -104,16 +103,6 @@ def test_each_piece_of_work_has_a_user_of_its_own_and_no_privileges(driver: Proc
         assert one[0] == one[1] != "0"
         assert int(one[one.index("CapEff:") + 1], 16) == 0
         assert one[one.index("NoNewPrivs:") + 1] == "1"
-
-
-@pytest.mark.skipif(not is_root(), reason="needs root")
-def test_what_a_job_left_where_all_may_write_is_removed(driver: ProcessDriver) -> None:
-    driver.start(work("mktemp -p /tmp -d spotfed-left-XXXXXX"))
-    assert ended(driver).code == 0
-    left = Path(driver.read_log("j.1.0", 1_000)[1].decode().strip())
-    assert left.is_dir()
-    driver.forget("j.1.0")
-    assert not left.exists()
 
 
 @pytest.mark.skipif(not is_root(), reason="needs root")
@@ -144,58 +133,52 @@ def test_a_user_may_be_freed_while_another_is_taken(tmp_path: Path, monkeypatch:
     assert second.take(tmp_path) == 60490
 
 
-AS_NOBODY = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.unit.workers.node_agent.process.scenes import cleared, driver_in, ended, work
+UNPRIVILEGED = """
 from tests.unit.workers.node_agent.process.test_isolation import forbidden
-directory = Path({directory!r})
 driver = driver_in(directory)
 with cleared(driver):
     print(driver._isolation.isolation, repr(forbidden(driver, directory)))
     program = "import socket\\nsocket.socket(); print(1); socket.socket(socket.AF_UNIX); print(2)"
-    driver.start(work(f"cat /etc/shadow /etc/hostname; /usr/bin/python3 -c '{{program}}'", "s.1.0"))
+    driver.start(work(f"cat /etc/shadow /etc/hostname; /usr/bin/python3 -c '{program}'", "s.1.0"))
     ended(driver, "s.1.0")
     print(driver.read_log("s.1.0", 10_000)[1].decode())
 """
 
 
-@pytest.mark.skipif(
-    sandbox.landlock_version() < sandbox.LANDLOCK_NEEDED or not sandbox.can_refuse_sockets(),
-    reason="needs Landlock of Linux 6.12",
-)
-def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Path) -> None:
-    python = sys.executable
-    if is_root():  # whose interpreter may be where nobody else can read it
-        python = "/usr/bin/python3"
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        if not Path(python).exists() or not os.path.realpath(python).endswith(version):
-            pytest.skip(f"needs {python} of version {version}")
-        os.chown(directory, NOBODY, NOBODY)
-    found = subprocess.run(
-        [python, "-c", AS_NOBODY.format(root=str(ROOT), directory=str(directory))],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd="/",
-        env={
-            "PYTHONPATH": f"{ROOT}:{sysconfig.get_paths()['purelib']}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": str(directory),
-        },
-        user=NOBODY if is_root() else None,
-        group=NOBODY if is_root() else None,
-        extra_groups=[] if is_root() else None,
-    )
-    said = found.stdout.splitlines()
-    assert said[:1] == ["landlock ''"], found.stderr
+@needs_landlock
+@pytest.mark.parametrize("before", ["", NO_NAMESPACES], ids=["namespaces", "none"])
+def test_landlock_keeps_jobs_of_an_agent_without_privileges_apart(directory: Path, before: str) -> None:
+    said = as_nobody(before + UNPRIVILEGED, directory).splitlines()
+    assert said[:1] == ["landlock ''"]
     assert "cat: /etc/shadow: Permission denied" in said
     assert "cat: /etc/hostname: Permission denied" in said
     assert "1" in said
     assert "2" not in said
     assert any("Address family not supported" in line for line in said)
+
+
+LACKS = """
+from dataclasses import replace
+for network in (True, False):
+    for lack in driver_in(directory, limits=replace(LIMITS, network=network)).lacks:
+        print(lack)
+"""
+
+
+@needs_landlock
+def test_what_cannot_be_given_is_named(directory: Path) -> None:
+    why = "(it cannot be run: unshare: No space left on device)"
+    places = f"temporary files, shared memory, locks and IPC objects of their own {why}"
+    processes = "a limit of processes each, but one for all (they run as the agent's user)"
+    sockets = f"a loopback device of their own, so that they can open no sockets at all {why}"
+    said = as_nobody(NO_NAMESPACES + LACKS, directory).splitlines()
+    assert said == [places, processes, places, sockets, processes]
+
+
+def test_an_agent_that_keeps_nothing_apart_says_so(directory: Path) -> None:
+    lacks = driver_in(directory, "none").lacks
+    assert lacks[0] == "anything that keeps them apart (SPOTFED_ISOLATION=none)"
+    assert "limit of processes" in lacks[1]
 
 
 def test_isolation_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,8 +197,8 @@ def test_a_probe_finds_out_that_nothing_keeps_jobs_apart(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(JobIsolation, "take_user", lambda *_: None)
-    monkeypatch.setattr(JobIsolation, "hidden_paths", lambda *_: ())
+    monkeypatch.setattr(JobIsolation, "wanted_namespaces", lambda *_: ())
     monkeypatch.setattr(JobIsolation, "readable_paths", lambda *_: None)
     with pytest.raises(DriverError, match="it can read files of the federation"):
-        JobIsolation(Isolation.USERS, USERS, ()).check(directory)
+        JobIsolation(Isolation.USERS, USERS, (), LIMITS).check(directory)
     wait_until(lambda: list(directory.iterdir()) == [], "nothing is left")

@@ -97,7 +97,7 @@ def test_what_was_kept_of_jobs_that_ended_long_ago_is_removed(tmp_path: Path) ->
             os.utime(path, (long_ago, long_ago))
     (kept.directory / "fresh" / "fresh.1.0" / "2").mkdir()  # a state that has just been kept
     assert kept.drop_old(["open"], long_ago + 500) == ["ended"]
-    assert sorted(path.name for path in kept.directory.iterdir()) == ["fresh", "open"]
+    assert sorted(path.name for path in kept.directory.iterdir()) == [".trash", "fresh", "open"]
     assert kept.drop_old([], time.time() + 1) == ["fresh", "open"]
 
 
@@ -156,4 +156,5 @@ def test_what_a_directory_takes(tmp_path: Path) -> None:
     (tmp_path / "deep" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "hole").touch()
     os.truncate(tmp_path / "hole", 10**9)
-    assert 100_000 <= disk_bytes(tmp_path) < 200_000
+    (size,) = disk_bytes(tmp_path) or [0]
+    assert 100_000 <= size < 200_000

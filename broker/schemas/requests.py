@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from broker.api.schemas.problems import Problem
 from broker.contract import Lease, RefusalView
+from broker.schemas.problems import Problem
 
 
 class Admission(BaseModel):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from broker.api.schemas.on_demand import OnDemandOffer
 from broker.contract import CounterOffers, RefusalView
+from broker.schemas.on_demand import OnDemandOffer
 
 
 class FieldError(BaseModel):

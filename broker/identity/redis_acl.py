@@ -100,6 +100,7 @@ RIGHTS: Mapping[str, Right] = {
     "work_reports": Right(agent="r hset", jobs="rw"),
     "work_log": Right(agent="rw", broker="r", jobs="r"),
     "agent": Right(agent="rw", instances="rw", jobs="r"),
+    "isolation": Right(agent="set"),
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from broker.api.schemas.on_demand import OnDemandOffer
 from broker.contract import QuoteView, RefusalView
+from broker.schemas.on_demand import OnDemandOffer
 
 
 class Quotes(BaseModel):
