@@ -237,28 +237,31 @@ def test_a_call_may_take_its_time_once_it_is_there(redis_url: str) -> None:
 
 
 def test_slow_bodies_hold_no_more_memory_than_they_may(redis_url: str) -> None:
-    part = " " * 2**20
+    mib, part = 2**20, b" " * 2**20
+    head = f"POST /v1/requests HTTP/1.1\r\n{HEAD}Content-Length: {4 * mib - 1}\r\n\r\n"
     with serving(Federation(redis_url, member_body_mib=8, body_mib=12)) as federation, ExitStack() as stack:
-        acme = member_key(federation, "acme")
+        of_acme, limits = head.replace(KEY, member_key(federation, "acme")), federation.services.call_limits
         before = psutil.Process().memory_info().rss
-        head = f"POST /v1/requests HTTP/1.1\r\n{HEAD}Content-Length: {4 * 2**20 - 1}\r\n\r\n"
-        of_acme = head.replace(KEY, acme)
-        limits = federation.services.call_limits
-        for index in range(60):
-            slow = stack.enter_context(connected(federation, head if index % 2 else of_acme))
+
+        def send(head: str) -> None:
+            slow = stack.enter_context(connected(federation, head))
             with suppress(ConnectionError):
                 for _ in range(3):
-                    slow.sendall(part.encode())
-        wait_until(lambda: limits.all_bytes > 9 * 2**20)
-        assert limits.bytes["acme"] <= 8 * 2**20
-        assert limits.all_bytes <= 12 * 2**20
-        assert psutil.Process().memory_info().rss - before < 120 * 2**20
+                    slow.sendall(part)
+
+        for first in (of_acme, of_acme, head):
+            send(first)
+        wait_until(lambda: limits.all_bytes == 9 * mib)
+        for index in range(57):
+            send(head if index % 2 else of_acme)
+            assert limits.bytes["acme"] <= 8 * mib
+            assert limits.all_bytes <= 12 * mib
+        assert psutil.Process().memory_info().rss - before < 120 * mib
         late = httpx.post(
             f"{federation.url}/v1/requests",
-            content="[" + " " * (3 * 2**20 + 2**19),
+            content=b"[" + b" " * (3 * mib + mib // 2),
             headers=AUTHORIZED | {"Content-Type": "application/json"},
             timeout=20,
         )
         assert problem(late, "too-many-bytes")["status"] == 429
         assert late.headers["retry-after"] == "1"
-    # What has ended takes nothing.

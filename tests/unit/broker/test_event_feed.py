@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -49,9 +50,7 @@ def test_every_follower_gets_each_event_once_wherever_it_resumes(
         reader = asyncio.create_task(feed.run())
         followers: list[tuple[int, asyncio.Task[list[str]]]] = []
         for number, entry_id in enumerate(ids):
-            await retry_through_outages(
-                lambda n=number, i=entry_id: client.xadd(STREAM, entry(n + 1), i), None
-            )
+            await retry_through_outages(partial(client.xadd, STREAM, entry(number + 1), entry_id), None)
             if number % 4 == 0 and number < EVENTS - 1:
                 start = rng.randint(0, number)  # somewhere in Redis, in memory, or at the end
                 pages = _follow(client, STREAM, feed, ids[start])
