@@ -102,7 +102,7 @@ def emit_with_a_gap(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
     sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=20)
+@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=64)
 def forget_spot_refusals(sound: Sound, state: OwnerState, entry_id: str, kind: Kind) -> Answer | None:
     known: Answer | None = sound(state, entry_id, kind)
     return None if kind is Kind.SPOT and isinstance(known, RefusalView) else known
