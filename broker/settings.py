@@ -192,6 +192,20 @@ class Settings(BaseSettings):
 
     calls_per_s: int = Field(default=500, ge=0)
     """Calls a second that each API process takes from one key; 0: no limit."""
+    open_calls: int = Field(default=256, ge=1)
+    """Calls of one member that each API process answers at a time, event streams aside."""
+    open_streams: int = Field(default=64, ge=1)
+    """Event streams that each API process keeps open for one member."""
+    header_timeout_s: Seconds = 10.0
+    """How long the first lines of a call may take to arrive at the API."""
+    body_timeout_s: Seconds = 30.0
+    """How long the body of a call may take to arrive at the API."""
+    body_mib: int = Field(default=64, ge=4)
+    """Mebibytes of bodies that each API process holds at a time, from their first byte to the answer."""
+    member_body_mib: int = Field(default=16, ge=4)
+    """Mebibytes of ``body_mib`` that the calls of one member may take."""
+    redis_connections: int = Field(default=100, ge=1)
+    """Connections to Redis that each API process opens for calls at most; further calls wait for one."""
 
     reply_deadline_s: Seconds = 5.0
     """How long the broker waits for the answer of an owner in wall time."""

@@ -65,7 +65,7 @@ def require_safe_queue(settings: Settings) -> None:
     Raises
     ------
     UnsafeQueueError
-        When it may drop keys, or TLS refuses it.
+        When it may drop keys, is part of a cluster, or TLS refuses it.
     """
     url = str(settings.redis_url)
     with connect(url) as client:

@@ -12,6 +12,7 @@ from typing import NoReturn
 import redis
 import uvicorn
 
+from broker.api.http_protocol import LimitedHttpProtocol
 from broker.doctor.redis import UnsafeQueueError, require_safe
 from broker.observability import logging, spans
 from broker.settings import SettingsError, load
@@ -25,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until the process is told to stop, and return the exit status.
 
     The status is 78 for a malformed setting, a certificate that cannot be used, a Redis server that may drop
-    keys or that TLS refuses, and a federation that speaks a later version of the contract.
+    keys, is part of a cluster or is refused by TLS, and a federation that speaks a later version of the
+    contract.
     """
     try:
         settings = load()
@@ -54,13 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except redis.RedisError as error:
         # The API answers /healthz, and 503 to all else. It admits nothing until owners run, which check
         # again.
-        _print_error(f"Redis does not answer, so whether it may drop keys is not known: {error}")
+        _print_error(f"whether Redis may drop keys is not known yet: {error}")
     logging.configure(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     uvicorn.run(
         "broker.api.app:create_process_app",
         factory=True,
+        http=LimitedHttpProtocol,
         host=options.host,
         port=options.port,
         workers=options.workers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Self
 from uuid import uuid4
@@ -13,6 +14,8 @@ import redis
 import redis.asyncio
 
 from broker.api.auth import Authenticator, CallRateLimit
+from broker.api.call_limits import CallLimits
+from broker.api.event_feed import EventFeed
 from broker.api.services.clouds import CloudService
 from broker.api.services.federation_metrics import FederationSurvey
 from broker.api.services.jobs import JobService
@@ -23,11 +26,13 @@ from broker.api.services.owner_calls import OwnerCalls
 from broker.api.services.quotes import QuoteService
 from broker.api.services.renewal_offers import RenewalOfferService
 from broker.api.services.request_metrics import RequestMetrics
+from broker.contract import VERSION
 from broker.identity.member_cache import MemberCache
 from broker.identity.store import IdentityStore
 from broker.ledger.reader import LedgerReader
 from broker.queue.celery_config import make_app
 from broker.queue.send import Wakeups, ring, ring_for_job
+from broker.requests.idempotency import IdempotencyKeys
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerCommands, OwnerNotifier
 from broker.requests.quota import QuotaHolds, QuotaUse
@@ -40,7 +45,7 @@ from broker.signing.parties import BROKER
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect, connect_async
 from broker.storage.keys import RedisKeys
-from broker.storage.negotiation import FederationVersion
+from broker.storage.negotiation import ALIVE_TTL_S, FederationVersion
 from broker.storage.outages import retry_through_outages
 from broker.storage.scripts import load_scripts
 from broker.webhooks.service import WebhookService
@@ -52,6 +57,7 @@ _CANCEL_AGAIN_S = 2.0  # longer than the webhook worker needs to cancel tasks of
 _SWEEP_S = 1.0
 #: Seconds; a Redis that is silent for longer is away.
 _TIMEOUTS = {"socket_timeout": 3.0, "socket_connect_timeout": 3.0}
+_WRITES_TRUSTED_S = 1.0  # readiness is asked for by anybody, as often as they like
 
 Work = Callable[[], Awaitable[None]]
 
@@ -59,10 +65,9 @@ Work = Callable[[], Awaitable[None]]
 class ApiServices:
     """Holds the connections, services and background tasks of one API process.
 
-    It connects to nothing until it is entered. There are four pools of connections to Redis: ``redis`` for
-    what answers at once; ``redis_streams`` for the event streams of callers, which block while they read; one
-    for the blocking reads of this process itself, so that callers cannot use up its connections; and one for
-    code that runs on threads.
+    It connects to nothing until it is entered. There are three pools of connections to Redis: ``redis`` for
+    what answers at once, where calls wait for a connection if need be; one for the blocking reads of this
+    process itself, so that callers cannot use up its connections; and one for code that runs on threads.
     """
 
     def __init__(self, settings: Settings, metrics: RequestMetrics | None = None):
@@ -80,8 +85,7 @@ class ApiServices:
             )
         self.settings, self.keys, self.name = settings, RedisKeys(settings.key_prefix), uuid4().hex
         self.metrics = metrics or RequestMetrics()
-        self.redis = connect_async(url, **_TIMEOUTS)
-        self.redis_streams = connect_async(url)
+        self.redis = connect_async(url, max_connections=settings.redis_connections, **_TIMEOUTS)
         self._redis_readers = connect_async(url)
         self._redis_threads = connect(url, **_TIMEOUTS)
         self._version = FederationVersion(self._redis_threads, self.keys)
@@ -93,6 +97,8 @@ class ApiServices:
         self.quota_holds = QuotaHolds(self.redis, self.keys)
         self.authenticator = Authenticator(self.redis, self.keys, self.member_cache)
         self.rate_limit = CallRateLimit(settings.calls_per_s)
+        self.call_limits = CallLimits(settings)
+        self.event_feed = EventFeed(self._redis_readers, self.keys.all_events)
 
         self.ledgers = LedgerReader(self.redis, self.keys)
         self.membership = MembershipView(
@@ -107,6 +113,7 @@ class ApiServices:
         self.records = RequestStore(
             self.redis, self.keys, signing, speaks=self._version, bell=Wakeups(celery, self.keys.prefix)
         )
+        self.idempotency = IdempotencyKeys(self.records)
         replies = Replies(self._redis_readers, self.keys, self.name, signing)
         self.metrics.watch_replies(lambda: replies.awaited, replies.refused)
         self._owner_notifier = OwnerNotifier(lambda cloud: ring(celery, cloud))
@@ -154,6 +161,7 @@ class ApiServices:
             ("replies", replies.run),
             ("sweeper", self._sweep),
             ("ledger", self.ledgers.run),
+            ("event feed", self.event_feed.run),
             ("overflow", overflow.run),
             ("migration", renewal_offers.run),
             ("quotas", quota_reconciler.run),
@@ -162,14 +170,15 @@ class ApiServices:
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = threading.Event()
+        self._writes_until_s = 0.0
         self._herald = threading.Thread(target=self._announce_version, name="contract", daemon=True)
 
-    @property
-    def call_takeover_ms(self) -> int:
-        """The time after which a call with an Idempotency-Key counts as abandoned, in milliseconds."""
-        rounds = self.settings.max_clouds_asked
-        longest_s = max(self.settings.trace_reply_deadline_s, rounds * self.settings.reply_deadline_s)
-        return round(1000 * longest_s)
+    async def require_writes(self) -> None:
+        """Write to Redis, unless a write of the last second succeeded. Raises redis.RedisError."""
+        now_s = time.monotonic()
+        if now_s >= self._writes_until_s:
+            await self.redis.set(self.keys.process_version(self.name), VERSION, ex=ALIVE_TTL_S)
+            self._writes_until_s = now_s + _WRITES_TRUSTED_S
 
     async def holding(self, origin: str) -> QuotaUse | None:
         """Return what the member of an origin holds of its cap on spot, None if the origin is no member's.
@@ -193,7 +202,7 @@ class ApiServices:
         self._stopping.set()
         await asyncio.to_thread(self._herald.join)
         self._redis_threads.close()
-        for client in (self.redis, self.redis_streams, self._redis_readers):
+        for client in (self.redis, self._redis_readers):
             await client.aclose()
 
     def _read_version(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from enum import Enum
 from typing import Annotated, NamedTuple
-from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from broker.api import attribution, problems
+from broker.api.call_limits import OpenCall
 from broker.api.container import ApiServices
 from broker.api.middleware import add_log_fields
 from broker.api.openapi import problem_responses
 from broker.contract import Lease
 from broker.identity.permissions import LEAST, AccessDecision, Action, Principal, ProtectedObject, authorize
-from broker.requests.models import AcceptOutcome
 from broker.requests.routing import Member
 
 JSON = "application/json"
@@ -37,12 +37,23 @@ async def authenticate(
     request: Request,
     services: Services,
     _: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
-) -> Principal:
-    """Return the principal that the call's API key stands for. Raises ProblemError (401, 429)."""
+) -> AsyncIterator[Principal]:
+    """Yield the principal that the call's API key stands for, and count the call until its answer was sent.
+
+    Raises ProblemError (401, 429).
+    """
     who = await services.authenticator.principal(request.headers.get("authorization"))
     add_log_fields(principal=who.name)
     await services.rate_limit.count(who)
-    return who
+    with services.call_limits.open_call(who.holder) as request.state.open_call:
+        yield who
+
+
+def open_call(request: Request) -> OpenCall:
+    """Return the count of a call that was authenticated."""
+    call = request.state.open_call
+    assert isinstance(call, OpenCall)
+    return call
 
 
 Caller = Annotated[Principal, Depends(authenticate)]
@@ -54,7 +65,7 @@ def v1_router(prefix: str = "", *, tags: list[str | Enum] | None = None) -> APIR
         prefix=f"/v1{prefix}",
         tags=tags,
         dependencies=[Depends(authenticate)],
-        responses=problem_responses(401, 403, 429, 503),
+        responses=problem_responses(401, 403, 429, 503, 507),
     )
 
 
@@ -198,30 +209,9 @@ def json_response(message: BaseModel, status: int = 200, *, location: str | None
     return Response(message.model_dump_json(), status, headers, JSON)
 
 
-async def begin_call(services: ApiServices, principal: str, key: str, body: bytes) -> None:
-    """Record the body that an idempotency key stands for; ``finish_call`` must follow.
-
-    What came of the call is in the records of its items. Raises ProblemError if the key was used with another
-    body (422), or if the same call is still being answered (409).
-    """
-    accepted = await services.records.accept_call(
-        principal, key, attribution.fingerprint(body), services.call_takeover_ms, uuid4().hex
-    )
-    if accepted.outcome is AcceptOutcome.MISMATCH:
-        raise problems.key_reused()
-    if accepted.outcome is AcceptOutcome.IN_FLIGHT:
-        raise problems.in_flight()
-
-
-async def finish_call(services: ApiServices, principal: str, key: str) -> None:
-    """Record that the call of an idempotency key has been answered."""
-    await services.records.answer_call(principal, key, "done")
-
-
 async def bind_key(services: ApiServices, principal: str, key: str, body: bytes) -> None:
     """Record the body that an idempotency key stands for, where the item itself makes the call repeatable.
 
-    Raises ProblemError (409, 422) as ``begin_call`` does.
+    Raises ProblemError if the key was used with another body (422).
     """
-    await begin_call(services, principal, key, body)
-    await finish_call(services, principal, key)
+    await services.idempotency.bind(principal, key, attribution.fingerprint(body))

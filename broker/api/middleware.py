@@ -59,6 +59,10 @@ class RequestLogMiddleware:
         structlog.contextvars.clear_contextvars()
         add_log_fields(request_id=call)
         began_s, status, took_s = time.perf_counter(), 500, None
+        method = scope["method"]
+        if method == "HEAD":  # every GET route answers it
+            scope = {**scope, "method": "GET"}
+            send = _without_body(send)
 
         async def send_with_id(message: Message) -> None:
             nonlocal status, took_s
@@ -73,7 +77,7 @@ class RequestLogMiddleware:
         finally:
             took_s = time.perf_counter() - began_s if took_s is None else took_s
             self._metrics.count_end()
-            method, route = scope["method"], self._route(scope)
+            route = self._route(scope)
             self._metrics.observe_answer(method, route, status, took_s)
             if self._spans is not None and scope["path"] not in _QUIET:
                 attributes = {
@@ -83,7 +87,7 @@ class RequestLogMiddleware:
                     "spotfed.request_id": call,
                 }
                 self._spans.send_call(call, parent, f"{method} {route or ''}".strip(), took_s, attributes)
-            _log_call(scope, status, took_s)
+            _log_call(method, scope["path"], status, took_s)
 
     def _route(self, scope: Scope) -> str | None:
         if not self._routes:
@@ -92,9 +96,19 @@ class RequestLogMiddleware:
         return self._routes.get(scope.get("endpoint"))
 
 
-def _log_call(scope: Scope, status: int, took_s: float) -> None:
-    path = scope["path"]
+def _without_body(send: Send) -> Send:
+    """Return a ``send`` that ends the answer after its head, which ends endless answers too."""
+
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body"})
+
+    return send_head
+
+
+def _log_call(method: str, path: str, status: int, took_s: float) -> None:
     level = logging.DEBUG if path in _QUIET else logging.WARNING if status >= 500 else logging.INFO
     if log.isEnabledFor(level):
-        fields = {"method": scope["method"], "path": path, "status": status, "ms": round(1000 * took_s, 2)}
+        fields = {"method": method, "path": path, "status": status, "ms": round(1000 * took_s, 2)}
         log.log(level, "call", extra=fields)

@@ -23,12 +23,14 @@ _DESCRIPTIONS: dict[int, str] = {
     403: "not for the role of this key",
     404: "there is no such object, or it is another member's",
     409: "refused (problem:refused), in flight (problem:in-flight), or without notice (problem:not-noticed)",
+    408: "the body came too slowly",
     410: "events after this Last-Event-ID are no longer kept",
     413: "the body is too large",
     415: "the body is not sent as JSON",
     422: "the input is invalid; errors names the fields and what is accepted",
-    429: "too many calls with this key, ask again after Retry-After",
+    429: "too many calls a second or at a time, ask again after Retry-After",
     503: "the queue or the cloud does not answer, ask again after Retry-After; or not ready",
+    507: "the queue has no memory or disk left, and nothing was changed",
 }
 #: Models that routes document themselves, added to by ``document_body`` when modules of routes are imported.
 _models: list[type[BaseModel]] = [Problem, Event]

@@ -7,14 +7,17 @@ an ``Idempotency-Key``.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
+from starlette.requests import ClientDisconnect
 
 from broker.api.problems import (
     ProblemError,
+    body_too_slow,
     from_validation,
     invalid_field,
     malformed,
@@ -22,6 +25,9 @@ from broker.api.problems import (
     unsupported_media_type,
 )
 from broker.contract import Id
+
+if TYPE_CHECKING:
+    from broker.api.call_limits import OpenCall
 
 LONGEST_BODY = 4 * 2**20
 MOST_ITEMS = 5000
@@ -50,9 +56,9 @@ class JsonBody:
 
 
 async def read_json(request: Request, longest: int = LONGEST_BODY) -> bytes:
-    """Return the body, which must be declared as JSON and have at most ``longest`` bytes.
+    """Return the body, which must be declared as JSON, have at most ``longest`` bytes, and come in time.
 
-    Raises ProblemError (413, 415).
+    Raises ProblemError (408, 413, 415, 429).
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
@@ -60,11 +66,19 @@ async def read_json(request: Request, longest: int = LONGEST_BODY) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdecimal() and int(declared[:20]) > longest:
         raise too_long(longest)
+    call: OpenCall = request.state.open_call
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > longest:
-            raise too_long(longest)
+    try:
+        async with asyncio.timeout(call.body_timeout_s):
+            async for part in request.stream():
+                body += part
+                if len(body) > longest:
+                    raise too_long(longest)
+                call.hold_bytes(len(part))
+    except TimeoutError:
+        raise body_too_slow(call.body_timeout_s) from None
+    except ClientDisconnect:
+        raise malformed("the connection ended before the body did") from None
     return bytes(body)
 
 

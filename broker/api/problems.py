@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import redis
@@ -34,6 +35,7 @@ from broker.requests.errors import (
 from broker.requests.routing import UnfittableError, UnknownTargetError
 from broker.schemas.on_demand import OnDemandOffer
 from broker.schemas.problems import FieldError, Problem
+from broker.storage.connections import DemotedError
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +133,30 @@ def too_many_calls(calls_per_s: int) -> ProblemError:
     """Return the 429 for a key that made more than ``calls_per_s`` calls in a second."""
     detail = f"this key may make {calls_per_s} calls a second: wait, or send requests as a list in one call"
     return _later("too-many-calls", "Too many calls", detail, 429)
+
+
+def too_many_open_calls(limit: int) -> ProblemError:
+    """Return the 429 for a member with ``limit`` calls under way in this process."""
+    detail = f"{limit} calls of your member are under way here, as many as may be: wait until some have ended"
+    return _later("too-many-open-calls", "Too many calls under way", detail, 429)
+
+
+def too_many_streams(limit: int) -> ProblemError:
+    """Return the 429 for a member with ``limit`` open event streams in this process."""
+    detail = f"your member has {limit} event streams open here, as many as it may have: close one first"
+    return _later("too-many-streams", "Too many event streams", detail, 429)
+
+
+def too_many_bytes(limit: int) -> ProblemError:
+    """Return the 429 for bodies that hold more than ``limit`` bytes together."""
+    detail = f"the bodies of calls under way hold {limit} bytes, as many as they may: send fewer at a time"
+    return _later("too-many-bytes", "Too much at a time", detail, 429)
+
+
+def body_too_slow(limit_s: float) -> ProblemError:
+    """Return the 408 for a body that is not whole after ``limit_s`` seconds."""
+    detail = f"the body was not whole {limit_s:g} seconds after it began: send long lists in parts"
+    return ProblemError(_problem("body-too-slow", 408, "Slow body", detail), {"Connection": "close"})
 
 
 def not_found(kind: str) -> ProblemError:
@@ -248,11 +274,38 @@ def not_ready(detail: str) -> ProblemError:
 
 
 def _queue_away(error: Exception) -> ProblemError:
-    if isinstance(error, redis.ResponseError):
-        # Redis answers, but refuses: its disk or memory is full, or the command is wrong.
-        log.error("Redis refused a command: %s", error)
+    del error
     detail = "the queue (Redis) does not answer; nothing admitted is lost: ask again with the same id"
     return _later("queue-away", "Queue unavailable", detail)
+
+
+def _queue_demoted(error: Exception) -> ProblemError:
+    log.error("%s", error)
+    detail = (
+        "the queue (Redis) is a replica now and takes no writes; this process connects anew, to find the "
+        "server that does: ask again with the same id"
+    )
+    return _later("queue-read-only", "Queue takes no writes", detail)
+
+
+def _queue_refused(error: Exception) -> ProblemError:
+    """Return the problem for a command that Redis answers with an error."""
+    log.error("Redis refused a command: %s", error)
+    text = str(error)
+    if isinstance(error, redis.OutOfMemoryError) or "OOM " in text:
+        detail = "the memory of the queue (Redis) is full, and nothing was changed: raise its maxmemory"
+        return _later("queue-full", "Queue full", detail, 507)
+    if text.startswith("MISCONF"):
+        detail = "the queue (Redis) cannot write to its disk, and nothing was changed: is the disk full?"
+        return _later("queue-full", "Queue full", detail, 507)
+    detail = "the queue (Redis) answers, and refuses what it is asked; the log of the API says why"
+    return _later("queue-refused", "Queue refused", detail)
+
+
+def _pool_exhausted(error: Exception) -> ProblemError:
+    log.error("%s", error)
+    detail = "all connections of this API process to the queue (Redis) are in use: ask again with the same id"
+    return _later("overloaded", "API process overloaded", detail)
 
 
 def _unfittable(error: Exception) -> ProblemError:
@@ -310,8 +363,16 @@ def _request_validation(error: Exception) -> ProblemError:
 
 def _http(error: Exception) -> ProblemError:
     assert isinstance(error, HTTPException)
-    title = str(error.detail)
-    problem = Problem(type="about:blank", title=title, status=error.status_code, detail=title)
+    if error.status_code == 404:
+        problem = _problem(
+            "not-found", 404, "Unknown path", "there is no such path; /openapi.json has them all"
+        )
+    elif error.status_code == 405:
+        detail = "this path does not take this method; the header Allow names those that it takes"
+        problem = _problem("method-not-allowed", 405, "Wrong method", detail)
+    else:
+        title = HTTPStatus(error.status_code).phrase
+        problem = _problem(title.lower().replace(" ", "-"), error.status_code, title, str(error.detail))
     return ProblemError(problem, error.headers)
 
 
@@ -338,6 +399,10 @@ TABLE: tuple[tuple[type[Exception], Callable[[Exception], ProblemError]], ...] =
     (UnknownTargetError, _unknown_target),
     (RequestValidationError, _request_validation),
     (HTTPException, _http),
+    (redis.MaxConnectionsError, _pool_exhausted),
+    (DemotedError, _queue_demoted),
+    (redis.AuthenticationError, _queue_refused),
+    (redis.ResponseError, _queue_refused),
     (redis.RedisError, _queue_away),
     (OSError, _queue_away),  # sockets; includes the built-in TimeoutError
     (Exception, _bug),
@@ -361,8 +426,9 @@ def install(app: FastAPI) -> None:
 
     async def handle(request: Request, error: Exception) -> Response:
         response = translate(error).response()
-        if response.status_code == 405 and (verbs := _allowed_verbs(request)):
-            response.headers["Allow"] = ", ".join(verbs)
+        if response.status_code == 405:
+            verbs = _allowed_verbs(request) or response.headers.get("Allow", "").split(", ")
+            response.headers["Allow"] = ", ".join(sorted([*verbs, "HEAD"]) if "GET" in verbs else verbs)
         if response.status_code == 500 and (call := request_id.current()):
             response.headers[request_id.HEADER] = call  # a 500 does not pass the middleware
         return response

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing, suppress
 
 import redis.asyncio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from broker.api.event_feed import EventFeed, FeedEvent, make_feed_event
 from broker.api.problems import ProblemError, events_gone, invalid_field
-from broker.storage.keys import RedisKeys
 from broker.storage.outages import retry_through_outages
-from broker.storage.streams import (
-    BEGINNING,
-    Entry,
-    EventsLostError,
-    parse_event,
-    read_all_after,
-    read_newest_id,
-)
+from broker.storage.streams import BEGINNING, EventsLostError, parse_id, read_all_after, read_newest_id
 
 HEARTBEAT_S = 15.0
 SLOW_S = 10.0  # a reader that takes nothing for this long is disconnected; it resumes by its last id
-_BLOCK_MS = 1000
+_CHECK_S = 1.0  # how often the key of a silent stream is checked
+_AHEAD_MS = 86_400_000  # ids are times of Redis, whose clock may be ahead of ours, but not by a day
 _PAGE = 200
 
 
 async def event_stream(
     client: redis.asyncio.Redis,
-    keys: RedisKeys,
+    stream: str,
+    feed: EventFeed,
     *,
     last_event_id: str | None,
     cloud: str | None,
@@ -40,9 +38,11 @@ async def event_stream(
     Parameters
     ----------
     client
-        A connection to Redis that may block.
-    keys
-        The keys of the events in Redis.
+        A connection to Redis, for what is not in ``feed``.
+    stream
+        The key of the merged stream of events.
+    feed
+        The newest events of the stream.
     last_event_id
         The id of the last event that the reader has; it is checked before the response begins.
     cloud
@@ -65,61 +65,82 @@ async def event_stream(
     if last_event_id is not None:
         after = last_event_id
         try:
-            await read_all_after(client, keys.all_events, after, count=1)
+            if parse_id(after)[0] > 1000 * time.time() + _AHEAD_MS:
+                raise invalid_field("Last-Event-ID", "is an id that lies in the future")
+            await read_all_after(client, stream, after, count=1)
         except ValueError:
             raise invalid_field("Last-Event-ID", "is no id of this stream") from None
         except EventsLostError:
             # Read before the reader looks at what is true now, so that it misses nothing from here on.
-            raise events_gone(await read_newest_id(client, keys.all_events)) from None
+            raise events_gone(await read_newest_id(client, stream)) from None
     else:
-        after = await read_newest_id(client, keys.all_events) if follow else BEGINNING
-    source = _events(client, keys, after, cloud, origins, follow, check_key)
+        after = await read_newest_id(client, stream) if follow else BEGINNING
+    pages = _follow(client, stream, feed, after) if follow else _read_to_end(client, stream, after)
     return EventSourceResponse(
-        source,
+        _messages(pages, after, cloud, origins, check_key),
         ping=HEARTBEAT_S,
         ping_message_factory=lambda: ServerSentEvent(comment="still here"),
         send_timeout=SLOW_S,
     )
 
 
-async def _events(
-    client: redis.asyncio.Redis,
-    keys: RedisKeys,
+Pages = AsyncGenerator[Sequence[FeedEvent], None]
+
+
+async def _messages(
+    pages: Pages,
     after: str,
     cloud: str | None,
     origins: Collection[str] | None,
-    follow: bool,
     check_key: Callable[[], Awaitable[None]],
-) -> AsyncIterator[ServerSentEvent]:
-    """Yield events until there are no more, or for ever; end early if the reader has fallen behind."""
-
-    async def read_entries() -> list[Entry]:
-        entries = await read_all_after(client, keys.all_events, after, _PAGE, _BLOCK_MS if follow else None)
-        await check_key()
-        return entries
-
+) -> AsyncIterator[bytes]:
+    """Yield what a reader is sent of pages of events after an id."""
     sent = after
-    while True:
-        try:
-            if follow:
-                entries = await retry_through_outages(read_entries, None)
-            else:
-                entries = await read_entries()  # a failure breaks the connection; the reader resumes
-        except EventsLostError:
-            return  # a reader that returns with its last id is answered 410
-        except ProblemError:
-            return  # a reader that returns with a revoked key is answered 401
-        for entry, fields in entries:
-            after, event = entry, parse_event(fields)
-            lease = event.lease
-            if cloud not in (None, event.cloud) or (
-                origins is not None and (not lease or lease.origin not in origins)
-            ):
-                continue
-            yield ServerSentEvent(id=after, event=event.kind.value, data=event.model_dump_json())
-            sent = after
-        if after != sent:  # the position of the reader moves on past events that it did not ask for
-            yield ServerSentEvent(id=after)
-            sent = after
-        if not entries and not follow:
-            return
+    async with aclosing(pages):
+        async for events in pages:
+            try:
+                await retry_through_outages(check_key, None)
+            except ProblemError:
+                return  # a reader that returns with a revoked key is answered 401
+            for event in events:
+                if cloud in (None, event.cloud) and (origins is None or event.origin in origins):
+                    yield event.message
+                    sent = event.id
+            if events and sent != events[-1].id:
+                # The position of the reader moves on past events that it did not ask for.
+                sent = events[-1].id
+                yield ServerSentEvent(id=sent).encode()
+
+
+async def _read_to_end(client: redis.asyncio.Redis, stream: str, after: str) -> Pages:
+    """Yield pages of events until there are no more; a failure breaks the connection."""
+    with suppress(EventsLostError):  # a reader that returns with its last id is answered 410
+        while events := await _read_page(client, stream, after):
+            yield events
+            after = events[-1].id
+
+
+async def _follow(client: redis.asyncio.Redis, stream: str, feed: EventFeed, after: str) -> Pages:
+    """Yield pages of events for ever, and an empty one now and then; end if the reader has fallen behind."""
+
+    async def next_page() -> Sequence[FeedEvent]:
+        grown = feed.grown  # before looking, so that nothing in between is waited for
+        events = feed.after(after)
+        if events is None:
+            events = await _read_page(client, stream, after)
+        if not events:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CHECK_S):
+                    await grown.wait()
+        return events
+
+    with feed.follow(), suppress(EventsLostError):  # a reader that returns with its last id is answered 410
+        while True:
+            events = await retry_through_outages(next_page, None)
+            yield events
+            if events:
+                after = events[-1].id
+
+
+async def _read_page(client: redis.asyncio.Redis, stream: str, after: str) -> Sequence[FeedEvent]:
+    return [make_feed_event(entry) for entry in await read_all_after(client, stream, after, _PAGE)]

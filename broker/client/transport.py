@@ -190,7 +190,7 @@ def _is_temporary(response: httpx.Response) -> bool:
     ProblemAnswer
         When the answer is any other problem.
     """
-    if response.status_code in (429, 502, 503, 504):
+    if response.status_code in (429, 502, 503, 504, 507):
         return True
     problem = read_problem(response)
     if response.status_code == 409 and problem.type in (IN_FLIGHT, REFUSED):

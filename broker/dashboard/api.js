@@ -24,6 +24,7 @@ export class ApiError extends Error {
       case 429:
         return `Too many calls with this key: ${detail}. It is asked again in a moment.`;
       case 503:
+      case 507:
         return `The federation cannot answer now: ${detail}. It is asked again.`;
       case 500:
         return "The broker failed over this call; its log says why. Tell its operators.";

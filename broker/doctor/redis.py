@@ -1,6 +1,6 @@
 """Checks whether a Redis server can be trusted with leases and journals.
 
-``require_safe`` makes two of the checks before an owner, a Monte-Carlo worker or the API starts.
+``require_safe`` makes some of the checks before an owner, a Monte-Carlo worker or the API starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 
 
 class UnsafeQueueError(RuntimeError):
-    """Redis may drop keys, or TLS refuses it. The message says why and what to change."""
+    """Redis may drop keys, is part of a cluster, or TLS refuses it. The message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class RedisServer:
         """Return the answer to INFO; empty if this user may not use it."""
         return _allowed(lambda: cast("Mapping[str, Any]", self.client.info())) or {}
 
+    @property
+    def is_cluster(self) -> bool:
+        """True if the server is part of a Redis Cluster; False also if this user may not know."""
+        return self.info().get("cluster_enabled") == 1
+
     def config(self, name: str) -> str | None:
         """Return one value of the configuration; None if this user may not read it."""
         values = _allowed(lambda: cast("Mapping[str, Any]", self.client.config_get(name))) or {}
@@ -76,7 +81,7 @@ def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> 
     Raises
     ------
     UnsafeQueueError
-        When Redis may drop keys, or TLS refuses it.
+        When Redis may drop keys, is part of a cluster, or TLS refuses it.
     redis.RedisError
         When it does not answer.
     """
@@ -89,10 +94,11 @@ def require_safe(client: redis.Redis, url: str, warn: Callable[[str], None]) -> 
         raise UnsafeQueueError(refused) from error
     installation = Installation()
     installation.redis_server = RedisServer(client, url)
-    (policy,) = check_redis_policy(installation)
-    if policy.state is State.FAILURE:
-        raise UnsafeQueueError(f"{policy.found}; {policy.advice}")
-    for result in (policy, *check_redis_persistence(installation)):
+    (mode,), (policy,) = check_redis_mode(installation), check_redis_policy(installation)
+    for result, is_final in ((mode, installation.redis_server.is_cluster), (policy, True)):
+        if result.state is State.FAILURE and is_final:  # a replica may be promoted
+            raise UnsafeQueueError(f"{result.found}; {result.advice}")
+    for result in (mode, policy, *check_redis_persistence(installation)):
         if result.state is not State.OK:
             warn(f"{result.found}; {result.advice}")
 
@@ -114,11 +120,14 @@ def check_redis(installation: Installation) -> Iterator[CheckResult]:
     try:
         client.ping()
     except redis.RedisError as error:
+        refuses = isinstance(error, (redis.ResponseError, redis.AuthenticationError))
         advice = f"start it, or correct {variable('redis_url')} (address, user and password)"
         if is_busy(error):
             kill = f"{RedisServer(client, url).redis_cli} SCRIPT KILL"
             advice = f"a script does not end: stop it as the operator ({kill}, or FUNCTION KILL)"
-        yield failure(f"{public_address(url)} does not answer: {error}", advice)
+        yield failure(
+            f"{public_address(url)} {'refuses us' if refuses else 'does not answer'}: {error}", advice
+        )
     else:
         installation.redis_server = RedisServer(client, url)
 
@@ -167,7 +176,7 @@ def check_redis_mode(installation: Installation) -> CheckResult:
     """
     server = installation.redis_server
     info = server.info()
-    if info.get("cluster_enabled") == 1:
+    if server.is_cluster:
         return failure(
             f"{server.address} is part of a Redis Cluster, which refuses scripts over keys of several slots",
             "use a server without cluster mode (cluster-enabled no)",

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from broker.contract import CloudInfo, Event, Lease, LeaseState, read_message
 from broker.leases.store import LeaseStore
 from broker.storage.keys import RedisKeys
+from broker.storage.streams import is_entry_id
 
 _PAGE = 500
 #: The number of events that are searched for one answer; the next page goes on behind them.
@@ -63,18 +64,9 @@ class _Place(NamedTuple):
         except (binascii.Error, ValueError, TypeError) as error:
             raise CursorError("is no place in the leases") from error
         typed = type(order) is int and isinstance(cloud, str) and isinstance(lease, str)
-        if not (typed and (event is None or (isinstance(event, str) and _is_entry_id(event)))):
+        if not (typed and (event in (None, _NEWEST) or (isinstance(event, str) and is_entry_id(event)))):
             raise CursorError("is no place in the leases")
         return cls(order, cloud, lease, event)
-
-
-def _is_entry_id(text: str) -> bool:
-    """Return True if the text can be an id in a Redis stream."""
-    parts = text.split("-")
-    numbers = all(
-        part.isascii() and part.isdecimal() and int(part) < 2**64 for part in parts if len(part) < 21
-    )
-    return text == _NEWEST or (len(parts) == 2 and numbers and all(0 < len(part) < 21 for part in parts))
 
 
 @dataclass(frozen=True)

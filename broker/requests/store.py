@@ -84,6 +84,7 @@ class RequestStore:
         self._close = client.register_script(read_script("close"))
         self._overdue = client.register_script(read_script("overdue"))
         self._accept_call = client.register_script(read_script("accept_call"))
+        self._hold_call = client.register_script(read_script("hold_call"))
         self._answer_call = client.register_script(read_script("answer_call"))
 
     # -- requests ----------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ class RequestStore:
     async def accept_call(
         self, principal: str, key: str, fingerprint: str, look_after_ms: int, token: str
     ) -> Accepted:
-        """Record a call. It is NEW also if another process began it and did not answer in ``look_after_ms``.
+        """Record a call. It is NEW also if nobody has answered it or holds it any more.
 
         Parameters
         ----------
@@ -276,12 +277,16 @@ class RequestStore:
         fingerprint:
             A digest of the call's body.
         look_after_ms:
-            After how many milliseconds another process may take the call over.
+            After how many milliseconds another process may take the call over, unless it is held for longer.
         token:
             Any fresh string that identifies this try; sent again, the same try gets NEW again.
         """
         names = [self.keys.call(principal, key)]
         return _parse_accepted(await self._accept_call(names, [fingerprint, token, look_after_ms]))
+
+    async def hold_call(self, principal: str, key: str, look_after_ms: int, token: str) -> None:
+        """Hold a call that the try of ``token`` began for so long from now; 0: give it up."""
+        await self._hold_call([self.keys.call(principal, key)], [token, look_after_ms])
 
     async def answer_call(self, principal: str, key: str, answer: str) -> str | None:
         """Store a call's answer, once. Return the one that is stored; None if there is no such call."""

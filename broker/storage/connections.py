@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import redis
 import redis.asyncio
+from redis._parsers import BaseParser
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -24,6 +27,76 @@ _OPTIONS: dict[str, Any] = {
     "socket_connect_timeout": SOCKET_TIMEOUT_S,
     "socket_timeout": SOCKET_TIMEOUT_S,
 }
+
+
+class DemotedError(redis.ConnectionError):
+    """The server has become a replica and takes no writes: connect anew, to find the one that does.
+
+    It is an error of the connection, and not of a command, so that everything that outlives a lost connection
+    (redis-py, kombu, our own retries) closes this one and asks again on a new one.
+    """
+
+    count = 0
+
+    def __init__(self, *arguments: Any, **options: Any):
+        """Count it: a `WaitingPool` trusts no connection that was made before the latest one."""
+        type(self).count += 1
+        super().__init__(*arguments, **options)
+
+
+# A server that becomes a replica refuses writes (READONLY) and ends blocking reads (UNBLOCKED).
+BaseParser.EXCEPTION_CLASSES |= {"READONLY": DemotedError, "UNBLOCKED": DemotedError}
+
+
+class WaitingPool(redis.asyncio.ConnectionPool):
+    """Lets callers wait for a connection, first come first served, where all are in use.
+
+    redis-py's own pool that waits serves latecomers first now and then, and costs each command more.
+    """
+
+    def __init__(self, timeout: float, **options: Any):
+        """``timeout``: how long a caller waits, in seconds."""
+        super().__init__(**options)
+        self.timeout = timeout
+        self._free = asyncio.Semaphore(self.max_connections)
+
+    async def get_connection(self, *_: Any, **__: Any) -> AbstractConnection:
+        """Return a connection that is ready.
+
+        Raises
+        ------
+        redis.MaxConnectionsError
+            When none becomes free in time; the message says how many there are.
+        """
+        try:
+            async with asyncio.timeout(self.timeout if self._free.locked() else None):
+                await self._free.acquire()
+        except TimeoutError:
+            message = (
+                f"all {self.max_connections} connections to Redis have been in use for {self.timeout:g} s"
+            )
+            raise redis.MaxConnectionsError(message) from None
+        connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call]
+        try:
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: AbstractConnection) -> None:
+        """Take a connection back, and let the next one who waits have it."""
+        try:
+            await super().release(connection)
+        finally:
+            self._free.release()
+
+    async def ensure_connection(self, connection: Any) -> None:
+        """Connect, and anew where a server was demoted since the connection was made."""
+        if getattr(connection, "demotions", DemotedError.count) != DemotedError.count:
+            await connection.disconnect()
+        connection.demotions = DemotedError.count
+        await super().ensure_connection(connection)
 
 
 def connect(url: str, **options: Any) -> redis.Redis:
@@ -50,9 +123,13 @@ def connect(url: str, **options: Any) -> redis.Redis:
 
 
 def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
-    """Return an asyncio client like that of ``connect``; close it with ``aclose()``."""
-    fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0)} | redis_tls(url)
-    return use_hiredis_packer(redis.asyncio.Redis.from_url(url, **(fixed | options)))
+    """Return an asyncio client like that of ``connect``; close it with ``aclose()``.
+
+    It has at most ``max_connections``, and whoever finds all in use waits ``timeout`` seconds for one.
+    """
+    fixed = _OPTIONS | {"retry": AsyncRetry(NoBackoff(), 0), "timeout": SOCKET_TIMEOUT_S} | redis_tls(url)
+    pool = WaitingPool.from_url(url, **(fixed | options))
+    return use_hiredis_packer(redis.asyncio.Redis.from_pool(pool))
 
 
 def is_busy(error: Exception) -> bool:

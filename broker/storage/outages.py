@@ -32,7 +32,8 @@ def until_answered(call: Callable[[], Result]) -> Result:
             return call()
         except redis.RedisError as error:
             if not is_logged:
-                log.warning("redis is away: %s", _explain(error))
+                refuses = isinstance(error, redis.ResponseError | redis.AuthenticationError)
+                log.warning("redis %s: %s", "refuses" if refuses else "is away", _explain(error))
                 is_logged = True
             time.sleep(pause_s)
     raise AssertionError("pauses never end")

@@ -71,6 +71,14 @@ def parse_id(stream_id: str) -> tuple[int, int]:
     return numbers
 
 
+def is_entry_id(text: str) -> bool:
+    """Return True if an entry of a stream can have this id: Redis refuses to look before or after others."""
+    try:
+        return parse_id(text) > (0, 0)
+    except ValueError:
+        return False
+
+
 def parse_event(fields: Mapping[bytes, bytes]) -> Event:
     """Return the event in an entry of an event stream.
 

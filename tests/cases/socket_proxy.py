@@ -52,6 +52,10 @@ class Proxy:
     def unhush(self) -> None:
         self._hushed.clear()
 
+    def lead_to(self, redis_url: str) -> None:
+        """New connections go to another server; those that exist stay where they are."""
+        self._server = unquote(urlsplit(redis_url).path)
+
     def close(self) -> None:
         self.cut()
         self._listening.close()

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -20,6 +20,8 @@ import redis
 import uvicorn
 
 from broker.api.app import create_app
+from broker.api.container import ApiServices
+from broker.api.http_protocol import LimitedHttpProtocol
 from broker.contract import CloudInfo
 from broker.contract.convert import to_node_kinds
 from broker.identity.store import let_in_operator
@@ -226,6 +228,18 @@ class Federation:
             self._server.forget_members()
 
     @property
+    def services(self) -> ApiServices:
+        """The services of the API."""
+        assert self._server is not None
+        services: ApiServices = self._server.app.state.services
+        return services
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Runs something on the event loop of the API and returns its result."""
+        assert self._server is not None
+        return asyncio.run_coroutine_threadsafe(work, self._server.loop).result(10)
+
+    @property
     def open_calls(self) -> int:
         """How many calls the API is answering now."""
         assert self._server is not None
@@ -254,14 +268,18 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(self, settings: Settings):
-        self._app = create_app(settings)
-        super().__init__(uvicorn.Config(self._app, log_level="warning", timeout_graceful_shutdown=1))
+        self.app = create_app(settings)
+        told = {"settings": staticmethod(lambda: settings)}
+        http = type("Protocol", (LimitedHttpProtocol,), told)
+        super().__init__(
+            uvicorn.Config(self.app, http=http, log_level="warning", timeout_graceful_shutdown=1)
+        )
         # With its protocol named, asyncio sends without delay: else each answer waits for an acknowledgement.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))
         self._socket.listen()
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self._ready, self._loop, self._stopping = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+        self._ready, self.loop, self._stopping = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="api", daemon=True)
         self._thread.start()
         self._ready.wait(20)
@@ -269,23 +287,23 @@ class _Server(uvicorn.Server):
 
     def forget_members(self) -> None:
         """Returns once no member is cached."""
-        asyncio.run_coroutine_threadsafe(self._forget_members(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._forget_members(), self.loop).result(10)
 
     async def _forget_members(self) -> None:
-        membership = self._app.state.services.membership
+        membership = self.app.state.services.membership
         async with membership._refreshing:  # what is read at this moment may be without the new member
             membership._refreshed_s = float("-inf")
 
     def stop(self) -> None:
         """Returns once it has stopped."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
+            self.loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(10)
         self._socket.close()
         assert not self._thread.is_alive(), "the API does not stop"
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
             try:
                 runner.run(self.serve([self._socket]))
             finally:

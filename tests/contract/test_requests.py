@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
+import redis
 
 from broker.contract import Confirm, Release, Reserve
 from tests.contract.harness import KEY, Federation
@@ -242,3 +244,30 @@ def test_quotes_change_nothing_and_are_ranked(federation: Federation, api: httpx
 
 def test_no_member_yet(api: httpx.Client) -> None:
     assert problem(api.post("/v1/requests", json=WISH), "not-ready")["status"] == 503
+
+
+def test_a_list_that_failed_gives_its_idempotency_key_back(
+    federation: Federation, api: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation.join("east")
+    headers = {"Idempotency-Key": "failed"}
+
+    async def fail(*_: object) -> None:
+        raise redis.ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("broker.requests.submit.SubmissionService.submit", fail)
+        problem(api.post("/v1/requests", json=[WISH, WISH], headers=headers), "queue-away")
+    again = api.post("/v1/requests", json=[WISH, WISH], headers=headers)
+    assert again.status_code == 200, again.text
+    assert [result["lease"]["cloud"] for result in again.json()["results"]] == ["east", "east"]
+
+
+@pytest.mark.parametrize(("body", "name"), [("[{]", "malformed"), (f"[{'1,' * 5000}1]", "invalid")])
+def test_a_malformed_list_takes_no_idempotency_key(
+    federation: Federation, api: httpx.Client, body: str, name: str
+) -> None:
+    federation.join("east")
+    headers = {"Idempotency-Key": "malformed", "Content-Type": "application/json"}
+    problem(api.post("/v1/requests", content=body, headers=headers), name)
+    assert api.post("/v1/requests", json=[WISH], headers=headers).status_code == 200

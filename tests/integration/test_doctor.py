@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from broker import cli
 from broker.identity.store import let_in_operator
 from broker.signing.key_files import local_key_files
 from broker.signing.parties import BROKER
-from broker.storage.embedded_server import EmbeddedRedis
+from broker.storage.embedded_server import EmbeddedRedis, find_server
 from tests.integration.worker_processes import Processes
 from tests.support.wait import wait_until
 
@@ -104,6 +105,33 @@ def test_nothing_starts_on_a_server_that_drops_keys(processes: Processes, doctor
     assert plain.returncode == coloured.returncode == 1
     assert "allkeys-lru" in plain.out
     assert ("\x1b[31m" in plain.out, "\x1b[31m" in coloured.out) == (False, True)
+
+
+def test_nothing_starts_on_a_server_of_a_cluster(tmp_path: Path, doctor: Doctor) -> None:
+    path = tmp_path / "cluster.sock"
+    command = [str(find_server()), "--port", "0", "--unixsocket", str(path), "--dir", str(tmp_path)]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    command += ["--cluster-enabled", "yes", "--cluster-port", port, "--save", ""]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(path.exists, "the server")
+        url = f"unix://{path}?db=0"
+        directory = tmp_path / "state"
+        directory.mkdir()
+        with Processes(url, directory) as processes:
+            for number, (name, process) in enumerate(
+                {"workers.owner": processes.owner(), "broker.api": processes.start("broker.api")}.items()
+            ):
+                assert process.wait(60) == os.EX_CONFIG == 78
+                said = (directory / f"{number}.log").read_text()
+                assert f"{name}: unix://{path}?db=0 is part of a Redis Cluster" in said
+                assert "cluster-enabled no" in said
+        assert states(doctor("--json", SPOTFED_REDIS_URL=url))["redis mode"] == "failure"
+    finally:
+        server.kill()
+        server.wait()
 
 
 def test_a_sound_federation_is_found_sound_until_its_owner_is_killed(

@@ -101,9 +101,11 @@ def test_when_memory_is_full_the_api_says_so_and_nothing_is_lost(server: Embedde
         with federation.redis as client:
             client.config_set("maxmemory", 1)
             answers = [api.post("/v1/requests", json=wish | {"id": f"full{n}"}) for n in range(3)]
-            assert [answer.status_code for answer in answers] == [503] * 3
-            assert answers[0].json()["type"].startswith("urn:spotfed:problem:")
-            assert api.delete("/v1/leases/before.1").status_code == 503, "not accepted, so not said to be"
+            assert [answer.status_code for answer in answers] == [507] * 3
+            assert answers[0].json()["type"] == "urn:spotfed:problem:queue-full"
+            assert "memory" in answers[0].json()["detail"]
+            assert api.get("/readyz").status_code == 507, "readiness follows writes"
+            assert api.delete("/v1/leases/before.1").status_code == 507, "not accepted, so not said to be"
             # Whose call it is is counted, so that reading may have to wait too; but nothing answers 500.
             assert api.get("/v1/leases/before.1").status_code == 200
             client.config_set("maxmemory", 0)

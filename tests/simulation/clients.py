@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 # Scripts that may be read late, from a connection that was given up; and their answers, which may be lost.
-_LATE_S = (0.0, 12.0)
+LATE_S = (0.0, 12.0)
 #: So many times as often as at other calls. Of owners half of all calls are scripts.
 _HELD_AT_SCRIPT = 5
 
@@ -60,7 +60,7 @@ class _Connection:
                 except redis.ResponseError as error:
                     world.note("refused", self.process.name, str(error))
 
-            world.clock.call_later(world.random.uniform(*_LATE_S), again)
+            world.clock.call_later(world.random.uniform(*LATE_S), again)
         return result
 
 

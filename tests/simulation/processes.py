@@ -24,6 +24,7 @@ from broker.api.services.on_demand import OnDemandService
 from broker.api.services.owner_calls import OwnerCalls
 from broker.contract import CloudInfo
 from broker.journal.journal import Journal
+from broker.requests.idempotency import IdempotencyKeys
 from broker.requests.members import MembershipView
 from broker.requests.owner_commands import OwnerNotifier
 from broker.requests.replies import Replies
@@ -238,6 +239,7 @@ class BrokerProcess(_Process):
         replies = Replies(client, KEYS, name)
         exchange = RingingCommands(records, replies, OwnerNotifier(self._ring))
         self.service = SubmissionService(SETTINGS, records, adverts, exchange)
+        self.idempotency = IdempotencyKeys(records)
         owners = OwnerCalls(SETTINGS, exchange)
         self.leases = LeaseService(client, KEYS, owners, adverts)
         self.on_demand = OnDemandService(owners)
@@ -358,6 +360,7 @@ def patched(world: World) -> Iterator[None]:
         "workers.owner.ownership.uuid": uuids,
         "workers.owner.ownership.EpochFile": _EpochFile,
         "broker.requests.replies.time": times,
+        "broker.requests.idempotency.uuid4": world.name,
         "broker.requests.models.uuid4": world.name,
         "broker.api.services.clouds.uuid4": world.name,
         "broker.api.services.on_demand.uuid4": world.name,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,12 @@ import redis
 
 from broker.contract import ExtensionRequest, Lease, LeaseGranted, OnDemandRequest, RefusalView, SpotRequest
 from broker.requests.errors import InFlightError, NoMembersError, ReusedError
+from broker.requests.idempotency import HOLD_S
 from broker.requests.models import RequestAnswer
 from broker.schemas.clouds import DrainRequest
+from tests.simulation.clients import LATE_S
 from tests.simulation.options import reshaped
-from tests.simulation.processes import RENEWAL_S
+from tests.simulation.processes import RENEWAL_S, BrokerProcess
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 #: What a client takes for "ask again".
 AWAY = (redis.RedisError, ConnectionError)
 _PATIENCE_S = 6.0
+#: How long a key stays held after its call: a script that holds it may come late and last.
+_HELD_S = HOLD_S + LATE_S[1] + 2.0
 
 
 @dataclass
@@ -32,6 +38,9 @@ class Users:
     answers: dict[str, RequestAnswer] = field(default_factory=dict)
     wishes: dict[str, SpotRequest] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)  # own instances by id: what was answered first
+    # By idempotency key: how many processes are answering its call, and until when one did.
+    _answering: Counter[str] = field(default_factory=Counter)
+    _answered_s: dict[str, float] = field(default_factory=dict)
     _number: int = 0
 
     @property
@@ -78,10 +87,10 @@ class Users:
         open_ = list(wishes)
         while open_:
             try:
-                results = await self._submit(open_, self._random.choice((2.0, 5 * _PATIENCE_S)))
+                results = await self._submit(open_, wishes, self._random.choice((2.0, 5 * _PATIENCE_S)))
             except AWAY:
                 results = []
-            for wish, result in zip(open_, results, strict=False):
+            for wish, result in zip(open_ if len(wishes) == 1 else wishes, results, strict=False):
                 self._hear(wish, result)
             open_ = [wish for wish in open_ if wish.id not in self.answers]
             if open_:
@@ -91,15 +100,40 @@ class Users:
         """Ask once more for what was answered, with the same id."""
         while True:
             try:
-                (result,) = await self._submit([self.wishes[request]], _PATIENCE_S)
+                (result,) = await self._submit([self.wishes[request]], [self.wishes[request]], _PATIENCE_S)
             except AWAY:
                 result = InFlightError()
             if not isinstance(result, InFlightError | NoMembersError):
                 return
             await asyncio.sleep(self._random.uniform(0.2, 1.5))
 
-    async def _submit(self, wishes: list[SpotRequest], patience_s: float) -> Any:
-        return await self.world.broker_call(lambda broker: broker.service.submit(wishes, "me"), patience_s)
+    async def _submit(
+        self, wishes: list[SpotRequest], whole: list[SpotRequest], patience_s: float
+    ) -> Sequence[Any]:
+        """Submits a single request, or the ``whole`` list under an idempotency key."""
+        if len(whole) == 1:
+            return await self.world.broker_call(lambda b: b.service.submit(wishes, "me"), patience_s)
+        try:
+            return await self.world.broker_call(lambda b: self._submit_list(b, whole), patience_s)
+        except InFlightError:
+            self._held(f"list-{whole[0].id}")
+            return []
+
+    async def _submit_list(self, broker: BrokerProcess, wishes: list[SpotRequest]) -> Sequence[Any]:
+        key = f"list-{wishes[0].id}"
+        async with broker.idempotency.hold("me", key, key):
+            self._answering[key] += 1
+            try:
+                return await broker.service.submit(wishes, "me")
+            finally:
+                self._answering[key] -= 1
+                self._answered_s[key] = self.world.clock.time()
+
+    def _held(self, key: str) -> None:
+        """A call is said to be answered already: then it is, or was until a moment ago."""
+        silent_s = self.world.clock.time() - self._answered_s.get(key, self.world.clock.time())
+        if not self._answering[key] and silent_s > _HELD_S:
+            self.world.breach(f"I9: {key} is held, and nobody has answered it for {silent_s:.1f} s")
 
     def _hear(self, wish: SpotRequest, result: Any) -> None:
         if isinstance(result, RequestAnswer):

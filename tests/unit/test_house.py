@@ -17,8 +17,8 @@ PACKAGES = ("broker", "workers", "cloudsim")
 #: Words that end like a participle or a gerund and are nouns of the field.
 NOUNS = {
     "accounting", "archiving", "formatting", "sampling", "tuning",
-    "bidding", "billing", "censoring", "drawing", "logging", "masking", "parsing", "ranking", "routing",
-    "scaling", "scheduling", "signing", "targeting", "testing",
+    "bidding", "billing", "censoring", "drawing", "feed", "logging", "masking", "parsing", "ranking",
+    "routing", "scaling", "scheduling", "signing", "targeting", "testing",
 }  # fmt: skip
 
 #: How a docstring that leans on its surroundings begins.

@@ -59,7 +59,7 @@ class JobEffects:
             if isinstance(answer, RefusedRequest):
                 grants[work] = Denial(describe_refusal(answer.refusals, plan.cloud))
             elif isinstance(answer, ProblemAnswer):
-                if answer.problem.status in (429, 502, 503, 504):
+                if answer.problem.status in (429, 502, 503, 504, 507):
                     raise UnavailableError(str(answer))
                 grants[work] = Denial(str(answer))
             else:

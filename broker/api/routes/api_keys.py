@@ -29,7 +29,7 @@ async def keys(services: Services, _: Administrator) -> Response:
     summary="Create an API key",
     status_code=201,
     response_model=NewKey,
-    responses=problem_responses(400, 413, 415, 422),
+    responses=problem_responses(400, 408, 413, 415, 422),
     openapi_extra=document_body(KeyWish, example={"principal": "acme/ci", "role": "member"}),
 )
 async def create_key(
@@ -55,7 +55,7 @@ async def create_key(
     summary="Replace an API key",
     status_code=201,
     response_model=NewKey,
-    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 409, 413, 415, 422),
     openapi_extra=document_body(Rotation, example={"grace_s": 86400}),
 )
 async def rotate_key(

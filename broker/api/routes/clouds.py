@@ -55,7 +55,7 @@ async def table(services: Services, cloud: str, _: Looker, member: MemberCloud) 
     "/clouds/{cloud}/advance",
     summary="Trace time: let everything happen that is still to come",
     response_model=Done,
-    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 409, 413, 415, 422),
     openapi_extra=document_body(Advance, example={"finish": True}),
 )
 async def advance(
@@ -78,7 +78,7 @@ async def advance(
     "/clouds/{cloud}/drain",
     summary="Close nodes and make their spot instances leave",
     response_model=DrainReport,
-    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 409, 413, 415, 422),
     openapi_extra=document_body(DrainRequest, example={"nodes": [0, 3], "dry_run": True}),
 )
 async def drain(

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Header, Query, Request
 from starlette.responses import Response
 
-from broker.api.dependencies import Reader, Services, v1_router, visible_origins
+from broker.api.dependencies import Reader, Services, open_call, v1_router, visible_origins
 from broker.api.openapi import problem_responses
 from broker.api.stream import event_stream
 
@@ -37,14 +37,16 @@ async def events(
     Ids are of the merged stream; a cloud's own sequence is in the event. Without Last-Event-ID the stream
     begins now, or, with follow=false, with the oldest event that is kept.
     """
+    open_call(request).become_stream()
     authorization = request.headers.get("authorization")
 
     async def check_key() -> None:
         await services.authenticator.principal(authorization)
 
     return await event_stream(
-        services.redis_streams,
-        services.keys,
+        services.redis,
+        services.keys.all_events,
+        services.event_feed,
         last_event_id=last_event_id,
         cloud=cloud,
         origins=visible_origins(who, origin),

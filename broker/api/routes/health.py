@@ -18,10 +18,14 @@ async def healthz() -> Health:
     return Health()
 
 
-@router.get("/readyz", summary="The queue answers and a cloud can be asked", responses=problem_responses(503))
+@router.get(
+    "/readyz",
+    summary="The queue takes writes and a cloud can be asked",
+    responses=problem_responses(503, 507),
+)
 async def readyz(services: Services) -> Health:
-    """Answer if Redis answers and at least one cloud can be reached; else with a problem."""
-    await services.redis.ping()
+    """Answer if Redis takes writes and at least one cloud can be reached; else with a problem."""
+    await services.require_writes()
     members = await services.membership.members()
     if not any(member.reachable or member.info.time == "trace" for member in members):
         raise problems.not_ready(

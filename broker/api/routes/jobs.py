@@ -65,7 +65,7 @@ OwnJob = Annotated[JobSnapshot, Depends(RequireJobPermission(Action.RUN))]
     summary="Have a command run as a batch job",
     status_code=201,
     response_model=JobView,
-    responses=problem_responses(400, 409, 413, 415, 422),
+    responses=problem_responses(400, 408, 409, 413, 415, 422),
     openapi_extra=document_body(JobWish, example=_EXAMPLE),
 )
 async def submit(

@@ -105,7 +105,7 @@ async def cancel(services: Services, lease_id: str, permitted: OwnLease) -> Resp
     "/leases/{lease_id:path}/extend",
     summary="Promise a spot lease a later end",
     response_model=Lease,
-    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 409, 413, 415, 422),
     openapi_extra=document_body(ExtensionRequest, example={"lifetime_s": 14400, "sla": 0.05}),
 )
 async def extend(

@@ -60,7 +60,7 @@ async def members(services: Services, _: Administrator) -> Response:
     summary="Add a member",
     status_code=201,
     response_model=MemberView,
-    responses=problem_responses(400, 409, 413, 415, 422),
+    responses=problem_responses(400, 408, 409, 413, 415, 422),
     openapi_extra=document_body(
         MemberWish, example={"name": "acme", "clouds": ["acme-1"], "spot_cores": 500}
     ),
@@ -93,7 +93,7 @@ async def one_member(services: Services, name: str, member: ReadMember) -> Respo
     "/members/{name}",
     summary="Change a member",
     response_model=MemberView,
-    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 409, 413, 415, 422),
     openapi_extra=document_body(MemberChange, example={"spot_cores": 1000}),
 )
 async def set_member(

@@ -43,7 +43,7 @@ router = v1_router()
     summary="A request of the cloud's own users, or of others to whom it sells on-demand",
     status_code=201,
     response_model=Admission | Admissions,
-    responses=problem_responses(400, 404, 409, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 409, 413, 415, 422),
     openapi_extra=document_body(OnDemandRequest, OnDemandRequests, example={"cores": 4, "lifetime_s": 3600}),
 )
 async def start_on_demand(

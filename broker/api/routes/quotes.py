@@ -20,7 +20,7 @@ router = v1_router()
     "/quotes",
     summary="Ask what would be promised, without side effects",
     response_model=Quotes,
-    responses=problem_responses(400, 413, 415, 422),
+    responses=problem_responses(400, 408, 413, 415, 422),
     openapi_extra=document_body(QuoteRequest, example={"cores": [1, 2, 4], "lifetime_s": 7200, "sla": 0.05}),
 )
 async def quotes(

@@ -16,9 +16,7 @@ from broker.api.container import ApiServices
 from broker.api.dependencies import (
     Services,
     Submitter,
-    begin_call,
     bind_key,
-    finish_call,
     json_response,
     v1_router,
 )
@@ -46,7 +44,7 @@ _spot_requests = TypeAdapter(list[SpotRequest])
     response_model=Admission,
     responses={
         200: {"model": ListedResults, "description": "a list: one result an item, in order"},
-        **problem_responses(400, 409, 413, 415, 422),
+        **problem_responses(400, 408, 409, 413, 415, 422),
     },
     openapi_extra=document_body(
         SpotRequest,
@@ -88,12 +86,19 @@ async def submit(
 
 
 async def _submit_list(services: ApiServices, who: Principal, body: bytes, key: str | None) -> Response:
-    if key is not None:
-        await begin_call(services, who.name, key, body)
     parsed = parsing.parse_list(_spot_requests, SpotRequest, body)
     items = [_attribute_item(item, who, key, index) for index, item in enumerate(parsed)]
-    requests = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
     add_log_fields(requests=len(items))
+    if key is None:
+        return await _answer_list(services, who, items)
+    async with services.idempotency.hold(who.name, key, attribution.fingerprint(body)):
+        return await _answer_list(services, who, items)
+
+
+async def _answer_list(
+    services: ApiServices, who: Principal, items: Sequence[SpotRequest | ProblemError]
+) -> Response:
+    requests = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
     log.info("asked")
     settled = await services.submissions.submit(list(requests.values()), who.name)
     by_index = dict(zip(requests, settled, strict=True))
@@ -108,10 +113,7 @@ async def _submit_list(services: ApiServices, who: Principal, body: bytes, key: 
         _listed_result(item if isinstance(item, ProblemError) else by_index[index], offers_of.get(index, ()))
         for index, item in enumerate(items)
     ]
-    response = json_response(ListedResults(results=results))
-    if key is not None:
-        await finish_call(services, who.name, key)
-    return response
+    return json_response(ListedResults(results=results))
 
 
 def _attribute_item(

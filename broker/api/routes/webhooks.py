@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
@@ -23,6 +22,7 @@ from broker.api.dependencies import (
 from broker.api.openapi import document_body, problem_responses
 from broker.api.parsing import JsonBody
 from broker.identity.permissions import Action, Principal, ProtectedObject
+from broker.storage.streams import is_entry_id
 from broker.webhooks.models import (
     Deliveries,
     Delivery,
@@ -43,7 +43,6 @@ from broker.webhooks.worker import MemberGoneError
 router = v1_router("/webhooks", tags=["webhooks"])
 
 _EXAMPLE = {"url": "https://hooks.example.com/spotfed", "kinds": ["noticed", "evicted"], "origins": ["north"]}
-_ENTRY = re.compile(r"\d{1,19}-\d{1,19}")
 
 
 class RequireWebhookPermission(PermissionDependency):
@@ -71,7 +70,7 @@ OwnWebhook = Annotated[StoredWebhook, Depends(RequireWebhookPermission(Action.CH
     summary="Have events posted to a URL",
     status_code=201,
     response_model=NewWebhook,
-    responses=problem_responses(400, 409, 413, 415, 422),
+    responses=problem_responses(400, 408, 409, 413, 415, 422),
     openapi_extra=document_body(WebhookWish, example=_EXAMPLE),
 )
 async def create(
@@ -121,7 +120,7 @@ async def deleted(services: Services, webhook: str, stored: OwnWebhook) -> Respo
     "/{webhook}",
     summary="Pause or resume a webhook",
     response_model=Webhook,
-    responses=problem_responses(400, 404, 413, 415, 422),
+    responses=problem_responses(400, 404, 408, 413, 415, 422),
     openapi_extra=document_body(WebhookChange, example={"paused": False}),
 )
 async def changed(
@@ -188,7 +187,7 @@ async def deliveries(
 ) -> Response:
     """List the last attempts to deliver, newest first; 500 are kept."""
     del webhook  # stored holds it
-    if before is not None and not _ENTRY.fullmatch(before):
+    if before is not None and not is_entry_id(before):
         raise problems.invalid_field("before", "is no id of a delivery", "the id of a delivery")
     return json_response(await services.webhooks.deliveries(stored, limit, before))
 
@@ -206,7 +205,7 @@ async def redelivered(services: Services, webhook: str, delivery: str, stored: O
     of an event.
     """
     del webhook  # stored holds it
-    if not _ENTRY.fullmatch(delivery):
+    if not is_entry_id(delivery):
         raise problems.not_found("delivery")
     return await _send(services, stored, delivery)
 

@@ -231,7 +231,7 @@ def test_the_command_line(federation: Federation, receiver: Receiver, spotfed: R
         (("add", "https://10.0.0.1/"), "private"),
         (("add", "https://1.1.1.1/", "--origin", "a b"), "--origin"),
         (("show", "nothing"), "there is no such webhook"),
-        (("remove", "a/../b"), "Not Found"),
+        (("remove", "a/../b"), "no such path"),
     ],
 )
 def test_the_command_line_says_what_is_wrong(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.requests.models import Record, RequestAnswer, RequestStatus
+from broker.requests.store import RequestStore
 from broker.requests.submit import Result, SubmissionService, _decided_result, _result_of
 from tests.simulation.bugs.bug import Bug, mutation
 
@@ -14,7 +15,7 @@ BROKER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=43)
+@mutation(BROKER_BUGS, "overtaken and promised", _decided_result, seed=47)
 def decided_by_itself(
     sound: Sound, settled: RequestAnswer | None, answer: str | None, standing: RequestStatus
 ) -> Result | None:
@@ -33,3 +34,17 @@ def decided_for_good(
 ) -> Result | None:
     result: Result | None = sound(settled, answer, standing) or _result_of(standing)
     return result
+
+
+@mutation(BROKER_BUGS, "keys of the dead stay held", RequestStore.accept_call, seed=5)
+async def hold_for_minutes(
+    sound: Sound, store: RequestStore, principal: str, key: str, fingerprint: str, _ms: int, token: str
+) -> Any:
+    return await sound(store, principal, key, fingerprint, 120_000, token)
+
+
+@mutation(BROKER_BUGS, "keys of failed calls stay held", RequestStore.hold_call, seed=2)
+async def never_give_up(
+    sound: Sound, store: RequestStore, principal: str, key: str, ms: int, token: str
+) -> None:
+    await sound(store, principal, key, ms or 120_000, token)

@@ -26,7 +26,7 @@ CLOUD_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=11)
+@mutation(CLOUD_BUGS, "extended after a notice", Cloud.extend, seed=1)
 def extend_under_notice(
     sound: Sound,
     cloud: Cloud,
@@ -51,12 +51,12 @@ def promised_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     return sorted(running, key=lambda instance: instance.yields)
 
 
-@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=7)
+@mutation(CLOUD_BUGS, "oldest first", youngest_first, seed=3)
 def not_the_youngest_first(_sound: Sound, inventory: Inventory) -> Iterable[Instance]:
     return oldest_first(inventory)
 
 
-@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=3)
+@mutation(CLOUD_BUGS, "evicted without need", _needed, seed=10)
 def all_needed(
     _sound: Sound, _inventory: Inventory, marked: list[Instance], _room: object, _request: object
 ) -> tuple[Instance, ...]:
@@ -70,7 +70,7 @@ def counted_as_said(
     return how, cause
 
 
-@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=6)
+@mutation(CLOUD_BUGS, "notice without eviction", Cloud.expect_end, seed=1)
 def expect_no_eviction(sound: Sound, cloud: Cloud, instance: Instance) -> None:
     sound(cloud, replace(instance, evict_at_s=None))
 

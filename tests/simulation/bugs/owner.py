@@ -46,7 +46,7 @@ def confirm_again(sound: Sound, owner: Owner, command: Confirm, at_s: float) -> 
     return answer
 
 
-@mutation(OWNER_BUGS, "tombstone forgotten", EventWriter.emit, seed=36)
+@mutation(OWNER_BUGS, "tombstone forgotten", EventWriter.emit, seed=7)
 def emit_no_tombstone(sound: Sound, writer: EventWriter, kind: EventKind, at_s: float, **fields: Any) -> None:
     if kind is not EventKind.RELEASED or "lease" in fields:
         sound(writer, kind, at_s, **fields)
@@ -58,12 +58,12 @@ def emit_no_release(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
         sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "confirmed leases expire", AnswerLog.reserved, seed=4)
+@mutation(OWNER_BUGS, "confirmed leases expire", AnswerLog.reserved, seed=5)
 def reserved_or_confirmed(_sound: Sound, answer_log: AnswerLog) -> tuple[str, ...]:
     return tuple(lease.id for lease in answer_log.open_leases() if lease.kind is Kind.SPOT)
 
 
-@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=128)
+@mutation(OWNER_BUGS, "reservations expire at once", Owner.expire, seed=12)
 def expire_at_once(sound: Sound, owner: Owner, now_s: float, now: str, monotonic_s: float) -> Decisions:
     spec = owner.spec
     owner.spec = replace(spec, reservation_ttl_s=0.1)
@@ -102,19 +102,19 @@ def emit_with_a_gap(sound: Sound, writer: EventWriter, kind: EventKind, at_s: fl
     sound(writer, kind, at_s, **fields)
 
 
-@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=34)
+@mutation(OWNER_BUGS, "refusals not kept", OwnerState.known, seed=64)
 def forget_spot_refusals(sound: Sound, state: OwnerState, entry_id: str, kind: Kind) -> Answer | None:
     known: Answer | None = sound(state, entry_id, kind)
     return None if kind is Kind.SPOT and isinstance(known, RefusalView) else known
 
 
-@mutation(OWNER_BUGS, "refusals of own users not kept", on_demand.recall_start, seed=1)
+@mutation(OWNER_BUGS, "refusals of own users not kept", on_demand.recall_start, seed=0)
 def forget_own_refusals(sound: Sound, state: OwnerState, command: StartOnDemand) -> Answer | None:
     answer: Answer | None = sound(state, command)
     return None if isinstance(answer, RefusalView) else answer
 
 
-@mutation(OWNER_BUGS, "extended to an earlier end", _lasts_until, seed=4)
+@mutation(OWNER_BUGS, "extended to an earlier end", _lasts_until, seed=1)
 def lasts_never_long_enough(_sound: Sound, _lease: Lease, _until_s: float) -> bool:
     return False
 
@@ -168,7 +168,7 @@ def pass_over_the_next_commands(
     return count, due_s
 
 
-@mutation(OWNER_BUGS, "journal not read", Recovery._events, seed=1)
+@mutation(OWNER_BUGS, "journal not read", Recovery._events, seed=2)
 def no_events(_sound: Sound, _recovery: Recovery, *, whole: bool) -> Iterator[Event]:
     return iter(())
 

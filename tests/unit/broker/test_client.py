@@ -66,6 +66,7 @@ def test_it_asks_again_with_the_same_id_until_there_is_an_answer() -> None:
     server = Server(
         httpx.ConnectError("refused"),
         problem("queue-away", 503, {"Retry-After": "1"}),
+        problem("queue-full", 507, {"Retry-After": "1"}),
         problem("in-flight", 409, {"Retry-After": "1"}),
         httpx.ReadTimeout("slow"),
         httpx.Response(502, text="<html>a proxy</html>"),
@@ -77,7 +78,7 @@ def test_it_asks_again_with_the_same_id_until_there_is_an_answer() -> None:
     assert answer.refusals[0].cloud == "west"
     ids = {json.loads(request.content)["id"] for request in server.requests}
     assert len(ids) == 1
-    assert len(server.requests) == 6
+    assert len(server.requests) == 7
     assert server.requests[0].headers["authorization"] == "Bearer key"
 
 
