@@ -43,7 +43,7 @@ async def hold_for_minutes(
     return await sound(store, principal, key, fingerprint, 120_000, token)
 
 
-@mutation(BROKER_BUGS, "keys of failed calls stay held", RequestStore.hold_call, seed=2)
+@mutation(BROKER_BUGS, "keys of failed calls stay held", RequestStore.hold_call, seed=6)
 async def never_give_up(
     sound: Sound, store: RequestStore, principal: str, key: str, ms: int, token: str
 ) -> None:

@@ -136,19 +136,19 @@ def end_without_notice(_sound: Sound, cloud: Cloud, instance_id: str, at_s: floa
     return cloud.end(instance_id, at_s, End.EVICTED)
 
 
-@mutation(CLOUD_BUGS, "what ran on nodes that are gone is not read", Cloud.widen, seed=2)
+@mutation(CLOUD_BUGS, "what ran on nodes that are gone is not read", Cloud.widen, seed=17)
 def widen_nothing(_sound: Sound, _cloud: Cloud, _nodes: int, _instance: Instance | None) -> None:
     return None
 
 
-@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=2)
+@mutation(CLOUD_BUGS, "nodes in use go", Inventory.misfits, seed=19)
 def no_misfits(
     _sound: Sound, _inventory: Inventory, _node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:
     return ()
 
 
-@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=17)
+@mutation(CLOUD_BUGS, "nodes with room for all are refused", Inventory.misfits, seed=19)
 def all_misfits(
     _sound: Sound, inventory: Inventory, node_cores: tuple[int, ...], _details: NodeDetails
 ) -> tuple[Misfit, ...]:

@@ -36,7 +36,7 @@ OWNER_BUGS: list[Bug] = []
 Sound = Callable[..., Any]
 
 
-@mutation(OWNER_BUGS, "confirmed twice", Owner._confirm, seed=27)
+@mutation(OWNER_BUGS, "confirmed twice", Owner._confirm, seed=12)
 def confirm_again(sound: Sound, owner: Owner, command: Confirm, at_s: float) -> Answer:
     owner._advance(at_s)
     lease = owner.state.answer_log.get(command.attempt)

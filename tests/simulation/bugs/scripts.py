@@ -14,7 +14,7 @@ SCRIPT_BUGS = (
     script_bug("ended leases shown as running", "commit", {"stop_running": ""}),
     script_bug("end of a lease not shown", "commit", {"show_end": ""}),
     script_bug("inbox trimmed too far", "commit", {"trim_inbox": "redis.call('DEL', KEYS[6])"}, seed=13),
-    script_bug("decided whatever the attempt", "decide", {"same_attempt": "true"}, seed=229),
+    script_bug("decided whatever the attempt", "decide", {"same_attempt": "true"}, seed=669),
     script_bug(
         "decided twice",
         "decide",
@@ -23,7 +23,7 @@ SCRIPT_BUGS = (
     ),
     script_bug("confirmation not sent", "decide", {"send": _UNSIGNED}, seed=1),
     script_bug("reserved whatever the state", "reserve", {"is_open": "known[1]"}, seed=8),
-    script_bug("closed whatever the state", "close", {"is_open": "known[1]"}, seed=14),
+    script_bug("closed whatever the state", "close", {"is_open": "known[1]"}, seed=35),
     script_bug("id used for something else", "accept", {"other_request": "false"}, seed=1),
     script_bug("answers not kept", "accept", {"answered": "false"}),
     script_bug("lease of a lost record not looked for", "accept", {"granted": "false"}, seed=9),
