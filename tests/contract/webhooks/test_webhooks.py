@@ -280,6 +280,7 @@ def test_what_is_no_longer_allowed_is_not_sent(redis_url: str, receiver: Receive
 
 def test_secrets_are_encrypted_with_a_key_file(redis_url: str, receiver: Receiver, tmp_path: Path) -> None:
     file = tmp_path / "keys"
+    file.touch(0o600)
     file.write_bytes(Fernet.generate_key())
     federation = Federation(redis_url, **SETTINGS, webhook_key_file=file)
     with serving(federation), operator(federation) as api:
