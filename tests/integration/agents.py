@@ -140,7 +140,7 @@ class Agents:
         self.ask(work.model_copy(update={"wanted": wanted, "revision": work.revision + 1}))
 
     def take_back(self, work: Work) -> None:
-        """As a job manager does with work that has ended."""
+        """As a job manager does with work whose attempt has ended."""
         self.client.hdel(self.keys.work(work.cloud), work.id)
         self.client.publish(self.keys.work_channel(work.cloud), work.id)
 

@@ -65,6 +65,25 @@ def test_runs_work_and_tells_its_status_its_output_and_what_it_used(agents: Agen
     wait_until(lambda: not home.exists(), "it is forgotten")
 
 
+def test_what_is_taken_back_while_it_runs_is_killed_at_once(agents: Agents) -> None:
+    agents.agent()
+    work = agents.work('trap "" TERM; echo shell $$; sleep 1000; sleep 1000')
+    pid = int(agents.says("shell").split()[1])
+    agents.take_back(work)
+    wait_until(lambda: not alive(pid), "it is dead", limit_s=10)  # its instance is another's by now
+
+
+def test_what_vanishes_without_a_word_goes_on(agents: Agents) -> None:
+    agents.agent()
+    work = agents.work("echo shell $$; sleep 1000")
+    pid = int(agents.says("shell").split()[1])
+    agents.client.hdel(agents.keys.work("A"), work.id)
+    agents.client.publish(agents.keys.work_channel("A"), "another")
+    other = agents.work("exit 3", "j.2.0")
+    agents.until(WorkState.EXITED, other.id)
+    assert alive(pid)
+
+
 def test_what_jobs_are_not_given_is_told(agents: Agents) -> None:
     agents.agent(SPOTFED_ISOLATION="none")
     key = agents.keys.isolation("A")

@@ -33,7 +33,7 @@ from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.agents.agent_lock import lock_path, open_lock, try_lock
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
-from workers.agents.wakeup import instance_filter, listen_for_wakeups
+from workers.agents.wakeup import Message, instance_filter, listen_for_wakeups
 from workers.node_agent.agent import NodeAgent
 from workers.node_agent.assignments import Assignments
 from workers.node_agent.cleanup import remove_old_states
@@ -158,8 +158,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     agent = NodeAgent(driver, Assignments(client, keys, options.cloud, signing), reports)
     waiting = partial(connect, str(config.redis_url), socket_timeout=None)
     events = keys.channel(options.cloud)
-    concerns = instance_filter(events, lambda: agent.instances)
-    listened = (waiting, (keys.work_channel(options.cloud), events), agent.wake, stopping, concerns)
+    orders = keys.work_channel(options.cloud)
+    is_about_instance = instance_filter(events, lambda: agent.instances)
+
+    def concerns(message: Message) -> bool:
+        if message["channel"] == orders.encode():
+            agent.hear(message["data"].decode(errors="replace"))
+        return is_about_instance(message)
+
+    listened = (waiting, (orders, events), agent.wake, stopping, concerns)
     threading.Thread(target=listen_for_wakeups, args=listened, daemon=True).start()
     cleaned = (client, keys, checkpoint_store(config), driver.empty_trash, config.jobs_kept_s, stopping)
     threading.Thread(target=remove_old_states, args=cleaned, daemon=True).start()

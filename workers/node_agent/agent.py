@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
+from collections.abc import Set
 
 import redis
 import structlog
@@ -26,7 +28,7 @@ log = structlog.get_logger(__name__)
 class NodeAgent:
     """Runs all work of one cloud.
 
-    Other threads may call ``wake`` and read ``instances``, the leases on which there is work.
+    Other threads may call ``wake`` and ``hear``, and read ``instances``, the leases on which there is work.
     """
 
     def __init__(self, driver: WorkDriver, assignments: Assignments, reports: Reports):
@@ -35,6 +37,7 @@ class NodeAgent:
         self._ended: set[str] = set()  # ended, as was reported before this process began
         # Since when work has not been asked for, or its lease not shown.
         self._unknown_since_s: dict[str, float] = {}
+        self._heard: deque[str] = deque()
         self._wakened = threading.Event()
         self._away = False
         self.instances: frozenset[str] = frozenset()
@@ -42,6 +45,10 @@ class NodeAgent:
     def wake(self) -> None:
         """Make the loop look at once whether there is something to do."""
         self._wakened.set()
+
+    def hear(self, work: str) -> None:
+        """Note that a job manager gave, changed or took back a piece of work."""
+        self._heard.append(work)
 
     def run(self, stopping: threading.Event) -> None:
         """Run the loop until the event is set. Work that runs goes on."""
@@ -52,10 +59,11 @@ class NodeAgent:
 
     def step(self) -> None:
         """Run the loop once."""
+        heard = {self._heard.popleft() for _ in range(len(self._heard))}
         try:
             batch = self._assignments.read()
             self._add_new(batch)
-            self._apply(batch)
+            self._apply(batch, heard)
             for task in list(self._tasks.values()):
                 self._reports.report(task)
         except redis.RedisError as error:
@@ -89,12 +97,12 @@ class NodeAgent:
         self._ended &= set(batch.works)
         self.instances = frozenset(work.instance for work in batch.works.values() if work.spot)
 
-    def _apply(self, batch: AssignmentBatch) -> None:
+    def _apply(self, batch: AssignmentBatch, heard: Set[str]) -> None:
         now_s = time.monotonic()
         for name, task in list(self._tasks.items()):
             work = batch.works.get(name)
             if work is None:
-                self._drop(task, now_s)
+                self._drop(task, now_s, taken_back=name in heard)
                 continue
             task.work = work
             lease = batch.leases.get(work.instance) if work.spot else None
@@ -105,15 +113,19 @@ class NodeAgent:
             if self._missing_s(name, is_known=False, now_s=now_s) >= UNKNOWN_S:
                 self._driver.forget(name)
 
-    def _drop(self, task: RunningTask, now_s: float) -> None:
-        """Drop work that is no longer assigned: a job manager takes back only what has ended."""
+    def _drop(self, task: RunningTask, now_s: float, *, taken_back: bool) -> None:
+        """Drop work that is no longer assigned.
+
+        What a job manager took back, as when a job is cancelled, is killed at once: its instance is given to
+        others. What vanished unannounced goes on for a while: Redis may have lost it, and be told again.
+        """
         name = task.work.id
         if task.is_ended:
             del self._tasks[name]
             self._unknown_since_s.pop(name, None)
             self._reports.forget(name)
             threading.Thread(target=self._driver.forget, args=(name,), daemon=True).start()
-        elif self._missing_s(name, is_known=False, now_s=now_s) >= UNKNOWN_S:
+        elif self._missing_s(name, is_known=False, now_s=now_s) >= UNKNOWN_S or taken_back:
             task.kill(StopCause.STOPPED, "nobody asks for it any more")
 
     def _missing_s(self, name: str, *, is_known: bool, now_s: float) -> float:
