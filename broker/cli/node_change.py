@@ -109,6 +109,7 @@ def _check(config: Settings, path: Path, clouds: Sequence[str]) -> Iterator[Repo
     environment = {**os.environ, "SPOTFED_REDIS_URL": find_redis_url(config) or ""}  # noqa: TID251  (handed on)
     command = [
         sys.executable,
+        "-P",  # the current directory may hold modules of the same names
         "-m",
         "workers.owner",
         "--federation",

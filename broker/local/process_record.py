@@ -12,6 +12,7 @@ import psutil
 from broker.local.process_list import ProcessList
 from broker.local.state_files import record_file
 from broker.local.supervisor import Child
+from broker.storage.private_files import write_private_file
 
 #: The time at which a process started is computed from the machine's clock, which may be corrected since.
 _CLOCK_STEP_S = 60.0
@@ -35,10 +36,8 @@ def write_record(state_dir: Path, processes: ProcessList, children: Sequence[Chi
             for child in children
         ],
     }
-    path = record_file(state_dir)
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(record, indent=2), encoding="utf-8")
-    draft.replace(path)
+    # Whoever can change it says where commands send the API key.
+    write_private_file(record_file(state_dir), json.dumps(record, indent=2))
 
 
 def read_record(state_dir: Path) -> dict[str, Any] | None:

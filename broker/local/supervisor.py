@@ -71,7 +71,9 @@ class Supervisor:
         """
         self.children: list[Child] = []
         self._logs, self._say, self._changed = logs, say, changed
-        self._environment = {**os.environ, **environment}  # noqa: TID251  (handed on, not read)
+        # Else modules of the current directory, which may be anybody's, come before those of packages.
+        safe = {"PYTHONSAFEPATH": "1"}
+        self._environment = {**os.environ, **safe, **environment}  # noqa: TID251  (handed on, not read)
         self._problems: dict[str, str] = {}  # what could not be done last time, by what it was
         self._stopping = threading.Event()
         self._lock = threading.Lock()

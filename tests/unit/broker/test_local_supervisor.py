@@ -140,6 +140,27 @@ def test_a_stop_while_the_queue_starts_is_no_error(tmp_path: Path) -> None:
     assert read_record(tmp_path) is None
 
 
+def test_modules_of_the_current_directory_are_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "limits.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with supervised(tmp_path, Disk(), [], "import limits; print(limits.__file__, flush=True)") as supervisor:
+        (child,) = supervisor.children
+        told = wait_until(child.log.read_text, "it tells")
+    assert str(tmp_path / "limits.py") not in told
+
+
+def test_nobody_else_changes_where_commands_send_the_key(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        write_record(tmp_path, ProcessList(tmp_path / "federation.toml", ("a",), port=1), [])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "processes.json").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["processes.json"]
+
+
 def test_ps_and_doctor_show_a_supervisor_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
