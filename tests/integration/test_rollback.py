@@ -116,8 +116,13 @@ class Federation:
     def admit(self, request: SpotRequest) -> Lease:
         """The lease of a request, once its owner has confirmed it in its journal."""
         lease = _lease(self.submit(request))
-        log = self.owners[lease.cloud]._owner.state.answer_log
-        wait_until(lambda: log.reserved() == (), "the confirmation")
+        process = self.owners[lease.cloud]
+
+        def is_confirmed() -> bool:
+            with process._lock:  # what it has decided by then is written
+                return process._owner.state.answer_log.reserved() == ()
+
+        wait_until(is_confirmed, "the confirmation")
         return lease
 
     def doctor(self) -> list[CheckResult]:
