@@ -68,6 +68,7 @@ class Known:
     cloud: str | None = None
     answer: str | None = None
     overdue: bool = False
+    given_up: int | None = None  # the attempt that a sweeper has taken from whoever made it
 
     def standing(self) -> RequestStatus:
         return RequestStatus(self.state, self.attempt, self.cloud, self.answer)
@@ -84,6 +85,8 @@ class Known:
             fields["cloud"] = self.cloud
         if self.answer is not None:
             fields["answer"] = self.answer
+        if self.given_up is not None:
+            fields["given_up"] = str(self.given_up)
         return fields
 
 
@@ -133,7 +136,7 @@ class Model:
             if one.answer is None:
                 known.state = RequestState.OPEN
                 sent[known.cloud].append(f"release {attempt}")
-            elif not known.overdue:
+            elif not known.overdue and known.given_up != known.attempt:
                 known.state, known.answer = RequestState.COMMITTED, one.answer
                 sent[known.cloud].append(f"confirm {attempt}")
         return self.standing(one.request)
@@ -148,6 +151,8 @@ class Model:
         due = [(name, one) for name, one in self.known.items() if one.overdue and one.answer is None]
         for _, one in due:
             one.overdue = look_after_ms == AT_ONCE
+            if one.state is RequestState.ATTEMPTING:
+                one.given_up = one.attempt
         return [Record(name, one.fingerprint, one.body, one.standing()) for name, one in due]
 
     def deliver(self, sent: dict[str, list[str]]) -> None:
@@ -333,6 +338,7 @@ def test_the_life_of_requests(redis_url):
     [
         ("decide", "same_attempt", "true"),
         ("decide", "whole_entry", "true"),
+        ("decide", "given_up", "false)"),
         ("reserve", "whole_entry", "true"),
         ("accept", "whole_entry", "#made > 0"),
         ("reserve", "higher_number", "true"),

@@ -1,6 +1,6 @@
 -- Decide open attempts, once each: commit stores the answer and confirms, abandon releases and opens again.
--- A commit in whose place somebody else may look after the request by now changes nothing: the owner may have
--- given the reservation up.
+-- A commit in whose place somebody else may look after the request by now, or does, changes nothing: the owner
+-- may have given the reservation up.
 -- KEYS: 1 open_requests, then the inboxes, then one record for each decision, none of them twice
 -- ARGV: 1 count of inboxes, then for each decision: request id, attempt, 'commit' or 'abandon', answer, cloud of
 --       the attempt, index of its inbox (from 1);
@@ -20,9 +20,10 @@ for i = 1, #KEYS - 1 - inboxes do
   local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
   local id, attempt, commit = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == 'commit'
   local cloud, inbox = ARGV[at + 5], tonumber(ARGV[at + 6])
-  local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer')
+  local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer', 'given_up')
   local due = redis.call('ZSCORE', KEYS[1], id)
-  local late = commit and due and tonumber(due) <= now
+  local late = commit and (due and tonumber(due) <= now
+    or known[5] == attempt)  -- hook: given_up
   wanted[inbox] = (wanted[inbox] or 0) + 1
   if known[1] == 'attempting'  -- hook: is_attempting
     and known[2] == attempt and known[3] == cloud  -- hook: same_attempt

@@ -1,4 +1,5 @@
--- Claim requests whose process did not answer them in time, for one sweeper.
+-- Claim requests whose process did not answer them in time, for one sweeper. It gives their open attempts up:
+-- from here on nobody may commit these, also where the process that made one wakes up before it is abandoned.
 -- KEYS: 1 open_requests
 -- ARGV: 1 prefix of record keys (only here is it known which)  2 at most so many
 --       3 ms until the next may claim
@@ -12,6 +13,9 @@ for _, id in ipairs(due) do
   local known = redis.call('HMGET', ARGV[1] .. id, 'state', 'attempt', 'cloud', 'fingerprint', 'body')
   if known[1] then
     redis.call('ZADD', KEYS[1], now + ARGV[3], id)
+    if known[1] == 'attempting' then
+      redis.call('HSET', ARGV[1] .. id, 'given_up', known[2])
+    end
     table.insert(claimed, {id, known[1], known[2], known[3], known[4], known[5]})
   else
     redis.call('ZREM', KEYS[1], id)
