@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from enum import Enum
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -21,6 +23,9 @@ from broker.identity.permissions import LEAST, AccessDecision, Action, Principal
 from broker.requests.routing import Member
 
 JSON = "application/json"
+
+#: Parameters of queries that may be given several times.
+_REPEATABLE = frozenset({"node"})
 
 
 async def api_services(request: Request) -> ApiServices:
@@ -59,12 +64,30 @@ def open_call(request: Request) -> OpenCall:
 Caller = Annotated[Principal, Depends(authenticate)]
 
 
+async def refuse_repeated_queries(request: Request) -> None:
+    """Refuse a query that names a parameter of one value twice: which of its values counts would be a guess.
+
+    Raises RequestValidationError (422).
+    """
+    if not request.scope["query_string"]:
+        return
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    repeated = [name for name, count in counts.items() if count > 1 and name not in _REPEATABLE]
+    if repeated:
+        raise RequestValidationError(
+            [
+                {"type": "repeated", "loc": ("query", name), "msg": "is given more than once"}
+                for name in repeated
+            ]
+        )
+
+
 def v1_router(prefix: str = "", *, tags: list[str | Enum] | None = None) -> APIRouter:
     """Return a router for paths under ``/v1`` and ``prefix``, all of which need an API key."""
     return APIRouter(
         prefix=f"/v1{prefix}",
         tags=tags,
-        dependencies=[Depends(authenticate)],
+        dependencies=[Depends(authenticate), Depends(refuse_repeated_queries)],
         responses=problem_responses(401, 403, 429, 503, 507),
     )
 

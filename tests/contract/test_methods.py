@@ -62,6 +62,15 @@ def test_a_method_that_a_path_does_not_take(api: httpx.Client, method: str, path
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
+def test_a_parameter_that_is_given_twice_is_refused_by_its_name(
+    federation: Federation, api: httpx.Client
+) -> None:
+    federation.join("east")
+    assert api.get("/v1/leases", params=[("limit", "5")]).status_code == 200
+    refused = problem(api.get("/v1/leases", params=[("limit", "x"), ("limit", "5")]), "invalid")
+    assert refused["errors"][0]["field"] == "limit"
+
+
 @pytest.mark.parametrize(
     "last", ["18446744073709551615-18446744073709551615", "18446744073709551615-0", "18446744073709551616-0"]
 )
