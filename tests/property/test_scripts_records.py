@@ -338,7 +338,6 @@ def test_the_life_of_requests(redis_url):
     [
         ("decide", "same_attempt", "true"),
         ("decide", "whole_entry", "true"),
-        ("decide", "given_up", "false)"),
         ("reserve", "whole_entry", "true"),
         ("accept", "whole_entry", "#made > 0"),
         ("reserve", "higher_number", "true"),

@@ -42,8 +42,9 @@ def test_one_changed_byte_is_enough(
     sender, receiver = ends
     parts = {"token": sender.sign(body, audience), "body": body, "audience": audience.encode()}
     which = data.draw(st.sampled_from(sorted(parts)))
-    place = data.draw(st.integers(0, len(parts[which]) - 1))
-    other = data.draw(st.integers(0, 255).filter(lambda value: value != parts[which][place]))
+    # A token's length depends on how many came before it: what is drawn may not.
+    place = data.draw(st.integers(0, 10_000)) % len(parts[which])
+    other = (parts[which][place] + data.draw(st.integers(1, 255))) % 256
     changed = parts[which][:place] + bytes([other]) + parts[which][place + 1 :]
     parts[which] = changed
     with pytest.raises(SignatureError):

@@ -22,8 +22,7 @@ for i = 1, #KEYS - 1 - inboxes do
   local cloud, inbox = ARGV[at + 5], tonumber(ARGV[at + 6])
   local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer', 'given_up')
   local due = redis.call('ZSCORE', KEYS[1], id)
-  local late = commit and (due and tonumber(due) <= now
-    or known[5] == attempt)  -- hook: given_up
+  local late = commit and (due and tonumber(due) <= now or known[5] == attempt)
   wanted[inbox] = (wanted[inbox] or 0) + 1
   if known[1] == 'attempting'  -- hook: is_attempting
     and known[2] == attempt and known[3] == cloud  -- hook: same_attempt

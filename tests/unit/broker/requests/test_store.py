@@ -286,6 +286,24 @@ def test_a_sweeper_overtakes_a_process_that_slept(run, inbox):
     assert inbox("a") == [["reserve r.1"], ["release r.1"]]
 
 
+def test_a_process_that_wakes_between_a_sweepers_steps_commits_nothing(run, inbox):
+    """Its owner may have given the reservation up, and the sweeper is about to abandon it."""
+
+    async def story(records):
+        await records.accept([accept(wait=SOON)])
+        await records.reserve([attempt(wait=SOON)])
+        await records.overdue(1, LATER)
+        (standing,) = await records.decide([AttemptDecision("r", 1, "a", "lease on a")])
+        assert not committed(standing, 1)
+        await records.decide([AttemptDecision("r", 1, "a")])
+        await records.reserve([attempt(2, "a")])
+        (standing,) = await records.decide([AttemptDecision("r", 2, "a", "lease on a again")])
+        assert committed(standing, 2)
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["release r.1"], ["reserve r.2"], ["confirm r.2"]]
+
+
 def test_a_listed_request_without_a_record_is_forgotten(run, redis_client):
     redis_client.zadd(KEYS.open_requests, {"ghost": 1})
     assert run(lambda records: records.overdue(10, LATER)) == []
