@@ -29,7 +29,11 @@ from workers.node_agent.process.isolation import JobIsolation, JobUsers
 from workers.node_agent.process.process_driver import ProcessDriver
 
 needs_root = pytest.mark.skipif(not is_root(), reason="needs root")
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes of Linux")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes of Linux"),
+    # They look at places that all processes of this machine share.
+    pytest.mark.xdist_group("shared-places"),
+]
 #: Leaves files, shared memory, a semaphore, a queue of either kind and a key, for itself alone.
 LEAVE = r"""
 import ctypes, os, sys
