@@ -14,9 +14,12 @@ READY := $(VENV)/.ready
 EXTRAS := --extra plots --extra parquet --extra clouds --extra solvers --extra telemetry --extra dev
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 
-# Which tests each target runs, by folder: nothing else decides it. The short kill storm is one of the quick ones.
-TESTS := tests/unit tests/contract tests/property tests/cases tests/simulation tests/integration/test_kills.py
-TESTS_INTEGRATION := tests/integration --ignore tests/integration/test_kills.py
+# Which tests each target runs, by folder: nothing else decides it. The short kill storm is one of the quick ones; jobs
+# that run as real processes, against their limits, are not.
+JOB_PROCESSES := tests/unit/workers/node_agent/process
+TESTS := tests/unit tests/contract tests/property tests/cases tests/simulation tests/integration/test_kills.py \
+  --ignore $(JOB_PROCESSES)
+TESTS_INTEGRATION := tests/integration $(JOB_PROCESSES) --ignore tests/integration/test_kills.py
 TESTS_DEEP := tests/deep
 PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(CI),--durations=30 --durations-min=1)
 TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
