@@ -127,7 +127,8 @@ class Accepted:
 class AttemptDecision:
     """A decision on an attempt: with an ``answer`` (JSON) it is committed, without one abandoned.
 
-    ``at_s`` and ``reply_to`` go into the Confirm or Release that is sent to the attempt's cloud.
+    ``is_running``: its lease runs, so that nobody has given the attempt up. ``at_s`` and ``reply_to`` go into
+    the Confirm or Release that is sent to the attempt's cloud.
     """
 
     request: str
@@ -136,6 +137,7 @@ class AttemptDecision:
     answer: str | None = None
     at_s: float | None = None
     reply_to: str | None = None
+    is_running: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,8 @@ class RequestStore:
                 id=f"{attempt}:{verb}", attempt=attempt, at_s=decision.at_s, reply_to=decision.reply_to
             )
             commands.append((decision.cloud, command))
-            arguments += [decision.request, decision.number, verb, decision.answer or ""]
+            how = "running" if decision.is_running else verb
+            arguments += [decision.request, decision.number, how, decision.answer or ""]
             arguments += [decision.cloud, clouds[decision.cloud]]
         arguments += chain.from_iterable(self._entries(commands))
         rows = cast("list[Any]", await self._decide(names, arguments))

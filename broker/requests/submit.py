@@ -254,16 +254,17 @@ class SubmissionService:
             if record.status.state is RequestState.ATTEMPTING and record.status.cloud is not None
         }
         leases = dict(await self._leases.get_many(list(attempts)))
-        await self._records.decide([
-            AttemptDecision(record.id, record.status.attempt, cloud, self._confirmed_answer(leases[attempt]))
-            for (cloud, attempt), record in attempts.items()
-        ])  # fmt: skip
-
-    def _confirmed_answer(self, lease: Lease | None) -> str | None:
-        """Return the answer (JSON) that an attempt with this lease has had; None if it has had none."""
-        if lease is None or lease.state is not LeaseState.RUNNING:
-            return None
-        return write_message(RequestAnswer(lease=lease, refusals=[]), self._records.speaks())
+        decisions = []
+        for (cloud, attempt), record in attempts.items():
+            lease, answer = leases[attempt], None
+            if lease is not None and lease.state is LeaseState.RUNNING:
+                answer = write_message(RequestAnswer(lease=lease, refusals=[]), self._records.speaks())
+            decisions.append(
+                AttemptDecision(
+                    record.id, record.status.attempt, cloud, answer, is_running=answer is not None
+                )
+            )
+        await self._records.decide(decisions)
 
     # -- before the first attempt -------------------------------------------------------------------------
 

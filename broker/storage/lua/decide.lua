@@ -1,9 +1,9 @@
 -- Decide open attempts, once each: commit stores the answer and confirms, abandon releases and opens again.
 -- A commit in whose place somebody else may look after the request by now, or does, changes nothing: the owner
--- may have given the reservation up.
+-- may have given the reservation up. Where its lease runs, it has not: such a commit is 'running'.
 -- KEYS: 1 open_requests, then the inboxes, then one record for each decision, none of them twice
--- ARGV: 1 count of inboxes, then for each decision: request id, attempt, 'commit' or 'abandon', answer, cloud of
---       the attempt, index of its inbox (from 1);
+-- ARGV: 1 count of inboxes, then for each decision: request id, attempt, 'commit', 'running' or 'abandon',
+--       answer, cloud of the attempt, index of its inbox (from 1);
 --       then for each inbox: entry (the commands of all decisions there, as JSON), its signature or ''
 -- Returns for each decision what stands: {state, attempt, cloud or false, answer or false}; or {'again'}, if
 -- nothing was done because others of its inbox do not stand: an entry is signed, and delivered, as a whole.
@@ -18,11 +18,11 @@ local inboxes = math.min(tonumber(ARGV[1]), #KEYS)
 local results, decides, wanted = {}, {}, {}
 for i = 1, #KEYS - 1 - inboxes do
   local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
-  local id, attempt, commit = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == 'commit'
+  local id, attempt, reserved = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3] == 'commit'
   local cloud, inbox = ARGV[at + 5], tonumber(ARGV[at + 6])
   local known = redis.call('HMGET', record, 'state', 'attempt', 'cloud', 'answer', 'given_up')
   local due = redis.call('ZSCORE', KEYS[1], id)
-  local late = commit and (due and tonumber(due) <= now or known[5] == attempt)
+  local late = reserved and (due and tonumber(due) <= now or known[5] == attempt)
   wanted[inbox] = (wanted[inbox] or 0) + 1
   if known[1] == 'attempting'  -- hook: is_attempting
     and known[2] == attempt and known[3] == cloud  -- hook: same_attempt
@@ -43,7 +43,7 @@ for inbox = 1, inboxes do
     for _, i in ipairs(decides[inbox]) do
       local record, at = KEYS[1 + inboxes + i], 1 + 6 * (i - 1)
       local id, attempt, cloud = ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
-      if ARGV[at + 3] == 'commit' then
+      if ARGV[at + 3] ~= 'abandon' then
         redis.call('HSET', record, 'state', 'committed', 'answer', ARGV[at + 4])
         redis.call('EXPIRE', record, ANSWERED_TTL_S)
         redis.call('ZREM', KEYS[1], id)

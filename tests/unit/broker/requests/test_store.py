@@ -304,6 +304,18 @@ def test_a_process_that_wakes_between_a_sweepers_steps_commits_nothing(run, inbo
     assert inbox("a") == [["reserve r.1"], ["release r.1"], ["reserve r.2"], ["confirm r.2"]]
 
 
+def test_a_sweeper_commits_an_attempt_whose_lease_runs(run, inbox):
+    async def story(records):
+        await records.accept([accept(wait=SOON)])
+        await records.reserve([attempt(wait=SOON)])
+        await records.overdue(1, LATER)
+        (standing,) = await records.decide([AttemptDecision("r", 1, "a", "lease on a", is_running=True)])
+        assert committed(standing, 1)
+
+    run(story)
+    assert inbox("a") == [["reserve r.1"], ["confirm r.1"]]
+
+
 def test_a_listed_request_without_a_record_is_forgotten(run, redis_client):
     redis_client.zadd(KEYS.open_requests, {"ghost": 1})
     assert run(lambda records: records.overdue(10, LATER)) == []
