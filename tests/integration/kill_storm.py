@@ -230,17 +230,21 @@ def _await_quotas(client: Any) -> list[str]:
     while True:
         held = {name.decode(): int(cores) for name, cores in client.hgetall(KEYS.quota_holds(MEMBER)).items()}
         total = held.pop("=cores", 0)
-        leases = [
-            json.loads(client.get(KEYS.lease(cloud, one.decode())))
-            for cloud in CLOUDS
-            for one in client.smembers(KEYS.running(cloud))
-        ]
-        running = {one["request"]: one["cores"] for one in leases}
+        running = {one["request"]: one["cores"] for one in _shown(client)}
         if total == sum(held.values()) and held == running:
             return []
         if time.monotonic() > deadline_s:
             return [f"{MEMBER} holds {total} cores: {held}, and runs {running}"]
         time.sleep(0.5)
+
+
+def _shown(client: Any) -> list[dict[str, Any]]:
+    """Leases that have not ended, as their clouds show them."""
+    return [
+        json.loads(client.get(KEYS.lease(cloud, one.decode())))
+        for cloud in CLOUDS
+        for one in client.smembers(KEYS.running(cloud))
+    ]
 
 
 def _await_heard(heard: list[Any], count: int, name: str) -> list[str]:
@@ -253,7 +257,8 @@ def _await_heard(heard: list[Any], count: int, name: str) -> list[str]:
 
 
 def _settle(redis_client: Any, client: Client, state: Storm) -> list[str]:
-    """After the faults everything comes to rest: no request is open, no released lease runs."""
+    """After the faults everything comes to rest: no request is open, no promise waits for an owner that is on
+    its way back, and no released lease runs."""
     deadline_s = time.monotonic() + SETTLE_S
     while True:
         open_requests = redis_client.zcard(KEYS.open_requests)
@@ -261,10 +266,12 @@ def _settle(redis_client: Any, client: Client, state: Storm) -> list[str]:
         for lease in state.released:
             with suppress(NotFoundError):
                 running += [lease] if client.leases.get(lease).ended_at_s is None else []
-        if not open_requests and not running:
+        reserved = [one["id"] for one in _shown(redis_client) if one["state"] == "reserved"]
+        if not open_requests and not running and not reserved:
             return []
         if time.monotonic() > deadline_s:
-            return [f"after {SETTLE_S:.0f} s {open_requests} requests are open and {running} still run"]
+            found = f"{open_requests} requests are open, {reserved} are not confirmed and {running} still run"
+            return [f"after {SETTLE_S:.0f} s {found}"]
         time.sleep(0.5)
 
 
