@@ -18,7 +18,7 @@ from broker.doctor.certificates import certificate_result
 from broker.doctor.check import CheckResult, State, check, failure, ok, warning
 from broker.doctor.installation import ANSWER_TIMEOUT_S, Installation
 from broker.settings import Settings, public_address, variable
-from broker.storage.connections import connect, is_busy
+from broker.storage.connections import connect, is_busy, is_refusal
 from broker.storage.embedded_server import RedisServerError, find_server
 from broker.storage.tls import explain_tls_error
 
@@ -120,13 +120,13 @@ def check_redis(installation: Installation) -> Iterator[CheckResult]:
     try:
         client.ping()
     except redis.RedisError as error:
-        refuses = isinstance(error, (redis.ResponseError, redis.AuthenticationError))
         advice = f"start it, or correct {variable('redis_url')} (address, user and password)"
         if is_busy(error):
             kill = f"{RedisServer(client, url).redis_cli} SCRIPT KILL"
             advice = f"a script does not end: stop it as the operator ({kill}, or FUNCTION KILL)"
         yield failure(
-            f"{public_address(url)} {'refuses us' if refuses else 'does not answer'}: {error}", advice
+            f"{public_address(url)} {'refuses us' if is_refusal(error) else 'does not answer'}: {error}",
+            advice,
         )
     else:
         installation.redis_server = RedisServer(client, url)

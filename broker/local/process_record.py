@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from broker.local.process_list import ProcessList
-from broker.local.state_files import record_file
+from broker.local.state_files import load_record, record_file
 from broker.local.supervisor import Child
 from broker.storage.private_files import write_private_file
 
@@ -42,11 +42,8 @@ def write_record(state_dir: Path, processes: ProcessList, children: Sequence[Chi
 
 def read_record(state_dir: Path) -> dict[str, Any] | None:
     """Return the record of a federation; None if none has been started here, or it was stopped."""
-    try:
-        record = json.loads(record_file(state_dir).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return record if isinstance(record, dict) and "supervisor" in record else None
+    record = load_record(state_dir)
+    return record if "supervisor" in record else None
 
 
 def is_supervised(record: Mapping[str, Any]) -> bool:

@@ -37,7 +37,7 @@ def find_api_url(settings: Settings) -> str:
         return settings.url
     if "port" not in given or not settings.port:
         # If nothing runs here, the default address is as good as any.
-        return str(_record(settings).get("url", settings.url))
+        return str(load_record(settings.state_dir).get("url", settings.url))
     scheme = "http" if settings.tls_cert is None else "https"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 (of any)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
@@ -45,13 +45,13 @@ def find_api_url(settings: Settings) -> str:
 
 def find_federation(settings: Settings) -> Path | None:
     """Return the federation file of ``spotfed up`` on this machine, if it runs."""
-    federation = _record(settings).get("federation")
+    federation = load_record(settings.state_dir).get("federation")
     return None if federation is None else Path(federation)
 
 
 def find_pid(settings: Settings, process: str) -> int | None:
     """Return the id of a process of ``spotfed up`` on this machine by its name, if it runs."""
-    processes = _record(settings).get("processes", [])
+    processes = load_record(settings.state_dir).get("processes", [])
     return next((entry["pid"] for entry in processes if entry["name"] == process), None)
 
 
@@ -85,9 +85,10 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _record(settings: Settings) -> dict[str, Any]:
+def load_record(state_dir: Path) -> dict[str, Any]:
+    """Return what ``spotfed up`` has written of its processes; nothing if it does not run, or was stopped."""
     try:
-        record = json.loads(record_file(settings.state_dir).read_text(encoding="utf-8"))
+        record = json.loads(record_file(state_dir).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -132,6 +132,11 @@ def connect_async(url: str, **options: Any) -> redis.asyncio.Redis:
     return use_hiredis_packer(redis.asyncio.Redis.from_pool(pool))
 
 
+def is_refusal(error: Exception) -> bool:
+    """Return whether a server answered with an error: it is there, and did not do what it was asked."""
+    return isinstance(error, redis.ResponseError | redis.AuthenticationError)
+
+
 def is_busy(error: Exception) -> bool:
     """Return whether a server refused a command because it runs a script that does not end."""
     return isinstance(error, redis.ResponseError) and str(error).startswith("BUSY ")

@@ -12,6 +12,7 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from broker.backoff import Backoff
+from broker.storage.connections import is_refusal
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +33,7 @@ def until_answered(call: Callable[[], Result]) -> Result:
             return call()
         except redis.RedisError as error:
             if not is_logged:
-                refuses = isinstance(error, redis.ResponseError | redis.AuthenticationError)
-                log.warning("redis %s: %s", "refuses" if refuses else "is away", _explain(error))
+                log.warning("redis %s: %s", "refuses" if is_refusal(error) else "is away", _explain(error))
                 is_logged = True
             time.sleep(pause_s)
     raise AssertionError("pauses never end")

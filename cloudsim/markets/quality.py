@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cloudsim.markets.gaps import GapRule
 from cloudsim.markets.on_demand import PriceList
-from cloudsim.markets.report import FileReport, PriceReport
+from cloudsim.markets.report import UNFINISHED, FileReport, PriceReport
 from cloudsim.traces.quality import QUOTED_LINES, QualityCheck, check_file
 from cloudsim.traces.report import QuarantinedLine
 
@@ -49,8 +49,7 @@ def _not_there(report: PriceReport) -> QualityCheck:
 
 
 def _unfinished(report: PriceReport) -> QualityCheck:
-    says = "every page has a NextToken: there is more of this history that was not fetched"
-    return QualityCheck("unfinished", int(report.is_unfinished), says if report.is_unfinished else "")
+    return QualityCheck("unfinished", int(report.is_unfinished), UNFINISHED if report.is_unfinished else "")
 
 
 def _quarantined(files: tuple[FileReport, ...]) -> QualityCheck:

@@ -97,6 +97,10 @@ class PriceReport:
         return report
 
 
+#: A finding about prices of which every page names a following one.
+UNFINISHED = "every page has a NextToken: there is more of this history that was not fetched"
+
+
 def list_warnings(
     files: Sequence[FileReport],
     series: Sequence[SeriesReport],
@@ -107,7 +111,7 @@ def list_warnings(
     """Return one sentence for each kind of finding."""
     sentences = []
     if is_unfinished:
-        sentences.append("every page has a NextToken: there is more of this history that was not fetched.")
+        sentences.append(f"{UNFINISHED}.")
     if missing:
         sentences.append(f"{len(missing)} files of the list are not there, first {missing[0]}.")
     bad = [(file.file, line) for file in files for line in file.quarantined]

@@ -16,7 +16,7 @@ PACKAGES = ("broker", "workers", "cloudsim")
 
 #: Words that end like a participle or a gerund and are nouns of the field.
 NOUNS = {
-    "accounting", "archiving", "formatting", "sampling", "tuning",
+    "archiving", "formatting", "sampling", "tuning",
     "bidding", "billing", "censoring", "drawing", "feed", "logging", "masking", "parsing", "ranking",
     "routing", "scaling", "scheduling", "signing", "targeting", "testing",
 }  # fmt: skip

@@ -7,7 +7,8 @@ azure, azure_vmtable
 preemptions    CSV of observed lifetimes of preemptible VMs
 sacct, htcondor, openstack_servers, openstack_usage, ec2_instances
                accounting of schedulers and clouds
-accounting     what those formats share
+accounting_records
+               what those formats share
 table          our own CSV, and the rows that it shares with Parquet
 arrow          Parquet, and large files of our own CSV (pyarrow)
 columns        CSV with a header, read by column
@@ -32,7 +33,7 @@ from zoneinfo import ZoneInfo
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces import statistics
 from cloudsim.traces.formats import arrow, named_columns, table
-from cloudsim.traces.formats.accounting import find_zone
+from cloudsim.traces.formats.accounting_records import find_zone
 from cloudsim.traces.formats.columns import read_header
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source, decode_source, load_bytes
@@ -70,6 +71,8 @@ ACCEPTED = (
 )
 
 _PARQUET = "parquet"
+#: Of files that are read by the names of their columns.
+_NAMED = "columns"
 _RECOGNISE_LINES = 200
 _DAY_S = 86_400.0
 #: Starts from here on are Unix time, in seconds until the year 5138, or in milliseconds.
@@ -118,12 +121,7 @@ def read(
         raise SpecError(f"must be at least 1, not {capacity_cores}", field="capacity_cores")
     file = os.fspath(path)
     zone = None if time_zone is None else find_zone(time_zone)
-    data = load_bytes(path, accepted=ACCEPTED)
-    if columns is None:
-        kind, parsed = _parsed(file, data, format, zone)
-    else:
-        source = replace(decode_source(data, file, accepted=ACCEPTED), time_zone=zone)
-        kind, parsed = "columns", named_columns.parse(source, columns)
+    kind, parsed = _parsed(file, load_bytes(path, accepted=ACCEPTED), format, zone, columns)
     parsed = _count_from_first_start(file, parsed)
     refuse_damaged(file, parsed.lines, parsed.quarantined, max_error_rate)
     if not len(parsed.trace):
@@ -149,14 +147,20 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> None:
     raise SpecError(f"{os.fspath(path)!r} does not end in one of {', '.join(WRITERS)}", field="path")
 
 
-def _parsed(file: str, data: bytes, kind: str | None, zone: ZoneInfo | None) -> tuple[str, Parsed]:
-    if kind is None and arrow.is_parquet(data):
-        return _PARQUET, arrow.parse_parquet(file, data, accepted=ACCEPTED)
-    if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
-        return "table", parsed
+def _parsed(
+    file: str, data: bytes, kind: str | None, zone: ZoneInfo | None, columns: Mapping[str, str] | None
+) -> tuple[str, Parsed]:
+    if columns is None:
+        if kind is None and arrow.is_parquet(data):
+            return _PARQUET, arrow.parse_parquet(file, data, accepted=ACCEPTED)
+        if kind in (None, "table") and (parsed := arrow.parse_csv(file, data)) is not None:
+            return "table", parsed
     source = replace(decode_source(data, file, accepted=ACCEPTED), time_zone=zone)
-    kind = kind or recognise_format(source)
-    parsed = FORMATS[kind].parse(source)
+    if columns is None:
+        kind = kind or recognise_format(source)
+        parsed = FORMATS[kind].parse(source)
+    else:
+        kind, parsed = _NAMED, named_columns.parse(source, columns)
     return kind, replace(parsed, repaired=(*source.repaired, *parsed.repaired), ends_open=source.ends_open)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cloudsim.traces.formats.accounting import AccountingRecord, WallClock, build_trace, read_run
+from cloudsim.traces.formats.accounting_records import AccountingRecord, WallClock, build_trace, read_run
 from cloudsim.traces.formats.parse_result import BadValueError, Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat

@@ -8,15 +8,14 @@ from datetime import UTC
 from typing import Any
 
 from cloudsim.model.errors import TraceError
-from cloudsim.traces.formats.accounting import (
+from cloudsim.traces.formats.accounting_records import (
     AccountingRecord,
-    NeverRanError,
     WallClock,
     build_trace,
     load_json,
     read_run,
 )
-from cloudsim.traces.formats.parse_result import BadValueError, Parsed
+from cloudsim.traces.formats.parse_result import BadValueError, NeverRanError, Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cloudsim.model.errors import TraceError
-from cloudsim.traces.formats.accounting import (
+from cloudsim.traces.formats.accounting_records import (
     AccountingRecord,
     WallClock,
     build_trace,

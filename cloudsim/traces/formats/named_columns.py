@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cloudsim.model.errors import SpecError
-from cloudsim.traces.formats.accounting import AccountingRecord, WallClock, build_columns, read_run
+from cloudsim.traces.formats.accounting_records import AccountingRecord, WallClock, build_columns, read_run
 from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_number
 from cloudsim.traces.formats.source import Source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC
 
-from cloudsim.traces.formats.accounting import AccountingRecord, WallClock, build_columns, read_run
+from cloudsim.traces.formats.accounting_records import AccountingRecord, WallClock, build_columns, read_run
 from cloudsim.traces.formats.parse_result import Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat

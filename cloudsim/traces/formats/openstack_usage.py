@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import Any
 
 from cloudsim.model.errors import TraceError
-from cloudsim.traces.formats.accounting import (
+from cloudsim.traces.formats.accounting_records import (
     AccountingRecord,
     WallClock,
     build_trace,

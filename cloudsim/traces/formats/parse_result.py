@@ -42,6 +42,10 @@ class Parsed:
     capacity_cores: int | None = None
 
 
+class NeverRanError(Exception):
+    """A record that is well formed and of no instance; the text is the reason under which it is counted."""
+
+
 class BadValueError(ValueError):
     """A cell that cannot be read; its text is the reason for which the line is quarantined."""
 

@@ -6,14 +6,13 @@ cluster, without its zone.
 
 from __future__ import annotations
 
-from cloudsim.traces.formats.accounting import (
+from cloudsim.traces.formats.accounting_records import (
     AccountingRecord,
-    NeverRanError,
     WallClock,
     build_columns,
     read_run,
 )
-from cloudsim.traces.formats.parse_result import Parsed
+from cloudsim.traces.formats.parse_result import NeverRanError, Parsed
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat
 

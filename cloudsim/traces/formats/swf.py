@@ -14,7 +14,13 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores, parse_number
+from cloudsim.traces.formats.parse_result import (
+    BadValueError,
+    NeverRanError,
+    Parsed,
+    parse_cores,
+    parse_number,
+)
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.formats.trace_format import TraceFormat
 from cloudsim.traces.report import QuarantinedLine
@@ -28,10 +34,6 @@ _PARTIAL = "part of a job that is there as a whole (status 2, 3 or 4)"
 _UNIX_START = re.compile(r";\s*UnixStartTime:\s*(\d{1,11})(?:\.\d*)?(?!\S)")
 _ZONE = re.compile(r";\s*TimeZoneString:\s*([\w/+-]+)")
 _MAX_PROCS = re.compile(r";\s*MaxProcs:\s*(\d{1,3}(?:[,']\d{3})+|\d+)(?![\w,.'])")
-
-
-class _NoRunError(Exception):
-    """A job that is well formed and never held a core; the text is the reason under which it is counted."""
 
 
 def parse(source: Source) -> Parsed:
@@ -64,7 +66,7 @@ def parse(source: Source) -> Parsed:
         lines += 1
         try:
             row, wait_known = _job(words)
-        except _NoRunError as reason:
+        except NeverRanError as reason:
             skipped[str(reason)] += 1
             continue
         except BadValueError as reason:
@@ -105,11 +107,11 @@ def _job(words: list[str]) -> tuple[tuple[str, float, float, int, float], bool]:
         parse_number(words[i], what) for i, what in ((4, "cores"), (7, "cores"), (8, "requested time"))
     )
     if words[10] in ("2", "3", "4"):
-        raise _NoRunError(_PARTIAL)
+        raise NeverRanError(_PARTIAL)
     if run <= 0:
-        raise _NoRunError(_NEVER_RAN)
+        raise NeverRanError(_NEVER_RAN)
     if used <= 0 and requested_cores <= 0:
-        raise _NoRunError(_NO_CORES)
+        raise NeverRanError(_NO_CORES)
     cores = parse_cores(words[4] if used > 0 else words[7])
     start = submit + max(wait, 0.0)
     if start + run < 0:

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from cloudsim.model.errors import SpecError, TraceError
 from cloudsim.traces.formats.columns import read_columns
-from cloudsim.traces.formats.parse_result import BadValueError, Parsed, parse_cores
+from cloudsim.traces.formats.parse_result import BadValueError, NeverRanError, Parsed, parse_cores
 from cloudsim.traces.formats.source import Source
 from cloudsim.traces.report import QuarantinedLine
 from cloudsim.traces.trace import Trace
@@ -28,10 +28,6 @@ Raw = TypeVar("Raw")
 
 #: Words for a time that is not known, in lower case.
 _NO_TIME = ("", "unknown", "none", "null", "n/a", "-")
-
-
-class NeverRanError(Exception):
-    """A record that is well formed and of no instance; the text is the reason under which it is counted."""
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,13 @@ def test_columns_that_are_not_enough_are_refused(tmp_path: Path, columns: dict[s
         read_text(tmp_path, "a,b,c,d\n1,1,1,1\n", columns=columns)
 
 
+def test_what_was_mended_to_read_columns_is_told(tmp_path: Path) -> None:
+    columns = {"start": "a", "end": "b", "cores": "c"}
+    _, report = read_text(tmp_path, "\ufeffa,b,c\n1,2,1", columns=columns)
+    assert report.repaired == ("a byte order mark was passed over.",)
+    assert report.ends_open
+
+
 def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="lacks cpus"):
         read_text(tmp_path, "a,b\n1,2\n", columns={"start": "a", "end": "b", "cores": "cpus"})
