@@ -45,14 +45,13 @@ class Book {
     if (this.leases.size > KEPT) this.forget();
   }
 
-  /** Those that ended, the longest known first: a page may stay open for weeks. */
+  /** A tenth of them, those that ended first: a page may stay open for weeks. */
   forget() {
-    for (const [id, lease] of this.leases) {
-      if (STATES[lease.state]?.[1]) {
-        this.leases.delete(id);
-        this.told.delete(id);
-      }
-      if (this.leases.size <= KEPT * 0.9) return;
+    const ended = [...this.leases.values()].filter((lease) => STATES[lease.state]?.[1]);
+    ended.sort((one, other) => (one.ended_at_s ?? 0) - (other.ended_at_s ?? 0));
+    for (const { id } of ended.slice(0, this.leases.size - KEPT * 0.9)) {
+      this.leases.delete(id);
+      this.told.delete(id);
     }
   }
 
@@ -265,7 +264,7 @@ export function mount(root, federation, about) {
         ? `Reading the leases of ${cloud} …${leases.length ? ` ${number(leases.length)} so far.` : ""}`
         : `${several(leases.length, "lease")} known` +
             (counts.length ? `: ${counts.map(([one, count]) => `${number(count)} ${one}`).join(", ")}.` : ".") +
-            (book.short ? ` There are more: this page keeps the ${number(KEPT)} that ended last.` : "") +
+            (book.short ? ` There are more: this page keeps at most ${number(KEPT)}, those that ended last.` : "") +
             (view.reachable ? "" : ` ${cloud} is unreachable: this is what it said last.`),
     );
     list();

@@ -112,9 +112,11 @@ def test_a_page_that_does_not_keep_all_says_so(visiting: Visiting, world: Federa
 
     visit.page.route("**/v1/leases?*", endless)
     page = visit.open("leases/meadow-2")
-    page.get_by_text("There are more: this page keeps the 20,000 that ended last.").wait_for(timeout=60_000)
+    more = "There are more: this page keeps at most 20,000, those that ended last."
+    page.get_by_text(more).wait_for(timeout=60_000)
     known = int(page.get_by_text("leases known").inner_text().split()[0].replace(",", ""))
-    assert 19_000 < known <= 20_000
+    # Events that arrive while it reads make it forget a tenth.
+    assert 18_000 <= known <= 20_000
 
 
 def test_a_lease_is_told_under_the_pointer(visiting: Visiting, world: Federation) -> None:

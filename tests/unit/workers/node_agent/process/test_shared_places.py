@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -34,36 +35,47 @@ pytestmark = [
     # They look at places that all processes of this machine share.
     pytest.mark.xdist_group("shared-places"),
 ]
+#: By which what one test leaves is told from what others leave, also those of another run of the tests.
+MARK = secrets.randbelow(2**24) + 1
+_NAMES = f"""
+import ctypes, os
+KEY, LEFT, OPEN = {MARK}, "spotfed-left-{MARK}", "spotfed-open-{MARK}"
+"""
 #: Leaves files, shared memory, a semaphore, a queue of either kind and a key, for itself alone.
-LEAVE = r"""
-import ctypes, os, sys
+LEAVE = (
+    _NAMES
+    + r"""
 libc = ctypes.CDLL(None, use_errno=True)
 for place in ("/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/var/lock"):
     if os.path.isdir(place):
-        os.makedirs(f"{place}/spotfed-open", 0o777, exist_ok=True)
-        open(f"{place}/spotfed-left", "w").write("secret")
-        os.chmod(f"{place}/spotfed-left", 0o600)
-assert libc.shmget(0x5F0, 4096, 0o1600) >= 0
-assert libc.semget(0x5F0, 1, 0o1600) >= 0
-assert libc.msgget(0x5F0, 0o1600) >= 0
-libc.mq_open(b"/spotfed-left", 0o102, 0o600, None)  # which Landlock refuses
-print("key", libc.syscall(248, b"user", b"left", b"secret", 6, -4) if os.uname().machine == "x86_64" else -1)
+        os.makedirs(f"{place}/{OPEN}", 0o777, exist_ok=True)
+        open(f"{place}/{LEFT}", "w").write("secret")
+        os.chmod(f"{place}/{LEFT}", 0o600)
+assert libc.shmget(KEY, 4096, 0o1600) >= 0
+assert libc.semget(KEY, 1, 0o1600) >= 0
+assert libc.msgget(KEY, 0o1600) >= 0
+libc.mq_open(f"/{LEFT}".encode(), 0o102, 0o600, None)  # which Landlock refuses
+key = libc.syscall(248, b"user", LEFT.encode(), b"secret", 6, -4) if os.uname().machine == "x86_64" else -1
+print("key", key)
 print("left", flush=True)
 """
-FIND = r"""
-import ctypes, os
+)
+FIND = (
+    _NAMES
+    + r"""
 libc = ctypes.CDLL(None, use_errno=True)
 for place in ("/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/var/lock"):
     if os.path.isdir(place):
-        for name in ("spotfed-open", "spotfed-left"):
+        for name in (OPEN, LEFT):
             if os.path.exists(f"{place}/{name}"): print("FOUND", place, name)
 for name, found in (
-    ("shm", libc.shmget(0x5F0, 0, 0)), ("sem", libc.semget(0x5F0, 0, 0)), ("msg", libc.msgget(0x5F0, 0)),
-    ("mq", libc.mq_open(b"/spotfed-left", 0)),
+    ("shm", libc.shmget(KEY, 0, 0)), ("sem", libc.semget(KEY, 0, 0)), ("msg", libc.msgget(KEY, 0)),
+    ("mq", libc.mq_open(f"/{LEFT}".encode(), 0)),
 ):
     if found >= 0: print("FOUND", name)
 print("looked", flush=True)
 """
+)
 
 
 def finds_what_another_left(driver: ProcessDriver) -> str:
@@ -145,12 +157,12 @@ def test_without_namespaces_what_it_left_is_removed_before_its_user_is_used_agai
     directory.chmod(0o711)
     driver = driver_in(directory)
     with ExitStack() as stack:
-        stack.callback(ctypes.CDLL(None).mq_unlink, b"/spotfed-left")
+        stack.callback(ctypes.CDLL(None).mq_unlink, f"/spotfed-left-{MARK}".encode())
         stack.enter_context(cleared(driver))
         driver.start(work(f"/usr/bin/python3 -c '{LEAVE}'"))
         assert ended(driver).code == 0
         uid = driver._work_dirs["j.1.0"].uid
-        assert Path("/tmp/spotfed-left").stat().st_uid == uid
+        assert Path(f"/tmp/spotfed-left-{MARK}").stat().st_uid == uid
         assert {kind for kind, _, owner in sandbox.list_ipc_objects() if owner == uid} == {
             "shm",
             "sem",
@@ -186,7 +198,7 @@ def test_users_rest_while_something_of_theirs_is_left(
     (shared / "left").touch()
     os.chown(shared / "left", 60493, 60493)
     with as_user(60490, "prctl(4, 0)"):  # a process whose files in /proc belong to root
-        with as_user(60491, "shmget(0x5F1, 4096, 0o1600)"):
+        with as_user(60491, f"shmget({MARK}, 4096, 0o1600)"):
             assert users.take(homes[3]) == 60492
             with pytest.raises(DriverError, match="all 4 users of SPOTFED_JOB_USERS run jobs, or own"):
                 users.take(homes[4])
