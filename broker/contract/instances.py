@@ -1,10 +1,11 @@
-"""Instance records: what a cloud's cloud agent remembers of its instances and shows to their holders."""
+"""Messages of cloud agents: records of their instances, and catalogues of what leases may be there."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from broker.contract.fields import Id, Message
+from broker.contract.fields import CloudId, Id, Message
+from cloudsim.model.flavours import CloudFlavour
 
 
 class InstanceRecord(Message):
@@ -36,3 +37,16 @@ class InstanceRecord(Message):
     on_demand: Id | None = None
     counted: bool = False
     tries: int = 0
+
+
+class InstanceCatalogue(Message):
+    """The kinds of instances that leases may be on a real cloud: its agent lists them, its owner promises them.
+
+    Attributes
+    ----------
+    flavours:
+        The flavours that leases get, in the order in which they are preferred.
+    """
+
+    cloud: CloudId
+    flavours: tuple[CloudFlavour, ...]

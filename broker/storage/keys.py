@@ -315,6 +315,10 @@ class RedisKeys:
         """Name the hash from a lease, or a foreign instance in the owner's books, to its InstanceRecord."""
         return f"{self.prefix}instances:{cloud}"
 
+    def catalogue(self, cloud: str) -> str:
+        """Name the hash with the cloud's InstanceCatalogue in field ``c`` and its signature in ``s``."""
+        return f"{self.prefix}catalogue:{cloud}"
+
     def work_channel(self, cloud: str) -> str:
         """Name the channel on which the cloud's node agent hears the ids of work that has changed."""
         return f"{self.prefix}works-changed:{cloud}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloudsim.model.codes import Code
+from cloudsim.model.codes import Added, Code
 
 
 class RefusalReason(Code):
@@ -19,6 +19,8 @@ class RefusalReason(Code):
     TOO_LARGE = "too_large", "larger than any of its nodes"
     #: Filters (labels, affinity, cordon) leave no node.
     NO_SUCH_NODE = "no_such_node", "no node has what was asked for"
+    #: A real cloud has no flavour (instance type, kind of node) with these cores, resources and labels.
+    NO_SUCH_FLAVOUR = Added("no_such_flavour", 4, "no_such_node"), "no flavour has what was asked for"
     #: For an on-demand request: not even after the eviction of every spot instance.
     NO_CAPACITY = "no_capacity", "no free slot of this size"
     NO_TABLE = "no_table", "no quantile table of this size yet", True

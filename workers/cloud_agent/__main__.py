@@ -93,7 +93,8 @@ def make_executors() -> dict[str, Executor]:
     starts, ends = ThreadPoolExecutor(_STARTS), ThreadPoolExecutor(_ENDS)
     owner = ThreadPoolExecutor(1)  # it is asked one question at a time
     return {
-        "list": ThreadPoolExecutor(1), "start": starts, "end": ends, "notice": ends,
+        "list": ThreadPoolExecutor(1), "flavours": ThreadPoolExecutor(1),
+        "start": starts, "end": ends, "notice": ends,
         **dict.fromkeys(("gone", "freed", "arrive", "depart"), owner),
     }  # fmt: skip
 
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lock is None:
         return 0
     owner = OwnerClient(client, keys, options.cloud, uuid4().hex, signing, partial(ring, app))
-    leases = CloudLeases(client, keys, options.cloud)
+    leases = CloudLeases(client, keys, options.cloud, signing)
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s

@@ -48,6 +48,9 @@ _LONGEST_LIST_PAUSE_S = 20.0
 #: The largest number of unknown sizes that are warned of.
 _SIZES_WARNED = 100
 _LIST = "list"
+_FLAVOURS = "flavours"
+#: Seconds between two looks at the cloud's flavours.
+_FLAVOURS_S = 300.0
 
 log = structlog.get_logger(__name__)
 
@@ -87,6 +90,7 @@ class CloudAgent:
         self._foreign: dict[str, TrackedForeign] = {}
         self._has_read_records = False
         self._list_due_s, self._list_failures = float("-inf"), 0
+        self._flavours_due_s = float("-inf")
         self._list_backoff = Backoff(2 * poll_s, max(_LONGEST_LIST_PAUSE_S, poll_s))
         self._limit_s = reconcile.MISSING_S
         self._warned: set[str] = set()
@@ -117,6 +121,7 @@ class CloudAgent:
             for own_id in list(self._foreign):
                 self._handle_foreign(own_id)
             self._list_instances()
+            self._list_flavours()
         except redis.RedisError as error:
             if not self._away:
                 log.warning("redis is away; instances stay as they are", why=str(error))
@@ -138,6 +143,20 @@ class CloudAgent:
         self._has_read_records = True
 
     # -- what the cloud lists -------------------------------------------------------------------------------
+
+    def _list_flavours(self) -> None:
+        now_s = self._now_s()
+        if now_s >= self._flavours_due_s and self._calls.begin(
+            _FLAVOURS, _FLAVOURS, self._driver.list_flavours
+        ):
+            self._flavours_due_s = now_s + _FLAVOURS_S
+
+    def _note_flavours(self, finished: FinishedCall) -> None:
+        if finished.error is None:
+            self._leases.write_catalogue(finished.result)
+        else:
+            log.warning("the cloud's flavours cannot be listed", why=str(finished.error))
+            self._flavours_due_s = self._now_s() + _LONGEST_LIST_PAUSE_S
 
     def _list_instances(self) -> None:
         now_s = self._now_s()
@@ -222,7 +241,7 @@ class CloudAgent:
             tried_s=now_s,
             again=tracked.history.again or again,
         )
-        wanted = DesiredInstance(name, lease.cores, lease.origin, lease.amounts)
+        wanted = DesiredInstance(name, lease.cores, lease.origin, lease.amounts, lease.labels)
         self._calls.begin("start", name, partial(self._driver.start, wanted))
 
     def _note_start(self, name: str, error: Exception | None) -> None:
@@ -327,6 +346,8 @@ class CloudAgent:
         match finished.kind:
             case "list":
                 self._note_listing(finished)
+            case "flavours":
+                self._note_flavours(finished)
             case "start":
                 self._note_start(finished.about, finished.error)
             case "end" | "notice":

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
 
 import redis
 import structlog
 from pydantic import ValidationError
 
 from broker.contract import Lease, read_message, write_message
-from broker.contract.instances import InstanceRecord
+from broker.contract.instances import InstanceCatalogue, InstanceRecord
+from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
+from cloudsim.model.flavours import CloudFlavour
 from workers.agents.lease_reader import LeaseReader
 
 log = structlog.get_logger(__name__)
@@ -23,8 +25,11 @@ class CloudLeases:
     Its methods raise redis.RedisError while Redis is away.
     """
 
-    def __init__(self, client: redis.Redis, keys: RedisKeys, cloud: str):
+    def __init__(
+        self, client: redis.Redis, keys: RedisKeys, cloud: str, signing: MessageSigner | None = None
+    ):
         self._client, self._keys, self._cloud = client, keys, cloud
+        self._signing = signing or MessageSigner()
         self._reader = LeaseReader(client, keys, cloud)
         self._written: dict[str, InstanceRecord] = {}
 
@@ -58,3 +63,9 @@ class CloudLeases:
         if name in self._written:
             self._client.hdel(self._keys.instances(self._cloud), name)
             del self._written[name]
+
+    def write_catalogue(self, flavours: Sequence[CloudFlavour]) -> None:
+        """Write what leases may be here, for the cloud's owner and for the broker."""
+        body = write_message(InstanceCatalogue(cloud=self._cloud, flavours=tuple(flavours))).encode()
+        key = self._keys.catalogue(self._cloud)
+        self._client.hset(key, mapping=cast("dict[Any, Any]", self._signing.fields("c", body, key)))

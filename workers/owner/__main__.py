@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -52,6 +53,7 @@ from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import InputError
 from cloudsim.prediction.samples import Flavour
 from workers import celery_app
+from workers.owner.catalogue import CatalogueReader
 from workers.owner.epoch_file import EpochFile
 from workers.owner.nodes import NodesError, describe_change
 from workers.owner.process import OwnerProcess, OwnerProcessSpec, epochs_directory
@@ -196,6 +198,13 @@ def check(spec: OwnerSpec, config: Settings) -> int:
     return os.EX_OK
 
 
+def _with_catalogue(spec: OwnerProcessSpec, catalogue: CatalogueReader) -> OwnerProcessSpec:
+    """Let the owner of a real cloud promise by what its agent says of it."""
+    if spec.info.instances is None:
+        return spec
+    return replace(spec, owner=replace(spec.owner, catalogue=catalogue))
+
+
 def _follow_version(speaking: FederationVersion, journal: Journal, info: CloudInfo) -> None:
     """Publish what this member is again once all members read the version that can say all of it."""
     if not speaking.is_final:
@@ -239,7 +248,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     follower.start()
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
     stats = OwnerStatsPublisher(journal, time.monotonic)
-    owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
+    owner_process = OwnerProcess(
+        _with_catalogue(spec, CatalogueReader(client, keys, options.cloud, signing)),
+        config,
+        journal,
+        send,
+        exit_now,
+        archive,
+        stats,
+        spans,
+    )
     celery_app.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
     try:
         owner_process.open()

@@ -53,11 +53,12 @@ from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_SPOT
 from cloudsim.model.changes import Started
 from cloudsim.model.instances import Quote
-from cloudsim.model.refusals import Refusal
+from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request
 from workers.owner import clock, convert, drain, lease_changes, nodes, on_demand
 from workers.owner.adverts import advertise, advertised_sizes
 from workers.owner.answer_log import Lapsed
+from workers.owner.catalogue import find_misfit
 from workers.owner.event_writer import Decisions, EventWriter
 from workers.owner.renewals import first_lifetime_s
 from workers.owner.state import ORDERS_KEPT, OwnerSpec, OwnerState
@@ -236,7 +237,9 @@ class Owner:
         self._advance(at_s)
         request, cloud = self._request(command), self.cloud
         answer = self._consider(request, is_ask=True)
-        offers = other_sizes(request, self._sizes_for(request), cloud.quote) if command.other_sizes else ()
+        offers = (
+            other_sizes(request, self._sizes_for(request), self._ask_cloud) if command.other_sizes else ()
+        )
         if isinstance(answer, Refusal):
             return self._refusal(request, answer, offers)
         return to_quote_view(answer, cloud.now_s, offers, cloud.spec.admission.mode)
@@ -291,8 +294,19 @@ class Owner:
         In trace time every cloud is asked before one gets the reservation, and the question counts. In wall
         time a question may be curiosity, and the reservation counts.
         """
-        counts = is_ask == self.spec.trace_time
-        return self.cloud.consider(request) if counts else self.cloud.quote(request)
+        if is_ask != self.spec.trace_time or self._find_misfit(request) is not None:
+            return self._ask_cloud(request)
+        return self.cloud.consider(request)
+
+    def _ask_cloud(self, request: Request) -> Quote | Refusal:
+        """Return what the cloud would answer, without counting the request."""
+        if self._find_misfit(request) is not None:
+            return Refusal(self.cloud.spec.id, RefusalReason.NO_SUCH_FLAVOUR)
+        return self.cloud.quote(request)
+
+    def _find_misfit(self, request: Request) -> str | None:
+        """Return why no flavour of a real cloud meets a request; None if one does."""
+        return None if self.spec.catalogue is None else find_misfit(self.spec.catalogue(), request)
 
     def _request_for_a_period(self, command: Ask | Reserve) -> Request:
         """Convert a command to a request; one without a lifetime asks for a whole renewal period."""
@@ -323,9 +337,10 @@ class Owner:
         """Convert a refusal, adding the largest size that would be admitted instead."""
         return to_refusal_view(
             convert.explained(refusal, request, self.cloud),
+            self._find_misfit(request) if refusal.reason is RefusalReason.NO_SUCH_FLAVOUR else None,
             cores=request.cores,
             cloud_time_s=self.cloud.now_s,
-            smaller=largest_admitted(request, self._sizes_for(request), self.cloud.quote),
+            smaller=largest_admitted(request, self._sizes_for(request), self._ask_cloud),
             other_sizes=offers,
         )
 

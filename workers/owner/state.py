@@ -8,9 +8,11 @@ applies the journal's events in order. Both end in the same state, because ``Clo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.contract import Answer, Done, Event, EventKind, Lease, LeaseGranted, LeaseState, RefusalView
+from broker.contract.instances import InstanceCatalogue
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec, recorded_resources
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
@@ -52,7 +54,8 @@ class OwnerSpec:
     instances that the cloud starts by itself, until own_load_until_s. reservation_ttl_s: seconds after which
     a reservation that nobody confirms is given up. renewal_s: seconds for which a lease without a lifetime is
     promised at once. overflow: whether own requests that find no room are offered to the federation, as spot
-    requests with overflow_sla.
+    requests with overflow_sla. catalogue: returns what the instances of a real cloud may be; None for a
+    simulated cloud, whose instances may be anything that fits a node.
     """
 
     cloud: CloudSpec
@@ -63,6 +66,7 @@ class OwnerSpec:
     renewal_s: float = 3600.0
     overflow: bool = False
     overflow_sla: float | None = None
+    catalogue: Callable[[], InstanceCatalogue | None] | None = None
 
 
 class OwnerState:

@@ -54,8 +54,10 @@ PreemptMode=CANCEL
 KillWait=1
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
-NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cpus} State=UNKNOWN
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus} State=UNKNOWN
+GresTypes=gpu
+NodeName=DEFAULT CPUs={cpus} RealMemory=64000 State=UNKNOWN
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} {details}
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]}
 PartitionName=regular Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF Default=YES
 PartitionName=spot Nodes=n1,n2 PriorityTier=1 PreemptMode=CANCEL GraceTime=2
 """
@@ -139,8 +141,16 @@ def cluster(cpus: int = 4) -> Iterator[Cluster]:
 
 def _write(directory: Path, cpus: int) -> None:
     ports = [_free_port() for _ in range(3)]
-    text = _CONFIG.format(user=getpass.getuser(), directory=directory, ports=ports, cpus=cpus)
+    text = _CONFIG.format(
+        user=getpass.getuser(),
+        directory=directory,
+        ports=ports,
+        cpus=cpus,
+        details="Gres=gpu:a100:2 TmpDisk=102400 Feature=zone=north,ssd",
+    )
     (directory / "slurm.conf").write_text(text)
+    devices = "".join(f"NodeName=n1 Name=gpu Type=a100 File={file}\n" for file in ("/dev/null", "/dev/zero"))
+    (directory / "gres.conf").write_text(devices)
     (directory / "state").mkdir()
     (directory / "start.sh").write_text(_SCRIPT.format(directory=directory))
     key = directory / "munge.key"

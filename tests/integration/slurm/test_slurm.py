@@ -231,17 +231,11 @@ def test_who_waits_too_long_counts_as_ended(slurm: Cluster) -> None:
 def test_what_the_cluster_will_never_do(slurm: Cluster) -> None:
     refused = {
         "the cluster has no partition night with nodes": (slurm.driver(partition="night"), ONE),
-        "the largest node of spot has 4 CPUs": (slurm.driver(), replace(ONE, cores=5)),
+        "no instance of 5 cores here, but of up to 4": (slurm.driver(), replace(ONE, cores=5)),
         "Invalid feature specification": (slurm.driver(constraint="ib"), ONE),
-        r"Invalid generic resource \(gres\) specification": (
-            slurm.driver(gres={"gpus": "gpu"}),
-            replace(ONE, amounts={"gpus": 1}),
-        ),
-        "the option gres does not say what gpus is": (slurm.driver(), replace(ONE, amounts={"gpus": 1})),
-        "Memory specification can not be satisfied": (
-            slurm.driver(),
-            replace(ONE, amounts={"memory_mb": 10_000_000}),
-        ),
+        "n1 lacks gpus=3": (slurm.driver(), replace(ONE, amounts={"gpus": 3})),
+        "lacks v100=1": (slurm.driver(gres={"v100": "gpu:v100"}), replace(ONE, amounts={"v100": 1})),
+        "lacks memory_mb=10000000": (slurm.driver(), replace(ONE, amounts={"memory_mb": 10_000_000})),
         "user data that an environment cannot hold": (slurm.driver(), replace(ONE, user_data="\0")),
     }
     for number, (message, (driver, wanted)) in enumerate(refused.items()):
@@ -319,8 +313,15 @@ def test_what_squeue_and_sinfo_print_is_read() -> None:
     assert job.waits_for_room
     assert not replace(job, reason="Dependency").waits_for_room
     assert replace(job, word="SOMETHING_NEW").state is InstanceState.ENDED
-    nodes = parse_nodes("n1|spot|1/3/0/4\nn1|day|1/3/0/4\nn2|day|0/0/4/4\n")
+    nodes = parse_nodes(
+        "n1|spot|1/3/0/4|64000|2048|gpu:a100:2(S:0-1),gpu:v100:1,shard:8K|zone=north,ssd\n"
+        "n1|day|1/3/0/4|64000|2048|gpu:a100:2(S:0-1),gpu:v100:1,shard:8K|zone=north,ssd\n"
+        "n2|day|0/0/4/4|1|0|(null)|(null)\n"
+    )
     assert nodes["n1"].partitions == {"spot", "day"}
+    assert nodes["n1"].gres == {"gpu": 3, "gpu:a100": 2, "gpu:v100": 1, "shard": 8192}
+    assert (nodes["n1"].memory_mb, nodes["n1"].disk_mb) == (64000, 2048)
+    assert (nodes["n1"].features, nodes["n2"].features) == ({"zone=north", "ssd"}, frozenset())
     assert (nodes["n1"].idle, nodes["n2"].idle, nodes["n2"].total) == (3, 0, 4)
     assert list(parse_comments("JOBID|COMMENT|\n7|spotfed:p:a|b|\nand|more|\n8|(null)|\n")) == [
         ("7", "spotfed:p:a|b"),

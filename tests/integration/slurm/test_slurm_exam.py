@@ -87,6 +87,15 @@ class SlurmScene:
     def take_back(self, name: str) -> None:
         self.slurm.run("scancel", "--batch", "--signal=KILL", name)
 
+    def equipped(self) -> tuple[SlurmDriver, dict[str, int], dict[str, str]]:
+        return self.driver(), {"disk_gb": 100, "gpus": 2, "memory_mb": 4_000}, {"zone": "north"}
+
+    def has_all(self, name: str, amounts: dict[str, int]) -> bool:
+        told = self.slurm.run("scontrol", "show", "job", name)
+        words = [f"MinMemoryNode={amounts['memory_mb']}M", f"MinTmpDiskNode={amounts['disk_gb']}G"]
+        words += [f"TresPerNode=gres:gpu:{amounts['gpus']}", "Features=zone=north", " NodeList=n1"]
+        return all(word in told for word in words)
+
     def fill(self) -> None:
         self.slurm.run("scontrol", "update", "nodename=n1,n2", "state=drain", "reason=test")
 
@@ -144,7 +153,7 @@ class TestSlurm(InstanceDriverExam):
         assert scene.driver().list_instances() == []
 
     def test_an_unknown_size_is_refused(self, scene: Scene, driver: InstanceDriver) -> None:
-        with pytest.raises(RefusedError, match="the largest node of spot has 64 CPUs"):
+        with pytest.raises(RefusedError, match="no instance of 65 cores here, but of up to 64"):
             driver.start(wanted(cores=65))
         assert driver.list_instances() == []
 

@@ -8,9 +8,10 @@ are foreign; they are counted and never touched. Calls may be repeated, and made
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ from pydantic import field_validator as checked
 
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
+from cloudsim.model.flavours import CloudFlavour, find_flavour
 
 
 class InstanceError(Exception):
@@ -55,14 +57,15 @@ class InstanceState(StrEnum):
 class DesiredInstance:
     """An instance that a lease is to have.
 
-    amounts: resources that it needs beside cores. user_data: what it runs when it starts, in a form that its
-    image understands.
+    amounts: resources that it needs beside cores. labels: what its flavour must be. user_data: what it runs
+    when it starts, in a form that its image understands.
     """
 
     lease: str
     cores: int
     origin: str
     amounts: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     user_data: str | None = None
 
 
@@ -90,6 +93,9 @@ class InstanceDriver(Protocol):
 
     def list_instances(self) -> list[CloudInstance]:
         """Return all instances, foreign ones included; ended ones as long as the cloud lists them."""
+
+    def list_flavours(self) -> list[CloudFlavour]:
+        """Return the flavours that leases get, as the cloud describes them, in the order of preference."""
 
     def start(self, desired: DesiredInstance) -> None:
         """Ask for an instance of the lease, unless the cloud has one that was asked for before.
@@ -121,6 +127,9 @@ Word = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]*[!-~])?$", max_le
 #: Bytes of user data that all clouds take.
 MOST_USER_DATA = 16_384
 
+#: Resources that all clouds describe: MB of memory, GB of disk, and graphics processors.
+MEMORY, DISK, GPUS = "memory_mb", "disk_gb", "gpus"
+
 LOOPBACK = ("localhost", "127.0.0.1")
 
 
@@ -151,14 +160,27 @@ Duration = Annotated[float, BeforeValidator(_duration_s)]
 Cores = Annotated[int, BeforeValidator(_cores), Field(ge=1, le=1_000_000)]
 
 
+class AllowOptions(BaseModel):
+    """The table ``[cloud.instances.allow]``: what the holders of leases may choose.
+
+    sizes: patterns, such as ``g1.*``, of further sizes that leases get if their resources or labels ask for
+    them.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+    sizes: tuple[Word, ...] = Field((), strict=False)
+
+
 class CommonOptions(BaseModel):
     """Options that all drivers have.
 
     driver: the name of the driver. prefix: begins the names and tags of instances; two federations that use
     one account of a cloud need two. poll_s: seconds between two listings. timeout_s: seconds that one call to
     the cloud may take. sizes: the cloud's name of an instance by its cores. foreign_sizes: the cores of other
-    sizes, where the cloud does not tell them. user_data: what instances run when they start unless their
-    lease says otherwise; the table has a path beside the federation file, this field the file's content.
+    sizes, where the cloud does not tell them. allow: what holders may choose. user_data: what instances run
+    when they start unless their lease says otherwise; the table has a path beside the federation file, this
+    field the file's content.
     """
 
     model_config = ConfigDict(
@@ -171,6 +193,7 @@ class CommonOptions(BaseModel):
     timeout_s: Duration = Field(20.0, alias="timeout", ge=0.1, le=600)
     sizes: dict[Cores, Word] = Field(min_length=1)
     foreign_sizes: dict[Word, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(default_factory=dict)
+    allow: AllowOptions = AllowOptions()
     user_data: str | None = None
 
     @checked("sizes")
@@ -196,9 +219,41 @@ class CommonOptions(BaseModel):
             raise ValueError(f"clouds take at most {MOST_USER_DATA} bytes of user data")
         return text
 
-    def size(self, cores: int) -> str | None:
-        """Return the cloud's name of an instance with that many cores, None if the file has none."""
-        return self.sizes.get(cores)
+    def offer(self, flavours: Iterable[CloudFlavour]) -> list[CloudFlavour]:
+        """Return those of a cloud's flavours that leases get: those of the file first, then the smallest.
+
+        The cores of a flavour are those that the file says, if it says any.
+        """
+        order = {size: place for place, size in enumerate(self.sizes.values())}
+        offered = [
+            replace(flavour, cores=self.cores(flavour.name) or flavour.cores)
+            for flavour in flavours
+            if flavour.name in order or any(fnmatchcase(flavour.name, size) for size in self.allow.sizes)
+        ]
+        return sorted(
+            offered,
+            key=lambda flavour: (
+                order.get(flavour.name, len(order)),
+                flavour.cores,
+                dict(flavour.amounts).get(GPUS, 0),
+                flavour.amounts,
+                flavour.name,
+            ),
+        )
+
+    def pick(self, flavours: Iterable[CloudFlavour], desired: DesiredInstance) -> CloudFlavour:
+        """Return the flavour of an instance that is to start.
+
+        Raises
+        ------
+        RefusedError
+            When none of them meets the needs.
+        """
+        amounts, labels = tuple(sorted(desired.amounts.items())), frozenset(desired.labels.items())
+        flavour = find_flavour(flavours, desired.cores, amounts, labels)
+        if isinstance(flavour, str):
+            raise RefusedError(flavour)
+        return flavour
 
     def encode_user_data(self, user_data: str | None) -> str | None:
         """Return user data in base64, as clouds take it: that of the instance, else that of the table."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -21,7 +21,11 @@ from libcloud.common.exceptions import BaseHTTPError
 from libcloud.compute.drivers.ec2 import BaseEC2NodeDriver, EC2Connection, EC2Response
 from pydantic import Field, StringConstraints
 
+from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
+    DISK,
+    GPUS,
+    MEMORY,
     CloudInstance,
     DesiredInstance,
     HttpOptions,
@@ -110,6 +114,9 @@ class Ec2Driver:
         self._sizes: dict[str, int | None] = {}
         self._sizes_until = 0.0
         self._sizes_lock = threading.Lock()
+        self._flavours: list[CloudFlavour] | None = None
+        self._flavours_until = 0.0
+        self._flavours_lock = threading.Lock()
 
     def list_instances(self) -> list[CloudInstance]:
         """Return all instances, terminated ones as long as the cloud shows them (an hour on AWS)."""
@@ -117,14 +124,26 @@ class Ec2Driver:
         ends_at = self._interruptions() if self._options.spot else {}
         return [self._instance(instance, ends_at) for instance in self._describe(all_accounts)]
 
+    def list_flavours(self) -> list[CloudFlavour]:
+        """Return the cloud's instance types with memory, disk, graphics processors and what AWS says of them.
+
+        The cloud is asked once an hour.
+        """
+        with self._flavours_lock:
+            if self._flavours is None or time.monotonic() > self._flavours_until:
+                described = self._describe_flavours()
+                self._flavours, self._flavours_until = (
+                    self._options.offer(described),
+                    time.monotonic() + SIZES_S,
+                )
+            return self._flavours
+
     def start(self, desired: DesiredInstance) -> None:
         """Ask for an instance of the lease."""
-        size = self._options.size(desired.cores)
-        if size is None:
-            raise RefusedError(f"`sizes` has no instance of {desired.cores} cores")
         tags = self._tags.make_tags(desired)
         instances = self._instances_of(desired.lease)
         if not instances:
+            size = self._options.pick(self.list_flavours(), desired).name
             try:
                 started = self._call("RunInstances", self._start(desired, size, tags))
             except _SameTokenError:
@@ -222,15 +241,22 @@ class Ec2Driver:
     def _describe(self, parameters: Mapping[str, str]) -> Iterator[Element]:
         """Yield all instances that match, page by page. Eucalyptus knows no pages."""
         page = {"MaxResults": str(PAGE)} if self._options.dialect is Dialect.AWS else {}
+        for reservation in self._pages(
+            "DescribeInstances", "{*}reservationSet/{*}item", {**parameters, **page}
+        ):
+            yield from _instances(reservation)
+
+    def _pages(self, action: str, path: str, parameters: Mapping[str, str]) -> Iterator[Element]:
+        """Yield the elements under a path of all pages of an answer."""
+        page: dict[str, str] = {}
         for _ in range(MOST_PAGES):
-            answer = self._call("DescribeInstances", {**parameters, **page})
-            for reservation in answer.iterfind("{*}reservationSet/{*}item"):
-                yield from _instances(reservation)
+            answer = self._call(action, {**parameters, **page})
+            yield from answer.iterfind(path)
             following = answer.findtext("{*}nextToken")
             if not following:
                 return
             page["NextToken"] = following
-        raise InstanceError(f"the cloud lists its instances on more than {MOST_PAGES} pages")
+        raise InstanceError(f"the cloud answers {action} on more than {MOST_PAGES} pages")
 
     def _instance(self, element: Element, ends_at: Mapping[str, float]) -> CloudInstance:
         size = _text(element, "instanceType")
@@ -289,6 +315,31 @@ class Ec2Driver:
             sizes = answer.iterfind("{*}instanceTypeDetails/{*}item")
             count = next((_text(entry, "cpu") for entry in sizes if _text(entry, "name") == size), None)
         return int(count) if count else None
+
+    def _describe_flavours(self) -> Iterator[CloudFlavour]:
+        if self._options.dialect is Dialect.EUCALYPTUS:
+            for size in self._call("DescribeInstanceTypes", {}).iterfind("{*}instanceTypeDetails/{*}item"):
+                amounts = {
+                    MEMORY: int(size.findtext("{*}memory") or 0),
+                    DISK: int(size.findtext("{*}disk") or 0),
+                }
+                yield _flavour(_text(size, "name"), int(_text(size, "cpu")), amounts)
+            return
+        names = [*self._options.sizes.values(), *self._options.allow.sizes]  # AWS takes * and ? as we do
+        chosen = {"Filter.1.Name": "instance-type"} | _numbered("Filter.1.Value", names)
+        for size in self._pages("DescribeInstanceTypes", "{*}instanceTypeSet/{*}item", chosen):
+            amounts = {
+                MEMORY: int(_text(size, "memoryInfo/{*}sizeInMiB")),
+                DISK: int(size.findtext("{*}instanceStorageInfo/{*}totalSizeInGB") or 0),
+                GPUS: sum(int(_text(gpu, "count")) for gpu in size.iterfind("{*}gpuInfo/{*}gpus/{*}item")),
+            }
+            labels = {
+                ("arch", item.text or "")
+                for item in size.iterfind("{*}processorInfo/{*}supportedArchitectures/{*}item")
+            } | {("gpu", _text(gpu, "name")) for gpu in size.iterfind("{*}gpuInfo/{*}gpus/{*}item")}
+            yield _flavour(
+                _text(size, "instanceType"), int(_text(size, "vCpuInfo/{*}defaultVCpus")), amounts, labels
+            )
 
     def _interruptions(self) -> dict[str, float]:
         """Return when AWS takes back marked spot instances, by the ids of their requests."""
@@ -397,6 +448,13 @@ def _explain_error(error: BaseHTTPError) -> InstanceError:
     if code.startswith(_REFUSED) or code.endswith("LimitExceeded") or (not code and error.code in (401, 403)):
         return RefusedError(text)
     return InstanceError(text)
+
+
+def _flavour(
+    name: str, cores: int, amounts: Mapping[str, int], labels: Iterable[tuple[str, str]] = ()
+) -> CloudFlavour:
+    has = tuple(sorted((resource, amount) for resource, amount in amounts.items() if amount))
+    return CloudFlavour(name, cores, has, frozenset(labels))
 
 
 def _instances(reservation: Element) -> Iterator[Element]:

@@ -6,6 +6,8 @@ an OpenStack cloud.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
@@ -16,7 +18,11 @@ from libcloud.compute.drivers.openstack import OpenStack_1_1_Connection
 from pydantic import Field, ValidationInfo
 from pydantic import field_validator as checked
 
+from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
+    DISK,
+    GPUS,
+    MEMORY,
     CloudInstance,
     DesiredInstance,
     HttpOptions,
@@ -45,6 +51,17 @@ _INTERFACES = {
 #: From Pike on, a server tells its flavor's cores and name, even where the flavor is deleted.
 _VERSION = {"X-OpenStack-Nova-API-Version": "2.47"}
 
+#: From Rocky on, a flavor tells its extra specs.
+_FLAVOR_VERSION = {"X-OpenStack-Nova-API-Version": "2.61"}
+
+#: An extra spec that is an amount of a resource class, as ``resources:VGPU``, also of a numbered group.
+_AMOUNT = re.compile(r"resources\w*:(?P<name>\w+)")
+
+_PCI_ALIAS = "pci_passthrough:alias"
+
+#: Placement's standard classes of graphics processors.
+_GPU_CLASSES = ("VGPU", "PGPU")
+
 _NO_ROOM = ("No valid host", "Exhausted all hosts", "Insufficient compute resources")
 
 _ENDED = ("DELETED", "SHELVED_OFFLOADED")
@@ -56,7 +73,7 @@ _STOPPED = ("ERROR", "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED")
 
 
 class OpenStackOptions(HttpOptions):
-    """Options of the driver "openstack", for Nova of release Pike (microversion 2.47) or newer.
+    """Options of the driver "openstack", for Nova of release Rocky (microversion 2.61) or newer.
 
     endpoint: Keystone's, like https://cloud.example.org:5000/v3. sizes: names of flavors. networks: their
     ids. region, interface: select Nova's endpoint in Keystone's catalog. project: the name of the project
@@ -111,14 +128,19 @@ class OpenStackDriver:
             self._instance(server) for server in self._list_pages("/servers/detail", "servers", all_accounts)
         ]
 
+    def list_flavours(self) -> list[CloudFlavour]:
+        """Return Nova's flavors with memory, disk, graphics processors and extra specs.
+
+        Amounts among the extra specs (``resources:...``, aliases of PCI devices) are resources, all others
+        are labels by the last part of their name.
+        """
+        return self._options.offer(flavour for _, flavour in self._flavors())
+
     def start(self, desired: DesiredInstance) -> None:
         """Ask for a server of the lease.
 
         If there is one that failed before it ran, delete it and raise its fault.
         """
-        size = self._options.size(desired.cores)
-        if size is None:
-            raise RefusedError(f"`sizes` has no instance of {desired.cores} cores")
         tags = self._tags.make_tags(desired)
         servers = self._instances_of(desired.lease)
         failed = [server for server in servers if server["status"] == "ERROR" and not _ran(server)]
@@ -127,7 +149,10 @@ class OpenStackDriver:
                 self._delete(server)
             raise _failure(failed[0])
         if not servers:
-            self._call("POST", "/servers", {"server": self._server(desired, self._flavor(size), tags)})
+            ids = {flavour: str(flavor["id"]) for flavor, flavour in self._flavors()}
+            flavour = self._options.pick(self._options.offer(ids), desired)
+            flavor_id = next(id_ for known, id_ in ids.items() if known.name == flavour.name)
+            self._call("POST", "/servers", {"server": self._server(desired, flavor_id, tags)})
             servers = self._instances_of(desired.lease)
         by_age = sorted(servers, key=lambda server: (server["created"], server["id"]))
         for server in by_age[:1]:
@@ -181,12 +206,12 @@ class OpenStackDriver:
             server["security_groups"] = [{"name": group} for group in options.security_groups]
         return server
 
-    def _flavor(self, size: str) -> str:
-        """Return the id of a flavor. An administrator also sees those that are not public."""
-        for flavor in self._list_pages("/flavors/detail", "flavors", {"is_public": "None"}):
-            if flavor["name"] == size:
-                return str(flavor["id"])
-        raise RefusedError(f"the cloud has no flavor {size!r}")
+    def _flavors(self) -> Iterator[tuple[dict[str, Any], CloudFlavour]]:
+        """Yield all flavors. An administrator also sees those that are not public."""
+        for flavor in self._list_pages(
+            "/flavors/detail", "flavors", {"is_public": "None"}, headers=_FLAVOR_VERSION
+        ):
+            yield flavor, _flavour(flavor)
 
     def _instances_of(self, lease: str) -> list[dict[str, Any]]:
         """Return the lease's servers. Nova takes the name as a regular expression."""
@@ -220,10 +245,12 @@ class OpenStackDriver:
         with suppress(_NotThereError):
             self._call("DELETE", f"/servers/{server['id']}")
 
-    def _list_pages(self, path: str, name: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    def _list_pages(
+        self, path: str, name: str, parameters: Mapping[str, str], headers: Mapping[str, str] = _VERSION
+    ) -> Iterator[dict[str, Any]]:
         page = {**parameters, "limit": str(PAGE)}
         for _ in range(MOST_PAGES):
-            answer = self._call("GET", path, parameters=page)
+            answer = self._call("GET", path, parameters=page, headers=headers)
             entries = answer.get(name)
             if not isinstance(entries, list):
                 raise InstanceError(f"the answer to {path} is none of Nova: it has no {name}")
@@ -234,18 +261,23 @@ class OpenStackDriver:
         raise InstanceError(f"the cloud lists its {name} on more than {MOST_PAGES} pages")
 
     def _call(
-        self, method: str, path: str, body: Any = None, parameters: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        parameters: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] = _VERSION,
     ) -> dict[str, Any]:
         """Call Nova and return its answer, empty if there is none. An expired token is renewed."""
 
         def use(connection: OpenStack_1_1_Connection) -> dict[str, Any]:
-            headers = dict(_VERSION) if method == "GET" else {}
+            more = dict(headers) if method == "GET" else {}
             try:
-                answer = connection.request(path, dict(parameters or {}), body or "", headers, method)
+                answer = connection.request(path, dict(parameters or {}), body or "", more, method)
             except BaseHTTPError as error:
                 if error.code != _UNAUTHORIZED:
                     raise
-                answer = connection.request(path, dict(parameters or {}), body or "", headers, method)
+                answer = connection.request(path, dict(parameters or {}), body or "", more, method)
             if answer.object is None:
                 return {}
             if not isinstance(answer.object, dict):
@@ -291,6 +323,23 @@ def _connection(options: OpenStackOptions, user: str, secret: str) -> OpenStack_
         ex_domain_name=options.user_domain,
         ex_force_service_region=options.region,
     )
+
+
+def _flavour(flavor: Mapping[str, Any]) -> CloudFlavour:
+    amounts = Counter({MEMORY: int(flavor["ram"]), DISK: int(flavor["disk"])})
+    amounts[DISK] += int(flavor.get("OS-FLV-EXT-DATA:ephemeral") or 0)
+    labels: set[tuple[str, str]] = set()
+    for key, value in (flavor.get("extra_specs") or {}).items():
+        if resource := _AMOUNT.fullmatch(key):
+            amounts[GPUS if resource["name"] in _GPU_CLASSES else resource["name"]] += int(value)
+        elif key == _PCI_ALIAS:
+            for alias in value.split(","):
+                name, _, count = alias.strip().partition(":")
+                amounts[GPUS if "gpu" in name.lower() else name] += int(count or 1)
+        else:
+            labels.add((key.rpartition(":")[2], str(value)))
+    has = tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
+    return CloudFlavour(str(flavor["name"]), int(flavor["vcpus"]), has, frozenset(labels))
 
 
 def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:

@@ -21,13 +21,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 from pydantic import field_validator as checked
 
+from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
+    DISK,
+    GPUS,
+    MEMORY,
     BesideFile,
     CloudInstance,
     CommonOptions,
@@ -67,8 +72,6 @@ _AWAY += ("munge", "authentication", "socket")
 #: Seconds before its time limit at which Slurm sends a job SIGTERM.
 _WARNING_S = 60
 
-_MEMORY = "memory_mb"
-
 _LONGEST_NAME = 255
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -78,15 +81,19 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SlurmName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
 
 
+#: A generic resource, perhaps with its type: ``gpu``, ``gpu:a100``.
+GresName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+(:[A-Za-z0-9_.-]+)?$", max_length=100)]
+
+
 class SlurmOptions(CommonOptions):
     """Options of the driver "slurm".
 
     partition, qos, account: those of the jobs of leases; the partition's nodes are the cloud. constraint: a
     constraint on their nodes. script: what each job runs. gres: Slurm's name of a resource that leases name
-    (memory_mb needs none). time_limit: in Slurm's notation; None for the partition's. patience_s: seconds
-    that a job may wait for room before it counts as ended. programs: the directory of sbatch and the others,
-    None to search the PATH. config: Slurm's configuration file, None for its default. output: the file that
-    jobs write to, on their nodes.
+    (memory_mb and disk_gb need none). time_limit: in Slurm's notation; None for the partition's.
+    patience_s: seconds that a job may wait for room before it counts as ended. programs: the directory of
+    sbatch and the others, None to search the PATH. config: Slurm's configuration file, None for its default.
+    output: the file that jobs write to, on their nodes.
     """
 
     driver: Literal["slurm"]
@@ -95,7 +102,7 @@ class SlurmOptions(CommonOptions):
     qos: SlurmName | None = None
     account: SlurmName | None = None
     constraint: Word | None = None
-    gres: dict[str, SlurmName] = Field(default_factory=dict)
+    gres: dict[str, GresName] = Field(default_factory=lambda: {GPUS: "gpu"})
     time_limit: Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|[0-9]+([:-][0-9]+){0,3})$")] | None = (
         None
     )
@@ -153,6 +160,17 @@ class SlurmDriver:
             self._instance(lease, _current_job(several)) for lease, several in jobs_of_lease.items()
         ]
 
+    def list_flavours(self) -> list[CloudFlavour]:
+        """Return the kinds of nodes of the partition, each by the name of one such node.
+
+        A feature ``zone=north`` of a node is a label. Instances take as much of a node as they ask for.
+        """
+        kinds: dict[CloudFlavour, str] = {}
+        for node in self._nodes().values():
+            kinds.setdefault(replace(self._flavour(node), name=""), node.name)
+        flavours = [replace(kind, name=name) for kind, name in kinds.items()]
+        return sorted(flavours, key=lambda flavour: (flavour.cores, flavour.amounts, flavour.name))
+
     def start(self, desired: DesiredInstance) -> None:
         """Submit a job for the lease unless there is one, even an ended one.
 
@@ -164,6 +182,7 @@ class SlurmDriver:
         with self._starting:
             if self._jobs_of(desired.lease):
                 return
+            self._options.pick(self.list_flavours(), desired)
             self._check_room(desired)
             self._submit(desired)
             if later := sorted(self._jobs_of(desired.lease), key=int)[1:]:
@@ -247,12 +266,18 @@ class SlurmDriver:
             job.id, lease, state, f"{job.cores} CPUs", job.cores, job.nodes, ends_at=ends_at, why=why
         )
 
+    def _flavour(self, node: SlurmNode) -> CloudFlavour:
+        amounts = {MEMORY: node.memory_mb, DISK: node.disk_mb // 1024}
+        amounts |= {name: node.gres.get(gres, 0) for name, gres in self._options.gres.items()}
+        labels = {
+            (name, value) for name, bar, value in (each.partition("=") for each in node.features) if bar
+        }
+        has = tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
+        return CloudFlavour(node.name, node.total, has, frozenset(labels), is_divisible=True)
+
     def _check_room(self, desired: DesiredInstance) -> None:
-        """Raise an error if the instance has no room now, or never will: Slurm would queue its job."""
+        """Raise an error if the instance has no room now: Slurm would queue its job."""
         nodes = self._nodes().values()
-        most = max(node.total for node in nodes)
-        if desired.cores > most:
-            raise RefusedError(f"the largest node of {self._options.partition} has {most} CPUs")
         if desired.cores > max(node.idle for node in nodes):
             raise NoRoomError(f"no node of {self._options.partition} has {desired.cores} idle CPUs")
 
@@ -277,7 +302,7 @@ class SlurmDriver:
                 for name, value in {
                     "qos": options.qos,
                     "account": options.account,
-                    "constraint": options.constraint,
+                    "constraint": self._constraint(desired.labels),
                     "time": options.time_limit,
                 }.items()
                 if value is not None
@@ -301,16 +326,26 @@ class SlurmDriver:
             environment["SPOTFED_USER_DATA"] = user_data
         return environment
 
+    def _constraint(self, labels: Mapping[str, str]) -> str | None:
+        """Return the constraint of a job's nodes: that of the file, and the lease's labels as features."""
+        constraint, features = self._options.constraint, [f"{name}={value}" for name, value in labels.items()]
+        if constraint is None or not features:
+            return constraint or "&".join(features) or None
+        return "&".join([f"({constraint})", *features])
+
     def _amounts(self, amounts: Mapping[str, int]) -> list[str]:
-        arguments, gres = [], []
-        for name, amount in amounts.items():
-            if name in self._options.gres:
-                gres.append(f"{self._options.gres[name]}:{amount}")
-            elif name == _MEMORY:
-                arguments.append(f"--mem={amount}M")
-            else:
-                raise RefusedError(f"the option gres does not say what {name} is to Slurm")
-        return arguments + ([f"--gres={','.join(gres)}"] if gres else [])
+        """Return the options for amounts, all of which some node has."""
+        gres = [
+            f"{name}:{amounts[resource]}"
+            for resource, name in self._options.gres.items()
+            if amounts.get(resource)
+        ]
+        arguments = [f"--gres={','.join(gres)}"] if gres else []
+        if MEMORY in amounts:
+            arguments.append(f"--mem={amounts[MEMORY]}M")
+        if DISK in amounts:
+            arguments.append(f"--tmp={amounts[DISK]}G")
+        return arguments
 
     def _call(self, program: str, arguments: Sequence[str], more: Mapping[str, str] | None = None) -> str:
         """Run one of Slurm's programs and return its standard output.

@@ -7,8 +7,9 @@ line never includes what other users wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from workers.cloud_agent.drivers.base import InstanceError, InstanceState
 
@@ -26,8 +27,9 @@ JOB_FIELDS += ("EndTime", "SubmitTime", "Reason")
 #: Fields of ``squeue --Format`` for the driver's own jobs.
 COMMENT_FIELDS = ("JobID", "Comment")
 _COMMENT_HEADER = "JOBID|COMMENT|"
-#: Format of ``sinfo --Node``: node, partition, CPUs as allocated/idle/other/total.
-NODE_FORMAT = "%N|%R|%C"
+#: Format of ``sinfo --Node``: node, partition, CPUs as allocated/idle/other/total, memory and disk in MB,
+#: generic resources, features.
+NODE_FORMAT = "%N|%R|%C|%m|%d|%G|%f"
 
 _STATES = {
     **dict.fromkeys(
@@ -73,12 +75,19 @@ class SlurmJob:
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """A node, its partitions and its CPUs."""
+    """A node, its partitions and its CPUs.
+
+    gres: the amounts of its generic resources, by name and by name and type (``gpu``, ``gpu:a100``).
+    """
 
     name: str
     partitions: frozenset[str]
     idle: int
     total: int
+    memory_mb: int = 0
+    disk_mb: int = 0
+    gres: Mapping[str, int] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
 
 
 def parse_jobs(text: str) -> list[SlurmJob]:
@@ -122,13 +131,29 @@ def parse_nodes(text: str) -> dict[str, SlurmNode]:
     nodes: dict[str, SlurmNode] = {}
     for line in text.split():
         try:
-            name, partition, cpus = line.split("|")
+            name, partition, cpus, memory, disk, gres, features = line.split("|")
             _, idle, _, total = map(int, cpus.split("/"))
+            has = int(memory.rstrip("+")), int(disk.rstrip("+")), _gres(gres), _features(features)
         except ValueError as error:
             raise InstanceError(f"sinfo printed something else than nodes: {line[:200]!r}") from error
         partitions = nodes[name].partitions if name in nodes else frozenset()
-        nodes[name] = SlurmNode(name, partitions | {partition}, idle, total)
+        nodes[name] = SlurmNode(name, partitions | {partition}, idle, total, *has)
     return nodes
+
+
+def _gres(text: str) -> Mapping[str, int]:
+    """Parse the generic resources of a node: ``gpu:a100:2(S:0-1),fpga:1``. A count may end in K, M or G."""
+    amounts: Counter[str] = Counter()
+    for part in [] if text in _NOTHING else re.sub(r"\([^)]*\)", "", text).split(","):
+        *names, count = part.split(":")
+        number = int(count.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(count[-1], 1)
+        for depth in range(len(names)):
+            amounts[":".join(names[: depth + 1])] += number
+    return amounts
+
+
+def _features(text: str) -> frozenset[str]:
+    return frozenset() if text in _NOTHING else frozenset(text.split(","))
 
 
 def expand_node_list(nodes: str) -> tuple[str, ...]:

@@ -162,6 +162,21 @@ class Ec2Scene:
     def take_back(self, name: str) -> None:
         self.ec2.terminate_instances(InstanceIds=[name])
 
+    def equipped(self) -> tuple[InstanceDriver, dict[str, int], dict[str, str]]:
+        amounts = {"disk_gb": 100, "gpus": 1, "memory_mb": 16_000}
+        return self.driver(allow={"sizes": ["g4dn.*"]}), amounts, {"arch": "x86_64", "gpu": "T4"}
+
+    def has_all(self, name: str, amounts: dict[str, int]) -> bool:
+        (reservation,) = self.ec2.describe_instances(InstanceIds=[name])["Reservations"]
+        size = reservation["Instances"][0]["InstanceType"]
+        (described,) = self.ec2.describe_instance_types(InstanceTypes=[size])["InstanceTypes"]
+        has = {
+            "disk_gb": described.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0),
+            "gpus": sum(one["Count"] for one in described.get("GpuInfo", {}).get("Gpus", [])),
+            "memory_mb": described["MemoryInfo"]["SizeInMiB"],
+        }
+        return all(has[resource] >= amount for resource, amount in amounts.items())
+
     def fill(self) -> None:
         self.front.full = True
 

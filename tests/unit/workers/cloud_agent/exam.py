@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from cloudsim.model.flavours import CloudFlavour, find_flavour
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -73,6 +74,12 @@ class Scene(Protocol):
     def marks(self, name: str) -> dict[str, str]:
         """What the instance of that id can read about itself."""
 
+    def equipped(self) -> tuple[InstanceDriver, dict[str, int], dict[str, str]]:
+        """A driver that may start instances of 4 cores with a GPU, and amounts and labels that they have."""
+
+    def has_all(self, name: str, amounts: dict[str, int]) -> bool:
+        """Whether the instance of that id has these amounts, in the cloud's own words."""
+
 
 def wanted(lease: str = "q-1.1", cores: int = 1, **more: Any) -> DesiredInstance:
     return DesiredInstance(lease, cores, more.pop("origin", "B"), **more)
@@ -84,6 +91,12 @@ def alive(driver: InstanceDriver, lease: str | None = "q-1.1") -> list[CloudInst
         for one in driver.list_instances()
         if one.lease == lease and one.state in (InstanceState.STARTING, InstanceState.RUNNING)
     ]
+
+
+def needs_of(value: dict[str, Any]) -> Any:
+    """Amounts, or labels, as a request has them."""
+    numbers = all(isinstance(part, int) for part in value.values())
+    return tuple(value.items()) if numbers else frozenset(value.items())
 
 
 def in_threads(calls: list[Callable[[], None]]) -> None:
@@ -279,6 +292,32 @@ class InstanceDriverExam:
         with pytest.raises(RefusedError, match="no instance of 3 cores"):
             driver.start(wanted(cores=3))
         assert driver.list_instances() == []
+
+    def test_what_no_flavour_has_is_refused(self, scene: Scene, driver: InstanceDriver) -> None:
+        described = driver.list_flavours()
+        for needs in (
+            {"amounts": {"gpus": 1, "memory_mb": 64_000}},
+            {"amounts": {"memory_mb": 900_000_000}},
+            {"amounts": {"disk_gb": 900_000_000}},
+            {"amounts": {"unicorns": 1}},
+            {"labels": {"zone": "nowhere"}},
+        ):
+            with pytest.raises(RefusedError, match=r"no flavour of 1 cores has all of this: .* lacks .*="):
+                driver.start(wanted(**needs))
+            missing = find_flavour(described, 1, **{name: needs_of(value) for name, value in needs.items()})
+            assert isinstance(missing, str), "its owner can tell that, too"
+        assert driver.list_instances() == []
+
+    def test_resources_choose_the_flavour(self, scene: Scene) -> None:
+        driver, amounts, labels = scene.equipped()
+        flavour = find_flavour(driver.list_flavours(), 4, tuple(amounts.items()), frozenset(labels.items()))
+        assert isinstance(flavour, CloudFlavour)
+        driver.start(wanted(cores=4, amounts=amounts, labels=labels))
+        driver.start(wanted("q-2.1", cores=4))
+        scene.settle()
+        by_lease = {one.lease: one for one in driver.list_instances()}
+        assert scene.has_all(by_lease["q-1.1"].id, amounts)
+        assert not scene.has_all(by_lease["q-2.1"].id, amounts)
 
     def test_wrong_credentials_are_refused(self, scene: Scene, driver: InstanceDriver) -> None:
         driver.start(wanted())

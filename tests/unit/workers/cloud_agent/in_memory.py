@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -36,6 +37,11 @@ class InMemoryCloud:
         with self._lock:
             self._called("listed", "")
             return [] if self.blind else list(self.instances.values())
+
+    def list_flavours(self) -> list[CloudFlavour]:
+        with self._lock:
+            self._called("flavours", "")
+            return [CloudFlavour("any", self.room, is_divisible=True)]
 
     def start(self, wanted: DesiredInstance) -> None:
         with self._lock:

@@ -21,6 +21,19 @@ from werkzeug.wrappers import Request, Response
 
 IMAGE = "70a599e0-31e7-49b7-b260-868f441e862b"
 FLAVORS = {"m1.small": ("2", 1), "m1.large": ("4", 4)}
+#: What Nova tells of them beside their cores; and one that leases get only where the file allows it.
+DESCRIBED: dict[str, dict[str, Any]] = {
+    "m1.small": {"ram": 2048, "disk": 20, "extra_specs": {}},
+    "m1.large": {"ram": 8192, "disk": 20, "OS-FLV-EXT-DATA:ephemeral": 60, "extra_specs": {"hw:x": "y"}},
+    "g1.large": {
+        "ram": 65536, "disk": 100,
+        "extra_specs": {
+            "resources:VGPU": "1", "pci_passthrough:alias": "a100-gpu:1,fpga:2",
+            "aggregate_instance_extra_specs:zone": "north", "trait:HW_CPU_X86_AVX2": "required",
+        },
+    },
+}  # fmt: skip
+FLAVORS_OF_OTHERS = {"g1.large": ("9", 4)}
 USER, SECRET, PROJECT = "spotfed", "s3cret", "leases"
 APPLICATION_CREDENTIAL = "423f19a4ac1e4f48bbb4180756e6eb6c"
 _MOST_CORES = 200
@@ -100,7 +113,8 @@ class NovaServer:
 
     def add(self, project: str, asked: dict[str, Any]) -> str:
         """A server, in the words of a request."""
-        flavor = next((one for one in FLAVORS.items() if one[1][0] == asked["flavorRef"]), None)
+        flavors = {**FLAVORS, **FLAVORS_OF_OTHERS}
+        flavor = next((one for one in flavors.items() if one[1][0] == asked["flavorRef"]), None)
         if flavor is None:
             raise BadRequest(f"Flavor {asked['flavorRef']} could not be found.")
         if asked["imageRef"] != IMAGE:
@@ -226,7 +240,12 @@ class NovaServer:
         return self.servers[name]
 
     def _flavors(self, request: Request, project: str) -> tuple[Any, int]:
-        found = [{"id": number, "name": name, "vcpus": cores} for name, (number, cores) in FLAVORS.items()]
+        if request.headers.get("X-OpenStack-Nova-API-Version") != "2.61":
+            raise BadRequest("before 2.61 a flavor does not tell its extra specs")
+        found = [
+            {"id": number, "name": name, "vcpus": cores, **DESCRIBED[name]}
+            for name, (number, cores) in {**FLAVORS, **FLAVORS_OF_OTHERS}.items()
+        ]
         return self._page(request, found, "flavors")
 
     def _limits(self, request: Request, project: str) -> tuple[Any, int]:

@@ -11,6 +11,7 @@ import redis
 
 from broker.contract import Answer, Command, EventKind, Lease, LeaseState
 from broker.contract.instances import InstanceRecord
+from cloudsim.model.flavours import CloudFlavour
 from tests.unit.workers.cloud_agent.in_memory import InMemoryCloud
 from tests.unit.workers.owners import Live, cancel, confirm, reserve, spec
 from workers.cloud_agent import reconcile
@@ -20,7 +21,7 @@ from workers.cloud_agent.drivers.base import InstanceState
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 
-KINDS = ("list", "start", "end", "notice", "gone", "freed", "arrive", "depart")
+KINDS = ("list", "flavours", "start", "end", "notice", "gone", "freed", "arrive", "depart")
 
 
 class AtOnce(Executor):
@@ -55,6 +56,9 @@ class Shown(CloudLeases):
 
     def drop_record(self, name: str) -> None:
         self.kept.pop(name, None)
+
+    def write_catalogue(self, flavours: Sequence[CloudFlavour]) -> None:
+        self.flavours = list(flavours)
 
 
 class Line(OwnerClient):
@@ -129,6 +133,19 @@ class Scene:
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
+
+
+def test_the_flavours_of_the_cloud_are_told_again_and_again(scene: Scene) -> None:
+    scene.cloud.away = True
+    scene.step()
+    scene.cloud.away = False
+    scene.later(19)
+    assert not hasattr(scene.leases, "flavours")
+    scene.later(10)
+    assert scene.leases.flavours == [CloudFlavour("any", 1000, is_divisible=True)]
+    scene.cloud.room = 7
+    scene.later(300)
+    assert scene.leases.flavours == [CloudFlavour("any", 7, is_divisible=True)]
 
 
 def test_an_instance_when_the_lease_runs_and_its_end_when_that_ends(scene: Scene) -> None:

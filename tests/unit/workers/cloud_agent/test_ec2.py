@@ -158,6 +158,9 @@ class TestEucalyptus:
         self, scene: Ec2Scene, driver: InstanceDriver
     ) -> None:
         scene.front.given["DescribeInstances"] = Response(NOTHING, mimetype="text/xml")
+        scene.front.given["DescribeInstanceTypes"] = Response(
+            SIZES.replace("m1.small", "t2.micro"), mimetype="text/xml"
+        )
         driver.start(wanted())
         token = asked(scene, "RunInstances")["ClientToken"]
         filters = asked(scene, "DescribeInstances")

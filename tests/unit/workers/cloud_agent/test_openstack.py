@@ -75,6 +75,14 @@ class NovaScene:
     def take_back(self, name: str) -> None:
         del self.nova.servers[name]
 
+    def equipped(self) -> tuple[InstanceDriver, dict[str, int], dict[str, str]]:
+        amounts = {"disk_gb": 100, "fpga": 2, "gpus": 2, "memory_mb": 64_000}
+        labels = {"zone": "north", "HW_CPU_X86_AVX2": "required"}
+        return self.driver(allow={"sizes": ["g*.large"]}), amounts, labels
+
+    def has_all(self, name: str, amounts: dict[str, int]) -> bool:
+        return bool(self.nova.servers[name]["flavor"]["original_name"] == "g1.large")
+
     def fill(self) -> None:
         self.nova.full = True
 
