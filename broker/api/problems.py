@@ -56,6 +56,8 @@ ACCEPTED = {
     "labels": f'texts by name, such as {{"zone": "north"}}; both: {_NAME}',
     "group": f"null, or {_NAME}",
     "spread": "null, apart or together, with a group",
+    "launch": "null, or what a real cloud runs: image, instance_type, key (a public key of SSH), networks, "
+    "security_groups, tags, user_data, arguments, environment",
     "all_or_nothing": "true",
     "requests": "1 to 100 requests",
     "until_s": "an end in seconds of the cloud's time, later than the present one; it or lifetime_s",
@@ -347,7 +349,7 @@ def _field_error(detail: ErrorDetails, fields: tuple[str, ...] = ()) -> FieldErr
     named = next((part for part in path if part in ACCEPTED), None)
     known = ACCEPTED | _ACCEPTED_BY_EXTENSIONS if "until_s" in fields else ACCEPTED
     accepted = known.get(named or "")
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] == "extra_forbidden" and path[0] != "launch":
         accepted = f"these fields: {', '.join(fields)}"
     elif not path:
         accepted = "a JSON object"

@@ -11,6 +11,18 @@ import typer
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, next_step, print_json, print_text
 from broker.cli.errors import CommandError, ExitCode
+from broker.cli.launch_options import (
+    ArgumentOption,
+    EnvironmentOption,
+    ImageOption,
+    InstanceTypeOption,
+    KeyOption,
+    LaunchOptions,
+    NetworkOption,
+    SecurityGroupOption,
+    TagOption,
+    UserDataOption,
+)
 from broker.cli.request_options import (
     ApartOption,
     CloudOption,
@@ -47,6 +59,15 @@ def submit(
     request_id: Annotated[
         str | None, typer.Option("--id", help="Id of the request: submitting it again changes nothing.")
     ] = None,
+    image: ImageOption = None,
+    instance_type: InstanceTypeOption = None,
+    key: KeyOption = None,
+    user_data: UserDataOption = None,
+    network: NetworkOption = None,
+    security_group: SecurityGroupOption = None,
+    tag: TagOption = None,
+    argument: ArgumentOption = None,
+    environment: EnvironmentOption = None,
     or_on_demand: Annotated[
         bool,
         typer.Option("--or-on-demand", help="When refused, take the cheapest on-demand that a cloud sells."),
@@ -61,11 +82,22 @@ def submit(
     Example: spotfed submit --cores 2 --lifetime 2h --sla 0.05
 
     Example: spotfed submit --cores 2 --resource memory_mb=4000 --label zone=north --lifetime 2h
+
+    Example: spotfed submit --cores 2 --lifetime 2h --image debian-12 --key id_ed25519.pub --user-data run.sh
     """
     if count > 1 and request_id is not None:
         raise CommandError("--id: one id is one request; leave it out with --count", ExitCode.BAD_INPUT)
     needs = NeedsOptions(resource, label, group, apart, pool)
     request = build_request(cores, lifetime, sla, origin, cloud, needs, request_id)
+    launch = LaunchOptions(
+        image, instance_type, key, user_data, network, security_group, tag, argument, environment
+    ).launch()
+    if launch is not None and or_on_demand:
+        message = (
+            "--or-on-demand: no cloud sells on-demand with an image or user data yet; leave one of them out"
+        )
+        raise CommandError(message, ExitCode.BAD_INPUT)
+    request = request.model_copy(update={"launch": launch})
     answers: list[Answer]
     with connected() as client:
         answers = (

@@ -23,6 +23,7 @@ from broker.client.errors import (
     read_problem,
 )
 from broker.contract import read_message
+from broker.contract.launch import REVEAL
 from broker.settings import public_address
 from broker.storage.tls import explain_tls_error
 
@@ -203,9 +204,10 @@ def _encode_body(body: BaseModel | Sequence[BaseModel] | None) -> tuple[bytes | 
     if body is None:
         return None, {}
     if isinstance(body, BaseModel):
-        text = body.model_dump_json(exclude_defaults=True)
+        text = body.model_dump_json(exclude_defaults=True, context=REVEAL)
     else:
-        text = f"[{','.join(item.model_dump_json(exclude_defaults=True) for item in body)}]"
+        items = (item.model_dump_json(exclude_defaults=True, context=REVEAL) for item in body)
+        text = f"[{','.join(items)}]"
     return text.encode(), {"Content-Type": "application/json"}
 
 

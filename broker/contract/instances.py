@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from broker.contract.fields import CloudId, Id, Message
+from broker.contract.launch import LaunchRules
 from cloudsim.model.flavours import CloudFlavour
 
 
@@ -40,13 +41,19 @@ class InstanceRecord(Message):
 
 
 class InstanceCatalogue(Message):
-    """The kinds of instances that leases may be on a real cloud: its agent lists them, its owner promises them.
+    """The instances that leases may be on a real cloud: its agent lists them, its owner promises them.
 
     Attributes
     ----------
     flavours:
         The flavours that leases get, in the order in which they are preferred.
+    rules:
+        What holders may choose.
+    key:
+        The agent's public key (JWK), for which the secrets of launches are encrypted.
     """
 
     cloud: CloudId
     flavours: tuple[CloudFlavour, ...]
+    rules: LaunchRules = LaunchRules()
+    key: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 
 from broker.contract.fields import CloudId, Cores, Id, Message
+from broker.contract.launch import Launch
 from broker.contract.version import since
 from cloudsim.model.codes import Code
 from cloudsim.model.requests import Kind, Spread
@@ -85,6 +86,8 @@ class Lease(Message):
     """The spot pool from which it was sold."""
     renewed_at_s: float | None = since(3)
     """The time of its latest extension, in clouds where an extended lease counts as the newest."""
+    launch: Launch | None = since(4)
+    """What its holder lets it run, without the secrets."""
 
 
 def format_attempt_id(request: str, number: int) -> str:

@@ -27,6 +27,7 @@ from broker.contract.fields import (
     Resources,
     Seconds,
 )
+from broker.contract.launch import Launch
 from broker.contract.version import since
 from cloudsim.model.requests import Spread
 
@@ -97,10 +98,11 @@ class SpotNeeds(Needs):
 
     ``pool`` is the number of a spot pool; pool 0 is evicted first. None leaves the choice to the cloud, which
     takes the uppermost pool that keeps the promise. A pool is refused by clouds that do not sell it, and by
-    all clouds where the request asks for no promise.
+    all clouds where the request asks for no promise. ``launch``: what the instance runs, on a real cloud.
     """
 
     pool: PoolNumber | None = since(3)
+    launch: Launch | None = since(4)
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -108,8 +110,8 @@ class SpotNeeds(Needs):
         return {**super().needs, "pool": self.pool}
 
     def dump_needs(self) -> dict[str, Any]:
-        """Return the needs and the pool as fields of another message that has them."""
-        return {**super().dump_needs(), "pool": self.pool}
+        """Return the needs, the pool and the launch as fields of another message that has them."""
+        return {**super().dump_needs(), "pool": self.pool, "launch": self.launch}
 
 
 class SpotRequest(SpotNeeds):

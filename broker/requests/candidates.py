@@ -78,12 +78,12 @@ class MemberEvaluator:
 
 
 def _requirements_of(request: SpotRequest) -> Hashable:
-    """Return all fields of a request but its id."""
+    """Return all fields of a request but its id and its launch, which only owners judge."""
     return tuple(
         [
             tuple(value.items()) if isinstance(value, dict) else value
             for name, value in vars(request).items()
-            if name != "id"
+            if name not in ("id", "launch")
         ]
     )
 

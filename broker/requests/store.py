@@ -76,7 +76,7 @@ class RequestStore:
         self.redis = client
         self.keys = keys
         self.speaks = speaks
-        self._signing = signing
+        self.signing = signing
         self._bell = bell
         self._accept = client.register_script(read_script("accept"))
         self._reserve = client.register_script(read_script("reserve"))
@@ -215,7 +215,7 @@ class RequestStore:
         entries: list[tuple[bytes, bytes]] = []
         for cloud, batch in batches.items():
             entry = write_messages(traced(batch), self.speaks()).encode()
-            entries.append((entry, self._signing.sign(entry, self.keys.inbox(cloud))))
+            entries.append((entry, self.signing.sign(entry, self.keys.inbox(cloud))))
         return entries
 
     async def close(self, answers: Mapping[str, str]) -> list[RequestStatus]:
@@ -302,7 +302,7 @@ class RequestStore:
         async with self.redis.pipeline(transaction=False) as pipeline:
             for cloud, batch in batches.items():
                 entry = write_messages(traced(batch), self.speaks()).encode()
-                fields = self._signing.fields("c", entry, self.keys.inbox(cloud))
+                fields = self.signing.fields("c", entry, self.keys.inbox(cloud))
                 pipeline.xadd(self.keys.inbox(cloud), cast("dict[Any, Any]", fields))
             await pipeline.execute()
         failpoint(Failpoint.BROKER_SENT)

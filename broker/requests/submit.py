@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
@@ -39,6 +39,7 @@ from broker.identity.models import MemberRecord
 from broker.leases.store import LeaseStore, record_retention_s
 from broker.requests.candidates import MemberEvaluator
 from broker.requests.errors import InFlightError, ReusedError, SilentError, SubmitError
+from broker.requests.launches import LaunchSealer
 from broker.requests.members import MembershipView
 from broker.requests.models import (
     Accept,
@@ -102,6 +103,7 @@ class SubmissionService:
         self._settings, self._records, self._adverts, self._commands = settings, records, adverts, commands
         self._member_of, self._on_results = member_of, on_results
         self._leases = LeaseStore(records.redis, records.keys)
+        self._sealer = LaunchSealer(records.redis, records.keys, records.signing, records.speaks)
 
     async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
         """Submit requests, which all have ids, and return for each its answer or the error that it met.
@@ -112,7 +114,7 @@ class SubmissionService:
             When the queue is away. What was begun then is finished by some process (``sweep``), so that
             asking again with the same ids finds the answer.
         """
-        submitted = [_fingerprint(request, principal, self._records.speaks()) for request in requests]
+        submitted = [await self._fingerprint(request, principal) for request in requests]
         first: dict[str, _Submitted] = {}
         for request in submitted:
             first.setdefault(request.id, request)
@@ -122,16 +124,30 @@ class SubmissionService:
             for request in submitted
         ]
 
+    async def _fingerprint(self, request: SpotRequest, principal: str) -> _Submitted:
+        assert request.id is not None
+        # All that was asked, in our version, whatever older processes are told of it.
+        whole = request.model_dump_json()
+        digest = await self._sealer.digest(request, principal)
+        fingerprint = hashlib.sha256(f"{principal}\n{whole}{digest}".encode()).hexdigest()
+        body = whole if self._records.speaks() >= VERSION else self._body(request)
+        return _Submitted(request.id, request, body, fingerprint)
+
+    def _body(self, request: SpotRequest) -> str:
+        return write_message(request, self._records.speaks())
+
     async def _submit(self, requests: list[_Submitted]) -> dict[str, Result]:
         """Submit requests with different ids and return their results by id."""
         clock = asyncio.get_running_loop().time
         began_s = clock()
-        evaluator = MemberEvaluator(await self._adverts.members())
+        members = await self._adverts.members()
+        evaluator, names = MemberEvaluator(members), dict[Hashable, str]()
         results: dict[str, Result] = {}
         opened: list[tuple[OpenRequest, _Submitted]] = []
         for submitted in requests:
             try:
-                opened.append((self._open(submitted.request, evaluator, among=len(requests)), submitted))
+                request = await self._sealer.seal(submitted.request, members, names)
+                opened.append((self._open(request, evaluator, among=len(requests)), submitted))
             except (SubmitError, ValueError) as error:
                 results[submitted.id] = error
         new, accepted = await self._accept(opened)
@@ -195,7 +211,7 @@ class SubmissionService:
         return Accept(
             submitted.id,
             submitted.fingerprint,
-            submitted.body,
+            self._body(request.request) if request.request.launch else submitted.body,
             _look_after_ms(request),
             None if cloud is None else self._make_attempt(request, cloud),
             hold,
@@ -454,15 +470,6 @@ class SubmissionService:
 def _look_after_ms(request: OpenRequest) -> int:
     """Return after how many milliseconds other processes may believe that this one died over a request."""
     return round((request.deadline_s + _MARGIN_S) * 1000)
-
-
-def _fingerprint(request: SpotRequest, principal: str, speaks: int) -> _Submitted:
-    assert request.id is not None
-    # All that was asked, in our version, whatever older processes are told of it.
-    whole = request.model_dump_json()
-    fingerprint = hashlib.sha256(f"{principal}\n{whole}".encode()).hexdigest()
-    body = whole if speaks >= VERSION else write_message(request, speaks)
-    return _Submitted(request.id, request, body, fingerprint)
 
 
 def _known_result(accepted: Accepted, request: SpotRequest) -> Result:

@@ -319,6 +319,10 @@ class RedisKeys:
         """Name the hash with the cloud's InstanceCatalogue in field ``c`` and its signature in ``s``."""
         return f"{self.prefix}catalogue:{cloud}"
 
+    def launch(self, name: str) -> str:
+        """Name the expiring string with the secrets of a launch, encrypted for the agents of some clouds."""
+        return f"{self.prefix}launch:{name}"
+
     def work_channel(self, cloud: str) -> str:
         """Name the channel on which the cloud's node agent hears the ids of work that has changed."""
         return f"{self.prefix}works-changed:{cloud}"

@@ -21,6 +21,11 @@ class RefusalReason(Code):
     NO_SUCH_NODE = "no_such_node", "no node has what was asked for"
     #: A real cloud has no flavour (instance type, kind of node) with these cores, resources and labels.
     NO_SUCH_FLAVOUR = Added("no_such_flavour", 4, "no_such_node"), "no flavour has what was asked for"
+    #: The operator of a real cloud does not let holders choose this. Simulated clouds run nothing of theirs.
+    NOT_ALLOWED = (
+        Added("not_allowed", 4, "no_such_node"),
+        "the cloud does not allow this image, flavour, key, network, tag or user data",
+    )
     #: For an on-demand request: not even after the eviction of every spot instance.
     NO_CAPACITY = "no_capacity", "no free slot of this size"
     NO_TABLE = "no_table", "no quantile table of this size yet", True

@@ -22,9 +22,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from broker.doctor.redis import UnsafeQueueError
+from broker.journal.archive import directory_name
 from broker.queue.send import ring
 from broker.settings import Settings, SettingsError, require_state_dir, settings
 from broker.signing.parties import cloud_party
+from broker.signing.sealing import SealError, read_agent_key
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
@@ -88,6 +90,11 @@ def read_credentials(config: Settings) -> tuple[str | None, str | None]:
     return config.cloud_user, text.strip()
 
 
+def key_file(config: Settings, cloud: str) -> Path:
+    """Return the file with the agent's key pair, for which the secrets of launches are encrypted."""
+    return config.state_dir / "cloud-agents" / directory_name(config.key_prefix) / f"{cloud}.jwk"
+
+
 def make_executors() -> dict[str, Executor]:
     """Return thread pools by kind of call: ends never wait for starts, and nothing waits for a listing."""
     starts, ends = ThreadPoolExecutor(_STARTS), ThreadPoolExecutor(_ENDS)
@@ -110,8 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         driver_options = read_cloud_options(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
+        key = read_agent_key(key_file(config, options.cloud))
         celery_app.require_safe_queue(config)
-    except (InputError, SettingsError, UnsafeQueueError) as error:
+    except (InputError, SettingsError, SealError, UnsafeQueueError) as error:
         print_error(PROGRAM, error)
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
@@ -119,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if lock is None:
         return 0
     owner = OwnerClient(client, keys, options.cloud, uuid4().hex, signing, partial(ring, app))
-    leases = CloudLeases(client, keys, options.cloud, signing)
+    leases = CloudLeases(client, keys, options.cloud, signing, key)
     make_calls = partial(BackgroundCalls, make_executors())
     agent = CloudAgent(
         options.cloud, driver, leases, owner, make_calls, driver_options.cores, driver_options.poll_s

@@ -18,7 +18,17 @@ import redis
 import structlog
 
 from broker.backoff import Backoff
-from broker.contract import Answer, Command, Gone, LeaseGranted, RefusalView, StartOnDemand, StopOnDemand
+from broker.contract import (
+    Answer,
+    Command,
+    Gone,
+    Lease,
+    LeaseGranted,
+    RefusalView,
+    StartOnDemand,
+    StopOnDemand,
+)
+from broker.signing.sealing import SealError
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
@@ -153,7 +163,7 @@ class CloudAgent:
 
     def _note_flavours(self, finished: FinishedCall) -> None:
         if finished.error is None:
-            self._leases.write_catalogue(finished.result)
+            self._leases.write_catalogue(finished.result, self._driver.rules)
         else:
             log.warning("the cloud's flavours cannot be listed", why=str(finished.error))
             self._flavours_due_s = self._now_s() + _LONGEST_LIST_PAUSE_S
@@ -241,8 +251,16 @@ class CloudAgent:
             tried_s=now_s,
             again=tracked.history.again or again,
         )
-        wanted = DesiredInstance(name, lease.cores, lease.origin, lease.amounts, lease.labels)
-        self._calls.begin("start", name, partial(self._driver.start, wanted))
+        self._calls.begin("start", name, partial(self._start_instance, lease))
+
+    def _start_instance(self, lease: Lease) -> None:
+        try:
+            launch = self._leases.open_launch(lease)
+        except SealError as error:
+            raise RefusedError(str(error)) from error
+        self._driver.start(
+            DesiredInstance(lease.id, lease.cores, lease.origin, lease.amounts, lease.labels, launch)
+        )
 
     def _note_start(self, name: str, error: Exception | None) -> None:
         tracked = self._tracked.get(name)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import redis
 import structlog
+from joserfc.jwk import OKPKey
 from pydantic import ValidationError
 
 from broker.contract import Lease, read_message, write_message
 from broker.contract.instances import InstanceCatalogue, InstanceRecord
+from broker.contract.launch import Launch, LaunchRules
+from broker.signing.sealing import SealError, public_half, unseal
 from broker.signing.signer import MessageSigner
 from broker.storage.keys import RedisKeys
 from cloudsim.model.flavours import CloudFlavour
@@ -26,10 +30,24 @@ class CloudLeases:
     """
 
     def __init__(
-        self, client: redis.Redis, keys: RedisKeys, cloud: str, signing: MessageSigner | None = None
+        self,
+        client: redis.Redis,
+        keys: RedisKeys,
+        cloud: str,
+        signing: MessageSigner | None = None,
+        key: OKPKey | None = None,
     ):
+        """Set up the reader.
+
+        Parameters
+        ----------
+        signing:
+            Signs the catalogue.
+        key:
+            The agent's key pair, for which the broker encrypts the secrets of launches.
+        """
         self._client, self._keys, self._cloud = client, keys, cloud
-        self._signing = signing or MessageSigner()
+        self._signing, self._key = signing or MessageSigner(), key
         self._reader = LeaseReader(client, keys, cloud)
         self._written: dict[str, InstanceRecord] = {}
 
@@ -64,8 +82,23 @@ class CloudLeases:
             self._client.hdel(self._keys.instances(self._cloud), name)
             del self._written[name]
 
-    def write_catalogue(self, flavours: Sequence[CloudFlavour]) -> None:
+    def write_catalogue(self, flavours: Sequence[CloudFlavour], rules: LaunchRules) -> None:
         """Write what leases may be here, for the cloud's owner and for the broker."""
-        body = write_message(InstanceCatalogue(cloud=self._cloud, flavours=tuple(flavours))).encode()
-        key = self._keys.catalogue(self._cloud)
-        self._client.hset(key, mapping=cast("dict[Any, Any]", self._signing.fields("c", body, key)))
+        public_key = None if self._key is None else public_half(self._key)
+        catalogue = InstanceCatalogue(
+            cloud=self._cloud, flavours=tuple(flavours), rules=rules, key=public_key
+        )
+        body, name = write_message(catalogue).encode(), self._keys.catalogue(self._cloud)
+        self._client.hset(name, mapping=cast("dict[Any, Any]", self._signing.fields("c", body, name)))
+
+    def open_launch(self, lease: Lease) -> Launch:
+        """Return what a lease's holder has chosen, with the secrets. Raises SealError."""
+        if lease.launch is None:
+            return Launch()
+        if not lease.launch.secrets:
+            return lease.launch
+        sealed = cast("bytes | None", self._client.get(self._keys.launch(lease.launch.sealed or "")))
+        if sealed is None or self._key is None:
+            raise SealError("the holder's user data is not kept any more, or not for this agent")
+        opened = json.loads(unseal(sealed, self._cloud, self._key))
+        return Launch.model_validate({**lease.launch.model_dump(exclude={"secrets", "sealed"}), **opened})

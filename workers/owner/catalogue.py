@@ -12,10 +12,12 @@ from pydantic import ValidationError
 
 from broker.contract import read_message
 from broker.contract.instances import InstanceCatalogue
+from broker.contract.launch import Launch
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner, SignatureError
 from broker.storage.keys import RedisKeys
 from cloudsim.model.flavours import find_flavour
+from cloudsim.model.refusals import RefusalReason
 from cloudsim.model.requests import Request
 
 #: Seconds for which an owner promises by a catalogue before it reads it again.
@@ -58,12 +60,20 @@ class CatalogueReader:
         return read_message(InstanceCatalogue, fields[b"c"])
 
 
-def find_misfit(catalogue: InstanceCatalogue | None, request: Request) -> str | None:
+def find_misfit(
+    catalogue: InstanceCatalogue | None, request: Request, launch: Launch | None
+) -> tuple[RefusalReason, str] | None:
     """Return why the cloud has no instance for a request, None if it has one.
 
     Without a catalogue nothing is known of the cloud's flavours: then it has instances of cores alone.
     """
     if catalogue is None:
-        return "its agent has not described its flavours yet" if request.amounts or request.labels else None
-    flavour = find_flavour(catalogue.flavours, request.cores, request.amounts, request.labels)
-    return flavour if isinstance(flavour, str) else None
+        if request.amounts or request.labels or launch is not None:
+            return RefusalReason.NO_SUCH_FLAVOUR, "its agent has not described its flavours yet"
+        return None
+    faults = [] if launch is None else list(catalogue.rules.find_faults(launch))
+    if faults:
+        return RefusalReason.NOT_ALLOWED, ", ".join(faults)
+    name = None if launch is None else launch.instance_type
+    flavour = find_flavour(catalogue.flavours, request.cores, request.amounts, request.labels, name)
+    return (RefusalReason.NO_SUCH_FLAVOUR, flavour) if isinstance(flavour, str) else None

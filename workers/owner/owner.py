@@ -48,6 +48,7 @@ from broker.contract import (
     Tick,
 )
 from broker.contract.convert import to_quote_view, to_refusal_view
+from broker.contract.launch import Launch
 from cloudsim.admission.counter_offers import AdmissibleSize, largest_admitted, other_sizes
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.history.event_log import PHASE_SPOT
@@ -236,12 +237,10 @@ class Owner:
         """Answer what a request would get, without reserving anything."""
         self._advance(at_s)
         request, cloud = self._request(command), self.cloud
-        answer = self._consider(request, is_ask=True)
-        offers = (
-            other_sizes(request, self._sizes_for(request), self._ask_cloud) if command.other_sizes else ()
-        )
+        answer, ask = self._consider(request, command.launch, is_ask=True), partial(self._ask, command.launch)
+        offers = other_sizes(request, self._sizes_for(request), ask) if command.other_sizes else ()
         if isinstance(answer, Refusal):
-            return self._refusal(request, answer, offers)
+            return self._refusal(request, answer, command.launch, offers)
         return to_quote_view(answer, cloud.now_s, offers, cloud.spec.admission.mode)
 
     def _recall_reservation(self, command: Reserve) -> Answer | None:
@@ -251,9 +250,9 @@ class Owner:
         """Reserve an instance until the broker confirms or releases it, or decline."""
         at_s = clock.step(self.state, self._writer, at_s, PHASE_SPOT)
         request = self._request(command)
-        quote = self._consider(request, is_ask=False)
+        quote = self._consider(request, command.launch, is_ask=False)
         if isinstance(quote, Refusal):
-            refusal = self._refusal(request, quote)
+            refusal = self._refusal(request, quote, command.launch)
             waits = self.cloud.contention.origin_refused_at(at_s, request.origin)
             self._writer.emit(EventKind.DECLINED, at_s, attempt=command.attempt, refusal=refusal, waits=waits)
             return refusal
@@ -265,8 +264,8 @@ class Owner:
         assert isinstance(started, Started)
         self._writer.record(displaced)
         lease = self._writer.lease_of(started.instance, LeaseState.RESERVED, request=request, quote=quote)
-        if command.lifetime_s is None:
-            lease = lease.model_copy(update={"renewal_s": self.spec.renewal_s})
+        renewal_s = self.spec.renewal_s if command.lifetime_s is None else None
+        lease = lease.model_copy(update={"renewal_s": renewal_s, "launch": command.launch})
         self._writer.emit(EventKind.RESERVED, at_s, lease=lease)
         self._writer.record(waiting)  # those who waited there may find enough room left by the displaced
         return LeaseGranted(lease=lease)
@@ -288,25 +287,28 @@ class Owner:
                 self._writer.emit(EventKind.NOTICED, self.cloud.now_s, lease=entry, cause=cause)
         return LeaseGranted(lease=entry)
 
-    def _consider(self, request: Request, *, is_ask: bool) -> Quote | Refusal:
+    def _consider(self, request: Request, launch: Launch | None, *, is_ask: bool) -> Quote | Refusal:
         """Let the cloud consider a request, counting it once.
 
         In trace time every cloud is asked before one gets the reservation, and the question counts. In wall
         time a question may be curiosity, and the reservation counts.
         """
-        if is_ask != self.spec.trace_time or self._find_misfit(request) is not None:
-            return self._ask_cloud(request)
+        if is_ask != self.spec.trace_time or self._find_misfit(request, launch):
+            return self._ask(launch, request)
         return self.cloud.consider(request)
 
-    def _ask_cloud(self, request: Request) -> Quote | Refusal:
+    def _ask(self, launch: Launch | None, request: Request) -> Quote | Refusal:
         """Return what the cloud would answer, without counting the request."""
-        if self._find_misfit(request) is not None:
-            return Refusal(self.cloud.spec.id, RefusalReason.NO_SUCH_FLAVOUR)
-        return self.cloud.quote(request)
+        misfit = self._find_misfit(request, launch)
+        return Refusal(self.cloud.spec.id, misfit[0]) if misfit else self.cloud.quote(request)
 
-    def _find_misfit(self, request: Request) -> str | None:
-        """Return why no flavour of a real cloud meets a request; None if one does."""
-        return None if self.spec.catalogue is None else find_misfit(self.spec.catalogue(), request)
+    def _find_misfit(self, request: Request, launch: Launch | None) -> tuple[RefusalReason, str] | None:
+        """Return why the cloud has no such instance, and the same in words; None if it has one."""
+        if self.spec.catalogue is not None:
+            return find_misfit(self.spec.catalogue(), request, launch)
+        if launch is not None:
+            return RefusalReason.NOT_ALLOWED, "the instances of a simulated cloud run nothing"
+        return None
 
     def _request_for_a_period(self, command: Ask | Reserve) -> Request:
         """Convert a command to a request; one without a lifetime asks for a whole renewal period."""
@@ -332,15 +334,20 @@ class Owner:
         return replace(request, lifetime_s=first_lifetime_s(self.cloud, request))
 
     def _refusal(
-        self, request: Request, refusal: Refusal, offers: Sequence[AdmissibleSize] = ()
+        self,
+        request: Request,
+        refusal: Refusal,
+        launch: Launch | None,
+        offers: Sequence[AdmissibleSize] = (),
     ) -> RefusalView:
         """Convert a refusal, adding the largest size that would be admitted instead."""
+        misfit = self._find_misfit(request, launch)
         return to_refusal_view(
             convert.explained(refusal, request, self.cloud),
-            self._find_misfit(request) if refusal.reason is RefusalReason.NO_SUCH_FLAVOUR else None,
+            misfit[1] if misfit and misfit[0] is refusal.reason else None,
             cores=request.cores,
             cloud_time_s=self.cloud.now_s,
-            smaller=largest_admitted(request, self._sizes_for(request), self._ask_cloud),
+            smaller=largest_admitted(request, self._sizes_for(request), partial(self._ask, launch)),
             other_sizes=offers,
         )
 

@@ -20,7 +20,10 @@ def on_demand_offers(request: SpotRequest, members: Iterable[Member]) -> list[On
     """Return the cheapest offers of clouds that sell on-demand and have nodes on which the request fits.
 
     Only targets of the request are considered, if it names any; at most ``MOST_OFFERS`` offers are returned.
+    None is returned for a request that says what its instance runs: that is bought on spot only.
     """
+    if request.launch is not None:
+        return []
     offers = [
         (price, member.info.order, _offer(request, member, price))
         for member in members

@@ -94,7 +94,13 @@ class QuoteService:
         questions: list[_SizeQuestion] = []
         for number, spot_request in enumerate(request.requests()):
             targets, trace_time = check_request(spot_request, members)
-            named = spot_request.model_copy(update={"id": f"quote-{uuid4().hex}-{number}"})
+            launch = spot_request.launch
+            named = spot_request.model_copy(
+                update={
+                    "id": f"quote-{uuid4().hex}-{number}",
+                    "launch": launch.without_secrets() if launch and launch.carried else launch,
+                }
+            )
             question = _size_question(named, members, targets if trace_time else None)
             refusal = holding.refusal(spot_request) if holding else None
             questions.append(_SizeQuestion(named, [], {BROKER: refusal}) if refusal else question)

@@ -72,6 +72,7 @@ class RenewalOfferService:
                 labels=lease.labels,
                 group=lease.group,
                 spread=lease.spread,
+                launch=lease.launch,
                 at_s=event.at_s if trace_time else None,
             )
             try:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
+from broker.contract.launch import Launch
 from cloudsim.model.errors import SpecError
 from tests.integration.slurm.cluster import Cluster, cluster
 from tests.support.wait import wait_until
@@ -75,8 +76,8 @@ def ended(driver: SlurmDriver, instance: CloudInstance) -> CloudInstance:
 
 @on_a_cluster
 def test_a_lease_becomes_a_job_and_ends(slurm: Cluster) -> None:
-    driver = slurm.driver()
-    driver.start(replace(ONE, user_data='a, "b"\n$(c)'))
+    driver = slurm.driver(allow={"user_data": True})
+    driver.start(replace(ONE, launch=Launch(user_data=SecretStr('a, "b"\n$(c)'))))
     found = running(slurm, driver)
     assert (found.state, found.cores, found.ends_at, found.why) == (InstanceState.RUNNING, 2, None, None)
     assert found.addresses in {("n1",), ("n2",)}
@@ -236,7 +237,10 @@ def test_what_the_cluster_will_never_do(slurm: Cluster) -> None:
         "n1 lacks gpus=3": (slurm.driver(), replace(ONE, amounts={"gpus": 3})),
         "lacks v100=1": (slurm.driver(gres={"v100": "gpu:v100"}), replace(ONE, amounts={"v100": 1})),
         "lacks memory_mb=10000000": (slurm.driver(), replace(ONE, amounts={"memory_mb": 10_000_000})),
-        "user data that an environment cannot hold": (slurm.driver(), replace(ONE, user_data="\0")),
+        "arguments and environment go with user data that is a script": (
+            slurm.driver(allow={"user_data": True}),
+            replace(ONE, launch=Launch.model_validate({"user_data": "x", "arguments": ["y"]})),
+        ),
     }
     for number, (message, (driver, wanted)) in enumerate(refused.items()):
         with pytest.raises(RefusedError, match=message):
@@ -363,3 +367,20 @@ def test_a_federation_file_names_it(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="there is no file") as failed:
         read_options({**told, "script": "no.sh"}, "cloud[0].instances", tmp_path)
     assert failed.value.field == "cloud[0].instances.script"
+
+
+@on_a_cluster
+def test_the_script_of_a_holder_has_its_arguments_and_environment(slurm: Cluster) -> None:
+    """Nothing of them is seen by the agent's own programs, whatever characters they have."""
+    out = slurm.directory / "of-its-holder"
+    launch = Launch.model_validate(
+        {
+            "user_data": f"#!/usr/bin/env -S python3 -S\nimport os, sys\nopen({str(out)!r}, 'w').write("
+            "repr((sys.argv[1:], os.environ['WORD'], os.environ['SPOTFED_LEASE'])))\n",
+            "arguments": ["a b", "$HOME", "it's"],
+            "environment": {"WORD": "x\n'y' \"z\" `id`"},
+        }
+    )
+    slurm.driver(allow={"user_data": True}).start(replace(ONE, lease="script.1", launch=launch))
+    told = wait_until(lambda: out.exists() and out.read_text(), "the script has run")
+    assert told == repr((["a b", "$HOME", "it's"], "x\n'y' \"z\" `id`", "script.1"))

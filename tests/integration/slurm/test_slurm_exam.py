@@ -14,7 +14,15 @@ import pytest
 
 from tests.integration.slurm.cluster import PROGRAMS, Cluster, cluster
 from tests.support.wait import wait_until
-from tests.unit.workers.cloud_agent.exam import Fault, InstanceDriverExam, Scene, alive, wanted
+from tests.unit.workers.cloud_agent.exam import (
+    GENEROUS,
+    PREFIX,
+    Fault,
+    InstanceDriverExam,
+    Scene,
+    alive,
+    wanted,
+)
 from workers.cloud_agent.drivers.base import InstanceDriver, RefusedError
 from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
 
@@ -49,6 +57,7 @@ class SlurmScene:
             "partition": "spot",
             "script": "start.sh",
             "user_data": "user-data.sh",
+            "allow": {"user_data": True},
             "prefix": self.prefix,
             "programs": str(self.programs),
             "config": "slurm.conf",
@@ -89,6 +98,20 @@ class SlurmScene:
 
     def equipped(self) -> tuple[SlurmDriver, dict[str, int], dict[str, str]]:
         return self.driver(), {"disk_gb": 100, "gpus": 2, "memory_mb": 4_000}, {"zone": "north"}
+
+    def generous(self) -> SlurmDriver:
+        (self.slurm.directory / "prefix.sh").write_text(PREFIX.format(directory=self.slurm.directory))
+        return self.driver(allow={**GENEROUS, "images": {"debian-*": "/images/debian.sif"}})
+
+    def chosen(self, name: str) -> tuple[str, str]:
+        marks = self.marks(name)
+        return marks["spotfed:image"], marks["spotfed:key"]
+
+    def own_image(self) -> str:
+        return "/images/debian.sif"
+
+    def keys(self) -> list[str]:
+        return []
 
     def has_all(self, name: str, amounts: dict[str, int]) -> bool:
         told = self.slurm.run("scontrol", "show", "job", name)

@@ -8,12 +8,13 @@ are foreign; they are counted and never touched. Calls may be repeated, and made
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -27,6 +28,7 @@ from pydantic import (
 )
 from pydantic import field_validator as checked
 
+from broker.contract.launch import Launch, LaunchRules, Word, find_word
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 from cloudsim.model.flavours import CloudFlavour, find_flavour
@@ -57,8 +59,8 @@ class InstanceState(StrEnum):
 class DesiredInstance:
     """An instance that a lease is to have.
 
-    amounts: resources that it needs beside cores. labels: what its flavour must be. user_data: what it runs
-    when it starts, in a form that its image understands.
+    amounts: resources that it needs beside cores. labels: what its flavour must be. launch: what its
+    holder has chosen, with the secrets.
     """
 
     lease: str
@@ -66,7 +68,7 @@ class DesiredInstance:
     origin: str
     amounts: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    user_data: str | None = None
+    launch: Launch = field(default_factory=Launch)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ class InstanceDriver(Protocol):
 
     def list_instances(self) -> list[CloudInstance]:
         """Return all instances, foreign ones included; ended ones as long as the cloud lists them."""
+
+    @property
+    def rules(self) -> LaunchRules:
+        """What the holders of leases may choose."""
 
     def list_flavours(self) -> list[CloudFlavour]:
         """Return the flavours that leases get, as the cloud describes them, in the order of preference."""
@@ -121,14 +127,22 @@ class InstanceDriver(Protocol):
         """Return the cores that the cloud says it could still give, None if it does not tell."""
 
 
-#: A cloud's name of an image, a size, a network.
-Word = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=255)]
-
 #: Bytes of user data that all clouds take.
 MOST_USER_DATA = 16_384
+#: Bytes of what an operator lets run before the user data of holders.
+MOST_PREFIX = 3_072
 
 #: Resources that all clouds describe: MB of memory, GB of disk, and graphics processors.
 MEMORY, DISK, GPUS = "memory_mb", "disk_gb", "gpus"
+
+#: Types of the parts of user data by their first words, as cloud-init knows them.
+_USER_DATA_KINDS = {
+    "#!": "text/x-shellscript",
+    "#cloud-config": "text/cloud-config",
+    "#include": "text/x-include-url",
+    "#cloud-boothook": "text/cloud-boothook",
+    "## template: jinja": "text/jinja2",
+}
 
 LOOPBACK = ("localhost", "127.0.0.1")
 
@@ -138,6 +152,38 @@ def _duration_s(value: Any) -> float:
         return parse_duration_s(value, field="")
     except SpecError as error:
         raise ValueError(error.message) from error
+
+
+def read_beside(path: Any, info: ValidationInfo, most_bytes: int) -> str | None:
+    """Return the content of a file beside the federation file, None for None. Raises ValueError."""
+    if path is None:
+        return None
+    if not isinstance(path, str):
+        raise ValueError("write the path of a file")  # noqa: TRY004 - pydantic takes ValueErrors
+    try:
+        text = str(((info.context or {}).get("beside", Path()) / path).read_text())
+    except (OSError, UnicodeError, ValueError) as error:
+        raise ValueError(f"cannot be read: {error}") from error
+    if len(text.encode()) > most_bytes or "\0" in text:
+        raise ValueError(f"clouds take at most {most_bytes} bytes of text without null bytes")
+    return text
+
+
+def combine_user_data(parts: Sequence[str]) -> str:
+    """Return parts of user data as one text in MIME, which cloud-init carries out in their order.
+
+    The same parts give the same text: clouds compare a repeated request with the first one.
+    """
+    boundary = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    lines = [f'Content-Type: multipart/mixed; boundary="{boundary}"', "MIME-Version: 1.0", ""]
+    for part in parts:
+        is_mime = part.lower().startswith(("content-type:", "mime-version:"))
+        begin = next(
+            (kind for begin, kind in _USER_DATA_KINDS.items() if part.startswith(begin)), "text/plain"
+        )
+        head = [] if is_mime else [f'Content-Type: {begin}; charset="utf-8"', ""]
+        lines += [f"--{boundary}", *head, part]
+    return "\n".join([*lines, f"--{boundary}--", ""])
 
 
 def _cores(key: Any) -> Any:
@@ -160,16 +206,20 @@ Duration = Annotated[float, BeforeValidator(_duration_s)]
 Cores = Annotated[int, BeforeValidator(_cores), Field(ge=1, le=1_000_000)]
 
 
-class AllowOptions(BaseModel):
-    """The table ``[cloud.instances.allow]``: what the holders of leases may choose.
+class AllowOptions(LaunchRules):
+    """The table ``[cloud.instances.allow]``: the rules for holders, and what always runs before their data.
 
-    sizes: patterns, such as ``g1.*``, of further sizes that leases get if their resources or labels ask for
-    them.
+    prefix: the table has a path beside the federation file, this field the file's content.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
-    sizes: tuple[Word, ...] = Field((), strict=False)
+    prefix: str | None = None
+
+    @checked("prefix", mode="before")
+    @classmethod
+    def _contents(cls, path: Any, info: ValidationInfo) -> str | None:
+        return read_beside(path, info, MOST_PREFIX)
 
 
 class CommonOptions(BaseModel):
@@ -186,6 +236,10 @@ class CommonOptions(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, populate_by_name=True
     )
+    #: True for drivers whose instances are scripts, with arguments and an environment.
+    runs_scripts: ClassVar[bool] = False
+    #: The largest number of networks that an instance is on.
+    most_networks: ClassVar[int] = 16
 
     driver: str
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")] = "spotfed"
@@ -206,18 +260,13 @@ class CommonOptions(BaseModel):
     @checked("user_data", mode="before")
     @classmethod
     def _contents(cls, path: Any, info: ValidationInfo) -> str | None:
-        if path is None:
-            return None
-        if not isinstance(path, str):
-            raise ValueError("write the path of a file")  # noqa: TRY004 - pydantic takes ValueErrors
-        beside = (info.context or {}).get("beside", Path())
-        try:
-            text = str((beside / path).read_text())
-        except (OSError, UnicodeError, ValueError) as error:
-            raise ValueError(f"cannot be read: {error}") from error
-        if len(text.encode()) > MOST_USER_DATA:
-            raise ValueError(f"clouds take at most {MOST_USER_DATA} bytes of user data")
-        return text
+        return read_beside(path, info, MOST_USER_DATA)
+
+    @property
+    def rules(self) -> LaunchRules:
+        """What holders may choose."""
+        allowed = self.allow.model_dump(exclude={"prefix", "scripts", "most_networks"})
+        return LaunchRules(**allowed, scripts=self.runs_scripts, most_networks=self.most_networks)
 
     def offer(self, flavours: Iterable[CloudFlavour]) -> list[CloudFlavour]:
         """Return those of a cloud's flavours that leases get: those of the file first, then the smallest.
@@ -247,17 +296,25 @@ class CommonOptions(BaseModel):
         Raises
         ------
         RefusedError
-            When none of them meets the needs.
+            When none of them meets the needs, or the operator does not allow what the holder has chosen.
         """
+        if faults := list(self.rules.find_faults(desired.launch)):
+            raise RefusedError(f"the cloud does not allow: {', '.join(faults)}")
         amounts, labels = tuple(sorted(desired.amounts.items())), frozenset(desired.labels.items())
-        flavour = find_flavour(flavours, desired.cores, amounts, labels)
+        flavour = find_flavour(flavours, desired.cores, amounts, labels, desired.launch.instance_type)
         if isinstance(flavour, str):
             raise RefusedError(flavour)
         return flavour
 
-    def encode_user_data(self, user_data: str | None) -> str | None:
-        """Return user data in base64, as clouds take it: that of the instance, else that of the table."""
-        text = self.user_data if user_data is None else user_data
+    def user_data_of(self, launch: Launch) -> str | None:
+        """Return what an instance runs: its holder's user data, else that of the table; the prefix first."""
+        own = None if launch.user_data is None else launch.user_data.get_secret_value()
+        parts = [part for part in (self.allow.prefix, self.user_data if own is None else own) if part]
+        return combine_user_data(parts) if len(parts) > 1 else parts[0] if parts else None
+
+    def encode_user_data(self, launch: Launch) -> str | None:
+        """Return user data in base64, as clouds take it."""
+        text = self.user_data_of(launch)
         return base64.b64encode(text.encode()).decode() if text else None
 
     def cores(self, size: str) -> int | None:
@@ -266,6 +323,11 @@ class CommonOptions(BaseModel):
             if word == size:
                 return cores
         return self.foreign_sizes.get(size)
+
+
+def own_words(allowed: Mapping[str, str], words: Iterable[str]) -> tuple[str, ...]:
+    """Return what the cloud calls the words that holders use, leaving out those that are not allowed."""
+    return tuple(own for word in words if (own := find_word(allowed, word)) is not None)
 
 
 class HttpOptions(CommonOptions):
@@ -283,6 +345,15 @@ class HttpOptions(CommonOptions):
     key_name: Word | None = None
     security_groups: tuple[Word, ...] = Field((), strict=False)
     zone: Word | None = None
+
+    def image_of(self, launch: Launch) -> str:
+        """Return the id of the image of an instance."""
+        own = None if launch.image is None else find_word(self.allow.images, launch.image)
+        return self.image if own is None else own
+
+    def security_groups_of(self, launch: Launch) -> tuple[str, ...]:
+        """Return the names of an instance's security groups."""
+        return own_words(self.allow.security_groups, launch.security_groups) or self.security_groups
 
     @checked("endpoint")
     @classmethod

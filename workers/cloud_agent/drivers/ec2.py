@@ -6,12 +6,14 @@ Eucalyptus answers is tested against documents of the form that its own client r
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -34,6 +36,7 @@ from workers.cloud_agent.drivers.base import (
     NoRoomError,
     RefusedError,
     Word,
+    own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
 from workers.cloud_agent.tags import InstanceTags
@@ -90,6 +93,7 @@ class Ec2Options(HttpOptions):
     (Eucalyptus, for its administrator). spot: start the cloud's own spot instances (AWS).
     """
 
+    most_networks: ClassVar[int] = 1
     driver: Literal["ec2"]
     dialect: Dialect = Field(Dialect.AWS, strict=False)
     region: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}$")] = "us-east-1"
@@ -107,7 +111,7 @@ class Ec2Driver:
     """
 
     def __init__(self, options: Ec2Options, cloud: str, user: str, secret: str):
-        self._options = options
+        self._options, self.rules = options, options.rules
         self._tags = InstanceTags(options.prefix, cloud)
         self._path = urlsplit(options.endpoint).path or "/"
         self._calls = HttpCalls(lambda: _libcloud(options, user, secret), _explain_error, options.timeout_s)
@@ -144,6 +148,8 @@ class Ec2Driver:
         instances = self._instances_of(desired.lease)
         if not instances:
             size = self._options.pick(self.list_flavours(), desired).name
+            if desired.launch.key is not None:
+                self._put_key(self._tags.make_token(desired.lease), desired.launch.key)
             try:
                 started = self._call("RunInstances", self._start(desired, size, tags))
             except _SameTokenError:
@@ -174,10 +180,10 @@ class Ec2Driver:
             if _state(instance) not in _GONE
         ]
         if ids:
-            try:
+            with suppress(_NoInstanceError):
                 self._call("TerminateInstances", _numbered("InstanceId", ids))
-            except _NoInstanceError:
-                return
+        if self._options.allow.keys:  # it is no error if there is no such key pair
+            self._call("DeleteKeyPair", {"KeyName": self._tags.make_token(lease)})
 
     def free_cores(self) -> int | None:
         """Return the free cores for the size that fits best; None for AWS, which does not tell."""
@@ -196,36 +202,41 @@ class Ec2Driver:
         return most
 
     def _start(self, desired: DesiredInstance, size: str, tags: Mapping[str, str]) -> dict[str, str]:
-        options = self._options
+        options, launch = self._options, desired.launch
+        token = self._tags.make_token(desired.lease)
+        subnet = next(iter(own_words(options.allow.networks, launch.networks)), options.subnet)
         parameters = {
-            "ImageId": options.image,
+            "ImageId": options.image_of(launch),
             "InstanceType": size,
             "MinCount": "1",
             "MaxCount": "1",
-            "ClientToken": self._tags.make_token(desired.lease),
+            "ClientToken": token,
             "InstanceInitiatedShutdownBehavior": "terminate",
         }
-        user_data = options.encode_user_data(desired.user_data)
+        user_data = options.encode_user_data(launch)
         if user_data is not None:
             parameters["UserData"] = user_data
-        if options.key_name:
-            parameters["KeyName"] = options.key_name
+        if key_name := token if launch.key else options.key_name:
+            parameters["KeyName"] = key_name
         if options.zone:
             parameters["Placement.AvailabilityZone"] = options.zone
-        if options.subnet:
-            parameters["SubnetId"] = options.subnet
-        parameters |= _numbered(
-            "SecurityGroupId" if options.subnet else "SecurityGroup", options.security_groups
-        )
+        if subnet:
+            parameters["SubnetId"] = subnet
+        groups = options.security_groups_of(launch)
+        parameters |= _numbered("SecurityGroupId" if subnet else "SecurityGroup", groups)
         if options.dialect is Dialect.EUCALYPTUS:
             return parameters
         if options.spot:
             parameters["InstanceMarketOptions.MarketType"] = "spot"
         parameters["MetadataOptions.InstanceMetadataTags"] = "enabled"
         parameters["TagSpecification.1.ResourceType"] = "instance"
-        return parameters | _tags(
-            "TagSpecification.1.Tag", {"Name": self._tags.make_token(desired.lease), **tags}
-        )
+        return parameters | _tags("TagSpecification.1.Tag", {"Name": token, **launch.tags, **tags})
+
+    def _put_key(self, name: str, key: str) -> None:
+        """Give the cloud a holder's public key, unless it has it from an earlier try."""
+        material = base64.b64encode(key.encode()).decode()
+        with suppress(_KeyExistsError):
+            self._call("ImportKeyPair", {"KeyName": name, "PublicKeyMaterial": material})
 
     def _instances_of(self, lease: str) -> list[Element]:
         """Return the lease's instances, ended ones included."""
@@ -386,6 +397,10 @@ class _NoInstanceError(RefusedError):
     """There is no instance of that id (any more, or yet)."""
 
 
+class _KeyExistsError(RefusedError):
+    """There is a key pair of that name."""
+
+
 class _Signer(AWSRequestSignerAlgorithmV4):
     """Signs requests without the headers that proxies change; AWS's own clients leave those out as well."""
 
@@ -418,7 +433,11 @@ class _Answer(EC2Response):
         return f"{code}: {root.findtext('.//{*}Error/{*}Message')}" if code else ""
 
 
-_KINDS = {"IdempotentParameterMismatch": _SameTokenError, "InvalidInstanceID.NotFound": _NoInstanceError}
+_KINDS = {
+    "IdempotentParameterMismatch": _SameTokenError,
+    "InvalidInstanceID.NotFound": _NoInstanceError,
+    "InvalidKeyPair.Duplicate": _KeyExistsError,
+}
 
 
 def _libcloud(options: Ec2Options, user: str, secret: str) -> BaseEC2NodeDriver:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
+from uuid import UUID
 
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.common.openstack_identity import OpenStackIdentityEndpointType
@@ -31,6 +32,7 @@ from workers.cloud_agent.drivers.base import (
     NoRoomError,
     RefusedError,
     Word,
+    own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
 from workers.cloud_agent.tags import InstanceTags
@@ -40,7 +42,7 @@ PAGE = 500
 
 MOST_PAGES = 1000
 
-_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _BAD = 401, 403, 404, 400
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _BAD, _CONFLICT = 401, 403, 404, 400, 409
 
 _INTERFACES = {
     "public": OpenStackIdentityEndpointType.EXTERNAL,
@@ -117,7 +119,7 @@ class OpenStackDriver:
     """
 
     def __init__(self, options: OpenStackOptions, cloud: str, user: str, secret: str):
-        self._options = options
+        self._options, self.rules = options, options.rules
         self._tags = InstanceTags(options.prefix, cloud)
         self._calls = HttpCalls(lambda: _connection(options, user, secret), _explain_error, options.timeout_s)
 
@@ -152,7 +154,10 @@ class OpenStackDriver:
             ids = {flavour: str(flavor["id"]) for flavor, flavour in self._flavors()}
             flavour = self._options.pick(self._options.offer(ids), desired)
             flavor_id = next(id_ for known, id_ in ids.items() if known.name == flavour.name)
-            self._call("POST", "/servers", {"server": self._server(desired, flavor_id, tags)})
+            server = self._server(desired, flavor_id, tags)
+            if desired.launch.key is not None:
+                self._put_key(server["key_name"], desired.launch.key)
+            self._call("POST", "/servers", {"server": server})
             servers = self._instances_of(desired.lease)
         by_age = sorted(servers, key=lambda server: (server["created"], server["id"]))
         for server in by_age[:1]:
@@ -178,6 +183,9 @@ class OpenStackDriver:
         for server in self._instances_of(lease):
             if server.get("OS-EXT-STS:task_state") != "deleting":
                 self._delete(server)
+        if self._options.allow.keys:
+            with suppress(_NotThereError):
+                self._call("DELETE", f"/os-keypairs/{self._tags.make_token(lease)}")
 
     def free_cores(self) -> int | None:
         """Return the cores that the project's quota leaves, None if it has no limit."""
@@ -186,25 +194,41 @@ class OpenStackDriver:
         return None if most < 0 else max(0, most - int(limits["totalCoresUsed"]))
 
     def _server(self, desired: DesiredInstance, flavor: str, tags: Mapping[str, str]) -> dict[str, Any]:
-        options = self._options
+        options, launch = self._options, desired.launch
+        token = self._tags.make_token(desired.lease)
         server: dict[str, Any] = {
-            "name": self._tags.make_token(desired.lease),
-            "imageRef": options.image,
+            "name": token,
+            "imageRef": self._image_id(options.image_of(launch)),
             "flavorRef": flavor,
-            "metadata": dict(tags),
+            "metadata": {**launch.tags, **tags},
         }
-        user_data = options.encode_user_data(desired.user_data)
+        user_data = options.encode_user_data(launch)
         if user_data is not None:
             server["user_data"] = user_data
-        if options.key_name:
-            server["key_name"] = options.key_name
+        if launch.key or options.key_name:
+            server["key_name"] = token if launch.key else options.key_name
         if options.zone:
             server["availability_zone"] = options.zone
-        if options.networks:
-            server["networks"] = [{"uuid": network} for network in options.networks]
-        if options.security_groups:
-            server["security_groups"] = [{"name": group} for group in options.security_groups]
+        if networks := own_words(options.allow.networks, launch.networks) or options.networks:
+            server["networks"] = [{"uuid": network} for network in networks]
+        if groups := options.security_groups_of(launch):
+            server["security_groups"] = [{"name": group} for group in groups]
         return server
+
+    def _image_id(self, image: str) -> str:
+        """Return the id of an image, which may be given by its name."""
+        with suppress(ValueError):
+            return str(UUID(image))
+        # Nova knows no images from 2.36 on, and asks Glance before that.
+        found = list(self._list_pages("/images", "images", {"name": image}, headers={}))
+        if len(found) != 1:
+            raise RefusedError(f"the cloud has {len(found)} images called {image!r}")
+        return str(found[0]["id"])
+
+    def _put_key(self, name: str, key: str) -> None:
+        """Give Nova a holder's public key, unless it has it from an earlier try."""
+        with suppress(_KeyExistsError):
+            self._call("POST", "/os-keypairs", {"keypair": {"name": name, "public_key": key}})
 
     def _flavors(self) -> Iterator[tuple[dict[str, Any], CloudFlavour]]:
         """Yield all flavors. An administrator also sees those that are not public."""
@@ -291,6 +315,10 @@ class _NotThereError(RefusedError):
     """There is no such server (any more)."""
 
 
+class _KeyExistsError(InstanceError):
+    """There is a key pair of that name."""
+
+
 class _Connection(OpenStack_1_1_Connection):
     """A connection to the endpoint that Keystone's catalog has for Nova, whatever its name there."""
 
@@ -371,6 +399,8 @@ def _explain_error(error: BaseHTTPError) -> InstanceError:
         return NoRoomError(text)
     if error.code == _NOT_FOUND:
         return _NotThereError(text)
+    if error.code == _CONFLICT and "Key pair" in text:
+        return _KeyExistsError(text)
     if error.code in (_BAD, _UNAUTHORIZED, _FORBIDDEN):
         return RefusedError(text)
     return InstanceError(text)

@@ -14,6 +14,7 @@ submits them. Tried with Slurm 22.05.
 from __future__ import annotations
 
 import math
+import shlex
 import shutil
 import subprocess
 import threading
@@ -23,16 +24,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 from pydantic import field_validator as checked
 
+from broker.contract.launch import Launch, find_word
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
     GPUS,
     MEMORY,
+    AllowOptions,
     BesideFile,
     CloudInstance,
     CommonOptions,
@@ -96,6 +99,7 @@ class SlurmOptions(CommonOptions):
     output: the file that jobs write to, on their nodes.
     """
 
+    runs_scripts: ClassVar[bool] = True
     driver: Literal["slurm"]
     partition: SlurmName
     script: BesideFile
@@ -119,6 +123,16 @@ class SlurmOptions(CommonOptions):
             raise ValueError("Slurm takes and tells numbers of cores: leave it out")
         return sizes
 
+    @checked("allow")
+    @classmethod
+    def _of_scripts(cls, allow: AllowOptions) -> AllowOptions:
+        for name in ("sizes", "networks", "security_groups", "tags"):
+            if getattr(allow, name):
+                raise ValueError(f"jobs have no {name.replace('_', ' ')}: leave {name} out")
+        if allow.prefix is not None and not _is_script(allow.prefix):
+            raise ValueError("prefix begins the script of a job: let it begin with #!")
+        return allow
+
     @checked("programs")
     @classmethod
     def _with_programs(cls, path: Path | None) -> Path | None:
@@ -136,7 +150,7 @@ class SlurmDriver:
     """
 
     def __init__(self, options: SlurmOptions, cloud: str):
-        self._options = options
+        self._options, self.rules = options, options.rules
         self._cloud = cloud
         self._mark = f"spotfed:{options.prefix}:{cloud}:"
         self._starting = threading.Lock()
@@ -308,23 +322,49 @@ class SlurmDriver:
                 if value is not None
             ),
             *self._amounts(desired.amounts),
-            str(options.script),
         ]
-        self._call("sbatch", arguments, environment)
+        script = self._holders_script(desired.launch)
+        if script is None:
+            arguments.append(str(options.script))
+        self._call("sbatch", arguments, environment, script)
 
     def _environment(self, desired: DesiredInstance) -> dict[str, str]:
-        user_data = self._options.user_data if desired.user_data is None else desired.user_data
-        environment = {
+        options, launch = self._options, desired.launch
+        own = None if launch.user_data is None else launch.user_data.get_secret_value()
+        told = {
             "SPOTFED_LEASE": desired.lease,
             "SPOTFED_CLOUD": self._cloud,
             "SPOTFED_ORIGIN": desired.origin,
             "SPOTFED_CORES": str(desired.cores),
+            "SPOTFED_USER_DATA": options.user_data if own is None else None if _is_script(own) else own,
+            "SPOTFED_IMAGE": None if launch.image is None else find_word(options.allow.images, launch.image),
+            "SPOTFED_KEY": launch.key,
         }
-        if user_data is not None:
-            if "\0" in user_data:
-                raise RefusedError("user data that an environment cannot hold: there is a null byte in it")
-            environment["SPOTFED_USER_DATA"] = user_data
-        return environment
+        return {name: value for name, value in told.items() if value is not None}
+
+    def _holders_script(self, launch: Launch) -> str | None:
+        """Return the script of a job that runs its holder's script, None if it runs the file's.
+
+        The holder's arguments and environment stand in it: sbatch itself must not see them as its own.
+        """
+        text = None if launch.user_data is None else launch.user_data.get_secret_value()
+        if text is None or not _is_script(text):
+            if launch.arguments or launch.environment:
+                raise RefusedError("arguments and environment go with user data that is a script (#!)")
+            return None
+        lines = [self._options.allow.prefix or "#!/bin/sh"]
+        lines += [
+            f"export {name}={shlex.quote(value.get_secret_value())}"
+            for name, value in launch.environment.items()
+        ]
+        arguments = " ".join(shlex.quote(argument.get_secret_value()) for argument in launch.arguments)
+        lines += [
+            "spotfed_script=$(mktemp) || exit 1",
+            f'printf %s {shlex.quote(text)} >"$spotfed_script"',
+            'chmod 700 "$spotfed_script"',
+            f'exec "$spotfed_script" {arguments}',
+        ]
+        return "\n".join([*lines, ""])
 
     def _constraint(self, labels: Mapping[str, str]) -> str | None:
         """Return the constraint of a job's nodes: that of the file, and the lease's labels as features."""
@@ -347,7 +387,13 @@ class SlurmDriver:
             arguments.append(f"--tmp={amounts[DISK]}G")
         return arguments
 
-    def _call(self, program: str, arguments: Sequence[str], more: Mapping[str, str] | None = None) -> str:
+    def _call(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        more: Mapping[str, str] | None = None,
+        standard_input: str | None = None,
+    ) -> str:
         """Run one of Slurm's programs and return its standard output.
 
         Raises
@@ -367,9 +413,9 @@ class SlurmDriver:
             done = subprocess.run(  # noqa: S603  (Slurm's own programs)
                 [str(path), *arguments],
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                input=standard_input or "",
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 errors="replace",
                 timeout=options.timeout_s,
                 check=False,
@@ -383,6 +429,10 @@ class SlurmDriver:
         message = " ".join(done.stderr.split())[:300] or f"exit code {done.returncode}"
         refused = message.startswith("sbatch: ") and not any(text in message.lower() for text in _AWAY)
         raise (RefusedError if refused else InstanceError)(f"{program}: {message}")
+
+
+def _is_script(text: str) -> bool:
+    return text.startswith("#!")
 
 
 def _current_job(jobs: Sequence[SlurmJob]) -> SlurmJob:

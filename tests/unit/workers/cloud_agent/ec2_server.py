@@ -21,13 +21,13 @@ from botocore.config import Config
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.wrappers import Request, Response
 
-from tests.unit.workers.cloud_agent.exam import Fault
+from tests.unit.workers.cloud_agent.exam import GENEROUS, PREFIX, Fault
 from tests.unit.workers.cloud_agent.faults import Broken, served
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import InstanceDriver
 
 #: Of those that moto knows from the beginning.
-IMAGE = "ami-12c6146b"
+IMAGE, OTHER_IMAGE = "ami-12c6146b", "ami-03cf127a"
 REGION = "us-east-1"
 _TYPES = {1: "t2.micro", 4: "m5.xlarge"}
 _ERROR = """<?xml version="1.0" encoding="UTF-8"?>
@@ -107,6 +107,7 @@ class Ec2Scene:
         self._broken = broken
         self._directory = directory
         (directory / "start.sh").write_text("#!/bin/sh\necho from the file\n")
+        (directory / "prefix.sh").write_text(PREFIX.format(directory=directory))
         self.post("/moto-api/reset", b"")
         iam = self.client("iam", "any", "any")
         iam.create_user(UserName="spotfed")
@@ -137,7 +138,8 @@ class Ec2Scene:
         cloud, secret = changes.pop("cloud", "A"), changes.pop("secret", self.secret)
         table = {
             "driver": "ec2", "endpoint": self.url, "region": REGION, "image": IMAGE,
-            "sizes": {str(cores): size for cores, size in _TYPES.items()}, "user_data": "start.sh", **changes,
+            "sizes": {str(cores): size for cores, size in _TYPES.items()}, "user_data": "start.sh",
+            "allow": {"user_data": True}, **changes,
         }  # fmt: skip
         return make_driver(
             read_options(table, "cloud[0].instances", self._directory), cloud, self.user, secret
@@ -165,6 +167,21 @@ class Ec2Scene:
     def equipped(self) -> tuple[InstanceDriver, dict[str, int], dict[str, str]]:
         amounts = {"disk_gb": 100, "gpus": 1, "memory_mb": 16_000}
         return self.driver(allow={"sizes": ["g4dn.*"]}), amounts, {"arch": "x86_64", "gpu": "T4"}
+
+    def generous(self) -> InstanceDriver:
+        return self.driver(allow={**GENEROUS, "images": {"debian-*": OTHER_IMAGE}})
+
+    def chosen(self, name: str) -> tuple[str, str]:
+        (reservation,) = self.ec2.describe_instances(InstanceIds=[name])["Reservations"]
+        found = reservation["Instances"][0]
+        (key,) = self.ec2.describe_key_pairs(KeyNames=[found["KeyName"]], IncludePublicKey=True)["KeyPairs"]
+        return found["ImageId"], " ".join(key["PublicKey"].split()[:2])
+
+    def own_image(self) -> str:
+        return OTHER_IMAGE
+
+    def keys(self) -> list[str]:
+        return [key["KeyName"] for key in self.ec2.describe_key_pairs()["KeyPairs"]]
 
     def has_all(self, name: str, amounts: dict[str, int]) -> bool:
         (reservation,) = self.ec2.describe_instances(InstanceIds=[name])["Reservations"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from broker.contract.launch import Launch
 from cloudsim.model.flavours import CloudFlavour, find_flavour
+from tests.unit.broker.contract.public_key import PUBLIC_KEY
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -25,6 +28,18 @@ from workers.cloud_agent.drivers.base import (
 #: Every character that an id of a lease may hold.
 ODD = "aZ0._:@/-~x"
 LONG = (ODD * 30)[:250]
+
+
+#: What always runs before the user data of holders. ``$OUT`` is where a job of Slurm tells what it did.
+PREFIX = "#!/bin/sh\nexport OUT={directory}/$SLURM_JOB_ID\n"
+_SCRIPT = """#!/bin/sh
+cat "$0" > "${OUT:-/dev/null}.data"
+env | grep ^SPOTFED_ > "${OUT:-/dev/null}"
+echo ready >> "${OUT:-/dev/null}"
+exec sleep 1000 # it's its holder's, and no one else's "$HOME" \\ %
+"""
+LAUNCH = json.dumps({"image": "debian-12", "key": PUBLIC_KEY, "user_data": _SCRIPT})
+GENEROUS = {"images": {"debian-*": "{image}"}, "keys": True, "user_data": True, "prefix": "prefix.sh"}
 
 
 class Fault(StrEnum):
@@ -77,11 +92,26 @@ class Scene(Protocol):
     def equipped(self) -> tuple[InstanceDriver, dict[str, int], dict[str, str]]:
         """A driver that may start instances of 4 cores with a GPU, and amounts and labels that they have."""
 
+    def generous(self) -> InstanceDriver:
+        """A driver that lets holders choose the image "debian-12", keys and user data, after ``PREFIX``."""
+
+    def chosen(self, name: str) -> tuple[str, str]:
+        """The image of the instance of that id in the cloud's own words, and the key that may log in."""
+
+    def own_image(self) -> str:
+        """What the cloud calls the image "debian-12"."""
+
+    def keys(self) -> list[str]:
+        """The names of the keys that the cloud keeps."""
+
     def has_all(self, name: str, amounts: dict[str, int]) -> bool:
         """Whether the instance of that id has these amounts, in the cloud's own words."""
 
 
 def wanted(lease: str = "q-1.1", cores: int = 1, **more: Any) -> DesiredInstance:
+    """user_data: of the launch; other fields are those of a DesiredInstance."""
+    if "user_data" in more:
+        more["launch"] = Launch(user_data=more.pop("user_data"))
     return DesiredInstance(lease, cores, more.pop("origin", "B"), **more)
 
 
@@ -366,6 +396,40 @@ class InstanceDriverExam:
         by_lease = {one.lease: one.id for one in driver.list_instances()}
         assert scene.user_data(by_lease["q-1.1"]) == "#!/bin/sh\necho from the file\n"
         assert scene.user_data(by_lease["q-2.1"]) == text
+
+    def test_what_its_holder_has_chosen_runs(self, scene: Scene) -> None:
+        """The same text of a request on every cloud; without it all is as the operator has it."""
+        driver, launch = scene.generous(), Launch.model_validate_json(LAUNCH)
+        assert list(driver.rules.find_faults(launch)) == []
+        driver.start(wanted(launch=launch))
+        driver.start(wanted("q-2.1"))
+        driver.start(wanted(launch=launch))
+        scene.settle()
+        by_lease = {one.lease: one.id for one in driver.list_instances()}
+        assert scene.chosen(by_lease["q-1.1"]) == (scene.own_image(), PUBLIC_KEY)
+        assert launch.carried["user_data"] in scene.user_data(by_lease["q-1.1"])
+        assert "echo from the file" in scene.user_data(by_lease["q-2.1"])
+        assert len(scene.keys()) <= 1
+        for lease in ("q-1.1", "q-2.1"):
+            driver.end(lease)
+        scene.settle()
+        assert scene.keys() == []
+
+    def test_what_the_operator_does_not_allow_is_refused(self, scene: Scene, driver: InstanceDriver) -> None:
+        for chosen in (
+            {"image": "debian-12"},
+            {"key": PUBLIC_KEY},
+            {"tags": {"a": "b"}},
+            {"networks": ("n",)},
+        ):
+            launch = Launch.model_validate(chosen)
+            assert list(driver.rules.find_faults(launch))
+            with pytest.raises(RefusedError, match="does not allow"):
+                driver.start(wanted(launch=launch))
+        with pytest.raises(RefusedError, match="no instance of the flavour huge"):
+            driver.start(wanted(launch=Launch(instance_type="huge")))
+        assert driver.list_instances() == []
+        assert scene.keys() == []
 
     def test_notice_reaches_the_instance(self, scene: Scene, driver: InstanceDriver) -> None:
         driver.start(wanted())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from broker.contract.launch import LaunchRules
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
@@ -28,6 +29,7 @@ class InMemoryCloud:
         self.away = self.refuses = self.blind = self.starting = False
         self.instances: dict[str, CloudInstance] = {}
         self.notices: dict[str, float] = {}
+        self.rules = LaunchRules(keys=True)
         self.calls: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 

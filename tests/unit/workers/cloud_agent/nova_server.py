@@ -15,11 +15,13 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound, Unauthorized
+from werkzeug.exceptions import BadRequest, Conflict, Forbidden, HTTPException, NotFound, Unauthorized
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 IMAGE = "70a599e0-31e7-49b7-b260-868f441e862b"
+#: The id of the image "Debian 12"; there are two called "twice".
+NAMED_IMAGE = "5f7b7c2e-5b0e-4bdb-9a9f-0a3c7f1d2c11"
 FLAVORS = {"m1.small": ("2", 1), "m1.large": ("4", 4)}
 #: What Nova tells of them beside their cores; and one that leases get only where the file allows it.
 DESCRIBED: dict[str, dict[str, Any]] = {
@@ -63,6 +65,7 @@ class NovaServer:
 
     def __init__(self) -> None:
         self.servers: dict[str, dict[str, Any]] = {}
+        self.keys: dict[str, str] = {}
         self.full = False
         self.tokens_s = 3600.0
         self.tokens: dict[str, tuple[str, float]] = {}
@@ -78,6 +81,9 @@ class NovaServer:
                 Rule("/compute/v2.1/servers/<name>", methods=["DELETE"], endpoint=self._delete),
                 Rule("/compute/v2.1/servers/<name>/metadata", methods=["POST"], endpoint=self._metadata),
                 Rule("/compute/v2.1/flavors/detail", methods=["GET"], endpoint=self._flavors),
+                Rule("/compute/v2.1/images", methods=["GET"], endpoint=self._images),
+                Rule("/compute/v2.1/os-keypairs", methods=["POST"], endpoint=self._put_key),
+                Rule("/compute/v2.1/os-keypairs/<name>", methods=["DELETE"], endpoint=self._delete_key),
                 Rule("/compute/v2.1/limits", methods=["GET"], endpoint=self._limits),
             ]
         )
@@ -117,7 +123,7 @@ class NovaServer:
         flavor = next((one for one in flavors.items() if one[1][0] == asked["flavorRef"]), None)
         if flavor is None:
             raise BadRequest(f"Flavor {asked['flavorRef']} could not be found.")
-        if asked["imageRef"] != IMAGE:
+        if asked["imageRef"] not in (IMAGE, NAMED_IMAGE):
             raise BadRequest(f"Can not find requested image {asked['imageRef']}.")
         for key, value in asked.get("metadata", {}).items():
             if not re.fullmatch(r"[a-zA-Z0-9\-_:. ]{1,255}", key) or len(value) > 255:
@@ -134,6 +140,7 @@ class NovaServer:
             "metadata": dict(asked.get("metadata", {})), "created": _written(_now()),
             "flavor": {"original_name": flavor[0], "vcpus": flavor[1][1], "ram": 2048, "disk": 20},
             "OS-EXT-STS:task_state": "scheduling", "OS-SRV-USG:launched_at": None,
+            "key_name": asked.get("key_name"), "_image": asked["imageRef"], "_asked": asked,
             "_placed": not self.full, "_user_data": asked.get("user_data", ""),
         }  # fmt: skip
         return name
@@ -247,6 +254,25 @@ class NovaServer:
             for name, (number, cores) in {**FLAVORS, **FLAVORS_OF_OTHERS}.items()
         ]
         return self._page(request, found, "flavors")
+
+    def _images(self, request: Request, project: str) -> tuple[Any, int]:
+        if "X-OpenStack-Nova-API-Version" in request.headers:
+            raise NotFound("The resource could not be found.")  # from 2.36 on
+        names = {"Debian 12": [NAMED_IMAGE], "twice": [NAMED_IMAGE, IMAGE]}
+        found = names.get(request.args["name"], [])
+        return self._page(request, [{"id": one, "name": request.args["name"]} for one in found], "images")
+
+    def _put_key(self, request: Request, project: str) -> tuple[Any, int]:
+        asked = request.get_json()["keypair"]
+        if asked["name"] in self.keys:
+            raise Conflict(f"Key pair '{asked['name']}' already exists.")
+        self.keys[asked["name"]] = asked["public_key"]
+        return {"keypair": asked}, 200
+
+    def _delete_key(self, request: Request, project: str, name: str) -> tuple[Any, int]:
+        if self.keys.pop(name, None) is None:
+            raise NotFound(f"Keypair {name} not found for user {USER}")
+        return None, 202
 
     def _limits(self, request: Request, project: str) -> tuple[Any, int]:
         used = sum(server["flavor"]["vcpus"] for server in self._of(project))

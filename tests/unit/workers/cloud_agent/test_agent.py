@@ -11,6 +11,7 @@ import redis
 
 from broker.contract import Answer, Command, EventKind, Lease, LeaseState
 from broker.contract.instances import InstanceRecord
+from broker.contract.launch import LaunchRules
 from cloudsim.model.flavours import CloudFlavour
 from tests.unit.workers.cloud_agent.in_memory import InMemoryCloud
 from tests.unit.workers.owners import Live, cancel, confirm, reserve, spec
@@ -57,7 +58,8 @@ class Shown(CloudLeases):
     def drop_record(self, name: str) -> None:
         self.kept.pop(name, None)
 
-    def write_catalogue(self, flavours: Sequence[CloudFlavour]) -> None:
+    def write_catalogue(self, flavours: Sequence[CloudFlavour], rules: LaunchRules) -> None:
+        assert rules == self.scene.cloud.rules
         self.flavours = list(flavours)
 
 

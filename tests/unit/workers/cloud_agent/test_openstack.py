@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workers.cloud_agent.exam import Fault, InstanceDriverExam, alive, wanted
+from broker.contract.launch import Launch
+from tests.unit.workers.cloud_agent.exam import GENEROUS, PREFIX, Fault, InstanceDriverExam, alive, wanted
 from tests.unit.workers.cloud_agent.faults import Broken, served
 from tests.unit.workers.cloud_agent.nova_server import (
     APPLICATION_CREDENTIAL,
     FLAVORS,
     IMAGE,
+    NAMED_IMAGE,
     PROJECT,
     SECRET,
     USER,
@@ -40,6 +42,7 @@ class NovaScene:
         self._broken = broken
         self._directory = directory
         (directory / "start.sh").write_text("#!/bin/sh\necho from the file\n")
+        (directory / "prefix.sh").write_text(PREFIX.format(directory=directory))
 
     def driver(self, **changes: Any) -> InstanceDriver:
         cloud, secret, user = (
@@ -50,7 +53,8 @@ class NovaScene:
         table = {
             "driver": "openstack", "endpoint": f"{self.url}/identity/v3", "region": "here",
             "interface": "internal", "project": PROJECT, "image": IMAGE, "all_users": True,
-            "sizes": {str(cores): name for cores, name in _SIZES.items()}, "user_data": "start.sh", **changes,
+            "sizes": {str(cores): name for cores, name in _SIZES.items()}, "user_data": "start.sh",
+            "allow": {"user_data": True}, **changes,
         }  # fmt: skip
         told = {name: value for name, value in table.items() if value is not None}
         return make_driver(read_options(told, "cloud[0].instances", self._directory), cloud, user, secret)
@@ -79,6 +83,19 @@ class NovaScene:
         amounts = {"disk_gb": 100, "fpga": 2, "gpus": 2, "memory_mb": 64_000}
         labels = {"zone": "north", "HW_CPU_X86_AVX2": "required"}
         return self.driver(allow={"sizes": ["g*.large"]}), amounts, labels
+
+    def generous(self) -> InstanceDriver:
+        return self.driver(allow={**GENEROUS, "images": {"debian-*": "Debian 12"}})
+
+    def chosen(self, name: str) -> tuple[str, str]:
+        server = self.nova.servers[name]
+        return server["_image"], self.nova.keys[server["key_name"]]
+
+    def own_image(self) -> str:
+        return NAMED_IMAGE
+
+    def keys(self) -> list[str]:
+        return list(self.nova.keys)
 
     def has_all(self, name: str, amounts: dict[str, int]) -> bool:
         return bool(self.nova.servers[name]["flavor"]["original_name"] == "g1.large")
@@ -222,3 +239,19 @@ def test_of_servers_that_were_made_at_once_the_eldest_stays(scene: NovaScene, dr
         thread.join()
     scene.settle()
     assert len(alive(driver)) == 1
+
+
+@pytest.mark.parametrize(("image", "found"), [("none", 0), ("twice", 2)])
+def test_an_image_of_no_name_or_of_two_is_refused(scene: NovaScene, image: str, found: int) -> None:
+    with pytest.raises(RefusedError, match=f"the cloud has {found} images called '{image}'"):
+        scene.driver(image=image).start(wanted())
+
+
+def test_where_an_instance_goes(scene: NovaScene) -> None:
+    driver = scene.driver(allow={"networks": {"lab": "1f3b"}, "security_groups": ["ssh-*"], "tags": True})
+    launch = Launch(networks=("lab",), security_groups=("ssh-x",), tags={"team": "x"})
+    driver.start(wanted(launch=launch))
+    (server,) = scene.nova.servers.values()
+    assert server["_asked"]["networks"] == [{"uuid": "1f3b"}]
+    assert server["_asked"]["security_groups"] == [{"name": "ssh-x"}]
+    assert server["metadata"].items() >= {"team": "x", "spotfed:lease": "q-1.1"}.items()

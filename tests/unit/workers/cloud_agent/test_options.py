@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.contract.launch import LaunchRules
 from cloudsim.model.errors import InputError
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.ec2 import Ec2Options
@@ -29,12 +30,12 @@ def test_a_small_table_of_each_driver() -> None:
     ec2 = read_options(EC2, WHERE)
     assert isinstance(ec2, Ec2Options)
     assert (ec2.prefix, ec2.poll_s, ec2.timeout_s, ec2.user_data) == ("spotfed", 5.0, 20.0, None)
-    assert (ec2.size(4), ec2.size(2), ec2.cores("m1.small"), ec2.cores("c1.medium")) == (
-        "m1.xlarge",
-        None,
+    assert (ec2.sizes, ec2.cores("m1.small"), ec2.cores("c1.medium")) == (
+        {1: "m1.small", 4: "m1.xlarge"},
         1,
         None,
     )
+    assert ec2.rules == LaunchRules(most_networks=1)
     openstack = read_options(OPENSTACK, WHERE)
     assert isinstance(openstack, OpenStackOptions)
     assert (openstack.region, openstack.interface, openstack.all_users) == ("RegionOne", "public", False)
@@ -83,6 +84,8 @@ def test_files_are_those_beside_the_federation_file(tmp_path: Path) -> None:
         (EC2, {"timeout": 0}, ".timeout: Input should be greater than or equal to 0.1"),
         (EC2, {"user_data": "none.sh"}, ".user_data: cannot be read"),
         (EC2, {"user_data": "big.sh"}, ".user_data: clouds take at most 16384 bytes"),
+        (EC2, {"allow": {"prefix": "big.sh"}}, ".allow.prefix: clouds take at most 3072 bytes"),
+        (EC2, {"allow": {"flavours": []}}, ".allow.flavours: unknown field"),
         (EC2, {"ca_file": "none.pem"}, ".ca_file: there is no file"),
         (EC2, {"dialect": "openstack"}, ".dialect: Input should be 'aws' or 'eucalyptus'"),
         (EC2, {"spot": "yes"}, ".spot: Input should be a valid boolean"),

@@ -1,0 +1,102 @@
+"""Takes the secrets out of launches, and keeps them for the cloud agents that may have to carry them out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
+from uuid import uuid4
+
+import redis.asyncio
+import structlog
+from pydantic import ValidationError
+
+from broker.contract import SpotRequest, read_message
+from broker.contract.instances import InstanceCatalogue
+from broker.requests.errors import UnsuitableError
+from broker.requests.routing import Member, find_targets
+from broker.signing.parties import cloud_party
+from broker.signing.sealing import seal
+from broker.signing.signer import MessageSigner, SignatureError
+from broker.storage.keys import RedisKeys
+
+#: The version of the contract that knows launches.
+_SINCE = 4
+#: Seconds for which secrets are kept. An instance starts within minutes of its lease, or its lease fails.
+KEPT_S = 86_400
+#: The cost of guessing a secret from the digest of a request that is kept (RFC 7914).
+_SCRYPT = {"n": 2**12, "r": 8, "p": 1}
+
+log = structlog.get_logger(__name__)
+
+
+class LaunchSealer:
+    """Seals the secrets of launches for one API process."""
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        keys: RedisKeys,
+        signing: MessageSigner,
+        speaks: Callable[[], int],
+    ):
+        self._client, self._keys, self._signing, self._speaks = client, keys, signing, speaks
+
+    async def digest(self, request: SpotRequest, principal: str) -> str:
+        """Return what tells the secrets of a request from others; empty if it has none."""
+        if request.launch is None or not request.launch.carried:
+            return ""
+        text = json.dumps(request.launch.carried, sort_keys=True).encode()
+        made = await asyncio.to_thread(hashlib.scrypt, text, salt=principal.encode(), **_SCRYPT)
+        return made.hex()
+
+    async def seal(
+        self, request: SpotRequest, members: Sequence[Member], names: dict[Hashable, str]
+    ) -> SpotRequest:
+        """Return a request without the secrets of its launch, which are kept encrypted beside it.
+
+        ``names`` are those under which the secrets of the same call are kept: equal ones are kept once.
+
+        Raises
+        ------
+        UnsuitableError
+            When the launch cannot be asked for now.
+        UnknownTargetError
+            When the request names a cloud that is not a member.
+        redis.RedisError
+            When Redis is away.
+        """
+        launch = request.launch
+        if launch is None:
+            return request
+        if launch.secrets or launch.sealed:
+            raise UnsuitableError("launch", "secrets and sealed are set by the broker: leave them out")
+        if self._speaks() < _SINCE:
+            raise UnsuitableError("launch", "a process of this federation is older and does not know it yet")
+        if not launch.carried:
+            return request
+        targets = tuple(
+            member.info.id for member in find_targets(request, members) if member.info.instances is not None
+        )
+        text = json.dumps(launch.carried, sort_keys=True)
+        if (text, targets) not in names:
+            names[text, targets] = name = uuid4().hex
+            public_keys = {cloud: key for cloud in targets if (key := await self._public_key(cloud))}
+            if public_keys:
+                await self._client.set(self._keys.launch(name), seal(text, public_keys), ex=KEPT_S)
+        return request.model_copy(update={"launch": launch.without_secrets(names[text, targets])})
+
+    async def _public_key(self, cloud: str) -> str | None:
+        """Return the key of a cloud's agent; None while it has told none."""
+        key = self._keys.catalogue(cloud)
+        fields = cast("dict[bytes, bytes]", await cast("Any", self._client.hgetall(key)))
+        if not fields:
+            return None
+        try:
+            self._signing.verify(fields.get(b"s"), fields[b"c"], key, {cloud_party(cloud)})
+            return read_message(InstanceCatalogue, fields[b"c"]).key
+        except (SignatureError, ValidationError) as error:
+            log.warning("the catalogue of a cloud cannot be read", cloud=cloud, why=str(error))
+            return None

@@ -1,0 +1,174 @@
+"""What the instance of a lease runs is its holder's choice, and its secrets are for the cloud agent alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.contract import Lease, Reserve
+from broker.contract.launch import Launch, LaunchRules
+from broker.signing.key_files import SigningKey
+from broker.signing.parties import cloud_party
+from broker.signing.sealing import SealError, read_agent_key
+from broker.signing.signer import MessageSigner
+from cloudsim.model.flavours import CloudFlavour
+from tests.contract.harness import FakeOwner, Federation, signing_files
+from tests.contract.test_requests import problem
+from tests.support.wait import wait_until
+from tests.unit.broker.contract.public_key import PUBLIC_KEY
+from workers.cloud_agent.leases import CloudLeases
+from workers.owner.catalogue import CatalogueReader
+
+SECRET = "#!/bin/sh\necho s3cret-of-its-holder\n"
+LAUNCH: dict[str, Any] = {
+    "image": "debian-12", "key": PUBLIC_KEY, "tags": {"team": "x"}, "user_data": SECRET,
+}  # fmt: skip
+WISH: dict[str, Any] = {"cores": 2, "lifetime_s": 3600, "launch": LAUNCH}
+RULES = LaunchRules(images=["debian-*"], keys=True, tags=True, user_data=True)
+
+
+@pytest.fixture
+def agent(federation: Federation, api: httpx.Client, tmp_path: Path) -> CloudLeases:
+    """What the cloud agent of the real cloud "glade" reads and writes."""
+    files, party = signing_files(), cloud_party("glade")
+    files.ensure([party])
+    signing = MessageSigner(SigningKey(files.key(party)))
+    key = read_agent_key(tmp_path / "glade.jwk")
+    agent = CloudLeases(federation.redis, federation.keys, "glade", signing, key)
+    agent.write_catalogue([CloudFlavour("m1.small", 2)], RULES)
+    reader = CatalogueReader(federation.redis, federation.keys, "glade", MessageSigner(), lambda: 0.0)
+    federation.join("glade", catalogue=reader).tell(instances="openstack")
+    wait_until(lambda: api.get("/v1/clouds/glade").json()["info"]["instances"] == "openstack")
+    return agent
+
+
+def stored(federation: Federation) -> str:
+    """All that Redis holds of the federation."""
+    client = federation.redis
+    readers = {
+        b"string": client.get,
+        b"hash": client.hgetall,
+        b"set": client.smembers,
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"zset": lambda key: client.zrange(key, 0, -1),
+        b"stream": client.xrange,
+    }
+    keys = client.scan_iter(f"{federation.prefix}*")
+    return "\n".join(f"{key!r} {readers[client.type(key)](key)!r}" for key in keys)
+
+
+def lease_of(response: httpx.Response) -> Lease:
+    assert response.status_code == 201, response.text
+    return Lease.model_validate(response.json()["lease"])
+
+
+def test_its_agent_gets_all_of_it_and_nobody_else_the_secrets(
+    federation: Federation, api: httpx.Client, agent: CloudLeases, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = lease_of(api.post("/v1/requests", json=WISH))
+    assert lease.launch is not None
+    assert (lease.launch.image, lease.launch.key) == ("debian-12", PUBLIC_KEY)
+    assert (lease.launch.user_data, lease.launch.secrets) == (None, ("user_data",))
+    assert agent.open_launch(lease) == Launch(**LAUNCH)
+    (reserved,) = (one for one in federation.owners["glade"].handled if isinstance(one, Reserve))
+    assert reserved.launch == lease.launch
+    held = stored(federation)
+    assert '"debian-12"' in held
+    assert "s3cret" not in held + caplog.text + api.get(f"/v1/leases/{lease.id}").text
+    name = federation.keys.launch(lease.launch.sealed or "")
+    assert 0 < int(federation.redis.ttl(name)) <= 86_400
+
+
+def test_what_is_not_kept_any_more_cannot_be_opened(
+    federation: Federation, api: httpx.Client, agent: CloudLeases
+) -> None:
+    lease = lease_of(api.post("/v1/requests", json=WISH))
+    assert lease.launch is not None
+    federation.redis.delete(federation.keys.launch(lease.launch.sealed or ""))
+    with pytest.raises(SealError, match="not kept any more"):
+        agent.open_launch(lease)
+
+
+def test_the_same_request_again_is_the_same_lease_and_another_script_another_request(
+    api: httpx.Client, agent: CloudLeases
+) -> None:
+    first = lease_of(api.post("/v1/requests", json=WISH | {"id": "mine"}))
+    assert lease_of(api.post("/v1/requests", json=WISH | {"id": "mine"})) == first
+    other = WISH | {"id": "mine", "launch": LAUNCH | {"user_data": SECRET + "# other"}}
+    problem(api.post("/v1/requests", json=other), "key-reused")
+
+
+def test_secrets_of_a_list_are_kept_once(
+    federation: Federation, api: httpx.Client, agent: CloudLeases
+) -> None:
+    answer = api.post("/v1/requests", json=[WISH, WISH, WISH | {"launch": {"image": "debian-12"}}])
+    leases = [Lease.model_validate(result["lease"]) for result in answer.json()["results"]]
+    assert [bool(lease.launch and lease.launch.sealed) for lease in leases] == [True, True, False]
+    assert len(list(federation.redis.scan_iter(federation.keys.launch("*")))) == 1
+    assert [agent.open_launch(lease).image for lease in leases] == ["debian-12"] * 3
+
+
+@pytest.mark.parametrize(
+    ("launch", "detail"),
+    [
+        ({"image": "windows"}, "images: windows"),
+        ({"networks": ["lab"]}, "networks: lab"),
+        ({"user_data": SECRET, "arguments": ["x"]}, "arguments"),
+    ],
+)
+def test_what_the_operator_does_not_allow_is_refused_before_it_is_promised(
+    api: httpx.Client, agent: CloudLeases, launch: dict[str, Any], detail: str
+) -> None:
+    for response in (
+        problem(api.post("/v1/requests", json=WISH | {"launch": launch}), "refused"),
+        api.post("/v1/quotes", json=WISH | {"launch": launch}).json(),
+    ):
+        (refusal,) = response["refusals"]
+        assert (refusal["reason"], refusal["detail"]) == ("not_allowed", detail)
+
+
+def test_flavours_by_name(api: httpx.Client, agent: CloudLeases) -> None:
+    launch = {"instance_type": "m1.small"}
+    assert lease_of(api.post("/v1/requests", json=WISH | {"launch": launch})).launch == Launch(**launch)
+    asked = WISH | {"launch": {"instance_type": "m1.huge"}}
+    (refusal,) = problem(api.post("/v1/requests", json=asked), "refused")["refusals"]
+    assert refusal["reason"] == "no_such_flavour"
+    (quote,) = api.post("/v1/quotes", json=WISH).json()["quotes"]
+    assert quote["cloud"] == "glade"
+
+
+def test_a_simulated_cloud_runs_nothing(federation: Federation, api: httpx.Client) -> None:
+    federation.join("meadow")
+    wait_until(lambda: api.get("/v1/clouds").json()["clouds"])
+    (refusal,) = problem(api.post("/v1/requests", json=WISH), "refused")["refusals"]
+    assert (refusal["cloud"], refusal["reason"]) == ("meadow", "not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("launch", "field"),
+    [
+        ({"sealed": "0" * 32, "secrets": ["user_data"]}, "launch"),
+        ({"user_data": "s3cret" * 9999}, "launch.user_data"),
+        ({"key": "s3cret"}, "launch.key"),
+        ({"flavour": "s3cret"}, "launch.flavour"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_of_them_is_told(
+    api: httpx.Client, agent: CloudLeases, launch: dict[str, Any], field: str
+) -> None:
+    answer = api.post("/v1/requests", json=WISH | {"launch": launch})
+    (error,) = problem(answer, "invalid")["errors"]
+    assert error["field"] == field
+    assert "s3cret" not in answer.text
+
+
+def test_a_federation_that_is_being_upgraded_refuses_what_an_older_process_would_drop(
+    federation: Federation, api: httpx.Client, agent: CloudLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(federation.owners["glade"], FakeOwner)
+    monkeypatch.setattr("broker.requests.launches._SINCE", 99)
+    (error,) = problem(api.post("/v1/requests", json=WISH), "invalid")["errors"]
+    assert "is older and does not know it yet" in error["message"]
