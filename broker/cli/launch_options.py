@@ -63,7 +63,7 @@ _OPTION_OF_FIELD = {
 
 
 class LaunchOptions(NamedTuple):
-    """What an instance runs, as it was written on the command line."""
+    """The options of a launch, as they were written on the command line."""
 
     image: str | None = None
     instance_type: str | None = None

@@ -69,7 +69,7 @@ Secret = Annotated[SecretStr, AfterValidator(_check_size)]
 
 
 class Launch(Message):
-    """The holder's choice of what an instance runs. All of it is honoured, or the request is refused.
+    """All that a holder chooses for an instance. Each part is honoured, or the request is refused.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ Allowed = Annotated[dict[Word, str], BeforeValidator(_as_table)]
 
 
 class LaunchRules(Message):
-    """What the lending operator lets holders choose; nothing unless it is said.
+    """The rules of a lending operator: holders choose what they allow, and nothing else.
 
     Attributes
     ----------

@@ -11,14 +11,15 @@ from uuid import uuid4
 
 import redis.asyncio
 import structlog
+from joserfc.jwk import OKPKey
 from pydantic import ValidationError
 
 from broker.contract import SpotRequest, read_message
 from broker.contract.instances import InstanceCatalogue
 from broker.requests.errors import UnsuitableError
 from broker.requests.routing import Member, find_targets
+from broker.signing.agent_keys import SealError, read_public_key, seal
 from broker.signing.parties import cloud_party
-from broker.signing.sealing import seal
 from broker.signing.signer import MessageSigner, SignatureError
 from broker.storage.keys import RedisKeys
 
@@ -88,7 +89,7 @@ class LaunchSealer:
                 await self._client.set(self._keys.launch(name), seal(text, public_keys), ex=KEPT_S)
         return request.model_copy(update={"launch": launch.without_secrets(names[text, targets])})
 
-    async def _public_key(self, cloud: str) -> str | None:
+    async def _public_key(self, cloud: str) -> OKPKey | None:
         """Return the key of a cloud's agent; None while it has told none."""
         key = self._keys.catalogue(cloud)
         fields = cast("dict[bytes, bytes]", await cast("Any", self._client.hgetall(key)))
@@ -96,7 +97,8 @@ class LaunchSealer:
             return None
         try:
             self._signing.verify(fields.get(b"s"), fields[b"c"], key, {cloud_party(cloud)})
-            return read_message(InstanceCatalogue, fields[b"c"]).key
-        except (SignatureError, ValidationError) as error:
+            text = read_message(InstanceCatalogue, fields[b"c"]).key
+            return None if text is None else read_public_key(text)
+        except (SignatureError, ValidationError, SealError) as error:
             log.warning("the catalogue of a cloud cannot be read", cloud=cloud, why=str(error))
             return None

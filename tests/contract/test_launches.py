@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 from broker.contract import Lease, Reserve
 from broker.contract.launch import Launch, LaunchRules
+from broker.signing.agent_keys import SealError, read_agent_key
 from broker.signing.key_files import SigningKey
 from broker.signing.parties import cloud_party
-from broker.signing.sealing import SealError, read_agent_key
 from broker.signing.signer import MessageSigner
 from cloudsim.model.flavours import CloudFlavour
 from tests.contract.harness import FakeOwner, Federation, signing_files
@@ -48,7 +49,7 @@ def agent(federation: Federation, api: httpx.Client, tmp_path: Path) -> CloudLea
 def stored(federation: Federation) -> str:
     """All that Redis holds of the federation."""
     client = federation.redis
-    readers = {
+    readers: dict[Any, Callable[[Any], Any]] = {
         b"string": client.get,
         b"hash": client.hgetall,
         b"set": client.smembers,
@@ -150,7 +151,6 @@ def test_a_simulated_cloud_runs_nothing(federation: Federation, api: httpx.Clien
 @pytest.mark.parametrize(
     ("launch", "field"),
     [
-        ({"sealed": "0" * 32, "secrets": ["user_data"]}, "launch"),
         ({"user_data": "s3cret" * 9999}, "launch.user_data"),
         ({"key": "s3cret"}, "launch.key"),
         ({"flavour": "s3cret"}, "launch.flavour"),
@@ -163,6 +163,24 @@ def test_mistakes_are_named_and_nothing_of_them_is_told(
     (error,) = problem(answer, "invalid")["errors"]
     assert error["field"] == field
     assert "s3cret" not in answer.text
+
+
+def test_the_secrets_of_another_request_cannot_be_named(api: httpx.Client, agent: CloudLeases) -> None:
+    launch = lease_of(api.post("/v1/requests", json=WISH)).launch
+    assert launch is not None
+    answer = api.post("/v1/requests", json=WISH | {"launch": launch.model_dump(mode="json")})
+    (error,) = problem(answer, "invalid")["errors"]
+    assert error["field"] == "launch"
+
+
+def test_a_key_that_is_none_hurts_its_own_cloud_alone(
+    federation: Federation, api: httpx.Client, agent: CloudLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.cloud_agent.leases.public_half", lambda _: '{"kty": "OKP"}')
+    agent.write_catalogue([CloudFlavour("m1.small", 2)], RULES)
+    lease = lease_of(api.post("/v1/requests", json=WISH))
+    with pytest.raises(SealError, match="not kept any more, or not for this agent"):
+        agent.open_launch(lease)
 
 
 def test_a_federation_that_is_being_upgraded_refuses_what_an_older_process_would_drop(

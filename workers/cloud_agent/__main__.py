@@ -25,8 +25,8 @@ from broker.doctor.redis import UnsafeQueueError
 from broker.journal.archive import directory_name
 from broker.queue.send import ring
 from broker.settings import Settings, SettingsError, require_state_dir, settings
+from broker.signing.agent_keys import SealError, read_agent_key
 from broker.signing.parties import cloud_party
-from broker.signing.sealing import SealError, read_agent_key
 from broker.signing.signer import MessageSigner
 from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys

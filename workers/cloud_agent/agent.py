@@ -28,7 +28,7 @@ from broker.contract import (
     StartOnDemand,
     StopOnDemand,
 )
-from broker.signing.sealing import SealError
+from broker.signing.agent_keys import SealError
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall

@@ -325,7 +325,7 @@ def test_what_squeue_and_sinfo_print_is_read() -> None:
     assert nodes["n1"].partitions == {"spot", "day"}
     assert nodes["n1"].gres == {"gpu": 3, "gpu:a100": 2, "gpu:v100": 1, "shard": 8192}
     assert (nodes["n1"].memory_mb, nodes["n1"].disk_mb) == (64000, 2048)
-    assert (nodes["n1"].features, nodes["n2"].features) == ({"zone=north", "ssd"}, frozenset())
+    assert (nodes["n1"].features, nodes["n2"].features) == (frozenset(("zone=north", "ssd")), frozenset())
     assert (nodes["n1"].idle, nodes["n2"].idle, nodes["n2"].total) == (3, 0, 4)
     assert list(parse_comments("JOBID|COMMENT|\n7|spotfed:p:a|b|\nand|more|\n8|(null)|\n")) == [
         ("7", "spotfed:p:a|b"),

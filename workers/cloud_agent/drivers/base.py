@@ -98,7 +98,7 @@ class InstanceDriver(Protocol):
 
     @property
     def rules(self) -> LaunchRules:
-        """What the holders of leases may choose."""
+        """The rules for what the holders of leases may choose."""
 
     def list_flavours(self) -> list[CloudFlavour]:
         """Return the flavours that leases get, as the cloud describes them, in the order of preference."""
@@ -264,7 +264,7 @@ class CommonOptions(BaseModel):
 
     @property
     def rules(self) -> LaunchRules:
-        """What holders may choose."""
+        """The rules for what holders may choose."""
         allowed = self.allow.model_dump(exclude={"prefix", "scripts", "most_networks"})
         return LaunchRules(**allowed, scripts=self.runs_scripts, most_networks=self.most_networks)
 

@@ -23,6 +23,7 @@ from libcloud.common.exceptions import BaseHTTPError
 from libcloud.compute.drivers.ec2 import BaseEC2NodeDriver, EC2Connection, EC2Response
 from pydantic import Field, StringConstraints
 
+from broker.contract.launch import Word
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -35,7 +36,6 @@ from workers.cloud_agent.drivers.base import (
     InstanceState,
     NoRoomError,
     RefusedError,
-    Word,
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line

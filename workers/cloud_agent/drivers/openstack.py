@@ -19,6 +19,7 @@ from libcloud.compute.drivers.openstack import OpenStack_1_1_Connection
 from pydantic import Field, ValidationInfo
 from pydantic import field_validator as checked
 
+from broker.contract.launch import Word
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -31,7 +32,6 @@ from workers.cloud_agent.drivers.base import (
     InstanceState,
     NoRoomError,
     RefusedError,
-    Word,
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line

@@ -29,7 +29,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, StringConstraints
 from pydantic import field_validator as checked
 
-from broker.contract.launch import Launch, find_word
+from broker.contract.launch import Launch, Word, find_word
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -46,7 +46,6 @@ from workers.cloud_agent.drivers.base import (
     InstanceState,
     NoRoomError,
     RefusedError,
-    Word,
 )
 from workers.cloud_agent.drivers.slurm_output import (
     COMMENT_FIELDS,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.signing.sealing import SealError, public_half, read_agent_key, seal, unseal
+from broker.signing.agent_keys import SealError, public_half, read_agent_key, read_public_key, seal, unseal
 
 
 def test_each_agent_reads_it_and_nobody_else(tmp_path: Path) -> None:
     keys = {cloud: read_agent_key(tmp_path / "keys" / f"{cloud}.jwk") for cloud in ("A", "B", "C")}
-    sealed = seal("s3cret", {cloud: public_half(keys[cloud]) for cloud in ("A", "B")})
+    sealed = seal("s3cret", {cloud: read_public_key(public_half(keys[cloud])) for cloud in ("A", "B")})
     assert "s3cret" not in sealed
     for cloud in ("A", "B"):
         assert unseal(sealed, cloud, keys[cloud]) == "s3cret"
@@ -40,3 +40,17 @@ def test_a_key_stays_and_is_private(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(SealError, match="cannot be used as the agent's key"):
         read_agent_key(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}', '{"kty": "RSA"}']
+)
+def test_what_is_no_public_key_is_refused(text: str) -> None:
+    with pytest.raises(SealError):
+        read_public_key(text)
+
+
+def test_a_private_key_is_no_public_one(tmp_path: Path) -> None:
+    key = read_agent_key(tmp_path / "A.jwk")
+    with pytest.raises(SealError):
+        read_public_key(json.dumps(key.as_dict(private=True)))

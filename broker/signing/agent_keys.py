@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from joserfc import jwe
 from joserfc.errors import JoseError
@@ -43,20 +44,32 @@ def public_half(key: OKPKey) -> str:
     return json.dumps(key.as_dict(private=False))
 
 
-def seal(text: str, public_keys: Mapping[str, str]) -> str:
+def read_public_key(text: str) -> OKPKey:
+    """Return the public key of an agent. Raises SealError."""
+    try:
+        key = OKPKey.import_key(json.loads(text))
+        is_usable = key.curve_name == "X25519" and not key.is_private
+    except (ValueError, KeyError, TypeError, JoseError) as error:
+        raise SealError("it is no public key of an agent") from error
+    if not is_usable:
+        raise SealError("it is no public key of an agent")
+    return key
+
+
+def seal(text: str, public_keys: Mapping[str, OKPKey]) -> str:
     """Return a text that only the holders of these keys can read. ``public_keys``: by party."""
     message = jwe.GeneralJSONEncryption(_HEADER, text.encode())
     for party, public_key in public_keys.items():
-        message.add_recipient({"kid": party}, OKPKey.import_key(json.loads(public_key)))
+        message.add_recipient({"kid": party}, public_key)
     return json.dumps(jwe.encrypt_json(message, None))
 
 
 def unseal(sealed: str | bytes, party: str, key: OKPKey) -> str:
     """Return the text that was sealed for a party, among others. Raises SealError."""
     try:
-        message = json.loads(sealed)
-        recipients = [one for one in message["recipients"] if one["header"]["kid"] == party]
-        opened = jwe.decrypt_json({**message, "recipients": recipients}, key)
+        message: Any = json.loads(sealed)
+        message["recipients"] = [one for one in message["recipients"] if one["header"]["kid"] == party]
+        opened = jwe.decrypt_json(message, key)
         assert opened.plaintext is not None
         return opened.plaintext.decode()
     except (ValueError, KeyError, TypeError, JoseError) as error:
