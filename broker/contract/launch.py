@@ -69,7 +69,7 @@ Secret = Annotated[SecretStr, AfterValidator(_check_size)]
 
 
 class Launch(Message):
-    """All that a holder chooses for an instance. Each part is honoured, or the request is refused.
+    """The holder's choice of what an instance runs. All of it is honoured, or the request is refused.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Launch(Message):
         Text that the image carries out when it starts, for cloud-init for example; a batch system runs a
         script (``#!``) as its job.
     arguments, environment:
-        Those of such a script, on a batch system.
+        Those of the script, on a batch system.
     secrets, sealed:
         Set by the broker, which takes the fields out that may hold secrets: their names, and the name under
         which they are kept for the cloud agents, encrypted.
