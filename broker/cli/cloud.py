@@ -9,6 +9,7 @@ import typer
 from rich.console import RenderableType
 
 from broker.cli import formatting
+from broker.cli.cloud_check import check
 from broker.cli.connection import connected
 from broker.cli.console import JsonOption, make_table, next_step, number, print_text, show_list, show_one
 from broker.cli.node_change import apply
@@ -16,9 +17,10 @@ from broker.contract import Advert, DrainReport
 from broker.schemas.clouds import CloudView
 
 cloud = typer.Typer(
-    no_args_is_help=True, help="Empty a cloud or some of its nodes, open them again, and change its nodes."
+    no_args_is_help=True, help="Check a real cloud, empty nodes, open them again, and change them."
 )
 cloud.command()(apply)
+cloud.command()(check)
 
 CloudArgument = Annotated[str, typer.Argument(metavar="CLOUD", help="Id of the cloud.")]
 NodeOption = Annotated[

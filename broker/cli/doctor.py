@@ -49,7 +49,7 @@ def doctor(
         return
     with _find_installation() as installation:
         results = run_checks(installation)
-    show_one({"checks": results}, *_results_text(results), as_json=as_json)
+    show_one({"checks": results}, *results_text(results), as_json=as_json)
     if any(result.state is State.FAILURE for result in results):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -108,7 +108,8 @@ def _find_installation() -> Installation:
     )
 
 
-def _results_text(results: Sequence[CheckResult]) -> tuple[RenderableType, str]:
+def results_text(results: Sequence[CheckResult]) -> tuple[RenderableType, str]:
+    """Return a table of results, and their numbers by state."""
     table = make_table(
         "Checks", *(Column(heading, overflow="fold") for heading in ("state", "check", "found"))
     )

@@ -51,9 +51,12 @@ class InstanceCatalogue(Message):
         What holders may choose.
     key:
         The agent's public key (JWK), for which the secrets of launches are encrypted.
+    faults:
+        What the agent found wrong with the cloud, in words.
     """
 
     cloud: CloudId
     flavours: tuple[CloudFlavour, ...]
     rules: LaunchRules = LaunchRules()
     key: str | None = None
+    faults: tuple[str, ...] = ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from broker.contract import CloudInfo
+from broker.contract import CloudInfo, read_message
+from broker.contract.instances import InstanceCatalogue
 from broker.doctor.check import CheckResult, check, failure, ok, warning
 from broker.doctor.installation import Installation
 from broker.leases.instances import read_instance_records
@@ -44,4 +45,8 @@ def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
     if waiting is not None:
         advice = "look at the cloud, and into the agent's log"
         return warning(f"{found}; {waiting.lease} waits: {waiting.why}", advice, name=name)
+    catalogue = client.hget(keys.catalogue(cloud.id), "c")
+    if catalogue is not None and (faults := read_message(InstanceCatalogue, catalogue).faults):
+        advice = f"spotfed cloud check FEDERATION.toml --cloud {cloud.id} says more"
+        return warning(f"{found}; its agent finds: {'; '.join(faults)}", advice, name=name)
     return ok(found, name=name)

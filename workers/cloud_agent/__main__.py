@@ -12,11 +12,13 @@ process has become the agent, 78 the Redis server may drop keys or TLS refuses i
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -32,12 +34,14 @@ from broker.storage.connections import connect
 from broker.storage.keys import RedisKeys
 from broker.storage.private_files import find_reader
 from cloudsim.federation.file import load_federation
+from cloudsim.federation.model import FederatedCloud
 from cloudsim.model.errors import InputError
 from workers import celery_app
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
 from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
+from workers.cloud_agent.check import check_cloud
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import CommonOptions
 from workers.cloud_agent.leases import CloudLeases
@@ -49,7 +53,12 @@ _STARTS, _ENDS = 8, 8
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    return make_parser(PROGRAM, __doc__)
+    arguments = make_parser(PROGRAM, __doc__)
+    arguments.add_argument(
+        "--check", action="store_true", help="print whether leases can become instances, as JSON, and end"
+    )
+    arguments.add_argument("--start", action="store_true", help="with --check: start a test instance, too")
+    return arguments
 
 
 def read_cloud_options(path: Path, cloud: str, data: Path | None) -> CommonOptions:
@@ -60,12 +69,18 @@ def read_cloud_options(path: Path, cloud: str, data: Path | None) -> CommonOptio
     InputError
         When the file has no cloud of that id, or the cloud is simulated.
     """
+    number, member = read_member(path, cloud, data)
+    if member.instances is None:
+        message = f"{cloud} is simulated: its table in {path} has no table instances"
+        raise InputError(message, field="--cloud")
+    return read_options(member.instances, f"cloud[{number}].instances", path.absolute().parent)
+
+
+def read_member(path: Path, cloud: str, data: Path | None) -> tuple[int, FederatedCloud]:
+    """Return the place of a cloud in the federation file, and what the file says. Raises InputError."""
     for number, member in enumerate(load_federation(path, data).clouds):
         if member.spec.id == cloud:
-            if member.instances is None:
-                message = f"{cloud} is simulated: its table in {path} has no table instances"
-                raise InputError(message, field="--cloud")
-            return read_options(member.instances, f"cloud[{number}].instances", path.absolute().parent)
+            return number, member
     raise InputError(f"no cloud is called {cloud!r}", field="--cloud")
 
 
@@ -106,9 +121,27 @@ def make_executors() -> dict[str, Executor]:
     }  # fmt: skip
 
 
+def check(options: argparse.Namespace) -> int:
+    """Print what was found of the cloud, which needs no queue and no key; return the exit status."""
+    try:
+        config = settings()
+        _, member = read_member(options.federation, options.cloud, config.data)
+        driver_options = read_cloud_options(options.federation, options.cloud, config.data)
+        driver = make_driver(driver_options, options.cloud, *read_credentials(config))
+    except (InputError, SettingsError) as error:
+        print_error(PROGRAM, error)
+        return 2
+    results = check_cloud(driver_options, driver, member.spec.node_cores, start=options.start)
+    print(json.dumps([asdict(result) for result in results]))  # noqa: T201
+    sys.stdout.flush()
+    return os.EX_OK
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
+    if options.check:
+        return check(options)
     stopping = stop_on_signals()
     try:
         config = settings()

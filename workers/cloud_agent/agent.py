@@ -29,9 +29,11 @@ from broker.contract import (
     StopOnDemand,
 )
 from broker.signing.agent_keys import SealError
+from cloudsim.model.flavours import CloudFlavour
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
+from workers.cloud_agent.check import list_faults
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -156,14 +158,16 @@ class CloudAgent:
 
     def _list_flavours(self) -> None:
         now_s = self._now_s()
-        if now_s >= self._flavours_due_s and self._calls.begin(
-            _FLAVOURS, _FLAVOURS, self._driver.list_flavours
-        ):
+        if now_s >= self._flavours_due_s and self._calls.begin(_FLAVOURS, _FLAVOURS, self._describe_cloud):
             self._flavours_due_s = now_s + _FLAVOURS_S
+
+    def _describe_cloud(self) -> tuple[list[CloudFlavour], list[str]]:
+        return self._driver.list_flavours(), list(list_faults(self._driver))
 
     def _note_flavours(self, finished: FinishedCall) -> None:
         if finished.error is None:
-            self._leases.write_catalogue(finished.result, self._driver.rules)
+            flavours, faults = finished.result
+            self._leases.write_catalogue(flavours, self._driver.rules, faults)
         else:
             log.warning("the cloud's flavours cannot be listed", why=str(finished.error))
             self._flavours_due_s = self._now_s() + _LONGEST_LIST_PAUSE_S

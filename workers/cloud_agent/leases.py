@@ -82,11 +82,13 @@ class CloudLeases:
             self._client.hdel(self._keys.instances(self._cloud), name)
             del self._written[name]
 
-    def write_catalogue(self, flavours: Sequence[CloudFlavour], rules: LaunchRules) -> None:
+    def write_catalogue(
+        self, flavours: Sequence[CloudFlavour], rules: LaunchRules, faults: Sequence[str] = ()
+    ) -> None:
         """Write what leases may be here, for the cloud's owner and for the broker."""
         public_key = None if self._key is None else public_half(self._key)
         catalogue = InstanceCatalogue(
-            cloud=self._cloud, flavours=tuple(flavours), rules=rules, key=public_key
+            cloud=self._cloud, flavours=tuple(flavours), rules=rules, key=public_key, faults=tuple(faults)
         )
         body, name = write_message(catalogue).encode(), self._keys.catalogue(self._cloud)
         self._client.hset(name, mapping=cast("dict[Any, Any]", self._signing.fields("c", body, name)))

@@ -23,6 +23,7 @@ from tests.unit.workers.cloud_agent.exam import (
     alive,
     wanted,
 )
+from workers.cloud_agent.check import check_cloud, list_faults
 from workers.cloud_agent.drivers.base import InstanceDriver, RefusedError
 from workers.cloud_agent.drivers.slurm import SlurmDriver, SlurmOptions
 
@@ -185,6 +186,15 @@ class TestSlurm(InstanceDriverExam):
         with pytest.raises(RefusedError, match="no partition elsewhere"):
             scene.driver(partition="elsewhere").start(wanted())
         assert driver.list_instances() == []
+
+    def test_wrong_credentials_fail_the_check(self, scene: Scene) -> None:
+        driver = scene.driver(partition="elsewhere")
+        (result,) = check_cloud(vars(driver)["_options"], driver, (8, 8))
+        assert (result.name, result.state) == ("access", "failure")
+
+    def test_an_unknown_image_fails_the_check(self, scene: Scene) -> None:
+        (fault,) = list_faults(scene.driver(constraint="none-such"))
+        assert fault.startswith("job: sbatch: ")
 
     def test_notice_reaches_the_instance(self, scene: Scene, driver: InstanceDriver) -> None:
         assert isinstance(scene, SlurmScene)

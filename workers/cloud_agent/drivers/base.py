@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,6 +31,7 @@ from pydantic import (
 from pydantic import field_validator as checked
 
 from broker.contract.launch import Launch, LaunchRules, Word, find_word
+from broker.doctor.check import CheckResult, failure, ok, warning
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import SpecError
 from cloudsim.model.flavours import CloudFlavour, find_flavour
@@ -123,6 +126,9 @@ class InstanceDriver(Protocol):
     def end(self, lease: str) -> None:
         """Terminate the lease's instance at once; do nothing if there is none."""
 
+    def check(self) -> Iterator[CheckResult]:
+        """Yield whether leases can become instances: clock, images, networks, keys, rights and the like."""
+
     def free_cores(self) -> int | None:
         """Return the cores that the cloud says it could still give, None if it does not tell."""
 
@@ -143,6 +149,9 @@ _USER_DATA_KINDS = {
     "#cloud-boothook": "text/cloud-boothook",
     "## template: jinja": "text/jinja2",
 }
+
+#: Seconds that two clocks may be apart.
+MOST_APART_S = 30.0
 
 LOOPBACK = ("localhost", "127.0.0.1")
 
@@ -240,6 +249,8 @@ class CommonOptions(BaseModel):
     runs_scripts: ClassVar[bool] = False
     #: The largest number of networks that an instance is on.
     most_networks: ClassVar[int] = 16
+    #: The export of the cloud's past load with which a first table can be made.
+    export: ClassVar[str] = "a record of it"
 
     driver: str
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")] = "spotfed"
@@ -267,6 +278,11 @@ class CommonOptions(BaseModel):
         """The rules for what holders may choose."""
         allowed = self.allow.model_dump(exclude={"prefix", "scripts", "most_networks"})
         return LaunchRules(**allowed, scripts=self.runs_scripts, most_networks=self.most_networks)
+
+    @property
+    def lists_all_users(self) -> bool:
+        """True if the cloud lists instances of all its users."""
+        return True
 
     def offer(self, flavours: Iterable[CloudFlavour]) -> list[CloudFlavour]:
         """Return those of a cloud's flavours that leases get: those of the file first, then the smallest.
@@ -323,6 +339,28 @@ class CommonOptions(BaseModel):
             if word == size:
                 return cores
         return self.foreign_sizes.get(size)
+
+
+def guard_check(name: str, results: Iterable[CheckResult]) -> Iterator[CheckResult]:
+    """Yield results, and a failure with the cloud's message where it does not answer one of their calls."""
+    try:
+        yield from results
+    except InstanceError as error:
+        yield failure(str(error), "correct it at the cloud or in the federation file", name=name)
+
+
+def judge_clock(headers: Mapping[str, str]) -> CheckResult:
+    """Return how far this machine's clock is from that of the server that sent these headers."""
+    text = next((value for name, value in headers.items() if name.lower() == "date"), None)
+    if text is None:
+        return ok("the cloud does not tell its time", name="clock")
+    apart_s = time.time() - parsedate_to_datetime(text).timestamp()
+    found = f"this machine's clock is {apart_s:.0f} s ahead of the cloud's"
+    if abs(apart_s) > MOST_APART_S:
+        return warning(
+            found, "set both by NTP: clouds refuse signatures and tokens of other times", name="clock"
+        )
+    return ok(found, name="clock")
 
 
 def own_words(allowed: Mapping[str, str], words: Iterable[str]) -> tuple[str, ...]:

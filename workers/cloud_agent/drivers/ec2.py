@@ -24,6 +24,7 @@ from libcloud.compute.drivers.ec2 import BaseEC2NodeDriver, EC2Connection, EC2Re
 from pydantic import Field, StringConstraints
 
 from broker.contract.launch import Word
+from broker.doctor.check import CheckResult, failure, ok
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -36,6 +37,8 @@ from workers.cloud_agent.drivers.base import (
     InstanceState,
     NoRoomError,
     RefusedError,
+    guard_check,
+    judge_clock,
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
@@ -94,12 +97,18 @@ class Ec2Options(HttpOptions):
     """
 
     most_networks: ClassVar[int] = 1
+    export: ClassVar[str] = "`aws ec2 describe-instances`"
     driver: Literal["ec2"]
     dialect: Dialect = Field(Dialect.AWS, strict=False)
     region: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}$")] = "us-east-1"
     subnet: Word | None = None
     all_users: bool = False
     spot: bool = False
+
+    @property
+    def lists_all_users(self) -> bool:
+        """True if instances of all accounts are listed, which AWS does not do: its room is not theirs."""
+        return self.all_users or self.dialect is Dialect.AWS
 
 
 class Ec2Driver:
@@ -184,6 +193,45 @@ class Ec2Driver:
                 self._call("TerminateInstances", _numbered("InstanceId", ids))
         if self._options.allow.keys:  # it is no error if there is no such key pair
             self._call("DeleteKeyPair", {"KeyName": self._tags.make_token(lease)})
+
+    def check(self) -> Iterator[CheckResult]:
+        """Yield the results for clock and image, and on AWS for starts that only pretend, of each size.
+
+        These need image, size, key pair, subnet, security groups and the right to start.
+        """
+        yield judge_clock(
+            self._calls.call(
+                lambda driver: (
+                    driver.connection.request(self._path, **self._request("DescribeRegions", {})).headers
+                )
+            )
+        )
+        for image in dict.fromkeys([self._options.image, *filter(None, self._options.allow.images.values())]):
+            yield from guard_check("image", self._check_image(image))
+        if self._options.dialect is Dialect.EUCALYPTUS:
+            return
+        for cores, size in self._options.sizes.items():
+            desired = DesiredInstance(f"check-{cores}.1", cores, "check")
+            parameters = self._start(desired, size, self._tags.make_tags(desired)) | {"DryRun": "true"}
+            try:
+                self._call("RunInstances", parameters)
+            except _WouldSucceedError:
+                yield ok(f"{size} could be started", name=f"start {size}")
+            except InstanceError as error:
+                yield failure(
+                    f"{size} could not be started: {error}", "see the message", name=f"start {size}"
+                )
+            else:
+                yield failure("the cloud does not know dry runs", "end the instance", name=f"start {size}")
+                self.end(desired.lease)
+
+    def _check_image(self, image: str) -> Iterator[CheckResult]:
+        found = self._call("DescribeImages", {"ImageId.1": image})
+        states = [_text(each, "imageState") for each in found.iterfind("{*}imagesSet/{*}item")]
+        if states == ["available"]:
+            yield ok(f"{image} is available", name="image")
+        else:
+            yield failure(f"{image} is {' '.join(states) or 'not there'}", "name another one", name="image")
 
     def free_cores(self) -> int | None:
         """Return the free cores for the size that fits best; None for AWS, which does not tell."""
@@ -373,20 +421,25 @@ class Ec2Driver:
 
     def _call(self, action: str, parameters: Mapping[str, str]) -> Element:
         """Call an action of the API and return the root element of the answer."""
-        body = {"Action": action, "Version": _VERSIONS[self._options.dialect], **parameters}
+        request = self._request(action, parameters)
 
         def use(libcloud: BaseEC2NodeDriver) -> Element:
-            answer = libcloud.connection.request(
-                self._path,
-                method="POST",
-                data=urlencode(body),
-                headers={"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"},
-            ).object
+            answer = libcloud.connection.request(self._path, **request).object
             if not isinstance(answer, Element) or answer.tag.rpartition("}")[2] != f"{action}Response":
                 raise InstanceError(f"the answer to {action} is none of the EC2 API")
             return answer
 
         return self._calls.call(use)
+
+    def _request(self, action: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Return what Libcloud sends."""
+        body = {"Action": action, "Version": _VERSIONS[self._options.dialect], **parameters}
+        kind = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+        return {"method": "POST", "data": urlencode(body), "headers": kind}
+
+
+class _WouldSucceedError(InstanceError):
+    """The call was a dry run, and would have succeeded."""
 
 
 class _SameTokenError(RefusedError):
@@ -434,6 +487,7 @@ class _Answer(EC2Response):
 
 
 _KINDS = {
+    "DryRunOperation": _WouldSucceedError,
     "IdempotentParameterMismatch": _SameTokenError,
     "InvalidInstanceID.NotFound": _NoInstanceError,
     "InvalidKeyPair.Duplicate": _KeyExistsError,

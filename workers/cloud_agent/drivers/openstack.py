@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from libcloud.common.exceptions import BaseHTTPError
@@ -20,6 +20,7 @@ from pydantic import Field, ValidationInfo
 from pydantic import field_validator as checked
 
 from broker.contract.launch import Word
+from broker.doctor.check import CheckResult, failure, ok
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -32,6 +33,8 @@ from workers.cloud_agent.drivers.base import (
     InstanceState,
     NoRoomError,
     RefusedError,
+    guard_check,
+    judge_clock,
     own_words,
 )
 from workers.cloud_agent.http_calls import HttpCalls, connection_class, one_line
@@ -59,6 +62,13 @@ _FLAVOR_VERSION = {"X-OpenStack-Nova-API-Version": "2.61"}
 #: An extra spec that is an amount of a resource class, as ``resources:VGPU``, also of a numbered group.
 _AMOUNT = re.compile(r"resources\w*:(?P<name>\w+)")
 
+#: Quotas: the name of the limit, that of its use, and the word for it.
+_QUOTAS = (
+    ("Instances", "totalInstancesUsed", "servers"),
+    ("Cores", "totalCoresUsed", "cores"),
+    ("RAMSize", "totalRAMUsed", "MB of memory"),
+)
+
 _PCI_ALIAS = "pci_passthrough:alias"
 
 #: Placement's standard classes of graphics processors.
@@ -84,6 +94,7 @@ class OpenStackOptions(HttpOptions):
     then no project is named. all_users: list servers of all projects, which takes an administrator's role.
     """
 
+    export: ClassVar[str] = "`openstack server list --all-projects --long -f json`"
     driver: Literal["openstack"]
     project: Word | None = None
     project_domain: Word = "default"
@@ -93,6 +104,11 @@ class OpenStackOptions(HttpOptions):
     interface: Literal["public", "internal", "admin"] = "public"
     networks: tuple[Word, ...] = Field((), strict=False)
     all_users: bool = False
+
+    @property
+    def lists_all_users(self) -> bool:
+        """True if servers of all projects are listed."""
+        return self.all_users
 
     @checked("application_credential")
     @classmethod
@@ -186,6 +202,62 @@ class OpenStackDriver:
         if self._options.allow.keys:
             with suppress(_NotThereError):
                 self._call("DELETE", f"/os-keypairs/{self._tags.make_token(lease)}")
+
+    def check(self) -> Iterator[CheckResult]:
+        """Yield the results for clock, images, networks, security groups, key pair and quota.
+
+        Nova asks Glance and Neutron itself, in versions of its API before 2.36.
+        """
+        options = self._options
+        yield judge_clock(self._calls.call(lambda connection: connection.request("/limits").headers))
+        for image in dict.fromkeys([options.image, *filter(None, options.allow.images.values())]):
+            yield from guard_check("image", self._check_image(image))
+        yield from guard_check("network", self._check_networks())
+        if options.key_name is not None:
+            yield from guard_check("key", self._check_key(options.key_name))
+        yield from guard_check("quota", self._check_quota())
+
+    def _check_image(self, image: str) -> Iterator[CheckResult]:
+        status = str(self._old(f"/images/{self._image_id(image)}", "image")["status"])
+        if status == "ACTIVE":
+            yield ok(f"{image} is active", name="image")
+        else:
+            yield failure(
+                f"{image} is {status.lower()}", "upload it again, or name another one", name="image"
+            )
+
+    def _check_networks(self) -> Iterator[CheckResult]:
+        options = self._options
+        networks = {str(network["id"]) for network in self._old("/os-networks", "networks")}
+        missing = {*options.networks, *filter(None, options.allow.networks.values())} - networks
+        if missing:
+            found = f"the project sees no network {', '.join(sorted(missing))}"
+            yield failure(found, "name networks by their ids", name="network")
+        elif len(networks) > 1 and not options.networks:
+            advice = "name one in networks: Nova does not choose among several"
+            yield failure(f"the project sees {len(networks)} networks", advice, name="network")
+        else:
+            yield ok(f"the project sees {len(networks)} networks", name="network")
+        groups = {str(group["name"]) for group in self._old("/os-security-groups", "security_groups")}
+        for group in sorted(set(options.security_groups) - groups):
+            yield failure(f"there is no security group {group}", "make it, or leave it out", name="network")
+
+    def _check_key(self, name: str) -> Iterator[CheckResult]:
+        self._old(f"/os-keypairs/{name}", "keypair")
+        yield ok(f"the key pair {name} is there", name="key")
+
+    def _check_quota(self) -> Iterator[CheckResult]:
+        limits = self._call("GET", "/limits")["limits"]["absolute"]
+        left = [
+            f"{int(limits[f'maxTotal{name}']) - int(limits[used])} of {limits[f'maxTotal{name}']} {word}"
+            for name, used, word in _QUOTAS
+            if int(limits[f"maxTotal{name}"]) >= 0
+        ]
+        yield ok(f"it leaves {', '.join(left) or 'all'}", name="quota")
+
+    def _old(self, path: str, name: str) -> Any:
+        """Return a part of the answer to a call of an earlier version."""
+        return self._call("GET", path, headers={})[name]
 
     def free_cores(self) -> int | None:
         """Return the cores that the project's quota leaves, None if it has no limit."""

@@ -14,6 +14,7 @@ submits them. Tried with Slurm 22.05.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ from pydantic import Field, StringConstraints
 from pydantic import field_validator as checked
 
 from broker.contract.launch import Launch, Word, find_word
+from broker.doctor.check import CheckResult, failure, ok
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     DISK,
@@ -99,6 +101,7 @@ class SlurmOptions(CommonOptions):
     """
 
     runs_scripts: ClassVar[bool] = True
+    export: ClassVar[str] = "`sacct --allusers --parsable2`"
     driver: Literal["slurm"]
     partition: SlurmName
     script: BesideFile
@@ -216,6 +219,24 @@ class SlurmDriver:
                 self._call("scancel", ["--quiet", "--batch", "--signal=KILL", *jobs])
             self._call("scancel", ["--quiet", *jobs])
 
+    def check(self) -> Iterator[CheckResult]:
+        """Yield whether Slurm would take a job of a lease, and whether it preempts it for own users."""
+        try:
+            self._submit(DesiredInstance("check.1", 1, "check"), "--test-only")
+            yield ok(f"{self._options.partition} would take a job of a lease", name="job")
+        except InstanceError as error:
+            yield failure(str(error), "correct partition, account, qos or constraint", name="job")
+        config = self._call("scontrol", ["show", "config"])
+        preempts = re.search(r"^PreemptType\s*=\s*(\S+)", config, re.MULTILINE)
+        if preempts is None or preempts[1] in ("preempt/none", "(null)"):
+            yield failure(
+                "jobs of leases keep their nodes when own users need them",
+                "set PreemptType=preempt/partition_prio, and PreemptMode=CANCEL for the partition",
+                name="preemption",
+            )
+        else:
+            yield ok(preempts[1], name="preemption")
+
     def free_cores(self) -> int | None:
         """Return the idle CPUs of the partition's nodes, less those that jobs wait for."""
         nodes = self._nodes().values()
@@ -294,7 +315,7 @@ class SlurmDriver:
         if desired.cores > max(node.idle for node in nodes):
             raise NoRoomError(f"no node of {self._options.partition} has {desired.cores} idle CPUs")
 
-    def _submit(self, desired: DesiredInstance) -> None:
+    def _submit(self, desired: DesiredInstance, *more: str) -> None:
         options, environment = self._options, self._environment(desired)
         arguments = [
             "--parsable",
@@ -321,6 +342,7 @@ class SlurmDriver:
                 if value is not None
             ),
             *self._amounts(desired.amounts),
+            *more,
         ]
         script = self._holders_script(desired.launch)
         if script is None:

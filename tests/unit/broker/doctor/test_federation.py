@@ -10,7 +10,7 @@ import fakeredis
 import pytest
 
 from broker.contract import VERSION, Advert, CloudInfo
-from broker.contract.instances import InstanceRecord
+from broker.contract.instances import InstanceCatalogue, InstanceRecord
 from broker.doctor import Check, CheckResult, Installation, State, clouds
 from broker.doctor.contract import check_contract
 from broker.doctor.instances import check_instances
@@ -289,3 +289,12 @@ def test_leases_that_wait_for_an_instance_are_warned_of(federation: Federation) 
     result = instances(federation, {"lease": "a.1", "why": "InsufficientInstanceCapacity"})
     assert result.state is State.WARNING
     assert "a.1 waits: InsufficientInstanceCapacity" in result.found
+
+
+def test_what_the_agent_finds_wrong_with_its_cloud_is_warned_of(federation: Federation) -> None:
+    catalogue = InstanceCatalogue(cloud="a", flavours=(), faults=("image: debian-12 is killed",))
+    federation.redis.hset(federation.keys.catalogue("a"), "c", catalogue.model_dump_json())
+    result = instances(federation)
+    assert result.state is State.WARNING
+    assert "its agent finds: image: debian-12 is killed" in result.found
+    assert "spotfed cloud check" in result.advice

@@ -13,8 +13,10 @@ from typing import Any, Protocol
 import pytest
 
 from broker.contract.launch import Launch
+from broker.doctor.check import State
 from cloudsim.model.flavours import CloudFlavour, find_flavour
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
+from workers.cloud_agent.check import check_cloud, list_faults
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
     DesiredInstance,
@@ -430,6 +432,26 @@ class InstanceDriverExam:
             driver.start(wanted(launch=Launch(instance_type="huge")))
         assert driver.list_instances() == []
         assert scene.keys() == []
+
+    def test_a_cloud_that_is_ready_passes_its_check(self, scene: Scene, driver: InstanceDriver) -> None:
+        scene.foreign(4)
+        scene.settle()
+        before = driver.list_instances()
+        results = list(check_cloud(vars(driver)["_options"], driver, (8, 8)))
+        assert [result for result in results if result.state is not State.OK] == []
+        assert {"access", "own load", "flavours"} <= {result.name for result in results}
+        assert "1 instances of 4 cores" in next(one.found for one in results if one.name == "own load")
+        assert {one.id for one in driver.list_instances()} == {one.id for one in before}
+
+    def test_wrong_credentials_fail_the_check(self, scene: Scene) -> None:
+        driver = scene.driver(secret="wrong")
+        (result,) = check_cloud(vars(driver)["_options"], driver, (8, 8))
+        assert (result.name, result.state) == ("access", State.FAILURE)
+        assert "wrong" not in result.found
+
+    def test_an_unknown_image_fails_the_check(self, scene: Scene) -> None:
+        driver = scene.driver(image="ami-00000000000000bad")
+        assert any(text.startswith("image: ") for text in list_faults(driver))
 
     def test_notice_reaches_the_instance(self, scene: Scene, driver: InstanceDriver) -> None:
         driver.start(wanted())

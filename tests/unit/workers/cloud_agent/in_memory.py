@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 from broker.contract.launch import LaunchRules
+from broker.doctor.check import CheckResult, failure, ok
 from cloudsim.model.flavours import CloudFlavour
 from workers.cloud_agent.drivers.base import (
     CloudInstance,
@@ -30,6 +32,7 @@ class InMemoryCloud:
         self.instances: dict[str, CloudInstance] = {}
         self.notices: dict[str, float] = {}
         self.rules = LaunchRules(keys=True)
+        self.findings = [failure("there is none", "make one", name="image"), ok("it is there", name="key")]
         self.calls: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 
@@ -44,6 +47,9 @@ class InMemoryCloud:
         with self._lock:
             self._called("flavours", "")
             return [CloudFlavour("any", self.room, is_divisible=True)]
+
+    def check(self) -> Iterator[CheckResult]:
+        return iter(self.findings)
 
     def start(self, wanted: DesiredInstance) -> None:
         with self._lock:

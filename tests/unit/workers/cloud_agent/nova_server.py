@@ -66,6 +66,8 @@ class NovaServer:
     def __init__(self) -> None:
         self.servers: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, str] = {}
+        self.networks = ["1f3b"]
+        self.image_status = "ACTIVE"
         self.full = False
         self.tokens_s = 3600.0
         self.tokens: dict[str, tuple[str, float]] = {}
@@ -82,6 +84,10 @@ class NovaServer:
                 Rule("/compute/v2.1/servers/<name>/metadata", methods=["POST"], endpoint=self._metadata),
                 Rule("/compute/v2.1/flavors/detail", methods=["GET"], endpoint=self._flavors),
                 Rule("/compute/v2.1/images", methods=["GET"], endpoint=self._images),
+                Rule("/compute/v2.1/images/<name>", methods=["GET"], endpoint=self._image),
+                Rule("/compute/v2.1/os-networks", methods=["GET"], endpoint=self._networks),
+                Rule("/compute/v2.1/os-security-groups", methods=["GET"], endpoint=self._groups),
+                Rule("/compute/v2.1/os-keypairs/<name>", methods=["GET"], endpoint=self._key),
                 Rule("/compute/v2.1/os-keypairs", methods=["POST"], endpoint=self._put_key),
                 Rule("/compute/v2.1/os-keypairs/<name>", methods=["DELETE"], endpoint=self._delete_key),
                 Rule("/compute/v2.1/limits", methods=["GET"], endpoint=self._limits),
@@ -262,6 +268,22 @@ class NovaServer:
         found = names.get(request.args["name"], [])
         return self._page(request, [{"id": one, "name": request.args["name"]} for one in found], "images")
 
+    def _image(self, request: Request, project: str, name: str) -> tuple[Any, int]:
+        if name not in (IMAGE, NAMED_IMAGE):
+            raise NotFound("Image not found.")
+        return {"image": {"id": name, "status": self.image_status}}, 200
+
+    def _networks(self, request: Request, project: str) -> tuple[Any, int]:
+        return {"networks": [{"id": network} for network in self.networks]}, 200
+
+    def _groups(self, request: Request, project: str) -> tuple[Any, int]:
+        return {"security_groups": [{"name": "default"}]}, 200
+
+    def _key(self, request: Request, project: str, name: str) -> tuple[Any, int]:
+        if name not in self.keys:
+            raise NotFound(f"Keypair {name} not found for user {USER}")
+        return {"keypair": {"name": name}}, 200
+
     def _put_key(self, request: Request, project: str) -> tuple[Any, int]:
         asked = request.get_json()["keypair"]
         if asked["name"] in self.keys:
@@ -276,9 +298,11 @@ class NovaServer:
 
     def _limits(self, request: Request, project: str) -> tuple[Any, int]:
         used = sum(server["flavor"]["vcpus"] for server in self._of(project))
-        return {
-            "limits": {"rate": [], "absolute": {"maxTotalCores": _MOST_CORES, "totalCoresUsed": used}}
-        }, 200
+        absolute = {
+            "maxTotalCores": _MOST_CORES, "totalCoresUsed": used, "maxTotalInstances": 100,
+            "totalInstancesUsed": len(self._of(project)), "maxTotalRAMSize": -1, "totalRAMUsed": 0,
+        }  # fmt: skip
+        return {"limits": {"rate": [], "absolute": absolute}}, 200
 
 
 def _json(value: Any) -> bytes:

@@ -58,7 +58,10 @@ class Shown(CloudLeases):
     def drop_record(self, name: str) -> None:
         self.kept.pop(name, None)
 
-    def write_catalogue(self, flavours: Sequence[CloudFlavour], rules: LaunchRules) -> None:
+    def write_catalogue(
+        self, flavours: Sequence[CloudFlavour], rules: LaunchRules, faults: Sequence[str] = ()
+    ) -> None:
+        assert list(faults) == ["image: there is none"]
         assert rules == self.scene.cloud.rules
         self.flavours = list(flavours)
 

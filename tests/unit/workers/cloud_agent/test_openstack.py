@@ -22,6 +22,7 @@ from tests.unit.workers.cloud_agent.nova_server import (
     USER,
     NovaServer,
 )
+from workers.cloud_agent.check import check_cloud, list_faults
 from workers.cloud_agent.drivers import make_driver, read_options
 from workers.cloud_agent.drivers.base import InstanceDriver, InstanceState, NoRoomError, RefusedError
 
@@ -255,3 +256,25 @@ def test_where_an_instance_goes(scene: NovaScene) -> None:
     assert server["_asked"]["networks"] == [{"uuid": "1f3b"}]
     assert server["_asked"]["security_groups"] == [{"name": "ssh-x"}]
     assert server["metadata"].items() >= {"team": "x", "spotfed:lease": "q-1.1"}.items()
+
+
+def test_what_a_check_finds_missing(scene: NovaScene) -> None:
+    assert list(list_faults(scene.driver())) == []
+    scene.nova.networks, scene.nova.image_status = ["1f3b", "2c4d"], "KILLED"
+    driver = scene.driver(key_name="me", security_groups=["ssh"])
+    *others, key = list_faults(driver)
+    assert others == [
+        f"image: {IMAGE} is killed",
+        "network: the project sees 2 networks",
+        "network: there is no security group ssh",
+    ]
+    assert key.endswith("Keypair me not found for user spotfed")
+    assert list(list_faults(scene.driver(networks=["none"])))[1:] == [
+        "network: the project sees no network none"
+    ]
+    options = vars(scene.driver(sizes={"1": "m1.small", "2": "m1.none"}, all_users=False))["_options"]
+    results = check_cloud(options, scene.driver(sizes={"1": "m1.small", "2": "m1.none"}), (500,))
+    found = {result.name: (result.state, result.found) for result in results if result.state != "ok"}
+    assert found["flavours"] == ("failure", "the cloud has no m1.none")
+    assert found["own load"][0] == "warning"
+    assert found["room"] == ("warning", "the cloud gives 200 cores more, and the file has nodes of 500")
