@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.client import Client, GrantedRequest, NotFoundError
+from broker.client import Client, GrantedRequest, NotFoundError, RefusedRequest
 from broker.contract import SpotRequest
 from broker.contract.instances import InstanceRecord
 from broker.local.federation import LocalFederation
@@ -166,7 +167,23 @@ def test_nothing_of_others_is_touched_and_an_api_that_is_away_ends_nothing(world
 
 
 def test_what_the_cloud_refuses_fails_with_its_words(world: World) -> None:
-    refusing = world.lease("odd", 2)  # the file has no size of 2 cores
+    world.ec2.front.given["RunInstances"] = error("InvalidKeyPair.NotFound", "no key pair 'k'", 400)
+    refusing = world.lease("odd", 1)
     wait_until(lambda: world.state(refusing) == "failed", "the lease fails")
-    assert "2" in (world.client.leases.get(refusing).cause or "")
+    assert "no key pair 'k'" in (world.client.leases.get(refusing).cause or "")
     assert world.listed() == {}
+
+
+def test_what_no_size_has_is_refused_before_it_is_promised(world: World) -> None:
+    numbers = itertools.count()
+
+    def ask() -> RefusedRequest | None:
+        """The refusal, once the agent has described the cloud's sizes to its owner."""
+        wish = SpotRequest(id=f"odd-{next(numbers)}", origin="guest", cores=2, lifetime_s=3600)
+        answer = world.client.requests.submit(wish)
+        return answer if isinstance(answer, RefusedRequest) else None
+
+    refused = wait_until(ask, "there is no such size")
+    assert refused is not None
+    (refusal,) = refused.refusals
+    assert (refusal.reason, refusal.counter_offers.cores) == ("no_such_flavour", 1)
