@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from broker.signing.key_files import SigningKey
 from broker.signing.parties import cloud_party
 from broker.signing.signer import MessageSigner
 from cloudsim.model.flavours import CloudFlavour
-from tests.contract.harness import FakeOwner, Federation, signing_files
+from tests.contract.harness import FakeOwner, Federation, Run, signing_files
 from tests.contract.test_requests import problem
 from tests.support.wait import wait_until
 from tests.unit.broker.contract.public_key import PUBLIC_KEY
@@ -190,3 +191,37 @@ def test_a_federation_that_is_being_upgraded_refuses_what_an_older_process_would
     monkeypatch.setattr("broker.requests.launches._SINCE", 99)
     (error,) = problem(api.post("/v1/requests", json=WISH), "invalid")["errors"]
     assert "is older and does not know it yet" in error["message"]
+
+
+def test_the_command_line_sends_all_of_it(spotfed: Run, agent: CloudLeases, tmp_path: Path) -> None:
+    (tmp_path / "id.pub").write_text(f"{PUBLIC_KEY} me@here\n")
+    (tmp_path / "run.sh").write_text(SECRET)
+    wish = ("submit", "--cores", 2, "--lifetime", "1h", "--sla", "none")
+    chosen = ("--image", "debian-12", "--key", tmp_path / "id.pub", "--user-data", tmp_path / "run.sh")
+    code, text, errors = spotfed(*wish, *chosen, "--tag", "team=x", "--json")
+    assert code == 0, errors
+    opened = agent.open_launch(Lease.model_validate_json(json.dumps(json.loads(text)["lease"])))
+    assert opened == Launch.model_validate(LAUNCH | {"key": f"{PUBLIC_KEY} me@here"})
+    code, text, _ = spotfed(*wish, "--image", "windows")
+    assert (code, "not_allowed" in text or "images: windows" in text) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--key", "none.pub"), "--key: none.pub cannot be read"),
+        (("--key", "run.sh"), "--key: should be a public key of SSH"),
+        (("--argument", "x"), "--user-data: arguments and environment go with user_data"),
+        (("--user-data", "run.sh", "--env", "LD_PRELOAD=x"), "--env: names of variables"),
+        (("--tag", "team"), "--tag: 'team' is not NAME=VALUE"),
+        (("--image", "debian-12", "--or-on-demand"), "--or-on-demand: no cloud sells on-demand"),
+    ],
+)
+def test_mistakes_on_the_command_line_name_the_option(
+    spotfed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sh").write_text(SECRET)
+    code, _, errors = spotfed("submit", "--cores", 2, "--lifetime", "1h", *options)
+    assert (code, told in " ".join(errors.split())) == (2, True), errors
+    assert "s3cret" not in errors
