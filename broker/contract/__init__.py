@@ -51,6 +51,7 @@ from broker.contract.fields import (
     Resources,
     Seconds,
 )
+from broker.contract.launch import Launch
 from broker.contract.leases import Lease, LeaseState
 from broker.contract.replies import (
     Answer,
@@ -119,6 +120,7 @@ __all__ = [
     "Gone",
     "Id",
     "Labels",
+    "Launch",
     "Lease",
     "LeaseGranted",
     "LeaseState",

@@ -191,8 +191,11 @@ class Ec2Driver:
         if ids:
             with suppress(_NoInstanceError):
                 self._call("TerminateInstances", _numbered("InstanceId", ids))
-        if self._options.allow.keys:  # it is no error if there is no such key pair
-            self._call("DeleteKeyPair", {"KeyName": self._tags.make_token(lease)})
+        if self._options.allow.keys:
+            with suppress(
+                RefusedError
+            ):  # there is none, or it may not be deleted: the lease has ended anyway
+                self._call("DeleteKeyPair", {"KeyName": self._tags.make_token(lease)})
 
     def check(self) -> Iterator[CheckResult]:
         """Yield the results for clock and image, and on AWS for starts that only pretend, of each size.
