@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,14 +34,21 @@ from workers.cloud_agent.drivers.base import (
 from workers.cloud_agent.instance_history import (
     TrackedForeign,
     TrackedLease,
+    freed_id,
     renamed_after_refusal,
     track_arrival,
 )
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 from workers.cloud_agent.reconcile import InstanceDecision, InstanceStep, decide_foreign, decide_lease
+from workers.cloud_agent.user_refusals import UserRefusals
 
 POLL_S = 0.5
+#: Seconds for which instances are listed every POLL_S after the cloud reported a change: a listing shows it
+#: a little later.
+_HEARD_S = 3.0
+#: The label of a node that names its host at the cloud.
+HOST = "host"
 #: Seconds that the owner may take to answer.
 _ANSWER_S = 5.0
 _LONGEST_LIST_PAUSE_S = 20.0
@@ -53,7 +60,7 @@ log = structlog.get_logger(__name__)
 
 
 class CloudAgent:
-    """Manages all instances of one cloud. Only ``wake`` may be called from other threads."""
+    """Manages all instances of one cloud. Only ``wake`` and ``hear`` may be called from other threads."""
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class CloudAgent:
         cores_of: Callable[[str], int | None],
         poll_s: float,
         now_s: Callable[[], float] = time.monotonic,
+        hosts: Sequence[str | None] = (),
     ):
         """Set up the agent; it does nothing before ``run`` or ``step``.
 
@@ -78,9 +86,12 @@ class CloudAgent:
             Seconds between two listings of the instances.
         now_s:
             A clock that never jumps.
+        hosts:
+            The cloud's hosts by the numbers of the owner's nodes. Instances of leases then run on the host of
+            their node, and foreign ones are counted on theirs. None leaves the host to the cloud.
         """
         self._cloud, self._driver, self._leases, self._owner = cloud, driver, leases, owner
-        self._cores_of, self._poll_s, self._now_s = cores_of, poll_s, now_s
+        self._cores_of, self._poll_s, self._now_s, self._hosts = cores_of, poll_s, now_s, hosts
         self._wakened = threading.Event()
         self._calls = calls(self.wake)
         self._tracked: dict[str, TrackedLease] = {}
@@ -91,9 +102,16 @@ class CloudAgent:
         self._limit_s = reconcile.MISSING_S
         self._warned: set[str] = set()
         self._away = False
+        self._refusals = UserRefusals()
+        self._has_heard, self._heard_until_s = threading.Event(), float("-inf")
 
     def wake(self) -> None:
         """Make the loop look at once whether there is something to do."""
+        self._wakened.set()
+
+    def hear(self) -> None:
+        """Make the loop list instances at once, and often for a moment: the cloud reports a change."""
+        self._has_heard.set()
         self._wakened.set()
 
     def run(self, stopping: threading.Event) -> None:
@@ -116,6 +134,9 @@ class CloudAgent:
                 self._handle_lease(name)
             for own_id in list(self._foreign):
                 self._handle_foreign(own_id)
+            for own_id, cores in self._refusals.due():
+                if self._free_room(own_id, freed_id(self._cloud, own_id), cores):
+                    log.warning("an own user was refused: freeing room", instance=own_id, cores=cores)
             self._list_instances()
         except redis.RedisError as error:
             if not self._away:
@@ -141,8 +162,14 @@ class CloudAgent:
 
     def _list_instances(self) -> None:
         now_s = self._now_s()
+        if self._has_heard.is_set():
+            self._has_heard.clear()
+            self._heard_until_s = now_s + _HEARD_S
+            if not self._list_failures:
+                self._list_due_s = min(self._list_due_s, now_s)
         if now_s >= self._list_due_s and self._calls.begin(_LIST, _LIST, self._driver.list_instances):
-            self._list_due_s = now_s + self._poll_s
+            pause_s = min(POLL_S, self._poll_s) if now_s < self._heard_until_s else self._poll_s
+            self._list_due_s = now_s + pause_s
 
     def _note_listing(self, finished: FinishedCall) -> None:
         now_s = self._now_s()
@@ -174,14 +201,19 @@ class CloudAgent:
             tracked_foreign.note_listing(foreign.get(own_id), now_s)
         for own_id in foreign.keys() - self._foreign.keys():
             self._add_foreign(foreign[own_id])
+        self._refusals.note_listing(foreign, self._cores, time.time())
+
+    def _cores(self, instance: CloudInstance) -> int | None:
+        return self._cores_of(instance.size) if instance.cores is None else instance.cores
 
     def _add_foreign(self, instance: CloudInstance) -> None:
         """Begin to track a foreign instance that is new."""
         if decide_foreign(instance, None, self._now_s(), self._limit_s).step is not InstanceStep.ARRIVE:
             return
-        cores = self._cores_of(instance.size) if instance.cores is None else instance.cores
+        cores = self._cores(instance)
         if cores is not None:
             self._foreign[instance.id] = track_arrival(self._cloud, instance, cores)
+            self._refusals.note_arrival(instance)
         elif instance.size not in self._warned and len(self._warned) < _SIZES_WARNED:
             self._warned.add(instance.size)
             log.warning(
@@ -222,7 +254,8 @@ class CloudAgent:
             tried_s=now_s,
             again=tracked.history.again or again,
         )
-        wanted = DesiredInstance(name, lease.cores, lease.origin, lease.amounts)
+        host = self._hosts[lease.node] if lease.node < len(self._hosts) else None
+        wanted = DesiredInstance(name, lease.cores, lease.origin, lease.amounts, host=host)
         self._calls.begin("start", name, partial(self._driver.start, wanted))
 
     def _note_start(self, name: str, error: Exception | None) -> None:
@@ -246,25 +279,17 @@ class CloudAgent:
         if isinstance(error, NoRoomError):
             tracked.history = replace(tracked.history, no_room_s=history.no_room_s or now_s)
             if tracked.lease is not None:
-                self._free_room(name, tracked.lease.cores)
+                log.warning("the cloud has no room for a lease: freeing some", lease=name)
+                block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
+                self._free_room(name, block, tracked.lease.cores)
         elif not isinstance(error, RefusedError):
             log.warning("an instance cannot be started yet", lease=name, why=why)
 
-    def _free_room(self, name: str, cores: int) -> None:
-        """Ask the owner to free cores: it has promised room that the cloud does not have."""
-        block = f"{self._cloud}/{FREED}{uuid4().hex[:12]}"
-        log.warning("the cloud has no room: asking the owner to free some", lease=name, cores=cores)
-        self._ask(
-            "freed",
-            name,
-            StartOnDemand(
-                id=f"{block}:start",
-                reply_to=self._owner.reply_to,
-                instance=block,
-                cores=cores,
-                lifetime_s=FREED_S,
-            ),
-        )
+    def _free_room(self, about: str, block: str, cores: int) -> bool:
+        """Ask the owner to free room that the cloud turned out not to have; False while it is being asked."""
+        fields: dict[str, Any] = {"instance": block, "cores": cores, "lifetime_s": FREED_S}
+        command = StartOnDemand(id=f"{block}:start", reply_to=self._owner.reply_to, **fields)
+        return self._ask("freed", about, command)
 
     def _report_gone(self, name: str, decision: InstanceDecision) -> None:
         how: Any = decision.step.value
@@ -284,7 +309,9 @@ class CloudAgent:
             case InstanceStep.ARRIVE if not self._calls.is_busy(own_id):
                 # Recorded before the owner is told: the next agent must know that it may be counted.
                 self._leases.write_record(tracked.on_demand, tracked.record)
-                fields = {"cores": tracked.record.cores, "lifetime_s": None, **target}
+                host = None if tracked.instance is None else tracked.instance.host
+                labels = {HOST: host} if host in self._hosts else {}
+                fields = {"cores": tracked.record.cores, "lifetime_s": None, "labels": labels, **target}
                 self._ask("arrive", own_id, StartOnDemand(id=f"{tracked.on_demand}:start", **fields))
             case InstanceStep.DEPART if not self._calls.is_busy(own_id):
                 self._ask("depart", own_id, StopOnDemand(id=f"{tracked.on_demand}:stop", **target))
@@ -333,6 +360,8 @@ class CloudAgent:
                 self._note_end_or_notice(finished)
             case "arrive" if finished.error is None:
                 self._note_arrival(finished.about, finished.result)
+            case "freed" if finished.error is None and finished.result is not None:
+                self._refusals.note_freed(finished.about, time.time())
             case "depart" if finished.error is None:
                 self._note_departure(finished.about, finished.result)
 

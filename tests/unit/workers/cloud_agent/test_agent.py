@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +13,13 @@ import redis
 
 from broker.contract import Answer, Command, EventKind, Lease, LeaseState
 from broker.contract.instances import InstanceRecord
+from cloudsim.federation.direct_cloud import DirectCloud
+from cloudsim.model.changes import End, Ended
+from cloudsim.model.nodes import NodeDetails
+from cloudsim.model.refusals import Refusal
+from cloudsim.model.requests import Kind, Request
 from tests.unit.workers.cloud_agent.in_memory import InMemoryCloud
-from tests.unit.workers.owners import Live, cancel, confirm, reserve, spec
+from tests.unit.workers.owners import Live, cancel, confirm, load, reserve, spec
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
@@ -75,8 +82,12 @@ class Line(OwnerClient):
 class Scene:
     """A cloud of 8 cores, its owner and its agent."""
 
-    def __init__(self, grace_s: float = 0.0):
-        self.live = Live(spec((4, 4), grace_s))
+    def __init__(self, grace_s: float = 0.0, hosts: tuple[str, ...] = ()):
+        self.hosts = hosts
+        labels = tuple(frozenset({("host", host)}) for host in hosts)
+        plain = spec((4, 4), grace_s)
+        cloud = replace(plain.cloud, details=NodeDetails(labels=labels))
+        self.live = Live(replace(plain, cloud=cloud))
         self.cloud = InMemoryCloud()
         self.now_s = 100.0
         self.redis_away = self.owner_silent = False
@@ -92,8 +103,8 @@ class Scene:
 
         sizes = {"small": 1, "large": 4}
         self.agent = CloudAgent(
-            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s
-        )
+            "A", self.cloud, self.leases, self.line, calls, sizes.get, 5.0, lambda: self.now_s, self.hosts
+        )  # fmt: skip
 
     def lease(self, name: str = "r.1", cores: int = 1, *, confirmed: bool = True) -> None:
         self.live.tell(reserve(name, cores, 1e6), self.now_s)
@@ -387,3 +398,110 @@ def test_a_start_that_comes_back_after_the_end_of_its_lease_is_ended_too(scene: 
     assert len(scene.cloud.of("r.1")) == 1
     scene.step()
     assert scene.cloud.of("r.1") == []
+
+
+# -- own users who were refused ------------------------------------------------------------------------------
+
+
+def test_an_own_user_who_was_refused_finds_room_as_a_replay_has_it(scene: Scene) -> None:
+    for name in ("a.1", "b.1", "c.1"):
+        scene.lease(name, 2)
+        scene.later(1)
+    scene.later(9)
+    refused = scene.cloud.refuse(4)
+    scene.agent.hear()
+    scene.step()
+    evicted = {name for name in ("a.1", "b.1", "c.1") if scene.state(name) is LeaseState.EVICTED}
+    assert evicted == {"c.1"}
+    assert scene.cloud.of("c.1") == []
+    assert scene.own_users() == [f"A/freed-{refused}"]
+    arrived = scene.cloud.arrive(4)
+    scene.later(9)
+    assert scene.own_users() == [f"A/direct-{arrived}"], "it takes the room that was freed for it"
+    scene.live.owner.validate()
+    assert evicted == _evicted_in_a_replay()
+
+
+def _evicted_in_a_replay() -> set[str]:
+    """The same users of the same cloud, whose requests a trace holds."""
+    cloud = DirectCloud(spec((4, 4)).cloud, load((110.0, 400.0, 4)), 1e6, retry_s=10.0)
+    for second, name in enumerate(("a.1", "b.1", "c.1")):
+        cloud.advance(100.0 + second)
+        request = Request(name, Kind.SPOT, 2, 1e6)
+        assert not isinstance(cloud.admit(request, 100.0 + second), Refusal)
+    changes = cloud.advance(200.0)
+    assert cloud.delays_s == [10.0]
+    return {
+        change.instance.id for change in changes if isinstance(change, Ended) and change.how is End.EVICTED
+    }
+
+
+def test_each_refused_request_frees_room_once(scene: Scene) -> None:
+    for name in ("a.1", "b.1", "c.1", "d.1"):
+        scene.lease(name, 2)
+    scene.later(9)
+    first = scene.cloud.refuse(2)
+    scene.later(9)
+    scene.begin()  # another agent
+    scene.later(9)
+    again = scene.cloud.refuse(2)  # the same user, impatient: the cloud is still ending the instance
+    scene.later(9)
+    assert [scene.state(name) for name in ("c.1", "d.1")] == [LeaseState.RUNNING, LeaseState.EVICTED]
+    other = scene.cloud.refuse(2, "another")
+    scene.later(9)
+    assert scene.state("c.1") is LeaseState.EVICTED
+    assert scene.own_users() == [f"A/freed-{first}", f"A/freed-{other}"]
+    assert f"A/freed-{again}" not in scene.own_users()
+
+
+def test_an_old_refusal_and_one_that_nothing_helps_evict_nobody(scene: Scene) -> None:
+    scene.lease("a.1", 4)
+    scene.later(9)
+    scene.cloud.refuse(4, failed_at=time.time() - 301)
+    scene.cloud.refuse(5)
+    scene.later(9)
+    assert scene.state("a.1") is LeaseState.RUNNING
+    assert scene.own_users() == []
+
+
+def test_a_refusal_waits_for_an_owner_that_does_not_answer(scene: Scene) -> None:
+    scene.lease("a.1", 4)
+    scene.lease("b.1", 4)
+    scene.later(9)
+    scene.owner_silent = True
+    scene.cloud.refuse(4)
+    scene.later(9)
+    scene.owner_silent = False
+    scene.later(3)
+    assert scene.state("b.1") is LeaseState.EVICTED
+
+
+def test_what_the_cloud_reports_is_listed_at_once_and_again_for_a_moment(scene: Scene) -> None:
+    scene.later(5)
+    before = scene.cloud.count("listed", "")
+    scene.agent.hear()
+    scene.step(1)
+    assert scene.cloud.count("listed", "") == before + 1
+    scene.later(3)
+    assert scene.cloud.count("listed", "") >= before + 3
+    after = scene.cloud.count("listed", "")
+    scene.later(4)
+    assert scene.cloud.count("listed", "") == after
+
+
+def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_theirs() -> None:
+    scene = Scene(hosts=("n1", "n2"))
+    for name in ("a.1", "b.1", "c.1", "d.1"):
+        scene.lease(name, 2)
+    scene.later(9)
+    nodes = {lease.id: lease.node for lease in scene.leases.read_leases([]).values() if lease is not None}
+    assert scene.cloud.hosts == {name: scene.hosts[node] for name, node in nodes.items()}
+    arrived = scene.cloud.arrive(2)
+    scene.cloud.instances[arrived] = replace(scene.cloud.instances[arrived], host="n1")
+    scene.later(9)
+    evicted = [name for name in nodes if scene.state(name) is LeaseState.EVICTED]
+    assert [nodes[name] for name in evicted] == [0]
+    elsewhere = scene.cloud.arrive(2)
+    scene.cloud.instances[elsewhere] = replace(scene.cloud.instances[elsewhere], host="unknown")
+    scene.later(9)
+    assert f"A/direct-{elsewhere}" in scene.own_users()
