@@ -336,6 +336,20 @@ class Cloud:
         makes_room = makes_room or bool(placement.victims)
         return changes + (self._start_waiting(instance.node, instance.start_s) if makes_room else [])
 
+    def give_notice(self, instance_id: str, now_s: float, evict_at_s: float, cause: str) -> list[Change]:
+        """Let a spot instance leave at ``evict_at_s``, unless it is to leave before; its provider says so."""
+        instance = self.inventory.get(instance_id)
+        if instance is None or instance.kind is not Kind.SPOT:
+            return []
+        if (
+            min(instance.end_s, math.inf if instance.evict_at_s is None else instance.evict_at_s)
+            <= evict_at_s
+        ):
+            return []
+        changes: list[Change] = [Noticed(replace(instance, evict_at_s=evict_at_s), now_s, cause)]
+        self._apply_all(changes)
+        return changes
+
     def _notice(self, victim: Instance, now_s: float, cause: str | None) -> Noticed:
         return Noticed(replace(victim, evict_at_s=now_s + self.spec.grace_s), now_s, cause)
 

@@ -1,6 +1,6 @@
 """Count how often a cloud takes spot instances back by itself, without a request in its history.
 
-A public cloud's spot market, hosts that fail and users of whom the owner never hears end instances that no
+A public cloud's spot market, hosts that fail and users that the owner never hears of end instances that no
 replay of the history evicts. All that is known of these ends is how many there were, and for how long
 instances lived altogether.
 """

@@ -114,7 +114,7 @@ def make_executors() -> dict[str, Executor]:
     owner = ThreadPoolExecutor(1)  # it is asked one question at a time
     return {
         "list": ThreadPoolExecutor(1), "start": starts, "end": ends, "notice": ends,
-        **dict.fromkeys(("gone", "freed", "arrive", "depart"), owner),
+        **dict.fromkeys(("gone", "leaving", "freed", "arrive", "depart"), owner),
     }  # fmt: skip
 
 

@@ -235,6 +235,8 @@ class CloudAgent:
             case InstanceStep.NOTICE if tracked.lease is not None and tracked.lease.evict_at_s is not None:
                 leaves_at = self._leases.wall_time(tracked.lease.evict_at_s)
                 self._calls.begin("notice", name, partial(self._driver.give_notice, name, leaves_at))
+            case InstanceStep.LEAVING if tracked.instance is not None and not self._calls.is_busy(name):
+                self._report_leaving(name, tracked.instance, decision.why)
             case InstanceStep.EVICTED | InstanceStep.FAILED:
                 self._report_gone(name, decision)
             case InstanceStep.FORGET:
@@ -300,6 +302,17 @@ class CloudAgent:
         if self._ask("gone", name, command):
             log.warning("an instance is gone", lease=name, how=how, why=decision.why)
 
+    def _report_leaving(self, name: str, instance: CloudInstance, why: str) -> None:
+        """Tell the owner that the cloud gave notice, so that the holder hears of it in time."""
+        assert instance.ends_at is not None
+        in_s = max(0.0, instance.ends_at - time.time())
+        command = Gone(
+            id=f"{name}:leaves:{instance.ends_at:.0f}", reply_to=self._owner.reply_to, lease=name,
+            how="evicted", by="its cloud", why=why[:500], in_s=in_s,
+        )  # fmt: skip
+        if self._ask("leaving", name, command):
+            log.warning("the cloud takes an instance back soon", lease=name, in_s=round(in_s), why=why)
+
     # -- foreign instances ----------------------------------------------------------------------------------
 
     def _handle_foreign(self, own_id: str) -> None:
@@ -360,10 +373,17 @@ class CloudAgent:
                 self._note_end_or_notice(finished)
             case "arrive" if finished.error is None:
                 self._note_arrival(finished.about, finished.result)
+            case "leaving" if finished.error is None and finished.result is not None:
+                self._note_told(finished.about)
             case "freed" if finished.error is None and finished.result is not None:
                 self._refusals.note_freed(finished.about, time.time())
             case "depart" if finished.error is None:
                 self._note_departure(finished.about, finished.result)
+
+    def _note_told(self, name: str) -> None:
+        tracked = self._tracked.get(name)
+        if tracked is not None and tracked.instance is not None:
+            tracked.history = replace(tracked.history, leaves_at=tracked.instance.ends_at)
 
     def _note_end_or_notice(self, finished: FinishedCall) -> None:
         tracked = self._tracked.get(finished.about)

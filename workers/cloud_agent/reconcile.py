@@ -31,8 +31,8 @@ RECOUNT_S = 30.0
 class InstanceStep(StrEnum):
     """The next step for an instance.
 
-    EVICTED and FAILED report the lease's end to its owner. ARRIVE and DEPART tell the owner of a foreign
-    instance. FORGET means that nothing is left to be done.
+    EVICTED and FAILED report the lease's end to its owner, LEAVING that its cloud gave notice. ARRIVE and
+    DEPART tell the owner of a foreign instance. FORGET means that nothing is left to be done.
     """
 
     WAIT = "wait"
@@ -41,6 +41,7 @@ class InstanceStep(StrEnum):
     END = "end"
     EVICTED = "evicted"
     FAILED = "failed"
+    LEAVING = "leaving"
     FORGET = "forget"
     ARRIVE = "arrive"
     DEPART = "depart"
@@ -84,6 +85,7 @@ class InstanceHistory:
     failed. no_room_s: since when the cloud has had no room. why: the cloud's message. listed, ran: True once
     the cloud has listed it, or listed it as running. again: True if it was asked for again after it was
     listed as ended. missing: its current absence from the listings. noticed: True once it was given notice.
+    leaves_at: the end, in seconds since 1970, that its cloud announced and its owner was told of.
     ended_s: when its end was last carried out. end_retry_s: the earliest next try of that. unknown_s: since
     when its owner has not shown the lease.
     """
@@ -98,6 +100,7 @@ class InstanceHistory:
     again: bool = False
     missing: Absence | None = None
     noticed: bool = False
+    leaves_at: float | None = None
     ended_s: float | None = None
     end_retry_s: float | None = None
     unknown_s: float | None = None
@@ -136,6 +139,8 @@ def _running(
         return _unlisted(history, now_s, limit_s)
     if instance.state is InstanceState.ENDED:
         return _ended(instance, history, now_s)
+    if instance.ends_at is not None and instance.ends_at != history.leaves_at:
+        return InstanceDecision(InstanceStep.LEAVING, instance.why or "its cloud gave notice")
     if instance.state is InstanceState.ENDING:
         return _WAIT
     if (

@@ -111,9 +111,11 @@ class OpenStackDriver:
         servers = list(self._list_pages("/servers/detail", "servers", all_accounts))
         faults = {server["id"]: self._fault(server) for server in servers if _has_failed(server)}
         self._faults = {name: fault for name, fault in faults.items() if fault}
-        for server in servers:  # those that still built when they were started
-            if server["status"] == "ACTIVE" and self._lease(server) is not None:
-                self._mark(server)
+        eldest: dict[str, dict[str, Any]] = {}
+        for server in sorted(servers, key=_age):
+            lease = self._lease(server)
+            if lease is not None and eldest.setdefault(lease, server) is server:
+                self._mark(server)  # it still built when it was started
         return [self._instance(server, faults.get(server["id"], {})) for server in servers]
 
     def start(self, desired: DesiredInstance) -> None:
@@ -135,7 +137,7 @@ class OpenStackDriver:
         if not servers:
             self._call("POST", "/servers", {"server": self._server(desired, self._flavor(size), tags)})
             servers = self._instances_of(desired.lease)
-        by_age = sorted(servers, key=lambda server: (server["created"], server["id"]))
+        by_age = sorted(servers, key=_age)
         for server in by_age[:1]:
             self._mark(server)
         for server in by_age[1:]:
@@ -143,7 +145,7 @@ class OpenStackDriver:
 
     def _mark(self, server: Mapping[str, Any]) -> None:
         """Write a server's own id into its metadata, which Nova takes once it runs."""
-        if self._tags.read_id(server["metadata"]) is None and server["status"] != "BUILD":
+        if self._tags.read_id(server["metadata"]) is None and server["status"] == "ACTIVE":
             with suppress(_NotThereError):
                 body = {"metadata": self._tags.make_id(str(server["id"]))}
                 self._call("POST", f"/servers/{server['id']}/metadata", body)
@@ -330,6 +332,11 @@ def _state(server: Mapping[str, Any], of_a_lease: bool) -> InstanceState:
 
 def _ran(server: Mapping[str, Any]) -> bool:
     return bool(server.get("OS-SRV-USG:launched_at"))
+
+
+def _age(server: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a key that sorts servers, the eldest first."""
+    return str(server["created"]), str(server["id"])
 
 
 def _has_failed(server: Mapping[str, Any]) -> bool:

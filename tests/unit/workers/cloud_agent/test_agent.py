@@ -27,7 +27,7 @@ from workers.cloud_agent.drivers.base import InstanceState
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 
-KINDS = ("list", "start", "end", "notice", "gone", "freed", "arrive", "depart")
+KINDS = ("list", "start", "end", "notice", "gone", "leaving", "freed", "arrive", "depart")
 
 
 class AtOnce(Executor):
@@ -398,6 +398,44 @@ def test_a_start_that_comes_back_after_the_end_of_its_lease_is_ended_too(scene: 
     assert len(scene.cloud.of("r.1")) == 1
     scene.step()
     assert scene.cloud.of("r.1") == []
+
+
+def test_a_notice_of_the_cloud_reaches_the_holder_once_and_the_lease_ends_in_time(scene: Scene) -> None:
+    scene.lease()
+    scene.lease("other.1")
+    scene.later(9)
+    (instance,) = scene.cloud.of("r.1")
+    leaves_at = time.time() + 120.0
+    scene.cloud.instances[instance.id] = replace(instance, ends_at=leaves_at, why="marked-for-termination")
+    scene.owner_silent = True
+    scene.later(9)
+    scene.owner_silent = False
+    scene.later(9)
+    (noticed,) = (event for event in scene.live.events if event.kind is EventKind.NOTICED)
+    assert noticed.lease is not None
+    assert noticed.lease.id == "r.1"
+    assert noticed.cause == "taken back: marked-for-termination"
+    assert noticed.lease.evict_at_s == pytest.approx(noticed.at_s + 120.0, abs=5.0)
+    assert scene.cloud.count("notice", "r.1") == 1
+    scene.live.crash()
+    scene.live.advance(scene.now_s + 200.0)
+    assert (scene.state(), scene.cause()) == (LeaseState.EVICTED, "taken back: marked-for-termination")
+    assert scene.live.owner.cloud.take_backs.taken == 1
+    scene.later(3)
+    assert scene.cloud.of("r.1") == []
+    assert scene.state("other.1") is LeaseState.RUNNING
+
+
+def test_an_instance_that_goes_before_its_notice_is_over_is_evicted_then(scene: Scene) -> None:
+    scene.lease()
+    scene.later(9)
+    (instance,) = scene.cloud.of("r.1")
+    scene.cloud.instances[instance.id] = replace(instance, ends_at=time.time() + 120.0)
+    scene.later(9)
+    scene.cloud.take(instance.id)
+    scene.later(9)
+    assert (scene.state(), scene.cause()) == (LeaseState.EVICTED, "taken back: its cloud gave notice")
+    assert scene.live.owner.cloud.take_backs.taken == 1
 
 
 # -- own users who were refused ------------------------------------------------------------------------------

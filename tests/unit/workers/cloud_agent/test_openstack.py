@@ -245,3 +245,16 @@ def test_an_instance_starts_on_the_host_that_it_must_run_on(scene: NovaScene, dr
     assert zones == {"q-1.1": ":n1", "q-2.1": "north:n2", "q-3.1": "north"}
     scene.settle()
     assert {one.lease: one.host for one in driver.list_instances()}["q-2.1"] == "n2"
+
+
+def test_a_copy_that_is_made_before_the_instance_is_marked_is_not_marked(
+    scene: NovaScene, driver: InstanceDriver
+) -> None:
+    driver.start(wanted())
+    (ours,) = scene.nova.servers
+    scene.nova.servers[ours]["created"] = "2026-01-01T00:00:00Z"
+    copy = scene.copy(ours)
+    scene.settle()
+    driver.list_instances()
+    assert scene.marks(ours)["spotfed:instance"] == ours
+    assert "spotfed:instance" not in scene.marks(copy)
