@@ -131,6 +131,7 @@ class MembershipView:
             texts = await self._client.mget(self._advert_keys(clouds)) if clouds else []
         signatures = texts[len(clouds) :] or [None] * len(clouds)
         values = list(zip(texts[: len(clouds)], signatures, strict=True))
+        silent = set(await self._silent_clouds(infos))
         now_s = self._monotonic()
         adverts = [self._note_advert(cloud, raw, now_s) for cloud, raw in zip(clouds, values, strict=True)]
         await self._read_tables(
@@ -141,7 +142,8 @@ class MembershipView:
             }
         )
         self._members = tuple(
-            self._member(info, read, now_s) for info, read in zip(infos, adverts, strict=True)
+            self._member(info, read, now_s, is_silent=info.id in silent)
+            for info, read in zip(infos, adverts, strict=True)
         )
         self._refreshed_s = now_s
 
@@ -151,6 +153,12 @@ class MembershipView:
         if not self._signing.verifies:
             return adverts
         return adverts + [self._keys.advert_signature(cloud) for cloud in clouds]
+
+    async def _silent_clouds(self, infos: Sequence[CloudInfo]) -> list[str]:
+        """Return the real clouds whose API does not answer their agent."""
+        real = [info.id for info in infos if info.instances is not None]
+        texts = await self._client.mget([self._keys.silent_cloud(cloud) for cloud in real]) if real else []
+        return [cloud for cloud, text in zip(real, texts, strict=True) if text is not None]
 
     def _parse_infos(
         self, published: Mapping[bytes, bytes], signatures: Mapping[bytes, bytes]
@@ -259,12 +267,12 @@ class MembershipView:
         written_s = now_s - min(max(age_s, 0.0), now_s - self._refreshed_s)
         return _ReadAdvert(raw, advert, written_s, number)
 
-    def _member(self, info: CloudInfo, read: _ReadAdvert, now_s: float) -> Member:
+    def _member(self, info: CloudInfo, read: _ReadAdvert, now_s: float, *, is_silent: bool) -> Member:
         if read.advert is None:
             return Member(info, reachable=False)
         age_s = now_s - read.written_s
         # In trace time nothing happens between two commands, and a silent owner is waited for.
-        reachable = info.time == "trace" or age_s <= self._max_age_s
+        reachable = (info.time == "trace" or age_s <= self._max_age_s) and not is_silent
         # Nor does evidence change the order of clouds there: a replay must come to the same.
         broken = {} if info.time == "trace" else self._broken(info.id, read.advert.at_s)
         return Member(info, read.advert, self._tables.get(info.id), reachable, age_s, broken)

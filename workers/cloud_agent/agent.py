@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ import structlog
 
 from broker.backoff import Backoff
 from broker.contract import Answer, Command, Gone, LeaseGranted, RefusalView, StartOnDemand, StopOnDemand
+from broker.contract.instances import STUCK
 from cloudsim.model.reserved_ids import FREED, FREED_S
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.background_calls import BackgroundCalls, FinishedCall
@@ -103,6 +105,8 @@ class CloudAgent:
         self._warned: set[str] = set()
         self._away = False
         self._refusals = UserRefusals()
+        self._heard_s = now_s()
+        self._is_silent: bool | None = None  # None: what the agent before this one said is not known
         self._has_heard, self._heard_until_s = threading.Event(), float("-inf")
 
     def wake(self) -> None:
@@ -175,17 +179,27 @@ class CloudAgent:
         now_s = self._now_s()
         if finished.error is not None:
             self._list_failures += 1
+            if now_s - self._heard_s > reconcile.SILENT_S + self._poll_s and not self._is_silent:
+                since = datetime.now(UTC) - timedelta(seconds=now_s - self._heard_s)
+                self._leases.note_silence(f"since {since:%Y-%m-%dT%H:%M:%SZ} ({finished.error})"[:500])
+                self._is_silent = True
+                log.error("the cloud is silent; it gets no more leases", why=str(finished.error))
             self._list_due_s = now_s + self._list_backoff.pause_s(self._list_failures)
             log.warning("instances cannot be listed; none ends for that", why=str(finished.error))
             return
-        self._list_failures = 0
+        self._list_failures, self._heard_s = 0, now_s
+        if self._is_silent is not False:
+            self._leases.note_silence(None)
+            self._is_silent = False
         listing: list[CloudInstance] = finished.result
         own: dict[str, CloudInstance] = {}
         foreign: dict[str, CloudInstance] = {}
         for instance in listing:
-            if instance.lease is None:
+            if instance.lease is None or self._is_stuck(instance, now_s):
                 foreign[instance.id] = instance
-            elif instance.lease not in own or own[instance.lease].state is InstanceState.ENDED:
+            if instance.lease is None:
+                continue
+            if instance.lease not in own or own[instance.lease].state is InstanceState.ENDED:
                 own[instance.lease] = instance
         lacks_all = not any(
             instance.lease in self._tracked or instance.id in self._foreign for instance in listing
@@ -203,6 +217,12 @@ class CloudAgent:
             self._add_foreign(foreign[own_id])
         self._refusals.note_listing(foreign, self._cores, time.time())
 
+    def _is_stuck(self, instance: CloudInstance, now_s: float) -> bool:
+        """Return True if the instance of an ended lease stays, and takes room like a foreign one."""
+        tracked = self._tracked.get(instance.lease or "")
+        is_stuck = tracked is not None and reconcile.is_stuck(instance, tracked.history, now_s)
+        return is_stuck or instance.id in self._foreign
+
     def _cores(self, instance: CloudInstance) -> int | None:
         return self._cores_of(instance.size) if instance.cores is None else instance.cores
 
@@ -212,6 +232,9 @@ class CloudAgent:
             return
         cores = self._cores(instance)
         if cores is not None:
+            if instance.lease is not None:
+                instance = replace(instance, why=f"{STUCK}its lease {instance.lease} has ended")
+                log.error("an instance counts as used", instance=instance.id, why=instance.why)
             self._foreign[instance.id] = track_arrival(self._cloud, instance, cores)
             self._refusals.note_arrival(instance)
         elif instance.size not in self._warned and len(self._warned) < _SIZES_WARNED:
@@ -231,6 +254,8 @@ class CloudAgent:
             case InstanceStep.START if not self._calls.is_busy(name):
                 self._start(name, tracked, now_s)
             case InstanceStep.END if self._calls.begin("end", name, partial(self._driver.end, name)):
+                ending_s = now_s if tracked.history.ending_s is None else tracked.history.ending_s
+                tracked.history = replace(tracked.history, ending_s=ending_s)
                 log.info("ending an instance", lease=name, instance=tracked.record.own_id)
             case InstanceStep.NOTICE if tracked.lease is not None and tracked.lease.evict_at_s is not None:
                 leaves_at = self._leases.wall_time(tracked.lease.evict_at_s)
@@ -333,7 +358,8 @@ class CloudAgent:
         tracked = self._foreign[own_id]
         if isinstance(answer, LeaseGranted):
             log.info("a foreign instance", instance=own_id, cores=tracked.record.cores)
-            tracked.record = tracked.record.model_copy(update={"counted": True, "why": None})
+            why = None if tracked.record.tries else tracked.record.why  # not that it was refused before
+            tracked.record = tracked.record.model_copy(update={"counted": True, "why": why})
             tracked.history = replace(tracked.history, counted=True)
             self._leases.write_record(tracked.on_demand, tracked.record)
         elif answer is not None:

@@ -20,12 +20,12 @@ class InMemoryCloud:
     """Instances have as many cores as they are asked for; ``room``: how many cores there are in all.
 
     away: every call fails. refuses: starts are refused. blind: listings are empty. starting: new instances do
-    not run yet. Those that ended are listed for as long as ``forget`` is not called.
+    not run yet. immortal: none ends. Those that ended are listed for as long as ``forget`` is not called.
     """
 
     def __init__(self, room: int = 1000):
         self.room = room
-        self.away = self.refuses = self.blind = self.starting = False
+        self.away = self.refuses = self.blind = self.starting = self.immortal = False
         self.instances: dict[str, CloudInstance] = {}
         self.notices: dict[str, float] = {}
         self.hosts: dict[str, str | None] = {}  # by lease, where it was to start
@@ -62,6 +62,8 @@ class InMemoryCloud:
     def end(self, lease: str) -> None:
         with self._lock:
             self._called("end", lease)
+            if self.immortal:
+                return
             for one in self.of(lease):
                 self.instances[one.id] = replace(one, state=InstanceState.ENDED, why=one.why or "terminated")
 

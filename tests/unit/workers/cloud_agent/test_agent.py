@@ -44,6 +44,7 @@ class Shown(CloudLeases):
     def __init__(self, scene: Scene):
         self.scene = scene
         self.kept: dict[str, InstanceRecord] = {}
+        self.silence: str | None = "since yesterday"
 
     def read_leases(self, known: Collection[str]) -> Mapping[str, Lease | None]:
         if self.scene.redis_away:
@@ -56,6 +57,9 @@ class Shown(CloudLeases):
 
     def read_records(self) -> dict[str, InstanceRecord]:
         return dict(self.kept)
+
+    def note_silence(self, words: str | None) -> None:
+        self.silence = words
 
     def write_record(self, name: str, record: InstanceRecord) -> None:
         self.kept[name] = record
@@ -436,6 +440,47 @@ def test_an_instance_that_goes_before_its_notice_is_over_is_evicted_then(scene: 
     scene.later(9)
     assert (scene.state(), scene.cause()) == (LeaseState.EVICTED, "taken back: its cloud gave notice")
     assert scene.live.owner.cloud.take_backs.taken == 1
+
+
+def test_a_cloud_that_is_silent_for_too_long_is_told(scene: Scene) -> None:
+    scene.lease()
+    scene.later(9)
+    assert scene.leases.silence is None
+    scene.cloud.away = True
+    scene.later(40)
+    assert scene.leases.silence is None
+    scene.later(80)
+    assert scene.leases.silence is not None
+    assert scene.leases.silence.endswith("(the cloud does not answer)")
+    assert scene.state() is LeaseState.RUNNING
+    scene.begin()
+    scene.cloud.away = False
+    scene.later(30)
+    assert scene.leases.silence is None
+
+
+def test_an_instance_that_cannot_be_ended_counts_as_used_until_it_is_gone(scene: Scene) -> None:
+    scene.lease("a.1", 4)
+    scene.later(9)
+    (instance,) = scene.cloud.of("a.1")
+    scene.cloud.immortal = True
+    scene.live.tell(cancel("a.1"), scene.now_s)
+    scene.later(100)
+    assert scene.own_users() == []
+    scene.later(60)
+    assert scene.own_users() == [f"A/direct-{instance.id}"]
+    tries = scene.cloud.count("end", "a.1")
+    assert tries > 5
+    record = scene.leases.kept[f"A/direct-{instance.id}"]
+    assert record.why == "cannot be ended: its lease a.1 has ended"
+    scene.begin()
+    scene.later(60)
+    assert scene.own_users() == [f"A/direct-{instance.id}"]
+    scene.cloud.immortal = False
+    scene.later(30)
+    assert scene.cloud.of("a.1") == []
+    assert scene.own_users() == []
+    scene.live.owner.validate()
 
 
 # -- own users who were refused ------------------------------------------------------------------------------
