@@ -21,7 +21,8 @@ import requests
 from tests.conftest import PROJECT_ROOT
 from tests.support.wait import wait_until
 
-SCRIPT = PROJECT_ROOT.parent / "shared" / "openstack" / "openstack.sh"
+_SHARED = Path(os.environ.get("SPOTFED_DATA") or PROJECT_ROOT.parent / "shared" / "data").parent
+SCRIPT = _SHARED / "openstack" / "openstack.sh"
 #: The state directory of one that runs already; tests then leave it running.
 RUNNING = "SPOTFED_TEST_OPENSTACK"
 PASSWORD = "ostack-secret"
@@ -31,15 +32,17 @@ _PORTS = 9
 
 
 class RealOpenStack:
-    """An OpenStack that runs. ``base``: the first of its ports."""
+    """An OpenStack that runs. ``base``: the first of its ports; ``state``: its state directory."""
 
-    def __init__(self, base: int):
+    def __init__(self, base: int, state: Path):
+        self._base, self._state = base, state
         self.keystone = f"http://127.0.0.1:{base}/v3"
         self.notifications = f"amqp://openstack:{PASSWORD}@127.0.0.1:{base + 6}//"
         self._compute = f"http://127.0.0.1:{base + 1}/v2.1"
         self._tokens = {user: self._token(user) for user in ("admin", "demo")}
         images = self.get(f"http://127.0.0.1:{base + 3}/v2/images")["images"]
         self.image = str(images[0]["id"])
+        self.project = self.get(f"{self.keystone}/projects?name=admin")["projects"][0]["id"]
         services = self.get("/os-services?binary=nova-compute")["services"]
         self.hosts = {str(service["host"]) for service in services}
 
@@ -94,6 +97,41 @@ class RealOpenStack:
         """The administrator deletes a server."""
         self.call("DELETE", f"/servers/{server_id}")
 
+    @contextmanager
+    def scheduler_with(self, configuration: str, python_path: Path) -> Iterator[None]:
+        """Its scheduler runs with more configuration and modules; hosts are sold twice as often."""
+        more = self._state / "scheduler-more.conf"
+        more.write_text(configuration)
+        etc, program = self._state / "etc" / "nova", self._state / "pkg" / "usr" / "bin" / "nova-scheduler"
+        files = [f"--config-file={path}" for path in (etc / "nova.conf", etc / "db.conf", more)]
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(self._state / "home"), "LC_ALL": "C.UTF-8"}
+        environment["PYTHONPATH"] = str(python_path)
+        script = {**os.environ, "OSTACK_PORT_BASE": str(self._base), "OSTACK_SKIP_APT": "1"}
+        command = [str(SCRIPT), str(self._state)]
+        subprocess.run([*command, "stop", "nova-scheduler"], env=script, check=True, capture_output=True)
+        self._sell(2.0)
+        log = (self._state / "log" / "nova-scheduler-more.log").open("w")
+        scheduler = subprocess.Popen(
+            ["/usr/bin/python3", str(program), *files], env=environment, stdout=log, stderr=log
+        )
+        try:
+            yield
+        finally:
+            scheduler.terminate()
+            scheduler.wait(60)
+            log.close()
+            self._sell(1.0)
+            subprocess.run([*command, "up"], env=script, check=True, capture_output=True)
+
+    def _sell(self, ratio: float) -> None:
+        """Placement sells cores and memory of each host that many times."""
+        placement = f"http://127.0.0.1:{self._base + 2}/resource_providers"
+        for provider in self.get(placement)["resource_providers"]:
+            for resource in ("VCPU", "MEMORY_MB"):
+                address = f"{placement}/{provider['uuid']}/inventories/{resource}"
+                inventory = self.get(address) | {"allocation_ratio": ratio}
+                self.call("PUT", address, inventory).raise_for_status()
+
     def clear(self) -> None:
         """No server is left."""
         for server in self.servers():
@@ -110,9 +148,10 @@ class RealOpenStack:
 def real_openstack() -> Iterator[RealOpenStack]:
     """Bring one up, or take the one that runs; skips where there is none."""
     if os.environ.get(RUNNING):
-        text = (Path(os.environ[RUNNING]) / "admin.openrc").read_text()
+        state = Path(os.environ[RUNNING])
+        text = (state / "admin.openrc").read_text()
         address = next(word for word in shlex.split(text) if word.startswith("OS_AUTH_URL="))
-        yield RealOpenStack(int(address.rpartition(":")[2].partition("/")[0]))
+        yield RealOpenStack(int(address.rpartition(":")[2].partition("/")[0]), state)
         return
     if not SCRIPT.is_file():
         pytest.skip(f"no OpenStack to try: there is no {SCRIPT}")
@@ -133,7 +172,7 @@ def real_openstack() -> Iterator[RealOpenStack]:
                     [*command, "up"], env=environment, stdout=output, stderr=output, check=False, timeout=900
                 )
             assert up.returncode == 0, log.read_text()[-3000:]
-            yield RealOpenStack(base)
+            yield RealOpenStack(base, Path(directory))
         finally:
             with suppress(subprocess.TimeoutExpired):
                 subprocess.run(

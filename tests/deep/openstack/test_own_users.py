@@ -16,9 +16,12 @@ from broker.client import Client, GrantedRequest
 from broker.contract import SpotRequest
 from broker.local.federation import LocalFederation
 from broker.local.process_list import ProcessList, wall_time
+from tests.conftest import PROJECT_ROOT
 from tests.deep.openstack.real_openstack import PASSWORD, SIZES, RealOpenStack, real_openstack
 from tests.integration.test_local import free_port
 from tests.support.wait import wait_until
+
+OPENSTACK = PROJECT_ROOT / "deploy" / "openstack"
 
 log = structlog.get_logger(__name__)
 
@@ -120,6 +123,36 @@ def test_an_own_user_who_was_refused_finds_room(
         # It is counted where it runs, and leaves room when it goes.
         wait_until(lambda: world.client.clouds.get("real").advert.on_demand_cores == 8, "it is counted")
         wait_until(lambda: set(world.hosts()) == set(leases) - set(evicted), "the others run on")
+
+
+def test_with_filter_and_weigher_the_request_itself_runs(
+    nova: RealOpenStack, tmp_path: Path, redis_url: str
+) -> None:
+    readme = (OPENSTACK / "README.md").read_text()
+    configuration = "\n".join(line.strip() for line in readme.partition("```ini")[2].splitlines())
+    configuration = configuration.partition("```")[0].replace(
+        "ID-OF-THE-PROJECT-THAT-HOLDS-INSTANCES-OF-LEASES", nova.project
+    )
+    with (
+        nova.scheduler_with(configuration, OPENSTACK),
+        federation(nova, tmp_path, redis_url, "60s", notified=True) as world,
+    ):
+        leases = world.fill(4, 4, 4, 2)
+        hosts = world.hosts()
+        begun_s = time.monotonic()
+        server = nova.create("large")
+        assert server["status"] == "ACTIVE", server.get("fault")
+        log.info("it runs, no failure seen", after_s=round(time.monotonic() - begun_s, 1))
+        host = server["OS-EXT-SRV-ATTR:host"]
+        assert host == hosts[leases[-1]], "the host where the fewest cores have to leave"
+        there = [lease for lease in leases if hosts[lease] == host]
+        wait_until(lambda: set(world.hosts()) == set(leases) - set(there), "the host is its own")
+        log.info("the host is its own", after_s=round(time.monotonic() - begun_s, 1))
+        assert [lease for lease in leases if world.state(lease) == "evicted"] == there
+        # The other host still holds spot, which leaves for the next one; then the cloud is really full.
+        assert nova.create("large")["status"] == "ACTIVE"
+        wait_until(lambda: not world.hosts(), "all spot has left")
+        assert nova.create("large")["status"] == "ERROR"
 
 
 def test_a_server_that_found_no_host_can_only_be_made_anew(nova: RealOpenStack) -> None:
