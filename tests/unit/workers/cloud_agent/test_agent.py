@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -588,3 +590,85 @@ def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_their
     scene.cloud.instances[elsewhere] = replace(scene.cloud.instances[elsewhere], host="unknown")
     scene.later(9)
     assert f"A/direct-{elsewhere}" in scene.own_users()
+
+
+# -- whatever happens ----------------------------------------------------------------------------------------
+
+
+class Outages:
+    """A scene to which anything happens in any order. Leases fit beside each other; own users need no room."""
+
+    def __init__(self, seed: int):
+        self.scene, self.random = Scene(), random.Random(seed)
+        self.names = itertools.count()
+        self.running: set[str] = set()
+        self.foreign: set[str] = set()
+
+    def borrow(self) -> None:
+        if len(self.running) < 4:
+            name = f"r{next(self.names)}.1"
+            self.scene.lease(name)
+            self.running.add(name)
+
+    def give_back(self) -> None:
+        if self.running:
+            name = self.random.choice(sorted(self.running))
+            self.scene.live.tell(cancel(name), self.scene.now_s)
+            self.running.remove(name)
+
+    def come(self) -> None:
+        if len(self.foreign) < 3:
+            self.foreign.add(self.scene.cloud.arrive(1))
+
+    def leave(self) -> None:
+        if self.foreign:
+            own_id = self.random.choice(sorted(self.foreign))
+            self.scene.cloud.take(own_id)
+            self.foreign.remove(own_id)
+
+    def kill_agent(self) -> None:
+        self.scene.begin()
+
+    def toggle_redis(self) -> None:
+        self.scene.redis_away = not self.scene.redis_away
+
+    def toggle_cloud(self) -> None:
+        self.scene.cloud.away = not self.scene.cloud.away
+
+    def toggle_owner(self) -> None:
+        self.scene.owner_silent = not self.scene.owner_silent
+
+    def toggle_listing(self) -> None:
+        self.scene.cloud.blind = not self.scene.cloud.blind
+
+    def wait(self) -> None:
+        self.scene.later(self.random.choice((1, 3, 12)))
+        for name in {one.lease for one in self.scene.cloud.instances.values() if one.lease}:
+            assert len(self.scene.cloud.of(name)) <= 1, f"{name} was started twice"
+
+    def heal(self) -> None:
+        scene = self.scene
+        scene.redis_away = scene.owner_silent = scene.cloud.away = scene.cloud.blind = False
+        scene.later(200)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_outages_in_any_order_leak_nothing_end_nothing_wrongly_and_start_nothing_twice(seed: int) -> None:
+    world = Outages(seed)
+    happenings = [
+        world.borrow, world.give_back, world.come, world.leave, world.kill_agent, world.toggle_redis,
+        world.toggle_cloud, world.toggle_owner, world.toggle_listing, world.wait, world.wait,
+    ]  # fmt: skip
+    for _ in range(30):
+        world.random.choice(happenings)()
+    world.heal()
+    cloud, leases = world.scene.cloud, world.scene.leases.read_leases([])
+    assert {name for name, lease in leases.items() if lease and lease.state.is_open} == world.running
+    assert {lease.state for lease in leases.values() if lease and not lease.state.is_open} <= {
+        LeaseState.CANCELLED
+    }
+    alive = [one for one in cloud.instances.values() if one.state is not InstanceState.ENDED]
+    assert sorted(one.lease for one in alive if one.lease) == sorted(world.running)
+    assert {one.id for one in alive if one.lease is None} == world.foreign
+    assert set(world.scene.own_users()) == {f"A/direct-{own_id}" for own_id in world.foreign}
+    world.scene.live.owner.validate()
