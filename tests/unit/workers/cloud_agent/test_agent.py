@@ -596,7 +596,7 @@ def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_their
 
 
 class Outages:
-    """A scene to which anything happens in any order. Leases fit beside each other; own users need no room."""
+    """A scene to which anything happens in any order; all leases and own users fit beside each other."""
 
     def __init__(self, seed: int):
         self.scene, self.random = Scene(), random.Random(seed)
