@@ -49,7 +49,7 @@ class RealOpenStack:
     def _token(self, user: str) -> str:
         domain = {"name": "Default"}
         identity = {"name": user, "domain": domain, "password": PASSWORD}
-        body = {
+        body: Any = {
             "auth": {
                 "identity": {"methods": ["password"], "password": {"user": identity}},
                 "scope": {"project": {"name": user, "domain": domain}},
