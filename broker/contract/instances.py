@@ -8,6 +8,9 @@ from broker.contract.fields import CloudId, Id, Message
 from broker.contract.launch import LaunchRules
 from cloudsim.model.flavours import CloudFlavour
 
+#: The message about an instance of an ended lease that still runs begins so; it is shown as a foreign one.
+STUCK = "cannot be ended: "
+
 
 class InstanceRecord(Message):
     """An instance of a real cloud.

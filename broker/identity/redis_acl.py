@@ -106,6 +106,7 @@ RIGHTS: Mapping[str, Right] = {
     "instances": Right(instances="rw", broker="r"),
     "launch": Right(instances="r", broker="rw", operator=""),
     "catalogue": Right(owner="r", instances="rw", broker="r"),
+    "silent_cloud": Right(instances="rw", broker="r"),
 }
 #: Parties that publish or listen, by the name of a channel in RedisKeys. The parties of a cloud reach only
 #: the channels of that cloud; whether they publish or listen follows from their commands.

@@ -323,6 +323,10 @@ class RedisKeys:
         """Name the expiring string with the secrets of a launch, encrypted for the agents of some clouds."""
         return f"{self.prefix}launch:{name}"
 
+    def silent_cloud(self, cloud: str) -> str:
+        """Name the string that says since when, and why, a real cloud's API has not answered its agent."""
+        return f"{self.prefix}silent-cloud:{cloud}"
+
     def work_channel(self, cloud: str) -> str:
         """Name the channel on which the cloud's node agent hears the ids of work that has changed."""
         return f"{self.prefix}works-changed:{cloud}"

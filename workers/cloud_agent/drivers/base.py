@@ -63,7 +63,8 @@ class DesiredInstance:
     """An instance that a lease is to have.
 
     amounts: resources that it needs beside cores. labels: what its flavour must be. launch: what its
-    holder has chosen, with the secrets.
+    holder has chosen, with the secrets. host: the cloud's host that it must run on; None leaves that to the
+    cloud.
     """
 
     lease: str
@@ -72,6 +73,7 @@ class DesiredInstance:
     amounts: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     launch: Launch = field(default_factory=Launch)
+    host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,9 @@ class CloudInstance:
 
     id: the cloud's own. lease: None if it is foreign. size: the cloud's name of its size. cores: None if the
     cloud does not tell. ends_at: seconds since 1970, once the cloud has given notice to take it back by
-    itself. why: the cloud's reason, once it is ending or has ended.
+    itself. why: the cloud's reason, once it is ending or has ended. host: where it runs, if the cloud tells.
+    account: its user or project there. no_room_at: when the cloud found no room for it, in seconds since
+    1970; None unless it failed for that.
     """
 
     id: str
@@ -91,6 +95,9 @@ class CloudInstance:
     addresses: tuple[str, ...] = ()
     ends_at: float | None = None
     why: str | None = None
+    host: str | None = None
+    account: str | None = None
+    no_room_at: float | None = None
 
 
 class InstanceDriver(Protocol):
