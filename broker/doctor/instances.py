@@ -19,6 +19,7 @@ def check_instances(installation: Installation) -> Iterator[CheckResult]:
     for cloud in installation.readable_clouds:
         if cloud.instances is not None:
             yield _judge_cloud(installation, cloud)
+            yield from _tell_faults(installation, cloud)
 
 
 def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
@@ -60,8 +61,12 @@ def _judge_cloud(installation: Installation, cloud: CloudInfo) -> CheckResult:
     if waiting is not None:
         advice = "look at the cloud, and into the agent's log"
         return warning(f"{found}; {waiting.lease} waits: {waiting.why}", advice, name=name)
-    catalogue = client.hget(keys.catalogue(cloud.id), "c")
+    return ok(found, name=name)
+
+
+def _tell_faults(installation: Installation, cloud: CloudInfo) -> Iterator[CheckResult]:
+    """Yield what the agent finds wrong with its cloud, as ``spotfed cloud check`` does."""
+    catalogue = installation.redis_client.hget(installation.keys.catalogue(cloud.id), "c")
     if catalogue is not None and (faults := read_message(InstanceCatalogue, catalogue).faults):
         advice = f"spotfed cloud check FEDERATION.toml --cloud {cloud.id} says more"
-        return warning(f"{found}; its agent finds: {'; '.join(faults)}", advice, name=name)
-    return ok(found, name=name)
+        yield warning("; ".join(faults), advice, name=f"leases of {cloud.id}")

@@ -292,11 +292,12 @@ def test_leases_that_wait_for_an_instance_are_warned_of(federation: Federation) 
 
 
 def test_what_the_agent_finds_wrong_with_its_cloud_is_warned_of(federation: Federation) -> None:
+    federation.join("a", instances="ec2")
     catalogue = InstanceCatalogue(cloud="a", flavours=(), faults=("image: debian-12 is killed",))
     federation.redis.hset(federation.keys.catalogue("a"), "c", catalogue.model_dump_json())
-    result = instances(federation)
-    assert result.state is State.WARNING
-    assert "its agent finds: image: debian-12 is killed" in result.found
+    _, result = federation.check(check_instances)
+    assert (result.name, result.state) == ("leases of a", State.WARNING)
+    assert result.found == "image: debian-12 is killed"
     assert "spotfed cloud check" in result.advice
 
 
