@@ -61,6 +61,8 @@ POLL_S = 0.5
 #: Seconds for which instances are listed every POLL_S after the cloud reported a change: a listing shows it
 #: a little later.
 _HEARD_S = 3.0
+#: The least time from one listing to the next, as a multiple of what the last one took.
+_LIST_SHARE = 4.0
 #: The label of a node that names its host at the cloud.
 HOST = "host"
 #: Seconds that the owner may take to answer.
@@ -116,6 +118,7 @@ class CloudAgent:
         self._has_read_records = False
         self._list_due_s, self._list_failures = float("-inf"), 0
         self._flavours_due_s = float("-inf")
+        self._list_began_s, self._list_took_s = 0.0, 0.0
         self._list_backoff = Backoff(2 * poll_s, max(_LONGEST_LIST_PAUSE_S, poll_s))
         self._limit_s = reconcile.MISSING_S
         self._warned: set[str] = set()
@@ -203,10 +206,19 @@ class CloudAgent:
             self._has_heard.clear()
             self._heard_until_s = now_s + _HEARD_S
             if not self._list_failures:
-                self._list_due_s = min(self._list_due_s, now_s)
-        if now_s >= self._list_due_s and self._calls.begin(_LIST, _LIST, self._driver.list_instances):
-            pause_s = min(POLL_S, self._poll_s) if now_s < self._heard_until_s else self._poll_s
-            self._list_due_s = now_s + pause_s
+                # A listing of thousands of servers takes seconds: a busy cloud is not listed all the time.
+                soon_s = max(now_s, self._list_began_s + _LIST_SHARE * self._list_took_s)
+                self._list_due_s = min(self._list_due_s, soon_s)
+        if now_s >= self._list_due_s and self._calls.begin(_LIST, _LIST, self._call_list):
+            often_s = max(POLL_S, _LIST_SHARE * self._list_took_s)
+            pause_s = min(often_s, self._poll_s) if now_s < self._heard_until_s else self._poll_s
+            self._list_began_s, self._list_due_s = now_s, now_s + pause_s
+
+    def _call_list(self) -> list[CloudInstance]:
+        began_s = self._now_s()
+        listing = self._driver.list_instances()
+        self._list_took_s = self._now_s() - began_s
+        return listing
 
     def _note_listing(self, finished: FinishedCall) -> None:
         now_s = self._now_s()

@@ -75,16 +75,11 @@ def listen_to_nova(
         The authority that signed the server's certificate; None for those of the system.
     """
     while not stopping.is_set():
+        connection = Connection(url, ssl=_tls(url, ca_file), connect_timeout=_AGAIN_S, heartbeat=10)
         try:
-            with Connection(
-                url, ssl=_tls(url, ca_file), connect_timeout=_AGAIN_S, heartbeat=10
-            ) as connection:
+            with connection:
                 _listen(connection, heard, stopping)
-        except (
-            *Connection(url).recoverable_connection_errors,
-            *Connection(url).channel_errors,
-            OSError,
-        ) as error:
+        except (*connection.connection_errors, *connection.channel_errors, OSError) as error:
             log.info("not listening to Nova", why=str(error) or type(error).__name__)
             stopping.wait(_AGAIN_S)
 

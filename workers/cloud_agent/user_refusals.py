@@ -45,8 +45,9 @@ class UserRefusals:
         Refusals that are older than the room would be kept are nobody's concern any more.
         """
         for own_id in self._refusals.keys() - foreign.keys():
-            if now - (self._refusals[own_id].freed_at or now) > SETTLE_S:  # its user may try again
-                del self._refusals[own_id]
+            refusal = self._refusals[own_id]
+            if now - (refusal.freed_at or refusal.instance.no_room_at or 0.0) > SETTLE_S:
+                del self._refusals[own_id]  # until then its user may be trying again
         failed = [one for one in foreign.values() if one.no_room_at is not None]
         for instance in sorted(failed, key=lambda one: (one.no_room_at, one.id)):
             cores, known = cores_of(instance), self._refusals.get(instance.id)

@@ -27,7 +27,7 @@ from tests.unit.workers.owners import Live, cancel, confirm, load, reserve, spec
 from workers.cloud_agent import reconcile
 from workers.cloud_agent.agent import CloudAgent
 from workers.cloud_agent.background_calls import BackgroundCalls
-from workers.cloud_agent.drivers.base import InstanceState
+from workers.cloud_agent.drivers.base import CloudInstance, InstanceState
 from workers.cloud_agent.leases import CloudLeases
 from workers.cloud_agent.owner_client import OwnerClient
 
@@ -597,6 +597,23 @@ def test_what_the_cloud_reports_is_listed_at_once_and_again_for_a_moment(scene: 
     after = scene.cloud.count("listed", "")
     scene.later(4)
     assert scene.cloud.count("listed", "") == after
+
+
+def test_a_busy_cloud_whose_listing_takes_long_is_not_listed_all_the_time(scene: Scene) -> None:
+    def take_long() -> list[CloudInstance]:
+        scene.now_s += 2.0
+        return []
+
+    scene.later(5)
+    scene.cloud.list_instances = take_long  # type: ignore[method-assign]
+    began_s, lists = scene.now_s, 0
+    for _ in range(100):
+        scene.agent.hear()
+        before_s = scene.now_s
+        scene.agent.step()
+        lists += scene.now_s > before_s
+        scene.now_s += 1.0
+    assert lists <= (scene.now_s - began_s) / 5.0 + 1  # every `poll`, however much is heard
 
 
 def test_instances_run_on_the_host_of_their_node_and_foreign_ones_count_on_theirs() -> None:
