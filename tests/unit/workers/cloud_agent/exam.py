@@ -328,7 +328,7 @@ class InstanceDriverExam:
     def test_what_no_flavour_has_is_refused(self, scene: Scene, driver: InstanceDriver) -> None:
         described = driver.list_flavours()
         for needs in (
-            {"amounts": {"gpus": 1, "memory_mb": 64_000}},
+            {"amounts": {"gpus": 9, "memory_mb": 64_000}},
             {"amounts": {"memory_mb": 900_000_000}},
             {"amounts": {"disk_gb": 900_000_000}},
             {"amounts": {"unicorns": 1}},
