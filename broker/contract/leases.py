@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
+from broker.contract.field_docs import describe_fields
 from broker.contract.fields import CloudId, Cores, Id, Message
 from broker.contract.version import since
 from cloudsim.model.codes import Code
@@ -33,7 +34,7 @@ class LeaseState(Code):
 class Lease(Message):
     """The promise about an instance."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    model_config = ConfigDict(json_schema_extra=describe_fields)
 
     id: Id
     """The id of the attempt that obtained it, ``<request>.<attempt>``."""
