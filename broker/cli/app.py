@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -139,7 +140,10 @@ class LazyGroup(TyperGroup):
 def load_command(entry: CommandEntry) -> Any:
     """Import the module of a command and return the command as Typer builds it."""
     module, _, name = entry.target.partition(":")
+    gc.disable()  # modules stay: to look through them again and again is a tenth of a short command
     target = getattr(import_module(f"broker.cli.{module}"), name)
+    gc.freeze()
+    gc.enable()
     if isinstance(target, typer.Typer):
         command: Any = typer.main.get_group(target)
     else:

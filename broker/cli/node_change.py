@@ -10,9 +10,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import redis
 import typer
 from rich.console import RenderableType
 from rich.markup import escape
@@ -26,6 +25,9 @@ from broker.local.state_files import find_federation, find_pid, find_redis_url
 from broker.settings import Settings, settings
 from broker.storage.keys import RedisKeys
 from cloudsim.model.nodes import NodeGroup, shape_of
+
+if TYPE_CHECKING:
+    import redis
 
 _TAKEN_S = 60.0
 _LOOK_S = 0.1
