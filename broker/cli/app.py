@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any, NamedTuple
@@ -16,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from broker.cli.errors import ExitCode, exit_code_of, explain_os_error, show_error
 from broker.cli.output import finish_output, has_failed, prepare_streams
 from broker.cli.stop_signal import end_on_signal
+from cloudsim.model.errors import InputError
 
 _RUN, _USE, _STUDY = "Try it and run it", "Use a running federation", "Study traces"
 
@@ -151,7 +153,27 @@ def load_command(entry: CommandEntry) -> Any:
         single.command(entry.name)(target)
         command = typer.main.get_command(single)
     command.name, command.short_help = entry.name, entry.summary
+    _name_options(command)
     return command
+
+
+def _name_options(command: Any) -> None:
+    """Let the input errors of a command name its options as they are typed, not its function's parameters."""
+    for inner in getattr(command, "commands", {}).values():
+        _name_options(inner)
+    options = {option.name: option.opts[0] for option in command.params if option.param_type_name == "option"}
+    run = command.callback
+
+    @wraps(run)
+    def run_named(*arguments: Any, **values: Any) -> Any:
+        try:
+            return run(*arguments, **values)
+        except InputError as error:
+            if error.file is not None or error.field not in options:
+                raise
+            raise type(error)(error.message, field=options[error.field]) from error
+
+    command.callback = run and run_named
 
 
 app = typer.Typer(
