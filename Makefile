@@ -118,6 +118,7 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_volatile
 	$(BIN)/python -m tests.bench.bench_jobs
 	$(BIN)/python -m tests.bench.bench_traces
+	$(BIN)/python -m tests.bench.bench_client
 	$(BIN)/python -m tests.bench.bench_admission
 	$(BIN)/python -m tests.bench.bench_scale
 	$(BIN)/python -m tests.bench.bench_workers
