@@ -24,6 +24,7 @@ def read_field_docs(model: type[BaseModel]) -> dict[str, str]:
         for field, text in pairwise(definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        if isinstance(text.value.value, str)
     }
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -127,7 +128,7 @@ def test_the_lines_in_the_documentation_show_each_event_once_also_those_that_wer
             cloud.client.xadd(KEYS.events("a"), entry, id=f"0-{event.sequence}")
         cloud.publish(2)
 
-    names = {"print": show}
+    names: dict[str, Any] = {"print": show}
     with ThreadPoolExecutor(1) as pool:
         publishing = pool.submit(publish)
         try:
