@@ -142,7 +142,7 @@ class LazyGroup(TyperGroup):
 def load_command(entry: CommandEntry) -> Any:
     """Import the module of a command and return the command as Typer builds it."""
     module, _, name = entry.target.partition(":")
-    gc.disable()  # modules stay: to look through them again and again is a tenth of a short command
+    gc.disable()  # modules stay: to look through them, again at the end, is a quarter of a short command
     target = getattr(import_module(f"broker.cli.{module}"), name)
     gc.freeze()
     gc.enable()

@@ -75,13 +75,14 @@ class Client:
         if api_key:
             api_key = check_api_key(api_key)
         url = url or settings.url
+        is_encrypted = url.lower().startswith("https:")
         self._http = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=timeout_s,
             transport=transport,
             # To load the authorities takes longer than a call; without TLS, none are trusted.
-            verify=api_context(settings) if url.startswith("https:") else SSLContext(PROTOCOL_TLS_CLIENT),
+            verify=api_context(settings) if is_encrypted else SSLContext(PROTOCOL_TLS_CLIENT),
             trust_env=not is_local(url),  # no proxy lies before this machine
         )
         self._transport = ApiTransport(self._http, deadline_s)
