@@ -286,7 +286,7 @@ class Inventory:
         (self._spot if instance.kind is Kind.SPOT else self._on_demand)[instance.id] = instance
         self._use(instance, needed, 1)
         if instance.kind is Kind.SPOT and self._spots is not None:
-            self._spots.add(instance, self.needed(instance))
+            self._spots.add(instance, needed)
 
     def remove(self, instance_id: str) -> Instance:
         """Remove a running instance and return it."""
@@ -299,7 +299,7 @@ class Inventory:
 
     def _use(self, instance: Instance, needed: tuple[int, ...], sign: int) -> None:
         """Take the room of an instance (sign 1) or give it back (-1)."""
-        node = instance.node
+        node, idle, free_full = instance.node, self.idle, self.free_full
         self._used[instance.kind] += sign * instance.cores
         by_kind: NDArray[np.int64] | None = None
         if instance.kind is Kind.ON_DEMAND:
@@ -311,8 +311,8 @@ class Inventory:
             by_kind, weight = self.yielding, sign
             self._yields += sign
         for resource, amount in enumerate(needed):  # a few: faster one by one than as slices
-            self.idle[resource, node] -= sign * amount
-            self.free_full[resource, node] -= sign * amount
+            idle[resource, node] -= sign * amount
+            free_full[resource, node] -= sign * amount
             if by_kind is not None:
                 by_kind[resource, node] += weight * amount
         if self._noticed or self._waiting:
