@@ -168,12 +168,11 @@ def test_all_nodes_at_once_equal_trying_all_sets(seed: int) -> None:
         found = best_of_all_sets(Case(needed - room[:, node], amounts[here], costs[here], -number[here]))
         if found is not None:
             best[int(node)] = [int(here[row]) for row in found[0]], found[1]
-    least = min((cost for _, cost in best.values()), default=None)
+    least = min((cost for _, cost in best.values()), default=INFEASIBLE)
 
     def ask(*, only_least: bool) -> tuple[list[list[int]], list[int]]:
-        columns = rows, start_s, sla, amounts, number
         found, victims, fault = cheapest_nodes(
-            tuple(cost), 100.0, needed, room, allowed, only_least, slots, *columns
+            tuple(cost), 100.0, needed, room, allowed, only_least, slots, rows, start_s, sla, amounts, number
         )
         check_fault(fault)
         return found.T.tolist(), victims.tolist()
