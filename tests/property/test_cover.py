@@ -151,7 +151,8 @@ def test_all_nodes_at_once_equal_trying_all_sets(seed: int) -> None:
     resources, count, width = int(generator.integers(1, 4)), int(generator.integers(1, 7)), 5
     rows = count * width
     amounts = generator.integers(0, generator.integers(1, 5) + 1, (rows, resources))
-    start_s, sla = -900.0 * generator.integers(0, 9, rows), generator.choice([0.0, 0.05, 1.0], rows)
+    start_s = (-900.0 * generator.integers(0, 9, rows)).astype(np.float64)
+    sla = generator.choice([0.0, 0.05, 1.0], rows)
     cost = Cost(*generator.choice([0.0, 1.0], 4, p=[0.7, 0.3]).tolist())
     room = generator.integers(-1, generator.integers(1, 4), (resources, count))
     needed = generator.integers(0, 9, resources)
