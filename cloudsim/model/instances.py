@@ -49,7 +49,7 @@ class Instance:
     @property
     def yields(self) -> bool:
         """True for a spot instance without a guarantee, which gives way to all others."""
-        return self.kind is Kind.SPOT and not self.promised
+        return self.kind is Kind.SPOT and not promises(self.kind, self.sla)
 
     @property
     def arrival(self) -> tuple[float, int]:

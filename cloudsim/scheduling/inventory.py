@@ -112,6 +112,9 @@ class Inventory:
         self.closes_new = False  # all were closed at once: nodes that are added are closed too
         self._leaving = np.zeros_like(self.capacity)  # held by instances under notice
         self._booked = np.zeros_like(self.capacity)  # by booked instances, which wait for room
+        # The same memory as ``_use`` writes it, resource by resource: three times as fast as arrays.
+        rooms = self.idle, self.free_full, self.free_normal, self.yielding, self._leaving
+        self._cells = [room.reshape(-1).data for room in rooms]
         self._used = {Kind.SPOT: 0, Kind.ON_DEMAND: 0}  # cores
         self._yields, self._noticed = 0, 0  # the number of instances that yield, and under notice
         self._on_demand: dict[str, Instance] = {}
@@ -286,7 +289,7 @@ class Inventory:
         (self._spot if instance.kind is Kind.SPOT else self._on_demand)[instance.id] = instance
         self._use(instance, needed, 1)
         if instance.kind is Kind.SPOT and self._spots is not None:
-            self._spots.add(instance, self.needed(instance))
+            self._spots.add(instance, needed)
 
     def remove(self, instance_id: str) -> Instance:
         """Remove a running instance and return it."""
@@ -299,22 +302,24 @@ class Inventory:
 
     def _use(self, instance: Instance, needed: tuple[int, ...], sign: int) -> None:
         """Take the room of an instance (sign 1) or give it back (-1)."""
-        node = instance.node
+        node = cell = instance.node
         self._used[instance.kind] += sign * instance.cores
-        by_kind: NDArray[np.int64] | None = None
+        idle, free_full, free_normal, yielding, leaving = self._cells
+        by_kind: memoryview | None = None
         if instance.kind is Kind.ON_DEMAND:
-            by_kind, weight = self.free_normal, -sign
+            by_kind, weight = free_normal, -sign
         elif instance.evict_at_s is not None:
-            by_kind, weight = self._leaving, sign
+            by_kind, weight = leaving, sign
             self._noticed += sign
         elif instance.yields:
-            by_kind, weight = self.yielding, sign
+            by_kind, weight = yielding, sign
             self._yields += sign
-        for resource, amount in enumerate(needed):  # a few: faster one by one than as slices
-            self.idle[resource, node] -= sign * amount
-            self.free_full[resource, node] -= sign * amount
+        for amount in needed:
+            idle[cell] -= sign * amount
+            free_full[cell] -= sign * amount
             if by_kind is not None:
-                by_kind[resource, node] += weight * amount
+                by_kind[cell] += weight * amount
+            cell += len(self.node_cores)
         if self._noticed or self._waiting:
             self._settle(node)
         if instance.group is not None:

@@ -49,7 +49,8 @@ def plan(
                 return Placement(node, waits=True)
     elif not (request.promised and inventory.any_yields):
         return RefusalReason.NO_CAPACITY
-    wanted = PlacementRequest(request, needed, room, allowed, now_s)
+    only_least = lineup.ranking is Ranking.LEXICOGRAPHIC
+    wanted = PlacementRequest(request, needed, room, allowed, now_s, only_least)
 
     def choose(nodes: _NodeNumbers, costs: NDArray[np.int64]) -> int:
         return _best(inventory, request, lineup, nodes, costs)
@@ -120,7 +121,7 @@ def _with_room(
     if not _weighers(lineup, request) and not lineup.draws:
         first = int(passed.argmax())  # first fit by node order
         return first if passed[first] else None
-    nodes = np.flatnonzero(passed)
+    (nodes,) = passed.nonzero()
     return _best(inventory, request, lineup, nodes, None) if len(nodes) else None
 
 
@@ -136,6 +137,8 @@ def _best(
     costs: NDArray[np.int64] | None,
 ) -> int:
     """Choose one of the nodes by cost and weighers; the first of those that remain, or one that is drawn."""
+    if len(nodes) == 1:
+        return int(nodes[0])
     weighers = _weighers(lineup, request)
     if lineup.ranking is Ranking.WEIGHTED:
         score = np.zeros(len(nodes))
