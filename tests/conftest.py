@@ -17,7 +17,7 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 # Two cores shared by several processes: an example's time says nothing about the code.
 hypothesis_settings.register_profile("spotfed", deadline=None, print_blob=True)
 hypothesis_settings.load_profile("spotfed")
-# For the same reason no call of a test gives up after httpx's five seconds. Its defaults are one shared object.
+# So no call of a test gives up after httpx's five seconds either. Its defaults are one shared object.
 vars(httpx._config.DEFAULT_TIMEOUT_CONFIG).update(dict.fromkeys(("connect", "read", "write", "pool"), 60.0))
 
 
