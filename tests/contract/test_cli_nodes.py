@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -22,6 +23,9 @@ id = "east"
 nodes = "{nodes}"
 trace = {{ synthetic = "table-1", hours = 1 }}
 """
+
+#: A process that SIGHUP ends, also where the tests were started by nohup.
+WAITS = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); print(flush=True); signal.pause()"
 
 
 @pytest.fixture
@@ -61,7 +65,9 @@ def test_an_owner_that_is_still_opening_is_waited_for(
     """It opens as the file was when it began to read it, and again after the signal."""
     file.write_text(EAST.format(nodes="1x4"))
     east, me = federation.owners["east"], psutil.Process()
-    with subprocess.Popen(["sleep", "600"]) as opening:
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE) as opening:
+        assert opening.stdout is not None
+        opening.stdout.readline()
         processes = [{"name": "cloud-east", "pid": opening.pid}]
         record = {"supervisor": me.pid, "supervisor_started_s": me.create_time(), "processes": processes}
         (tmp_path / "processes.json").write_text(json.dumps(record))
