@@ -10,7 +10,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 from celery import Celery, signals
@@ -27,6 +27,16 @@ from broker.storage.connections import connect
 from broker.storage.outages import until_answered
 
 log = structlog.get_logger(__name__)
+
+
+def end_when_told() -> None:
+    """Let SIGTERM and SIGINT end this process with status 0 until it has begun to work and handles them."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+
+
+def _end(*_: object) -> NoReturn:
+    raise SystemExit(os.EX_OK)
 
 
 def create_app(settings: Settings, cloud: str | None = None, *, queue: str | None = None) -> Celery:

@@ -201,7 +201,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options of spotfed itself."""
+    """Read the options that belong to no command."""
 
 
 def main() -> None:

@@ -145,7 +145,7 @@ def _spec(table: CloudTable, where: str, node_cores: tuple[int, ...], details: N
         Pools.cut(sum(node_cores), pools, field=f"{where}.pools")
         if details.amounts or details.labels:
             raise SpecError(
-                "pools are bands of cores: leave out what its nodes have beside cores",
+                "pools are bands of cores: remove labels, and what the nodes have beside cores",
                 field=f"{where}.eviction",
             )
     fair_share = None

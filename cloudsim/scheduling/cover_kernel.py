@@ -436,7 +436,7 @@ def _is_better(
     other_key: NDArray[np.int64],
     others: NDArray[np.uint64],
 ) -> bool:
-    """Return True if one set is better than another one; of equal keys the one with lower ranks is."""
+    """Return True if one set is better than another: its key is smaller, or equal and its ranks are lower."""
     for part in range(len(key)):
         if key[part] != other_key[part]:
             return bool(key[part] < other_key[part])

@@ -117,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--name", default=socket.gethostname(), help="name of this worker; letters that no other has follow"
     )
     name = f"{parser.parse_args(arguments).name}-{uuid4().hex[:8]}"
+    celery_app.end_when_told()
     try:
         config = settings()
         app = celery_app.create_app(config)
