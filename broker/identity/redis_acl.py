@@ -19,7 +19,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from broker.queue.celery_config import JOBS, MONTECARLO, cloud_queue, montecarlo_queue, unacked_options
+from broker.queue.celery_config import (
+    CONTROL_CHANNEL,
+    CONTROL_REPLIES,
+    EVENT_CHANNELS,
+    JOBS,
+    MONTECARLO,
+    cloud_queue,
+    montecarlo_queue,
+    unacked_options,
+)
 from broker.storage.keys import RedisKeys
 
 PASSWORD_BYTES = 32
@@ -144,6 +153,8 @@ COMMANDS: Mapping[str, str] = {
     "xinfo|consumers",
 }
 _CALLS_SCRIPTS = ("owner", "broker", "montecarlo", "jobs", "operator")
+#: Parties whose processes are workers of Celery.
+_WORKERS = ("owner", "montecarlo", "jobs")
 #: Parties with one user per cloud, and the word for them in its name.
 _OF_CLOUDS = {"owner": "cloud", "agent": "agent", "instances": "instances"}
 
@@ -188,6 +199,7 @@ def render_user(keys: RedisKeys, user: User, hashes: Collection[str]) -> str:
         words.append(
             f"(+{command} {' '.join(f'%W~{make_key_pattern}' for make_key_pattern in sorted(patterns))})"
         )
+    words += _remote_control(keys, user)
     if user.party in _CALLS_SCRIPTS:
         # Redis demands reading and writing for all keys that a call declares. It checks what the script does
         # with them command by command, against the rest of this line.
@@ -262,6 +274,36 @@ def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
     unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
     served = JOBS if user.party == "jobs" else None if cloud is None else cloud_queue(cloud)
     return rows + [(f"{keys.prefix}{name}", unacked) for name in unacked_options(served).values()]
+
+
+def _remote_control(keys: RedisKeys, user: User) -> list[str]:
+    """Return the selectors for Celery's remote control and events.
+
+    Workers listen to it, answer it and publish events; only the operator sends it and reads these. So it
+    reaches nobody through another worker.
+    """
+    prefix = keys.prefix
+    control, events = f"&{prefix}{CONTROL_CHANNEL}", f"&{prefix}{EVENT_CHANNELS}"
+    answers = f"~{prefix}{'[0-9a-f]' * 8}-*.{CONTROL_REPLIES}"
+    kinds = ("binding", "binding_permanent")
+    bindings = " ".join(f"~{prefix}_kombu.{kind}.{CONTROL_REPLIES}" for kind in kinds)
+    # Kombu asks how long the lists are that it would use if these were not channels.
+    boxes = f"(+llen ~{prefix}*@*.celery.pidbox ~{prefix}celeryev.*)"
+    if user.party in _WORKERS:
+        answering = [f"(+smembers {bindings})", f"(+llen +lpush {answers})"]
+        return [_listen(control), _publish(events), *answering, boxes]
+    if user.party == "operator":
+        asking = [f"(+smembers +sadd +srem {bindings})", f"(+llen +brpop +del {answers})"]
+        return [_publish(control), _listen(events), *asking, boxes]
+    return []
+
+
+def _listen(channel: str) -> str:
+    return f"(+psubscribe +punsubscribe resetchannels {channel})"
+
+
+def _publish(channel: str) -> str:
+    return f"(+publish resetchannels {channel})"
 
 
 def _noted(right: Right) -> Right:

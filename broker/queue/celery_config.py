@@ -19,6 +19,13 @@ MONTECARLO = "montecarlo"
 
 JOBS = "jobs"
 
+#: Begins the names of the channels of remote control and of events, after the key prefix.
+FANOUT_PREFIX = "/celery."
+CONTROL_CHANNEL = f"{FANOUT_PREFIX}celery.pidbox"
+EVENT_CHANNELS = f"{FANOUT_PREFIX}celeryev/*"
+#: Exchange of the answers to remote control.
+CONTROL_REPLIES = "reply.celery.pidbox"
+
 #: A batch that runs longer is killed with its process.
 BATCH_LIMIT_S = 600
 
@@ -71,6 +78,7 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
             "unacked_restore_interval": 2,
             "unacked_restore_throttle": 1,
             "priority_steps": [0],  # nothing here has a priority: one list a queue
+            "fanout_prefix": FANOUT_PREFIX,
             **unacked_options(queue),
         },
         broker_use_ssl=redis_tls(settings.redis_url, settings) or None,
@@ -88,7 +96,12 @@ def make_app(settings: Settings, queue: str | None = None) -> Celery:
         worker_soft_shutdown_timeout=10,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_send_task_events=False,
-        worker_enable_remote_control=False,
+        worker_enable_remote_control=settings.remote_control,
+        # Kombu keeps lists that expire by scripts of its own, which workers may not load.
+        control_queue_expires=None,
+        control_queue_ttl=None,
+        event_queue_expires=None,
+        event_queue_ttl=None,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
     )

@@ -44,9 +44,23 @@ class QoS(redis.QoS):
 
 
 class Channel(redis.Channel):
-    """Reads messages, and skips those that are unreadable."""
+    """Reads messages, and skips those that are unreadable.
+
+    Remote control and events go through channels of Redis. Kombu would also keep a set of their receivers,
+    which nothing reads and in which workers that were killed stay.
+    """
 
     QoS = QoS
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        if self.typeof(exchange).type == "fanout":
+            self._fanout_queues[queue] = (exchange, routing_key.replace("#", "*"))
+        else:
+            super()._queue_bind(exchange, routing_key, pattern, queue)
+
+    def _delete(self, queue: str, *arguments: Any, **options: Any) -> None:
+        if queue not in self._fanout_queues:
+            super()._delete(queue, *arguments, **options)
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

@@ -11,10 +11,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 import redis
+from celery import Celery
 from redis.exceptions import NoPermissionError
 
 from broker import cli
@@ -22,7 +24,14 @@ from broker.contract import VERSION, Event, EventKind, Lease, LeaseGranted, Leas
 from broker.contract.instances import InstanceRecord
 from broker.identity.store import let_in_operator
 from broker.journal.journal import Commit, Journal
-from broker.queue.celery_config import JOBS, cloud_queue, make_app
+from broker.queue.celery_config import (
+    CONTROL_CHANNEL,
+    CONTROL_REPLIES,
+    EVENT_CHANNELS,
+    JOBS,
+    cloud_queue,
+    make_app,
+)
 from broker.queue.send import ring, ring_for_job
 from broker.settings import Settings, settings
 from broker.signing.key_files import create_key
@@ -134,7 +143,7 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         SPOTFED_SIGNING_KEY=str(processes.directory / "cloud.A.key"), **signed,
     )  # fmt: skip
     processes.start(
-        "workers.job_manager", SPOTFED_REDIS_URL=shared.url("jobs"), SPOTFED_URL=f"http://127.0.0.1:{port}",
+        "workers.job_manager", "--name", "own", SPOTFED_REDIS_URL=shared.url("jobs"), SPOTFED_URL=f"http://127.0.0.1:{port}",
         SPOTFED_API_KEY="k", SPOTFED_SIGNING_KEY=str(processes.directory / "jobs.key"), **signed,
     )  # fmt: skip
     processes.table(1)  # made of the Monte-Carlo worker's samples
@@ -167,12 +176,36 @@ def test_a_federation_lives_under_its_users(shared: Shared) -> None:
         wait_until(lambda: _measured(http), "figures of Redis, the owner and the Monte-Carlo worker")
         tries = f"{hook.headers['location']}/deliveries"
         wait_until(lambda: http.get(tries).json()["deliveries"], "a delivery that failed")
+        _control_remotely(shared)
         heard = wait_until(lambda: _message(listening), "an event by pub/sub")
         assert lease.encode() in heard or b'"A"' in heard
         assert reader.xlen(shared.keys.all_events) > 0
     # They tell the name of their library and ask how the server keeps its data, and go on without an answer.
     refused = {(one["username"], one["object"]) for one in shared.denied()}
     assert {what for _, what in refused} <= {"client|setinfo", "config|get"}, refused
+
+
+def _control_remotely(shared: Shared) -> None:
+    """The operator asks all workers and hears their events."""
+    operator = _app(shared, "operator")
+    ping = operator.control.inspect(timeout=2.0).ping
+
+    def answers() -> bool:
+        return {name.partition("-")[0] for name in ping() or {}} == {"cloud.A", "m", "jobs.own"}
+
+    wait_until(answers, "answers of all workers")
+    heard: set[str] = set()
+    with operator.connection() as connection:
+        receiver = operator.events.Receiver(
+            connection, handlers={"worker-heartbeat": lambda event: heard.add(event["hostname"])}
+        )
+        for _ in receiver.itercapture(timeout=10, limit=6):
+            pass
+    assert heard
+
+
+def _app(shared: Shared, user: str) -> Celery:
+    return make_app(Settings(redis_url=shared.url(user), key_prefix=shared.keys.prefix))
 
 
 def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
@@ -237,6 +270,10 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
                 make_app(Settings(redis_url=shared.url("cloud-B"), key_prefix=keys.prefix), cloud_queue("B")),
                 "A",
             ),
+            "control workers": lambda: _app(shared, "cloud-B").control.broadcast("shutdown"),
+            "control them by the transport": lambda: thief.publish(keys.prefix + CONTROL_CHANNEL, "{}"),
+            "hear events of workers": lambda: _psubscribe(thief, keys.prefix + EVENT_CHANNELS),
+            "read what workers answer": lambda: thief.rpop(f"{keys.prefix}{uuid4()}.{CONTROL_REPLIES}"),
             "take batches": lambda: thief.rpop(f"{keys.prefix}montecarlo"),
             "read answers to others": lambda: thief.xrange(keys.replies("api")),
             "delete answers to others": lambda: thief.delete(keys.replies("api")),
@@ -491,6 +528,12 @@ def _message(listening: Any) -> bytes | None:
 def _subscribe(client: redis.Redis, channel: str) -> None:
     with client.pubsub() as listening:
         listening.subscribe(channel)
+        listening.get_message(timeout=5.0)
+
+
+def _psubscribe(client: redis.Redis, pattern: str) -> None:
+    with client.pubsub() as listening:
+        listening.psubscribe(pattern)
         listening.get_message(timeout=5.0)
 
 
