@@ -96,7 +96,7 @@ RIGHTS: Mapping[str, Right] = {
     "webhook_claim": _BROKERS,
     "webhook_deliveries": _BROKERS,
     "sampler": Right(owner="r", broker="r", montecarlo="rw"),
-    "samplers": Right(broker="r", montecarlo="rw"),
+    "samplers": Right(owner="r", broker="r", montecarlo="rw"),
     "batch": Right(owner="rw", montecarlo="rw"),
     "job": Right(broker="r xadd", jobs="rw"),
     "open_jobs": Right(agent="r", broker="r zadd", jobs="rw"),
@@ -255,25 +255,20 @@ def make_key_pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
 
 
 def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
-    """Return the rights to the keys of Celery's transport.
-
-    Messages go to a queue by its name: bindings are written, but never read.
-    """
+    """Return the rights to the keys of Celery's transport."""
     cloud = user.cloud
     bells = Right(owner="rw", instances="llen lpush", broker="llen lpush", montecarlo="llen lpush")
     batches = Right(owner="llen lpush", montecarlo="rw")
-    queues = [
+    unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
+    served = JOBS if user.party == "jobs" else None if cloud is None else cloud_queue(cloud)
+    rows = [
         (cloud_queue(cloud or "*"), bells),
         (MONTECARLO, batches),
         (montecarlo_queue("*"), batches),
         (JOBS, Right(agent="llen lpush", broker="llen lpush", jobs="rw")),
+        *((name, unacked) for name in unacked_options(served).values()),
     ]
-    rows = [(f"{keys.prefix}{queue}", right) for queue, right in queues]
-    for kind in ("binding", "binding_permanent"):
-        rows += [(f"{keys.prefix}_kombu.{kind}.{queue}", _noted(right)) for queue, right in queues]
-    unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
-    served = JOBS if user.party == "jobs" else None if cloud is None else cloud_queue(cloud)
-    return rows + [(f"{keys.prefix}{name}", unacked) for name in unacked_options(served).values()]
+    return [(keys.prefix + name, right) for name, right in rows]
 
 
 def _remote_control(keys: RedisKeys, user: User) -> list[str]:
@@ -304,13 +299,6 @@ def _listen(channel: str) -> str:
 
 def _publish(channel: str) -> str:
     return f"(+publish resetchannels {channel})"
-
-
-def _noted(right: Right) -> Right:
-    """Return the right to write the binding of a queue, for all parties with a right to the queue."""
-    parties = (party for party in COMMANDS if party != "operator")
-    rights = {party: "sadd" for party in parties if getattr(right, party)}
-    return Right(**rights, operator="")
 
 
 # -- passwords -----------------------------------------------------------------------------------------------

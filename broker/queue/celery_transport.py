@@ -16,6 +16,8 @@ from typing import Any
 from kombu.transport import redis
 from redis.exceptions import NoPermissionError
 
+from broker.queue.celery_config import CONTROL_REPLIES
+
 log = logging.getLogger(__name__)
 
 
@@ -46,8 +48,9 @@ class QoS(redis.QoS):
 class Channel(redis.Channel):
     """Reads messages, and skips those that are unreadable.
 
-    Remote control and events go through channels of Redis. Kombu would also keep a set of their receivers,
-    which nothing reads and in which workers that were killed stay.
+    Kombu keeps sets of the queues of each exchange. They are written only where they are read, for answers to
+    remote control: messages go to a queue by its name, and remote control and events through channels of
+    Redis. In the sets of these, queues of workers that were killed would stay.
     """
 
     QoS = QoS
@@ -55,7 +58,7 @@ class Channel(redis.Channel):
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         if self.typeof(exchange).type == "fanout":
             self._fanout_queues[queue] = (exchange, routing_key.replace("#", "*"))
-        else:
+        elif exchange == CONTROL_REPLIES:
             super()._queue_bind(exchange, routing_key, pattern, queue)
 
     def _delete(self, queue: str, *arguments: Any, **options: Any) -> None:

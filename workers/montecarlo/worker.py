@@ -42,6 +42,8 @@ from workers.montecarlo.sampling import BatchSampler
 
 ALIVE_TTL_S = 5
 FORGOTTEN_S = 600
+#: Time that a worker takes to leave: until then it may put batches back into its queue.
+_LEAVING_S = 60
 _ANNOUNCE_S = 1.5
 
 
@@ -90,16 +92,19 @@ class WorkerHeartbeat(threading.Thread):
         self._redis.zadd(name, {self._name: now_s})
         silent = cast("list[bytes]", self._redis.zrangebyscore(name, "-inf", now_s - FORGOTTEN_S))
         if silent:
+            queues = [self._keys.prefix + montecarlo_queue(worker.decode()) for worker in silent]
+            self._redis.delete(*queues)  # with batches that came when it had gone
             self._redis.zrem(name, *silent)
 
     def stop(self) -> None:
-        """Stop the announcements, and remove this worker from the list at once."""
+        """Stop the announcements; this worker is no longer one of those that live, and soon forgotten."""
         self._stopping.set()
         if self.is_alive():
             self.join()
         with suppress(redis.RedisError):
             self._redis.delete(self._key)
-            self._redis.zrem(self._keys.samplers, self._name)
+            soon_s = self._redis.time()[0] - FORGOTTEN_S + _LEAVING_S
+            self._redis.zadd(self._keys.samplers, {self._name: soon_s})
 
 
 class Attendance(StartStopStep):
