@@ -270,10 +270,6 @@ def test_a_cloud_reaches_nothing_of_another(shared: Shared) -> None:
                 make_app(Settings(redis_url=shared.url("cloud-B"), key_prefix=keys.prefix), cloud_queue("B")),
                 "A",
             ),
-            "control workers": lambda: _app(shared, "cloud-B").control.broadcast("shutdown"),
-            "control them by the transport": lambda: thief.publish(keys.prefix + CONTROL_CHANNEL, "{}"),
-            "hear events of workers": lambda: _psubscribe(thief, keys.prefix + EVENT_CHANNELS),
-            "read what workers answer": lambda: thief.rpop(f"{keys.prefix}{uuid4()}.{CONTROL_REPLIES}"),
             "take batches": lambda: thief.rpop(f"{keys.prefix}montecarlo"),
             "read answers to others": lambda: thief.xrange(keys.replies("api")),
             "delete answers to others": lambda: thief.delete(keys.replies("api")),
@@ -335,6 +331,25 @@ def test_each_party_has_only_what_it_is_for(shared: Shared) -> None:
         assert operator.xadd(keys.inbox("A"), {"c": "[]"})
     with pytest.raises(redis.AuthenticationError), connect(shared.url("reader").partition("&")[0]) as nobody:
         nobody.ping()
+
+
+def test_remote_control_is_the_operators_alone(shared: Shared) -> None:
+    prefix = shared.keys.prefix
+    answers = f"{prefix}{uuid4()}.{CONTROL_REPLIES}"
+    for user in ("cloud-A", "montecarlo", "jobs", "agent-A", "instances-A", "broker", "reader"):
+        with shared.client(user) as other:
+            attempts: tuple[Callable[[], object], ...] = (
+                partial(_app(shared, user).control.broadcast, "shutdown"),
+                partial(other.publish, prefix + CONTROL_CHANNEL, "{}"),
+                partial(_psubscribe, other, prefix + EVENT_CHANNELS),
+                partial(other.rpop, answers),
+                partial(other.delete, answers),
+            )
+            assert all(map(_is_denied, attempts)), user
+    with shared.client("operator") as operator:
+        assert operator.delete(answers) == 0
+        assert _is_denied(lambda: operator.lpush(answers, "{}"))
+    assert _app(shared, "operator").control.inspect(timeout=0.1).ping() is None
 
 
 def test_an_owner_waits_for_the_scripts_that_redis_forgot(shared: Shared) -> None:
