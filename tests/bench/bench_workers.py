@@ -100,9 +100,8 @@ def measure(url: str, directory: Path, clouds: list[Cloud], repeats: int) -> lis
             with Processes(url, below) as processes:
                 for name in NAMES[:workers]:
                     processes.montecarlo(name)
-                for name in NAMES[:workers]:
-                    key = processes.keys.sampler(name)
-                    wait_until(partial(processes.client.exists, key), f"worker {name}")
+                listed = partial(processes.client.zcard, processes.keys.samplers)
+                wait_until(lambda: listed() == workers, f"{workers} workers")  # noqa: B023
                 for number, cloud in enumerate(clouds):
                     # The first table also makes connections and loads what numba compiled.
                     for epoch in (2 * number + 1, 2 * number + 2):

@@ -131,7 +131,6 @@ def test_workers_come_and_go_between_refreshes(processes: Processes, monkeypatch
     shares = make(1)
     assert shares.total() == 9
     assert set(shares) == set(workers)
-    assert min(shares.values()) >= 2  # what each is sent at the beginning
     leaving = next(name for name in workers if name != first and workers[name]["slots"] == 1)
     make(2, lambda: processes.app.control.shutdown(destination=[leaving]))
     assert leaving not in alive(processes, 2)

@@ -4,9 +4,9 @@ Batches are not a Celery chord: a chord does not survive a restart of Redis, and
 that is not there. Here a batch is sent again when its deadline passes. Batches are pure, so a late or
 repeated result is the same bits and harmless.
 
-A worker that announced itself is sent as many batches as it works at, and one to come (``worker_pool`` says
-which). The others wait here, so that another worker may take them when it has nothing left, or this one
-leaves. While no worker is known, all batches go to the shared queue.
+A worker that announced itself is sent as many batches as it works at, and one to come if batches are short
+(``worker_pool`` says which). The others wait here, so that another worker may take them when it has nothing
+left, or this one leaves. While no worker is known, all batches go to the shared queue.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ FIRST_DEADLINE_S = 10.0
 LONGEST_DEADLINE_S = 160.0
 #: Number of deadlines that may pass before a batch on which a worker is busy is sent again.
 PATIENCE = 2
+#: A worker has a batch to come while it is busy, if that one takes less; a longer one waits for who is free.
+SHORT_S = 1.0
 #: Time between two looks at which workers live, while all batches are out.
 _LOOK_S = 1.0
 #: A batch that workers began this often without an end is given up, for it kills them; its size keeps the
@@ -189,9 +191,10 @@ class Refresher:
                 share.worker = plan[share.key]
         unsent = sorted(unsent, key=lambda share: self._pool.expected_s(share.key), reverse=True)
         for worker, count in slots.items():
-            room = count + 1 - self._out_at(worker)
-            for share in [share for share in unsent if share.worker == worker][: max(room, 0)]:
-                self._send_to(share, worker, now_s)
+            for share in [share for share in unsent if share.worker == worker]:
+                spare = self._pool.expected_s(share.key) < SHORT_S
+                if self._out_at(worker) < count + spare:
+                    self._send_to(share, worker, now_s)
         for worker, count in slots.items():
             while self._out_at(worker) < count:
                 others = {share.worker for share in unsent if not share.out} - {worker, None}
