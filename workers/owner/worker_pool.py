@@ -42,10 +42,11 @@ class WorkerPool:
             (self._scratch_s if from_start else self._took_s)[batch] = took_s
 
     def expected_s(self, batch: BatchKey) -> float:
-        """Return how long a batch takes with the sampler at hand, in seconds; unmeasured ones as others."""
+        """Return how long a batch takes in seconds, with the sampler at hand; unmeasured ones as others."""
         if batch in self._took_s:
             return self._took_s[batch]
-        return sum(self._took_s.values()) / len(self._took_s) if self._took_s else _UNKNOWN_S
+        others_s = self._took_s or self._scratch_s
+        return sum(others_s.values()) / len(others_s) if others_s else _UNKNOWN_S
 
     def pays_to_move(self, batch: BatchKey, left_s: float) -> bool:
         """Return whether another worker ends a batch, from the start, sooner than the one that has it.
