@@ -197,19 +197,15 @@ class Refresher:
                     self._send_to(share, worker, now_s)
         for worker, count in slots.items():
             while self._out_at(worker) < count:
-                others = {share.worker for share in unsent if not share.out} - {worker, None}
-                left_s = {other: self._left_s(other, slots, now_s) for other in others if other}
-                slowest = max(left_s, key=left_s.__getitem__, default=None)
-                share = next((share for share in reversed(unsent) if self._waits_for(share, slowest)), None)
-                if slowest is None or share is None:
+                others = {share.worker for share in unsent if not share.out and share.worker} - {worker}
+                left_s = {other: self._left_s(other, slots, now_s) for other in others}
+                slowest = max(left_s, key=left_s.__getitem__, default="")
+                last = next(
+                    (each for each in reversed(unsent) if each.worker == slowest and not each.out), None
+                )
+                if last is None or not self._pool.pays_to_move(last.key, left_s[slowest]):
                     break
-                if not self._pool.pays_to_move(share.key, left_s[slowest]):
-                    break
-                self._send_to(share, worker, now_s)
-
-    @staticmethod
-    def _waits_for(share: _Share, worker: str | None) -> bool:
-        return not share.out and share.worker == worker
+                self._send_to(last, worker, now_s)
 
     def _out_at(self, worker: str) -> int:
         return sum(share.open and share.out and share.worker == worker for share in self._shares)
