@@ -255,20 +255,32 @@ def make_key_pattern(keys: RedisKeys, name: str, cloud: str | None) -> str:
 
 
 def _queue_rights(keys: RedisKeys, user: User) -> list[tuple[str, Right]]:
-    """Return the rights to the keys of Celery's transport."""
+    """Return the rights to the keys of Celery's transport.
+
+    Messages go to a queue by its name. The version before also writes bindings, which nothing reads.
+    """
     cloud = user.cloud
     bells = Right(owner="rw", instances="llen lpush", broker="llen lpush", montecarlo="llen lpush")
     batches = Right(owner="llen lpush", montecarlo="rw")
-    unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
-    served = JOBS if user.party == "jobs" else None if cloud is None else cloud_queue(cloud)
-    rows = [
+    queues = [
         (cloud_queue(cloud or "*"), bells),
         (MONTECARLO, batches),
         (montecarlo_queue("*"), batches),
         (JOBS, Right(agent="llen lpush", broker="llen lpush", jobs="rw")),
-        *((name, unacked) for name in unacked_options(served).values()),
     ]
-    return [(keys.prefix + name, right) for name, right in rows]
+    rows = [(f"{keys.prefix}{queue}", right) for queue, right in queues]
+    for kind in ("binding", "binding_permanent"):
+        rows += [(f"{keys.prefix}_kombu.{kind}.{queue}", _noted(right)) for queue, right in queues]
+    unacked = Right(owner="rw", montecarlo="rw", jobs="rw")
+    served = JOBS if user.party == "jobs" else None if cloud is None else cloud_queue(cloud)
+    return rows + [(f"{keys.prefix}{name}", unacked) for name in unacked_options(served).values()]
+
+
+def _noted(right: Right) -> Right:
+    """Return the right to write the binding of a queue, for all parties with a right to the queue."""
+    parties = (party for party in COMMANDS if party != "operator")
+    rights = {party: "sadd" for party in parties if getattr(right, party)}
+    return Right(**rights, operator="")
 
 
 def _remote_control(keys: RedisKeys, user: User) -> list[str]:
@@ -282,14 +294,11 @@ def _remote_control(keys: RedisKeys, user: User) -> list[str]:
     answers = f"~{prefix}{'[0-9a-f]' * 8}-*.{CONTROL_REPLIES}"
     kinds = ("binding", "binding_permanent")
     bindings = " ".join(f"~{prefix}_kombu.{kind}.{CONTROL_REPLIES}" for kind in kinds)
-    # Kombu asks how long the lists are that it would use if these were not channels.
-    boxes = f"(+llen ~{prefix}*@*.celery.pidbox ~{prefix}celeryev.*)"
     if user.party in _WORKERS:
-        answering = [f"(+smembers {bindings})", f"(+llen +lpush {answers})"]
-        return [_listen(control), _publish(events), *answering, boxes]
+        return [_listen(control), _publish(events), f"(+smembers {bindings})", f"(+lpush {answers})"]
     if user.party == "operator":
-        asking = [f"(+smembers +sadd +srem {bindings})", f"(+llen +brpop +del {answers})"]
-        return [_publish(control), _listen(events), *asking, boxes]
+        asking = [f"(+smembers +sadd +srem {bindings})", f"(+brpop +del {answers})"]
+        return [_publish(control), _listen(events), *asking]
     return []
 
 

@@ -21,10 +21,12 @@ JOBS = "jobs"
 
 #: Begins the names of the channels of remote control and of events, after the key prefix.
 FANOUT_PREFIX = "/celery."
-CONTROL_CHANNEL = f"{FANOUT_PREFIX}celery.pidbox"
-EVENT_CHANNELS = f"{FANOUT_PREFIX}celeryev/*"
-#: Exchange of the answers to remote control.
-CONTROL_REPLIES = "reply.celery.pidbox"
+#: Exchanges of remote control, of the answers to it, and of events; and channels of the first and the last.
+CONTROL = "celery.pidbox"
+CONTROL_REPLIES = f"reply.{CONTROL}"
+EVENTS = "celeryev"
+CONTROL_CHANNEL = f"{FANOUT_PREFIX}{CONTROL}"
+EVENT_CHANNELS = f"{FANOUT_PREFIX}{EVENTS}/*"
 
 #: A batch that runs longer is killed with its process.
 BATCH_LIMIT_S = 600

@@ -10,13 +10,13 @@ skipped.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from kombu.transport import redis
 from redis.exceptions import NoPermissionError
 
-from broker.queue.celery_config import CONTROL_REPLIES
+from broker.queue.celery_config import CONTROL, CONTROL_REPLIES, EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,20 @@ class Channel(redis.Channel):
     def _delete(self, queue: str, *arguments: Any, **options: Any) -> None:
         if queue not in self._fanout_queues:
             super()._delete(queue, *arguments, **options)
+
+    def _size(self, queue: str) -> int:
+        # Kombu asks as it declares a queue, also where no list is behind it.
+        is_channel = queue.endswith(f".{CONTROL}") or queue.startswith(f"{EVENTS}.")
+        return 0 if is_channel else int(super()._size(queue))
+
+    def _put_fanout(self, exchange: str, *arguments: Any, **options: Any) -> None:
+        # An ACL file of the version before does not let workers publish events.
+        with suppress(NoPermissionError) if exchange == EVENTS else nullcontext():
+            super()._put_fanout(exchange, *arguments, **options)
+
+    def _receive(self) -> Any:
+        with suppress(NoPermissionError):  # nor hear remote control
+            return super()._receive()
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

@@ -20,7 +20,7 @@ from celery import Celery
 from redis.exceptions import NoPermissionError
 
 from broker import cli
-from broker.contract import VERSION, Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
+from broker.contract import VERSION, Batch, Event, EventKind, Lease, LeaseGranted, LeaseState, StartOnDemand
 from broker.contract.instances import InstanceRecord
 from broker.identity.store import let_in_operator
 from broker.journal.journal import Commit, Journal
@@ -29,10 +29,11 @@ from broker.queue.celery_config import (
     CONTROL_REPLIES,
     EVENT_CHANNELS,
     JOBS,
+    MONTECARLO,
     cloud_queue,
     make_app,
 )
-from broker.queue.send import ring, ring_for_job
+from broker.queue.send import ring, ring_for_job, send_batch
 from broker.settings import Settings, settings
 from broker.signing.key_files import create_key
 from broker.signing.signer import UNSIGNED
@@ -350,6 +351,34 @@ def test_remote_control_is_the_operators_alone(shared: Shared) -> None:
         assert operator.delete(answers) == 0
         assert _is_denied(lambda: operator.lpush(answers, "{}"))
     assert _app(shared, "operator").control.inspect(timeout=0.1).ping() is None
+
+
+def test_a_worker_works_under_an_acl_file_of_the_version_before(shared: Shared) -> None:
+    admin, keys = shared.processes.client, shared.keys
+    user = f"{keys.prefix.strip(':')}-montecarlo"
+    admin.execute_command("ACL", "SETUSER", user, "clearselectors")  # it knew no remote control
+    shared.processes.start("workers.montecarlo", SPOTFED_REDIS_URL=shared.url("montecarlo"))
+    wait_until(lambda: admin.zcard(keys.samplers), "the worker")
+    app = make_app(shared.processes.settings)
+    batch = Batch(
+        cloud="A",
+        epoch=1,
+        refresh="A:1:1",
+        chunks=1,
+        cores=1,
+        share=0,
+        shares=1,
+        node_cores=(4,),
+        seed=0,
+        births=9,
+    )
+    send_batch(app, MONTECARLO, batch.model_dump(mode="json"))
+    tried = keys.batch(batch.result, 1, 0)
+    admin.rpush(keys.history("A", 1), b"no chunk")
+    wait_until(lambda: admin.hget(tried, "tries"), "a batch that was begun")
+    (worker,) = shared.processes.running
+    assert worker.poll() is None
+    assert (user, "psubscribe") in {(one["username"], one["object"]) for one in shared.denied()}
 
 
 def test_an_owner_waits_for_the_scripts_that_redis_forgot(shared: Shared) -> None:
