@@ -240,6 +240,9 @@ class Settings(BaseModel):
     advert_max_age_s: Seconds = 10.0
     """Age of a cloud's last advert from which the cloud counts as unreachable."""
 
+    remote_control: bool = True
+    """Whether the workers of this process answer Celery's remote control, see SECURITY.md."""
+
     open_jobs: int = Field(default=1_000, ge=1)
     """Largest number of batch jobs of one member that have not ended."""
 

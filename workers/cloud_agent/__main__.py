@@ -31,7 +31,7 @@ from broker.storage.keys import RedisKeys
 from broker.storage.private_files import find_reader
 from cloudsim.federation.file import load_federation
 from cloudsim.model.errors import InputError
-from workers import celery_app
+from workers import worker_process
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
 from workers.cloud_agent.agent import CloudAgent
@@ -101,15 +101,15 @@ def make_executors() -> dict[str, Executor]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
-    celery_app.end_when_told()
+    worker_process.end_when_told()
     try:
         config = settings()
         require_state_dir(config)
-        app = celery_app.create_app(config)
+        app = worker_process.create_app(config)
         driver_options = read_cloud_options(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
-        celery_app.require_safe_queue(config)
+        worker_process.require_safe_queue(config)
     except (InputError, SettingsError, UnsafeQueueError) as error:
         print_error(PROGRAM, error)
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2

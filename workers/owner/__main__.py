@@ -51,7 +51,7 @@ from cloudsim.federation.model import FederatedCloud, Federation
 from cloudsim.model.durations import parse_duration_s
 from cloudsim.model.errors import InputError
 from cloudsim.prediction.samples import Flavour
-from workers import celery_app
+from workers import worker_process
 from workers.owner.epoch_file import EpochFile
 from workers.owner.nodes import NodesError, describe_change
 from workers.owner.process import OwnerProcess, OwnerProcessSpec, epochs_directory
@@ -218,16 +218,16 @@ def _describe_earlier_nodes(client: redis.Redis, keys: RedisKeys, cloud: str) ->
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the owner until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
-    celery_app.end_when_told()
+    worker_process.end_when_told()
     _keep_reload()
     try:
         config = settings()
         require_state_dir(config)
-        app = celery_app.create_app(config, options.cloud)
+        app = worker_process.create_app(config, options.cloud)
         spec = load_process_spec(options, config)
         if options.check:
             return check(spec.owner, config)
-        celery_app.require_safe_queue(config)
+        worker_process.require_safe_queue(config)
         signing = MessageSigner.from_settings(config, cloud_party(options.cloud))
         spans = Spans.from_settings(config, "spotfed-owner", **{"spotfed.cloud": options.cloud})
         client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
@@ -246,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     archive = Archive(archive_directory(config.state_dir, config.key_prefix, options.cloud))
     stats = OwnerStatsPublisher(journal, time.monotonic)
     owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
-    celery_app.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
+    worker_process.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
 
     def reload() -> None:
         try:
@@ -264,9 +264,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         owner_process.open()
-        return celery_app.run_worker(
+        return worker_process.run_worker(
             app,
-            name=f"cloud.{options.cloud}@{os.getpid()}",
+            name=f"cloud.{options.cloud}",
             queues=[cloud_queue(options.cloud)],
             pool="solo",
             when_ready=ready,

@@ -356,11 +356,12 @@ class OwnerProcess:
         self._write(self._owner.expire(now_s, _now(), monotonic_s), advert=True)
         if not self._refresher.busy and self._schedule.due(now_s, monotonic_s):
             self._write(self._owner.advance(now_s, _now()))
+            late_s = self._schedule.late_s(now_s) / self._spec.speed
             self._schedule.note_begin(now_s, monotonic_s)
-            self._begin_refresh(self._owner.cloud.now_s)
+            self._begin_refresh(self._owner.cloud.now_s, late_s)
 
-    def _begin_refresh(self, boundary_s: float) -> None:
-        self._stats.note_table_begin()
+    def _begin_refresh(self, boundary_s: float, late_s: float = 0.0) -> None:
+        self._stats.note_table_begin(late_s)
         self._refresher.begin(boundary_s, self._schedule.sizes, self._owner.cloud.history.cut(boundary_s))
         self._step_refresh()
 
