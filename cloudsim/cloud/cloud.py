@@ -382,7 +382,7 @@ class Cloud:
             ):
                 del left[0]
                 continue
-            left += booked.nodes[1:]  # those behind it may start now
+            left += [node for node in booked.nodes if node != left[0]]  # those behind it may start now
             end_s = at_s + (booked.end_s - booked.start_s)
             started = Started(replace(booked, start_s=at_s, end_s=end_s))
             self.apply(started)

@@ -98,14 +98,13 @@ def _plan_gang(
             trial.remove(victim.id)
         victims += placement.victims
         waits, proven = waits or placement.waits, proven and placement.proven
-        node, count = placement.node, 1
+        node, count, at_once = placement.node, 1, not (placement.waits or placement.victims)
         if first_fit:
-            room = trial.room_soon() if placement.waits or placement.victims else trial.free_full
+            room = trial.free_full if at_once else trial.room_soon()
             count = min(left, int(slots_of_nodes(room[:, node : node + 1], of_member)[0]))
         amounts = tuple((name, count * amount) for name, amount in member.amounts)
-        trial.book(
-            Instance(f"{request.id} {left}", Kind.ON_DEMAND, count, node, now_s, now_s, 0, amounts=amounts)
-        )
+        part = Instance(f"{request.id} {left}", Kind.ON_DEMAND, count, node, now_s, now_s, 0, amounts=amounts)
+        (trial.place if at_once else trial.book)(part)
         cores_of[node] += count
     parts = tuple(cores_of.items())
     return Placement(parts[0][0], tuple(victims), waits, proven, parts)
