@@ -85,6 +85,9 @@ class Lease(Message):
     """The spot pool from which it was sold."""
     renewed_at_s: float | None = since(3)
     """The time of its latest extension, in clouds where an extended lease counts as the newest."""
+    parts: tuple[tuple[int, int], ...] = since(3, ())
+    """The nodes of an on-demand lease that is spread over nodes (a gang), each with its cores there, ``node``
+    first; empty for a lease on one node."""
 
 
 def format_attempt_id(request: str, number: int) -> str:

@@ -73,6 +73,9 @@ _SHAPE = re.compile(r"\s*(\d{1,6})\s*[xX×]\s*(\d{1,6})\s*")
 
 _MOST_NODES = 100_000
 
+#: Nodes, each with an amount of each resource.
+Footprint = list[tuple[int, tuple[int, ...]]]
+
 
 def parse_nodes(text: str, *, field: str = "nodes") -> tuple[int, ...]:
     """Return the cores of each node from a shape.
@@ -220,7 +223,7 @@ class Inventory:
         """
         return self._vector(instance.cores, instance.amounts)
 
-    def footprint(self, instance: Instance) -> list[tuple[int, tuple[int, ...]]]:
+    def footprint(self, instance: Instance) -> Footprint:
         """Return the nodes of an instance, each with the amount of each resource that it needs there."""
         if not instance.parts:
             return [(instance.node, self.needed(instance))]
@@ -332,10 +335,11 @@ class Inventory:
         assert instance.id not in self, f"{instance.id} runs already"
         if instance.id in self._waiting:
             self.withdraw(instance.id)
-        for node, needed in self.footprint(instance):
+        footprint = self.footprint(instance)
+        for node, needed in footprint:
             assert fits(self.idle[:, node].tolist(), needed), f"{instance.id} does not fit on {node}"
         (self._spot if instance.kind is Kind.SPOT else self._on_demand)[instance.id] = instance
-        self._use(instance, 1)
+        self._use(instance, footprint, 1)
         if instance.kind is Kind.SPOT and self._spots is not None:
             self._spots.add(instance, self.needed(instance))
 
@@ -343,12 +347,12 @@ class Inventory:
         """Remove a running instance and return it."""
         running = self._spot if instance_id in self._spot else self._on_demand
         instance = running.pop(instance_id)
-        self._use(instance, -1)
+        self._use(instance, self.footprint(instance), -1)
         if instance.evict_at_s is None and instance.kind is Kind.SPOT and self._spots is not None:
             self._spots.remove(instance)
         return instance
 
-    def _use(self, instance: Instance, sign: int) -> None:
+    def _use(self, instance: Instance, footprint: Footprint, sign: int) -> None:
         """Take the room of an instance (sign 1) or give it back (-1)."""
         self._used[instance.kind] += sign * instance.cores
         by_kind: NDArray[np.int64] | None = None
@@ -360,7 +364,7 @@ class Inventory:
         elif instance.yields:
             by_kind, weight = self.yielding, sign
             self._yields += sign
-        for node, needed in self.footprint(instance):
+        for node, needed in footprint:
             for resource, amount in enumerate(needed):  # a few: faster one by one than as slices
                 self.idle[resource, node] -= sign * amount
                 self.free_full[resource, node] -= sign * amount
