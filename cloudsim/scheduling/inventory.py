@@ -136,6 +136,7 @@ class Inventory:
             len(node_cores), np.bool_
         )  # nodes that take no new instance
         self.any_closed = False
+        self.may_spread = True  # no gangs are planned where this is False
         self.closes_new = False  # all were closed at once: nodes that are added are closed too
         self._leaving = np.zeros_like(self.capacity)  # held by instances under notice
         self._booked = np.zeros_like(self.capacity)  # by booked instances, which wait for room
@@ -240,9 +241,9 @@ class Inventory:
 
     def makes_gang(self, request: Request) -> bool:
         """Return whether a request is placed as a gang, whose cores may be on several nodes."""
-        if request.kind is Kind.SPOT or request.cores == 1 or request.spread is not None:
+        if request.kind is Kind.SPOT or request.cores == 1 or not self.may_spread:
             return False
-        return request.parallel or request.cores > self.largest_node
+        return request.spread is None and (request.parallel or request.cores > self.largest_node)
 
     def lacks(self, request: Request) -> bool:
         """Return whether no node, even when empty, has all that the request needs; for a gang, all nodes."""
@@ -487,6 +488,7 @@ class Inventory:
     def with_nodes(self, node_cores: tuple[int, ...], details: NodeDetails) -> Inventory:
         """Return a copy on other nodes, known by their numbers, which have room (see ``misfits``)."""
         other = Inventory(node_cores, details)
+        other.may_spread = self.may_spread
         other.closes_new = self.closes_new
         other.closed[:] = self.closes_new
         both = min(len(node_cores), len(self.node_cores))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,10 +50,12 @@ class Trace:
     left_truncated: BoolArray
     #: The end is not known: stop_s is the last timestamp of the trace or the end of its window.
     right_censored: BoolArray
-    #: A job of a batch system, whose cores may be on several nodes.
-    parallel: BoolArray
+    #: A job of a batch system, whose cores may be on several nodes. Left out, there is none.
+    parallel: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def __post_init__(self) -> None:
+        if not len(self.parallel):
+            object.__setattr__(self, "parallel", np.zeros(len(self), np.bool_))
         freeze_columns(self, (field.name for field in fields(self)[1:]))
         _check(self)
 

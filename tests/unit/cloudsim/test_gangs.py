@@ -86,6 +86,18 @@ def test_what_can_never_fit_is_too_large(more: dict[str, object]):
     assert turned.refusal.reason is RefusalReason.TOO_LARGE
 
 
+def test_where_leases_cannot_name_several_nodes_there_are_no_gangs():
+    cloud = Cloud(CloudSpec("a", (4, 4)))
+    cloud.inventory.may_spread = False
+    cloud.inventory = cloud.inventory.copy().with_nodes((4, 4, 4), cloud.inventory.details)
+    (turned,) = cloud.start_on_demand(on_demand("wide", 5), 0.0)
+    assert isinstance(turned, TurnedAway)
+    assert turned.refusal.reason is RefusalReason.TOO_LARGE
+    (started,) = cloud.start_on_demand(on_demand("job", 3, parallel=True), 0.0)
+    assert isinstance(started, Started)
+    assert not started.instance.parts
+
+
 def test_a_gang_evicts_the_youngest_until_it_fits_or_nobody():
     cloud = full_of_spot()
     cloud.start_on_demand(on_demand("old", 2), 5.0)  # evicts s3
