@@ -122,8 +122,8 @@ class History:
             np.array([event[5] for event in events], dtype=np.float64),
             None if self._details is None else self._details.cut(started),
         )
-        members = np.array([event[6] for event in events], dtype=np.int64)
-        return log.by_member(members) if (members > 1).any() else log
+        of_event = np.array([event[6] for event in events], dtype=np.int64)
+        return log.by_member(of_event) if (of_event > 1).any() else log
 
 
 _SPREADS = {None: NO_SPREAD, Spread.TOGETHER: TOGETHER, Spread.APART: APART}

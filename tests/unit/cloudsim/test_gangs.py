@@ -10,10 +10,12 @@ import pytest
 
 from cloudsim.cloud.cloud import Cloud
 from cloudsim.cloud.spec import CloudSpec, sampler_spec
+from cloudsim.federation.direct_cloud import DirectCloud
 from cloudsim.model.changes import Booked, Change, Ended, Noticed, Started, TurnedAway
 from cloudsim.model.instances import Instance, Placement
 from cloudsim.model.refusals import Refusal, RefusalReason
 from cloudsim.model.requests import Kind, Request, Spread
+from cloudsim.model.reserved_ids import is_block
 from cloudsim.prediction.predictor import LocalPredictor
 from cloudsim.prediction.reference import line_up, youngest_first
 from cloudsim.prediction.samplers.line_up import LineUpSampler
@@ -151,6 +153,28 @@ def one_by_one(
         trial.place(instance)
         nodes.append(placement.node)
     return nodes, victims
+
+
+@pytest.mark.parametrize("headroom", [(), (2, 1)])
+def test_users_who_call_directly_run_parallel_jobs_too(headroom: tuple[int, ...]):
+    """Room for a refused job is freed on several nodes, and nobody is counted twice."""
+    nodes = (4, 4, 4)
+    load, until_s = parallel_load(3, 150, 12), 30_000.0
+    cloud = DirectCloud(CloudSpec("a", nodes, headroom=headroom, grace_s=30.0), load, until_s, 60.0)
+    generator = np.random.default_rng(3)
+    changes: list[Change] = []
+    for number, at_s in enumerate(np.sort(generator.uniform(0, until_s, 150)).tolist()):
+        changes += cloud.advance(at_s)
+        cloud.admit(Request(f"s{number}", Kind.SPOT, int(generator.integers(1, 4)), 900.0), at_s)
+        cloud.inventory.validate()
+    changes += cloud.advance(math.inf)
+    started = [c.instance for c in changes if isinstance(c, Started) and not is_block(c.instance.id)]
+    turned = [change for change in changes if isinstance(change, TurnedAway)]
+    asked = int((load.start_s <= until_s).sum())
+    assert len(started) + len(turned) == asked
+    assert len({instance.id for instance in started}) == len(started)
+    assert any(len(instance.parts) > 1 for instance in started)
+    assert cloud.delays_s
 
 
 # -- notice --------------------------------------------------------------------------------------------------
