@@ -133,7 +133,10 @@ def single_cloud(
     workloads = []
     if spot is not None:
         workloads.append(Workload(SPOT, read_trace(spot, field="--spot"), delay_s, sla, (CLOUD,)))
-    return Federation((member,), tuple(workloads))
+    federation = Federation((member,), tuple(workloads))
+    for warning in (*federation.own_misfits(), *federation.spot_misfits()):
+        warn(warning)
+    return federation
 
 
 def samples_and_seed(samples: int | None, seed: int | None) -> tuple[int, int]:

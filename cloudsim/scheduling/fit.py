@@ -14,6 +14,13 @@ def fits(free: Iterable[int], needed: Iterable[int]) -> bool:
     return all(map(ge, free, needed))
 
 
+def slots_of_nodes(free: NDArray[np.int64], needed: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return how many instances find room on each node, int64 (nodes,). free: (resources, nodes)."""
+    quotients = [free[row] // need for row, need in enumerate(needed) if need]
+    slots: NDArray[np.int64] = np.min(quotients, axis=0)
+    return slots
+
+
 def nodes_with_room(free: NDArray[np.int64], needed: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return ``fits`` for all nodes at once, bool (nodes,). free: (resources, nodes)."""
     passed: NDArray[np.bool_] = free[0] >= needed[0]

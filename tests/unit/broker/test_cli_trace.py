@@ -325,7 +325,7 @@ def test_convert_keeps_everything_and_takes_no_file_with_a_bad_line(
     assert done.code == 2
     assert f"spotfed trace import {path} --out {tmp_path / 'x.csv'} sets them aside" in done.err
     done = spotfed("trace", "convert", steps[2], tmp_path / "x.swf", "--json")
-    assert json.loads(done.out)["lost"] == ["instance ids become job numbers."]
+    assert json.loads(done.out)["lost"][0] == "instance ids become job numbers."
 
 
 def test_a_bad_row_of_parquet_is_set_aside(spotfed: Spotfed, tmp_path: Path) -> None:
