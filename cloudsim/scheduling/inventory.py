@@ -140,9 +140,7 @@ class Inventory:
         self.closes_new = False  # all were closed at once: nodes that are added are closed too
         self._leaving = np.zeros_like(self.capacity)  # held by instances under notice
         self._booked = np.zeros_like(self.capacity)  # by booked instances, which wait for room
-        # The same memory as ``_use`` writes it, resource by resource: three times as fast as arrays.
-        rooms = self.idle, self.free_full, self.free_normal, self.yielding, self._leaving
-        self._cells = [room.reshape(-1).data for room in rooms]
+        self._cells = self._view_cells()
         self._used = {Kind.SPOT: 0, Kind.ON_DEMAND: 0}  # cores
         self._yields, self._noticed = 0, 0  # the number of instances that yield, and under notice
         self._on_demand: dict[str, Instance] = {}
@@ -382,6 +380,11 @@ class Inventory:
             if instance.group is not None:
                 self._count_group(instance.group, node, sign)
 
+    def _view_cells(self) -> list[memoryview]:
+        """Return the memory that ``_use`` writes, resource by resource: three times as fast as arrays."""
+        rooms = self.idle, self.free_full, self.free_normal, self.yielding, self._leaving
+        return [room.reshape(-1).data for room in rooms]
+
     def _settle(self, node: int) -> None:
         """Count the free room of a node anew: idle room that no booked instance needs.
 
@@ -486,7 +489,7 @@ class Inventory:
             setattr(other, name, getattr(self, name).copy())
         for name in ("_used", "_on_demand", "_spot", "_waiting"):
             setattr(other, name, dict(getattr(self, name)))
-        other.free = other.free_full[0]
+        other.free, other._cells = other.free_full[0], other._view_cells()
         other._groups = {group: Counter(nodes) for group, nodes in self._groups.items()}
         other._spots = None
         return other
