@@ -288,6 +288,9 @@ class Settings(BaseModel):
     """Secret key or password of ``cloud_user``."""
     cloud_secret_file: File | None = None
     """File that contains ``cloud_secret``, instead of a variable."""
+    cloud_notifications: SecretStr | None = None
+    """RabbitMQ server to which an OpenStack cloud's Nova sends versioned notifications, as in
+    ``amqps://user:password@rabbit.example.org:5671/``: a cloud agent hears at once of failed requests."""
 
     failpoint: Annotated[str, AfterValidator(failpoints.checked)] | None = None
     """Place at which this process kills itself, see `broker.failpoints`; only for tests."""

@@ -31,6 +31,7 @@ FOLDER_MARKERS = {
     "acceptance": ("data", "slow"),
     "fuzz": ("redis", "slow"),
     "upgrade": ("redis", "slow"),
+    "openstack": ("redis", "slow"),
 }
 #: What a test is marked with that uses a fixture.
 FIXTURE_MARKERS = {"redis_url": "redis", "data_dir": "data"}

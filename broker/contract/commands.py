@@ -114,7 +114,8 @@ class Gone(_Command):
     """Report that the instance of a lease is gone.
 
     ``how`` says whether the cloud took it back (``evicted``) or could not run it (``failed``), ``why`` is the
-    provider's message.
+    provider's message. With ``in_s`` it still runs: its provider gave notice to take it back within as many
+    seconds.
     """
 
     kind: Literal["gone"] = "gone"
@@ -122,6 +123,7 @@ class Gone(_Command):
     how: Literal["evicted", "failed"]
     by: str
     why: Annotated[str, StringConstraints(max_length=500)]
+    in_s: Seconds | None = since(4)
 
 
 class Migrate(_Command):

@@ -28,6 +28,7 @@ from cloudsim.disclosure.masking import mask_answer, mask_refusal
 from cloudsim.history.event_log import PHASE_ON_DEMAND, PHASE_SPOT, PHASE_STOP
 from cloudsim.history.history import History, stop_phase
 from cloudsim.history.own_load import Arrival, arrivals_of
+from cloudsim.history.take_backs import TakeBacks
 from cloudsim.model.changes import (
     Booked,
     Change,
@@ -40,6 +41,7 @@ from cloudsim.model.changes import (
     TurnedAway,
     Withdrawn,
     for_nobody,
+    was_taken,
 )
 from cloudsim.model.instances import Instance, Placement, Quote
 from cloudsim.model.refusals import Refusal, RefusalReason
@@ -82,6 +84,7 @@ class Cloud:
         self.own_load_next = 0
         self.continue_own_load(0)
         self.headroom = Headroom(spec.id, spec.headroom, self._schedule_headroom)
+        self.take_backs = TakeBacks()
         self.noticed_for: dict[str, str | None] = {}  # by instance under notice, the cause of its notice
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -340,6 +343,20 @@ class Cloud:
         freed = (*freed, *(victim.node for victim in placement.victims))
         return changes + self._start_waiting(freed, instance.start_s)
 
+    def give_notice(self, instance_id: str, now_s: float, evict_at_s: float, cause: str) -> list[Change]:
+        """Let a spot instance leave at ``evict_at_s``, unless it is to leave before; its provider says so."""
+        instance = self.inventory.get(instance_id)
+        if instance is None or instance.kind is not Kind.SPOT:
+            return []
+        if (
+            min(instance.end_s, math.inf if instance.evict_at_s is None else instance.evict_at_s)
+            <= evict_at_s
+        ):
+            return []
+        changes: list[Change] = [Noticed(replace(instance, evict_at_s=evict_at_s), now_s, cause)]
+        self._apply_all(changes)
+        return changes
+
     def _notice(self, victim: Instance, now_s: float, cause: str | None) -> Noticed:
         return Noticed(replace(victim, evict_at_s=now_s + self.spec.grace_s), now_s, cause)
 
@@ -470,6 +487,16 @@ class Cloud:
     def table(self, table: QuantileTable | None) -> None:
         self._table = table and coarsen_table(table, self.spec.disclosure)
 
+    def observed_take_backs(self) -> TakeBacks | None:
+        """Return what the cloud takes back by itself, running spot instances included; None if it never has.
+
+        Of a cloud that is known to do that, the absence of evidence counts, too.
+        """
+        if not self.take_backs.taken and not self.spec.takes_back:
+            return None
+        running_s = sum(self.now_s - instance.start_s for instance in self.inventory.spot())
+        return TakeBacks(self.take_backs.taken, self.take_backs.lived_s + running_s)
+
     def table_due_s(self, now_s: float) -> float | None:
         """Return the boundary of the table that a request at ``now_s`` must wait for; None if it is there."""
         boundary_s = math.floor(now_s / self.spec.refresh_s) * self.spec.refresh_s
@@ -537,6 +564,9 @@ class Cloud:
                 self.inventory.remove(instance.id)
                 self.calendar.cancel(instance.id)
                 self.ledger.record_end(instance, how)
+                if instance.kind is Kind.SPOT:
+                    taken = how is End.EVICTED and was_taken(cause)
+                    self.take_backs = self.take_backs.after(at_s - instance.start_s, taken=taken)
                 self.noticed_for.pop(instance.id, None)
                 if how in (End.CANCELLED, End.FAILED) or for_nobody(cause):
                     self.history.record_changed_stop(instance, at_s)

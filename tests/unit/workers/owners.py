@@ -214,6 +214,7 @@ def snapshot(owner: Owner) -> dict[str, Any]:
         "closed_nodes": cloud.inventory.closed.tolist(),
         "noticed_for": cloud.noticed_for,
         "promises": list(cloud.ledger),
+        "take_backs": cloud.take_backs,
         "own_load_next": cloud.own_load_next,
         "history": [column.tolist() for column in (cut.time_s, cut.kind, cut.instance, cut.cores)],
         "instances": cloud.history.instances,
