@@ -52,7 +52,7 @@ from broker.contract.fields import (
     Seconds,
 )
 from broker.contract.launch import Launch
-from broker.contract.leases import Lease, LeaseState
+from broker.contract.leases import GANGS_SINCE, Lease, LeaseState
 from broker.contract.replies import (
     Answer,
     BrokenPromise,
@@ -92,6 +92,7 @@ from broker.contract.version import (
 VERSION = current_version()
 
 __all__ = [
+    "GANGS_SINCE",
     "LONGEST_S",
     "OLDEST_VERSION",
     "VERSION",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
 
 from broker.contract.fields import CloudId, Cores, Id, LivingSeconds, Message, Probability, RequestId, Seconds
 from broker.contract.replies import QuoteView
@@ -218,4 +218,4 @@ _CloudCommand = StartOnDemand | StartAll | StopOnDemand | Show | Drain | Reopen 
 Command = Annotated[_LeaseCommand | _CloudCommand, Field(discriminator="kind")]
 
 #: Reads and writes the list of commands that an inbox entry carries.
-commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command])
+commands: TypeAdapter[list[Command]] = TypeAdapter(list[Command], config=ConfigDict(defer_build=True))

@@ -37,7 +37,7 @@ from broker.storage.private_files import find_reader
 from cloudsim.federation.file import load_federation
 from cloudsim.federation.model import FederatedCloud
 from cloudsim.model.errors import InputError
-from workers import celery_app
+from workers import worker_process
 from workers.agents.process import become_agent, make_parser, print_error, stop_on_signals
 from workers.agents.wakeup import listen_for_wakeups
 from workers.cloud_agent.agent import HOST, CloudAgent
@@ -156,11 +156,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.check:
         return check(options)
-    stopping = stop_on_signals()
+    worker_process.end_when_told()
     try:
         config = settings()
         require_state_dir(config)
-        app = celery_app.create_app(config)
+        app = worker_process.create_app(config)
         driver_options = read_cloud_options(options.federation, options.cloud, config.data)
         hosts = read_hosts(options.federation, options.cloud, config.data)
         driver = make_driver(driver_options, options.cloud, *read_credentials(config))
@@ -169,10 +169,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notifications = config.cloud_notifications and config.cloud_notifications.get_secret_value()
         if notifications:
             check_url(notifications)
-        celery_app.require_safe_queue(config)
+        worker_process.require_safe_queue(config)
     except (InputError, SettingsError, SealError, UnsafeQueueError) as error:
         print_error(PROGRAM, error)
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError) else 2
+    stopping = stop_on_signals()
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
     lock = become_agent(PROGRAM, client, keys, options.cloud, config, stopping)
     if lock is None:

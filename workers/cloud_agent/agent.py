@@ -285,7 +285,7 @@ class CloudAgent:
         elif instance.size not in self._warned and len(self._warned) < _SIZES_WARNED:
             self._warned.add(instance.size)
             log.warning(
-                "foreign instances of this size are not counted: say its cores in foreign_sizes",
+                "foreign instances of this size are not counted: enter its cores in foreign_sizes",
                 size=instance.size,
                 instance=instance.id,
             )

@@ -163,7 +163,8 @@ def restored(spec: OwnerSpec, snapshot: Snapshot) -> OwnerState:
 
 def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
     # The nodes may have been others: those that it tells of are there until ``Owner.take_nodes``.
-    told = (*head.closed_nodes, *(booked.node for booked in head.waiting), (head.closed_from or 0) - 1)
+    waited_on = (node for booked in head.waiting for node in booked.nodes)
+    told = (*head.closed_nodes, *waited_on, (head.closed_from or 0) - 1)
     cloud.widen(max(told) + 1)
     if head.closed_from is not None:
         cloud.inventory.close(None, closed=True)
@@ -171,7 +172,7 @@ def _restore_cloud(cloud: Cloud, head: SnapshotHead) -> None:
     if head.closed_nodes:
         cloud.inventory.close(head.closed_nodes, closed=True)
     for instance in head.running:
-        cloud.widen(instance.node + 1, instance)
+        cloud.widen(max(instance.nodes) + 1, instance)
         cloud.inventory.place(instance)
         cloud.expect_end(instance)
     for instance in head.waiting:

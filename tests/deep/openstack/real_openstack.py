@@ -147,14 +147,14 @@ class RealOpenStack:
 @contextmanager
 def real_openstack() -> Iterator[RealOpenStack]:
     """Bring one up, or take the one that runs; skips where there is none."""
+    if not SCRIPT.is_file():
+        pytest.skip(f"no OpenStack to try: there is no {SCRIPT}")
     if os.environ.get(RUNNING):
         state = Path(os.environ[RUNNING])
         text = (state / "admin.openrc").read_text()
         address = next(word for word in shlex.split(text) if word.startswith("OS_AUTH_URL="))
         yield RealOpenStack(int(address.rpartition(":")[2].partition("/")[0]), state)
         return
-    if not SCRIPT.is_file():
-        pytest.skip(f"no OpenStack to try: there is no {SCRIPT}")
     may_install = bool(os.environ.get("CI")) and os.geteuid() == 0
     if not (may_install or Path("/usr/lib/python3/dist-packages/nova").is_dir()):
         pytest.skip("OpenStack's packages are not installed: openstack.sh DIRECTORY install")

@@ -694,8 +694,8 @@ class Outages:
         scene.later(200)
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_outages_in_any_order_leak_nothing_end_nothing_wrongly_and_start_nothing_twice(seed: int) -> None:
+def check_outages(seed: int) -> None:
+    """Outages in any order leak no instance, end none wrongly and start none twice."""
     world = Outages(seed)
     happenings = [
         world.borrow, world.give_back, world.come, world.leave, world.kill_agent, world.toggle_redis,
@@ -714,3 +714,9 @@ def test_outages_in_any_order_leak_nothing_end_nothing_wrongly_and_start_nothing
     assert {one.id for one in alive if one.lease is None} == world.foreign
     assert set(world.scene.own_users()) == {f"A/direct-{own_id}" for own_id in world.foreign}
     world.scene.live.owner.validate()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_outages_in_any_order(seed: int) -> None:
+    """A hundred more are among the deep tests."""
+    check_outages(seed)
