@@ -11,9 +11,7 @@ from typing import Annotated
 import typer
 
 from broker.cli.console import JsonOption, next_step, show_one
-from broker.cli.doctor import results_text
 from broker.cli.errors import CommandError, ExitCode
-from broker.doctor.check import CheckResult, State
 
 _BAD_INPUT = 2  # exit status of cloud agents
 
@@ -33,6 +31,10 @@ def check(
 
     Example: spotfed cloud check federation.toml --cloud glade --start
     """
+    # Beside this command in its module are some that do without Redis.
+    from broker.cli.doctor import results_text
+    from broker.doctor.check import CheckResult, State
+
     command = [sys.executable, "-P", "-m", "workers.cloud_agent", "--check"]
     command += ["--federation", str(federation.absolute()), "--cloud", cloud, *(["--start"] if start else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (a module of ours)
