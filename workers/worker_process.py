@@ -74,7 +74,7 @@ class EventSender(EventDispatcher):
 
 
 class WorkerEvents(Events):
-    """Celery's events, by such a sender."""
+    """Makes Celery use ``EventSender`` for the events of workers."""
 
     dispatcher_cls = EventSender
 
