@@ -35,7 +35,8 @@ setup: $(READY)  ## create .venv with the locked packages (half a minute, once)
 
 # A .venv without its stamp is the work of a set-up that did not finish: it is made anew. With an old stamp it is
 # sound and only brought up to date. Packages come by hash through uv, itself taken by hash from the same lock. It
-# trusts the certificates that the machine trusts, as behind a company's proxy it must.
+# trusts the certificates that the machine trusts, as behind a company's proxy it must, and does without its cache where
+# it can write none.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "spotfed needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." \
@@ -57,6 +58,8 @@ $(READY): requirements.lock pyproject.toml
 	  exit 1; }; \
 	echo "setup: installing the locked packages (about half a minute the first time)"; \
 	if $$pip install -q --only-binary :all: --require-hashes -r $(VENV)/uv.txt 2>/dev/null && \
+	  cache="$$($(BIN)/uv cache dir)" && \
+	  { { mkdir -p "$$cache" && [ -w "$$cache" ]; } 2>/dev/null || export UV_NO_CACHE=1; } && \
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --system-certs --require-hashes -r $(VENV)/rest.txt; then \
 	  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install -q --no-deps --no-build-isolation --editable .; \
 	else \
@@ -118,6 +121,7 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_volatile
 	$(BIN)/python -m tests.bench.bench_jobs
 	$(BIN)/python -m tests.bench.bench_traces
+	$(BIN)/python -m tests.bench.bench_client
 	$(BIN)/python -m tests.bench.bench_admission
 	$(BIN)/python -m tests.bench.bench_scale
 	$(BIN)/python -m tests.bench.bench_workers

@@ -93,6 +93,16 @@ class NamedWorker(Worker):
         super().__init__(app, f"{name}-{uuid4().hex[:8]}@{host or socket.gethostname()}", **options)
 
 
+def end_when_told() -> None:
+    """Let SIGTERM and SIGINT end this process with status 0 until it has begun to work and handles them."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+
+
+def _end(*_: object) -> NoReturn:
+    raise SystemExit(os.EX_OK)
+
+
 def create_app(settings: Settings, cloud: str | None = None, *, queue: str | None = None) -> Celery:
     """Return the application, without tasks, and set up logging and failpoints.
 

@@ -113,6 +113,7 @@ RIGHTS: Mapping[str, Right] = {
     "isolation": Right(agent="set"),
     "instance_replies": Right(owner="xadd expire", instances="rw"),
     "instances": Right(instances="rw", broker="r"),
+    "silent_cloud": Right(instances="rw", broker="r"),
 }
 #: Parties that publish or listen, by the name of a channel in RedisKeys. The parties of a cloud reach only
 #: the channels of that cloud; whether they publish or listen follows from their commands.

@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--name", default=f"{socket.gethostname()}-{os.getpid()}", help="unique name of this manager"
     )
     name = parser.parse_args(arguments).name
+    worker_process.end_when_told()
     try:
         config = settings()
         app = worker_process.create_app(config, queue=JOBS)

@@ -163,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--name", default="montecarlo", help="name of this worker; letters that no other has follow"
     )
     name = parser.parse_args(arguments).name
+    worker_process.end_when_told()
     try:
         config = settings()
         app = worker_process.create_app(config)

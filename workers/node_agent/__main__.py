@@ -130,7 +130,7 @@ def end_work(config: Settings, cloud: str, nodes: Sequence[int]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
-    stopping = stop_on_signals()
+    worker_process.end_when_told()
     try:
         config = settings()
         require_state_dir(config)
@@ -143,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InputError, SettingsError, UnsafeQueueError, DriverError) as error:
         print_error(PROGRAM, error)
         return os.EX_CONFIG if isinstance(error, UnsafeQueueError | DriverError) else 2
+    stopping = stop_on_signals()
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
     lock = become_agent(PROGRAM, client, keys, options.cloud, config, stopping)
     if lock is None:

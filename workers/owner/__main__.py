@@ -178,6 +178,12 @@ def start_again() -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (this very program)
 
 
+def _keep_reload() -> None:
+    """Keep SIGHUP until the owner is ready for it: by default it ends a process, and nohup drops it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
 def check(spec: OwnerSpec, config: Settings) -> int:
     """Print what is in the way of a cloud's nodes, and the id of its owner's process on this machine."""
     client, keys = connect(str(config.redis_url)), RedisKeys(config.key_prefix)
@@ -212,8 +218,8 @@ def _describe_earlier_nodes(client: redis.Redis, keys: RedisKeys, cloud: str) ->
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the owner until it is told to stop; return the exit status."""
     options = parser().parse_args(arguments)
-    # Until it is ready: by default it would end the process, and Celery would start another program.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    worker_process.end_when_told()
+    _keep_reload()
     try:
         config = settings()
         require_state_dir(config)
@@ -241,13 +247,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stats = OwnerStatsPublisher(journal, time.monotonic)
     owner_process = OwnerProcess(spec, config, journal, send, exit_now, archive, stats, spans)
     worker_process.register_task(app, DRAIN, [bell_queue(options.cloud)], owner_process.drain)
-    try:
-        owner_process.open()
-    except NodesError as error:
-        owner_process.close()
-        had = _describe_earlier_nodes(client, keys, options.cloud)
-        print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
-        return os.EX_CONFIG
 
     def reload() -> None:
         try:
@@ -264,6 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     try:
+        owner_process.open()
         return worker_process.run_worker(
             app,
             name=f"cloud.{options.cloud}",
@@ -271,6 +271,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pool="solo",
             when_ready=ready,
         )
+    except NodesError as error:
+        had = _describe_earlier_nodes(client, keys, options.cloud)
+        print(f"workers.owner: {error}{had}", file=sys.stderr)  # noqa: T201
+        return os.EX_CONFIG
     finally:
         owner_process.close()
         if spans is not None:

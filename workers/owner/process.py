@@ -23,7 +23,17 @@ import redis
 import structlog
 from kombu.exceptions import OperationalError
 
-from broker.contract import Advert, Batch, CloudInfo, Command, RefusalView, Reply, Tick, read_message
+from broker.contract import (
+    GANGS_SINCE,
+    Advert,
+    Batch,
+    CloudInfo,
+    Command,
+    RefusalView,
+    Reply,
+    Tick,
+    read_message,
+)
 from broker.failpoints import Failpoint, failpoint
 from broker.journal.archive import Archive, directory_name
 from broker.journal.dead_letters import DeadLetterKind
@@ -190,6 +200,7 @@ class OwnerProcess:
         recovered = until_answered(run)
         self._owner, self._since_snapshot = recovered.owner, recovered.folded
         self._lease.continue_after(recovered.last_id, recovered.last_hash)
+        self._follow_version()
         self._owner.cloud.table = table
         self._owner.cloud.history.cut(self._refresher.boundary_s)  # the refresher has the events before it
         self._write(self._owner.take_nodes(_now()))
@@ -424,6 +435,7 @@ class OwnerProcess:
         """Be alone with the owner; end the process after an error that the owner must not survive."""
         with self._lock:
             try:
+                self._follow_version()
                 yield
             except FencedError as error:
                 self._fenced(error)
@@ -435,6 +447,10 @@ class OwnerProcess:
             except Exception:
                 log.exception("owner broken: stopping", cloud=self._journal.cloud)
                 self._fail(EXIT_BROKEN)
+
+    def _follow_version(self) -> None:
+        """Let the cloud place gangs once all members read leases that are spread over nodes."""
+        self._owner.cloud.inventory.may_spread = self._journal.speaks() >= GANGS_SINCE
 
     def _fenced(self, error: FencedError) -> NoReturn:
         log.error("fenced: stopping", cloud=self._journal.cloud, why=str(error))
