@@ -19,8 +19,10 @@ from uuid import uuid4
 
 import structlog
 from celery import Celery, signals
+from celery.app.events import Events
 from celery.apps.worker import Worker
 from celery.concurrency import solo
+from celery.events.dispatcher import EventDispatcher
 from celery.exceptions import SecurityWarning
 from celery.worker import control, state
 from celery.worker.control import Panel
@@ -61,6 +63,20 @@ class SoloPool(solo.TaskPool):
         raise ValueError("this worker is solo by construction: what it decides, it decides one after another")
 
     shrink = grow
+
+
+class EventSender(EventDispatcher):
+    """Publishes each event once: a worker does not wait with its heartbeat for a Redis that is away."""
+
+    def send(self, type: str, **fields: Any) -> None:  # noqa: A002  (Celery's name)
+        """Publish an event, or keep it for the next connection."""
+        super().send(type, **(fields | {"retry": False}))
+
+
+class WorkerEvents(Events):
+    """Makes Celery use ``EventSender`` for the events of workers."""
+
+    dispatcher_cls = EventSender
 
 
 class NamedWorker(Worker):
@@ -105,6 +121,7 @@ def create_app(settings: Settings, cloud: str | None = None, *, queue: str | Non
         del Panel.data[command]
     Panel.data["stats"] = _show_stats
     app = make_app(settings, queue if cloud is None else cloud_queue(cloud))
+    app.events_cls = WorkerEvents
     app.Worker = app.subclass_with_self(NamedWorker)
     return app
 
