@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if 
 TYPES := ( $(BIN)/mypy && $(BIN)/lint-imports )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-nova kills chaos simulate acceptance jobs lock clean
+.PHONY: help setup demo up test test-integration test-deep lint format figures docs bench bench-api bench-nova kills chaos simulate acceptance jobs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -124,6 +124,9 @@ bench: setup  ## measure kernels and latencies (quiet machine)
 	$(BIN)/python -m tests.bench.bench_durable
 	$(BIN)/python -m tests.bench.bench_storm
 	$(BIN)/python -m tests.bench.bench_kills
+
+bench-api: setup  ## single admissions beside a bare FastAPI + Celery application, against what was asked for (quiet machine)
+	$(BIN)/python -m tests.bench.bench_api
 
 experiments: setup  ## every experiment, and one page with their pictures: experiments/index.html (half an hour)
 	$(BIN)/spotfed experiment all
