@@ -13,11 +13,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
-import redis
 from pydantic import ValidationError
 
 from broker.contract import (
@@ -56,12 +54,11 @@ from broker.requests.open_request import OpenRequest, make_ask
 from broker.requests.owner_commands import OwnerCommands, await_answers
 from broker.requests.quota import make_hold
 from broker.requests.routing import Member
-from broker.requests.store import RequestStore
+from broker.requests.store import MOST_TOGETHER, RequestStore
 from broker.settings import Settings
 from cloudsim.federation.ranking import rank_quotes
 from cloudsim.model.instances import Quote
 
-_SCRIPT_ITEMS = 200  # a script serves nobody else meanwhile
 _SWEPT_AT_ONCE = 200
 _MARGIN_S = 3.0  # what an attempt may take beside waiting for its owner
 _ITEM_S = 0.005  # more patience for each request that comes with it
@@ -404,17 +401,19 @@ class SubmissionService:
         results: dict[str, Result] = {}
         speaks = self._records.speaks()
         texts = [None if answer is None else write_message(answer, speaks) for _, answer in decided]
-        statuses = await self._records.decide([
-            AttemptDecision(request.id, request.attempts, cloud, text, request.request.at_s)
-            for (request, _), text in zip(decided, texts, strict=True)
-        ])  # fmt: skip
-        granted = {
-            request.id: record_retention_s(request.request.lifetime_s)
-            for request, answer in decided
-            if answer
-        }
-        with suppress(redis.RedisError):  # they are kept for some days anyhow
-            await self._records.keep(granted)
+        statuses = await self._records.decide(
+            [
+                AttemptDecision(
+                    request.id,
+                    request.attempts,
+                    cloud,
+                    text,
+                    request.request.at_s,
+                    kept_s=record_retention_s(request.request.lifetime_s),
+                )
+                for (request, _), text in zip(decided, texts, strict=True)
+            ]
+        )
         for (request, answer), text, status in zip(decided, texts, statuses, strict=True):
             result = _decided_result(answer, text, status)
             if result is not None:
@@ -506,5 +505,5 @@ def _decided_result(answer: RequestAnswer | None, text: str | None, status: Requ
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    for start in range(0, len(items), _SCRIPT_ITEMS):
-        yield items[start : start + _SCRIPT_ITEMS]
+    for start in range(0, len(items), MOST_TOGETHER):
+        yield items[start : start + MOST_TOGETHER]

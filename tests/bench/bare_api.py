@@ -1,4 +1,4 @@
-"""The application that single admissions are measured against: FastAPI, one Celery task a call, a list for the answer.
+"""The application beside which single admissions are measured: FastAPI, a Celery task a call, a Redis list.
 
 Nothing in it is durable, signed or decided: it is what a team writes on the first day.
 """

@@ -4,8 +4,8 @@
 
 Runs ``spotfed up`` (messages signed, ``appendfsync always``) with two clouds of 400x64, and beside it
 ``tests.bench.bare_api`` with a Redis of its own that writes nothing to disk. Prints rates and latencies of
-``POST /v1/requests`` for one core, 60 s, no SLA; the CPU time of an admission by process; lists; and the table of
-bars. Figures of a round are taken right after each other, so that what else the machine does meets both.
+``POST /v1/requests`` for one core, 60 s, no SLA, the CPU time of an admission by process, lists, and the
+table of bars. Figures of a round are taken right after each other: what else the machine does meets both.
 """
 
 from __future__ import annotations
@@ -270,8 +270,8 @@ def main() -> None:
     p99 = [percentile(sides[who, many].took_ms, 99) for who in ("ours", "bare")]
     print(line(f"their p99, {many} connections", p99[0], "ms", round(p99[1], 2)))
     ratio = statistics.median(posts) / statistics.median(trips)
-    what = f"lone POST {statistics.median(posts):.2f} ms, Celery round trip {statistics.median(trips):.2f} ms, p50"
-    print(line(what, ratio, "x", 2.2))
+    shown = f"{statistics.median(posts):.2f} against {statistics.median(trips):.2f} ms"
+    print(line(f"lone POST against a Celery round trip, p50: {shown}", ratio, "x", 2.2))
     each_ms = statistics.median(each["API"] + each["owners"] for each in spent[many]) / 1000
     print(line(f"CPU of an admission, API + owners, {many} connections", each_ms, "ms", 1.2))
     print(line("lists of 500, 2 callers", listed, "/s", 2500, at_most=False))

@@ -1,7 +1,7 @@
 """A load generator for HTTP: connections that are kept, each with one call under way.
 
-It knows just enough of HTTP/1.1 to find the end of an answer that has a Content-Length, and costs some 30 µs a
-call: little beside what it measures.
+It knows just enough of HTTP/1.1 to find the end of an answer that has a Content-Length, and costs some 30 µs
+a call: little beside what it measures.
 """
 
 from __future__ import annotations
