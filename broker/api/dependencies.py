@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
 from enum import Enum
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -30,6 +28,10 @@ _REPEATABLE = frozenset({"node"})
 
 async def api_services(request: Request) -> ApiServices:
     """Return the services of this process."""
+    return _services_of(request)
+
+
+def _services_of(request: Request) -> ApiServices:
     services = request.app.state.services
     assert isinstance(services, ApiServices)
     return services
@@ -38,20 +40,18 @@ async def api_services(request: Request) -> ApiServices:
 Services = Annotated[ApiServices, Depends(api_services)]
 
 
-async def authenticate(
-    request: Request,
-    services: Services,
-    _: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
-) -> AsyncIterator[Principal]:
-    """Yield the principal that the call's API key stands for, and count the call until its answer was sent.
+async def authenticate(request: Request) -> Principal:
+    """Return the principal that the call's API key stands for, and count the call until its answer was sent.
 
-    Raises ProblemError (401, 429).
+    It depends on nothing, for FastAPI resolves what a dependency depends on at every use. Raises ProblemError
+    (401, 429).
     """
+    services = _services_of(request)
     who = await services.authenticator.principal(request.headers.get("authorization"))
     add_log_fields(principal=who.name)
     await services.rate_limit.count(who)
-    with services.call_limits.open_call(who.holder) as request.state.open_call:
-        yield who
+    request.state.open_call = services.call_limits.open_call(who.holder)
+    return who
 
 
 def open_call(request: Request) -> OpenCall:

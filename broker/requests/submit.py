@@ -53,7 +53,7 @@ from broker.requests.models import (
 from broker.requests.open_request import OpenRequest, make_ask
 from broker.requests.owner_commands import OwnerCommands, await_answers
 from broker.requests.quota import make_hold
-from broker.requests.routing import Member
+from broker.requests.routing import Member, ReservedRoom
 from broker.requests.store import MOST_TOGETHER, RequestStore
 from broker.settings import Settings
 from cloudsim.federation.ranking import rank_quotes
@@ -99,6 +99,7 @@ class SubmissionService:
         self._settings, self._records, self._adverts, self._commands = settings, records, adverts, commands
         self._member_of, self._on_results = member_of, on_results
         self._leases = LeaseStore(records.redis, records.keys)
+        self._evaluator = MemberEvaluator(())
 
     async def submit(self, requests: Sequence[SpotRequest], principal: str) -> list[Result]:
         """Submit requests, which all have ids, and return for each its answer or the error that it met.
@@ -123,14 +124,16 @@ class SubmissionService:
         """Submit requests with different ids and return their results by id."""
         clock = asyncio.get_running_loop().time
         began_s = clock()
-        evaluator = MemberEvaluator(await self._adverts.members())
+        evaluator, reserved = self._evaluate(await self._adverts.members()), ReservedRoom()
         results: dict[str, Result] = {}
         opened: list[tuple[OpenRequest, _Submitted]] = []
         for submitted in requests:
             try:
-                opened.append((self._open(submitted.request, evaluator, among=len(requests)), submitted))
+                request = self._open(submitted.request, evaluator, reserved, among=len(requests))
             except (SubmitError, ValueError) as error:
                 results[submitted.id] = error
+            else:
+                opened.append((request, submitted))
         new, accepted = await self._accept(opened)
         results |= accepted
         results |= await self._settle([request for request in new if request.id not in results])
@@ -222,15 +225,15 @@ class SubmissionService:
             When Redis is away.
         """
         members = await self._adverts.members()
+        evaluator = self._evaluate(members)
         records = await self._records.overdue(_SWEPT_AT_ONCE, self._claim_ms(members))
         await self._abandon_attempts(records)
         opened: list[OpenRequest] = []
         unusable: dict[str, str] = {}
         for record in records:
             try:
-                request = self._open(
-                    read_message(SpotRequest, record.body), MemberEvaluator(members), among=len(records)
-                )
+                message = read_message(SpotRequest, record.body)
+                request = self._open(message, evaluator, ReservedRoom(), among=len(records))
             except (SubmitError, ValueError):  # its federation has changed, or another version accepted it
                 unusable[record.id] = RequestAnswer(lease=None, refusals=[]).model_dump_json()
             else:
@@ -265,9 +268,18 @@ class SubmissionService:
 
     # -- before the first attempt -------------------------------------------------------------------------
 
-    def _open(self, request: SpotRequest, evaluator: MemberEvaluator, among: int) -> OpenRequest:
+    def _evaluate(self, members: Sequence[Member]) -> MemberEvaluator:
+        """Return the evaluator of these members: calls that see the same ones share it."""
+        if self._evaluator.members is not members:
+            self._evaluator = MemberEvaluator(members)
+        return self._evaluator
+
+    def _open(
+        self, request: SpotRequest, evaluator: MemberEvaluator, reserved: ReservedRoom, among: int
+    ) -> OpenRequest:
         """Return a request on its way, with its candidates in wall time.
 
+        ``reserved`` is room that earlier requests of the call will take; what this one takes is added to it.
         ``among`` is the number of requests that come with it.
 
         Raises
@@ -283,11 +295,11 @@ class SubmissionService:
             request.id, request, evaluation.targets, trace_time, deadline_s + among * _ITEM_S
         )
         if evaluation.candidates is not None:
-            route = evaluation.candidates.route(settings.max_clouds_asked, evaluator.reserved)
+            route = evaluation.candidates.route(settings.max_clouds_asked, reserved)
             opened.candidates = list(route.candidates)
             opened.passed_over = evaluation.passed_over
             if opened.candidates:
-                evaluator.reserved.add(opened.candidates[0], request.cores)
+                reserved.add(opened.candidates[0], request.cores)
         return opened
 
     async def _ask(self, opened: list[OpenRequest]) -> dict[str, Result]:

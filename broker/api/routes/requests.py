@@ -74,7 +74,7 @@ async def submit(
     if key is not None and spot_request.id is not None:
         await bind_key(services, who.name, key, body)
     add_log_fields(request=attributed.id)
-    log.info("asked")
+    log.debug("asked")
     (result,) = await services.submissions.submit([attributed], who.name)
     if not isinstance(result, RequestAnswer):
         raise result
@@ -99,7 +99,7 @@ async def _answer_list(
     services: ApiServices, who: Principal, items: Sequence[SpotRequest | ProblemError]
 ) -> Response:
     requests = {index: item for index, item in enumerate(items) if isinstance(item, SpotRequest)}
-    log.info("asked")
+    log.debug("asked")
     settled = await services.submissions.submit(list(requests.values()), who.name)
     by_index = dict(zip(requests, settled, strict=True))
     refused = [
