@@ -40,18 +40,16 @@ def _services_of(request: Request) -> ApiServices:
 Services = Annotated[ApiServices, Depends(api_services)]
 
 
-async def authenticate(request: Request) -> Principal:
-    """Return the principal that the call's API key stands for, and count the call until its answer was sent.
+async def authenticate(request: Request) -> None:
+    """Find the principal that the call's API key stands for, and count the call until its answer was sent.
 
-    It depends on nothing, for FastAPI resolves what a dependency depends on at every use. Raises ProblemError
-    (401, 429).
+    Raises ProblemError (401, 429).
     """
     services = _services_of(request)
     who = await services.authenticator.principal(request.headers.get("authorization"))
     add_log_fields(principal=who.name)
     await services.rate_limit.count(who)
-    request.state.open_call = services.call_limits.open_call(who.holder)
-    return who
+    request.state.principal, request.state.open_call = who, services.call_limits.open_call(who.holder)
 
 
 def open_call(request: Request) -> OpenCall:
@@ -61,14 +59,23 @@ def open_call(request: Request) -> OpenCall:
     return call
 
 
-Caller = Annotated[Principal, Depends(authenticate)]
+async def caller(request: Request) -> Principal:
+    """Return the principal of a call that was authenticated."""
+    who = request.state.principal
+    assert isinstance(who, Principal)
+    return who
 
 
-async def refuse_repeated_queries(request: Request) -> None:
-    """Refuse a query that names a parameter of one value twice: which of its values counts would be a guess.
+Caller = Annotated[Principal, Depends(caller)]
 
-    Raises RequestValidationError (422).
+
+async def begin_v1_call(request: Request) -> None:
+    """Authenticate a call, and refuse a query that names a parameter of one value twice.
+
+    Which of the values counts would be a guess. All this is one dependency: FastAPI takes longer to find out
+    what a call depends on than this takes. Raises ProblemError (401, 429), RequestValidationError (422).
     """
+    await authenticate(request)
     if not request.scope["query_string"]:
         return
     counts = Counter(name for name, _ in request.query_params.multi_items())
@@ -87,7 +94,7 @@ def v1_router(prefix: str = "", *, tags: list[str | Enum] | None = None) -> APIR
     return APIRouter(
         prefix=f"/v1{prefix}",
         tags=tags,
-        dependencies=[Depends(authenticate), Depends(refuse_repeated_queries)],
+        dependencies=[Depends(begin_v1_call)],
         responses=problem_responses(401, 403, 429, 503, 507),
     )
 
@@ -122,8 +129,9 @@ class RequirePermission(PermissionDependency):
     Raises ProblemError (401, 403, 429).
     """
 
-    async def __call__(self, who: Caller) -> Principal:
+    async def __call__(self, request: Request) -> Principal:
         """Return the caller."""
+        who = await caller(request)
         require(who, self.action)
         return who
 

@@ -36,7 +36,7 @@ def add_log_fields(**fields: object) -> None:
 
 
 class RequestLogMiddleware:
-    """Gives each call a request id, counts it, and logs it. What it holds of its member's limits ends with it.
+    """Gives each call a request id, counts it, logs it, and gives back what it took of its member's limits.
 
     ``metrics`` counts calls; ``spans``, unless None, exports one span a call; ``routes_of`` is the
     application whose routes name what varies in a path.

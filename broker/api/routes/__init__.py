@@ -10,7 +10,6 @@ from pkgutil import iter_modules
 
 from fastapi import APIRouter
 
-
 #: Tried first, in this order: a path is compared with those of all modules before its own.
 _FREQUENT = ["requests", "leases", "quotes", "on_demand"]
 
@@ -18,7 +17,7 @@ _FREQUENT = ["requests", "leases", "quotes", "on_demand"]
 def _collect() -> APIRouter:
     router = APIRouter()
     names = [module.name for module in iter_modules(__path__)]
-    for name in sorted(names, key=lambda name: (_FREQUENT + sorted(names)).index(name)):
+    for name in sorted(names, key=(_FREQUENT + names).index):
         router.include_router(import_module(f"{__name__}.{name}").router)
     return router
 
