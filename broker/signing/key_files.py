@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 from joserfc.jwk import OKPKey
 from joserfc.util import json_b64encode
@@ -76,15 +76,11 @@ class KeySet(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PartyKey:
-    """A key of a party, ready to sign or to verify. ``header`` is that of its tokens."""
+    """A key of a party, ready to sign or to verify. ``header`` is that of its tokens, in its one spelling."""
 
     issuer: str
-    header: dict[str, Any]
+    header: bytes
     key: OKPKey
-
-    def encoded_header(self) -> bytes:
-        """Return the header as it stands in a token; it has one spelling."""
-        return json_b64encode(self.header)
 
 
 _Content = TypeVar("_Content")
@@ -149,7 +145,7 @@ class TrustFile(_WatchedFile[Mapping[bytes, PartyKey]]):
 
     def _read(self) -> Mapping[bytes, PartyKey]:
         keys = [_party_key(key, self.path) for key in read_trust_file(self.path).keys]
-        return {key.encoded_header(): key for key in keys}
+        return {key.header: key for key in keys}
 
 
 # -- the files -----------------------------------------------------------------------------------------------
@@ -300,7 +296,7 @@ def _party_key(key: PublicKey, path: Path) -> PartyKey:
         raise TrustError(
             f"{path}: the public half or the id {key.kid} of the key of {key.issuer} is another key's"
         )
-    return PartyKey(key.issuer, {"alg": key.alg, "kid": key.kid}, usable)
+    return PartyKey(key.issuer, json_b64encode({"alg": key.alg, "kid": key.kid}), usable)
 
 
 def _mark(path: Path) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from joserfc.util import urlsafe_b64encode
+from joserfc.util import urlsafe_b64decode, urlsafe_b64encode
 
 from broker.signing.key_files import KeyFiles, SigningKey, TrustFile
 from broker.signing.parties import BROKER
@@ -50,7 +50,7 @@ class Parties:
         files = self.apart if party == STRANGER else self.files
         key = SigningKey(files.key(party)).current()
         assert isinstance(key.key.private_key, Ed25519PrivateKey)
-        return key.header, key.key.private_key
+        return json.loads(urlsafe_b64decode(key.header)), key.key.private_key
 
 
 def dumped(value: Any) -> bytes:
