@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from pydantic import ValidationError
@@ -179,8 +179,8 @@ class SubmissionService:
             for request in new:
                 if request.id in first:
                     attempting.setdefault(first[request.id], []).append(request)
-            concluded = (self._conclude(cloud, group, futures) for cloud, group in attempting.items())
-            for group_results in await asyncio.gather(*concluded):
+            concluded = [self._conclude(cloud, group, futures) for cloud, group in attempting.items()]
+            for group_results in await _gather(concluded):
                 results |= group_results
         return new, results
 
@@ -350,10 +350,8 @@ class SubmissionService:
                     groups.setdefault(request.candidates.pop(0), []).append(request)
                 else:
                     without.append(request)
-            done = await asyncio.gather(
-                self._close(without), *(self._attempt(cloud, group) for cloud, group in groups.items())
-            )
-            for group_results in done:
+            attempted = [self._attempt(cloud, group) for cloud, group in groups.items()]
+            for group_results in await _gather([*([self._close(without)] if without else []), *attempted]):
                 results |= group_results
             opened = [request for request in opened if request.id not in results]
         return results
@@ -460,6 +458,11 @@ class SubmissionService:
         settings = self._settings
         deadline_s = settings.trace_reply_deadline_s if trace_time else settings.reply_deadline_s
         return round((deadline_s + _SWEPT_AT_ONCE * _ITEM_S + _MARGIN_S) * 1000)
+
+
+async def _gather(work: Sequence[Coroutine[Any, Any, _T]]) -> Sequence[_T]:
+    """Wait for all of some work; one piece of it needs no task of its own."""
+    return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
 
 
 def _look_after_ms(request: OpenRequest) -> int:
