@@ -31,7 +31,7 @@ class _Scrape(Collector):
         yield from metrics.collect_public(self._facts)
         if self._request_metrics is not None:
             yield from metrics.collect_confidential(self._facts)
-            yield from self._request_metrics.registry.collect()
+            yield from self._request_metrics.collect()
 
 
 @router.get(
