@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 import redis
@@ -56,7 +57,7 @@ class SharedCall(Generic[_Item, _Outcome]):
             self._serving = None
 
     def _next_callers(self) -> list[tuple[Sequence[_Item], asyncio.Future[list[_Outcome]]]]:
-        callers, count = [self._waiting.popleft()], 0
+        callers = [self._waiting.popleft()]
         count = len(callers[0][0])
         while self._waiting and count + len(self._waiting[0][0]) <= self._most:
             callers.append(self._waiting.popleft())
@@ -83,11 +84,16 @@ class SharedCall(Generic[_Item, _Outcome]):
                 if not future.done():
                     future.set_exception(error)
             return
-        start = 0
-        for items, future in callers:
-            own, start = outcomes[start : start + len(items)], start + len(items)
+        parts = _split(outcomes, [len(items) for items, _ in callers])
+        for (_, future), part in zip(callers, parts, strict=True):
             if not future.done():
-                _settle(future, own)
+                _settle(future, part)
+
+
+def _split(outcomes: Sequence[_Outcome], counts: Sequence[int]) -> list[Sequence[_Outcome]]:
+    """Return the outcomes of each caller, who had so many items."""
+    ends = list(accumulate(counts))
+    return [outcomes[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
 def _settle(future: asyncio.Future[list[_Outcome]], outcomes: Sequence[_Outcome | Exception]) -> None:
