@@ -19,7 +19,7 @@ _Outcome = TypeVar("_Outcome")
 
 
 class SharedCall(Generic[_Item, _Outcome]):
-    """Makes one call for the items of several callers, with one call under way at a time.
+    """Makes one call for the items of several callers, with one of these calls under way at a time.
 
     Each caller gets the outcomes of its own items, and its own error: an outcome that is an exception is
     raised to its caller alone. If the server refuses the whole call, or a defect breaks it, it is repeated
@@ -32,7 +32,7 @@ class SharedCall(Generic[_Item, _Outcome]):
     ):
         """Share ``call``, which returns an outcome for each item, among callers with ``most`` items together.
 
-        A caller that has more by itself is served alone.
+        A caller that has as many by itself is served alone, at once.
         """
         self._call, self._most = call, most
         self._waiting: deque[tuple[Sequence[_Item], asyncio.Future[list[_Outcome]]]] = deque()
@@ -43,6 +43,8 @@ class SharedCall(Generic[_Item, _Outcome]):
 
         A caller that is cancelled has its items served nevertheless, where they are under way.
         """
+        if len(items) >= self._most:
+            return _require_good(await self._call(items))
         outcomes: asyncio.Future[list[_Outcome]] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, outcomes))
         if self._serving is None:
@@ -86,8 +88,12 @@ class SharedCall(Generic[_Item, _Outcome]):
             return
         parts = _split(outcomes, [len(items) for items, _ in callers])
         for (_, future), part in zip(callers, parts, strict=True):
-            if not future.done():
-                _settle(future, part)
+            if future.done():
+                continue
+            try:
+                future.set_result(_require_good(part))
+            except Exception as error:  # noqa: BLE001  (it is raised to this caller)
+                future.set_exception(error)
 
 
 def _split(outcomes: Sequence[_Outcome], counts: Sequence[int]) -> list[Sequence[_Outcome]]:
@@ -96,11 +102,11 @@ def _split(outcomes: Sequence[_Outcome], counts: Sequence[int]) -> list[Sequence
     return [outcomes[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
-def _settle(future: asyncio.Future[list[_Outcome]], outcomes: Sequence[_Outcome | Exception]) -> None:
+def _require_good(outcomes: Sequence[_Outcome | Exception]) -> list[_Outcome]:
+    """Return the outcomes, or raise the first that is an exception."""
     good: list[_Outcome] = []
     for outcome in outcomes:
         if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-            return
+            raise outcome
         good.append(outcome)
-    future.set_result(good)
+    return good

@@ -63,8 +63,19 @@ def test_callers_that_come_meanwhile_go_together_and_each_gets_its_own() -> None
 def test_a_call_has_so_many_items_and_nobody_is_overtaken() -> None:
     async def story() -> None:
         server = Server(most=3)
-        await server.outcomes([1, 1], [2, 2], [3], [4, 4, 4, 4], [5])
-        assert server.calls == [[0], [1, 1], [2, 2, 3], [4, 4, 4, 4], [5]]
+        await server.outcomes([1, 1], [2, 2], [3], [5])
+        assert server.calls == [[0], [1, 1], [2, 2, 3], [5]]
+
+    asyncio.run(story())
+
+
+def test_a_caller_with_a_whole_call_waits_for_nobody() -> None:
+    async def story() -> None:
+        server = Server(most=3)
+        waiting, *lists = await server.outcomes([1], [2, 2, 2], [3, 3, 3, 13])
+        assert (waiting, lists[0]) == ([2], [4, 4, 4])
+        assert str(lists[1]) == "cannot double 13"
+        assert server.calls == [[0], [2, 2, 2], [3, 3, 3, 13], [1]]
 
     asyncio.run(story())
 
