@@ -97,7 +97,7 @@ class SharedCall(Generic[_Item, _Outcome]):
 
 
 def _split(outcomes: Sequence[_Outcome], counts: Sequence[int]) -> list[Sequence[_Outcome]]:
-    """Return the outcomes of each caller, who had so many items."""
+    """Return the outcomes of each caller; ``counts`` are the numbers of their items."""
     ends = list(accumulate(counts))
     return [outcomes[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
