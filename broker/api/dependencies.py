@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -89,9 +91,12 @@ async def begin_v1_call(request: Request) -> None:
         )
 
 
-def v1_router(prefix: str = "", *, tags: list[str | Enum] | None = None) -> APIRouter:
+def v1_router(
+    prefix: str = "", *, tags: list[str | Enum] | None = None, route_class: type[APIRoute] = APIRoute
+) -> APIRouter:
     """Return a router for paths under ``/v1`` and ``prefix``, all of which need an API key."""
     return APIRouter(
+        route_class=route_class,
         prefix=f"/v1{prefix}",
         tags=tags,
         dependencies=[Depends(begin_v1_call)],
@@ -134,6 +139,26 @@ class RequirePermission(PermissionDependency):
         who = await caller(request)
         require(who, self.action)
         return who
+
+
+class DirectRoute(APIRoute):
+    """A route whose dependencies are called without FastAPI, which takes longer to find them than they take.
+
+    Its function is called with the request, the services of this process, and the caller that its one
+    ``RequirePermission`` returns; it reads everything else from the request.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the function that answers a call."""
+        endpoint, dependencies = self.endpoint, self.dependant.dependencies
+        (permission,) = (found.call for found in dependencies if isinstance(found.call, RequirePermission))
+
+        async def answer(request: Request) -> Response:
+            await begin_v1_call(request)
+            response: Response = await endpoint(request, _services_of(request), await permission(request))
+            return response
+
+        return answer
 
 
 class OnDemandCaller(NamedTuple):

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from broker.api import attribution, parsing, problems
 from broker.api.container import ApiServices
 from broker.api.dependencies import (
+    DirectRoute,
     Services,
     Submitter,
     bind_key,
@@ -32,7 +33,7 @@ from broker.schemas.requests import Admission, ListedResult, ListedResults
 
 log = logging.getLogger(__name__)
 
-router = v1_router()
+router = v1_router(route_class=DirectRoute)
 
 _spot_requests = TypeAdapter(list[SpotRequest])
 
