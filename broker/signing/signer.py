@@ -140,6 +140,7 @@ class MessageSigner:
             self._number += 1
             number = self._number
         party = self._key.current()
+        assert party.private is not None, "it is the file of a private key"
         claims = Claims(
             iss=party.issuer,
             aud=audience,
@@ -148,7 +149,7 @@ class MessageSigner:
             sha256=_digest(message),
         )
         signed = party.header + b"." + urlsafe_b64encode(claims.model_dump_json().encode())
-        return signed + b"." + urlsafe_b64encode(party.key.get_op_key("sign").sign(signed))
+        return signed + b"." + urlsafe_b64encode(party.private.sign(signed))
 
     def fields(self, name: str, message: bytes, audience: str) -> dict[str, bytes]:
         """Return the fields of a stream entry.
@@ -221,7 +222,7 @@ class MessageSigner:
         issuer = trusted.issuer
         try:
             text = urlsafe_b64decode(payload)
-            trusted.key.get_op_key("verify").verify(urlsafe_b64decode(signature), signed)
+            trusted.public.verify(urlsafe_b64decode(signature), signed)
             claims = Claims.model_validate_json(text)
         except InvalidSignature:
             raise SignatureError("signature", f"the signature is not that of {issuer}") from None

@@ -19,7 +19,7 @@ QUEUE = "bare-api"
 _PREFIX = "bare-api:"
 
 _url = os.environ["SPOTFED_REDIS_URL"]
-_client = redis.Redis.from_url(_url)
+_client = redis.Redis.from_url(_url, decode_responses=True)
 celery = Celery("bare-api", broker=celery_url(_url))
 celery.conf.update(task_ignore_result=True, task_default_queue=QUEUE, broker_connection_retry_on_startup=True)
 app = FastAPI()
@@ -46,7 +46,7 @@ def submit(request: SpotRequest) -> dict[str, str]:
     admit.delay(call, request.model_dump())
     answer = _client.blpop([_PREFIX + call], 30)
     assert answer is not None
-    return {"id": call, "cores": answer[1].decode()}
+    return {"id": call, "cores": str(answer[1])}
 
 
 if __name__ == "__main__":  # the worker process

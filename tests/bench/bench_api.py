@@ -267,8 +267,8 @@ def main() -> None:
                 at_most=False,
             )
         )
-    p99 = [percentile(sides[who, many].took_ms, 99) for who in ("ours", "bare")]
-    print(line(f"their p99, {many} connections", p99[0], "ms", round(p99[1], 2)))
+    p99_ms = [percentile(sides[who, many].took_ms, 99) for who in ("ours", "bare")]
+    print(line(f"their p99, {many} connections", p99_ms[0], "ms", round(p99_ms[1], 2)))
     ratio = statistics.median(posts) / statistics.median(trips)
     shown = f"{statistics.median(posts):.2f} against {statistics.median(trips):.2f} ms"
     print(line(f"lone POST against a Celery round trip, p50: {shown}", ratio, "x", 2.2))

@@ -49,8 +49,8 @@ class Parties:
         """The header of its tokens, and its private key."""
         files = self.apart if party == STRANGER else self.files
         key = SigningKey(files.key(party)).current()
-        assert isinstance(key.key.private_key, Ed25519PrivateKey)
-        return json.loads(urlsafe_b64decode(key.header)), key.key.private_key
+        assert key.private is not None
+        return json.loads(urlsafe_b64decode(key.header)), key.private
 
 
 def dumped(value: Any) -> bytes:

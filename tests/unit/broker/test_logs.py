@@ -13,6 +13,7 @@ import structlog
 
 from broker.contract import (
     Cancel,
+    Command,
     Confirm,
     EventKind,
     LeaseGranted,
@@ -184,7 +185,8 @@ def test_calls_that_share_an_entry_have_a_line_each() -> None:
     stream = io.StringIO()
     logs.configure(Settings(), stream)
     request_log = RequestLogger("A")
-    batch = [reserve("r-1"), reserve("r-2", 2), reserve(None, 3), MalformedCommand("?")]
+    batch: list[Command | MalformedCommand] = [reserve("r-1"), reserve("r-2", 2), reserve(None, 3)]
+    batch.append(MalformedCommand("?"))
     request_log.note(batch, [("p", granted()), ("p", refused(2)), ("p", granted(3))])
     request_log.write()
     first, second = entries(stream)
